@@ -34,9 +34,8 @@ pub mod event;
 pub mod excerpt;
 pub mod explain;
 pub mod feed;
+pub mod follow;
 pub mod id;
-pub mod index_settings;
-pub mod indexes;
 pub mod initial;
 pub mod key;
 pub mod known;
@@ -55,7 +54,6 @@ pub mod view;
 
 pub(crate) mod omit;
 
-mod acknowledged;
 mod apply;
 mod checkpoint;
 mod comparison;
@@ -63,7 +61,6 @@ mod freshness;
 mod image;
 mod invariant;
 mod job;
-mod lookups;
 mod queue;
 mod readers;
 mod restore;
@@ -71,7 +68,6 @@ mod scan;
 mod settled;
 mod shards;
 mod state;
-mod text_order;
 mod volatile;
 pub(crate) mod walk;
 

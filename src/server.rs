@@ -140,6 +140,7 @@ impl Server {
             return Err(error);
         }
         shutdown.spawn("journal follower", registry.clone().follow());
+        shutdown.spawn("followers", registry.clone().run_followers());
         log_start(settings, api, metrics_address, &reloadable);
         Ok(Self {
             api,

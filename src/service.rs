@@ -17,12 +17,12 @@ mod admission_permits;
 mod commands;
 mod delivery;
 mod feed_readers;
+mod follow;
+mod follow_task;
 mod history;
-mod indexes;
 mod lists;
 mod long_command;
 mod pop;
-mod reaching;
 mod recovery;
 mod requests;
 mod task;
@@ -31,29 +31,23 @@ mod unused;
 mod version_wait;
 mod waiters;
 mod watch;
-mod workers;
 
 pub use self::admission_permits::AdmissionPermits;
 pub use self::commands::DryRun;
 pub use self::delivery::Delivered;
 pub use self::feed_readers::WatchLimits;
+pub use self::follow_task::{FollowReport, Obstacle};
 pub use self::history::History;
-pub use self::indexes::{IndexValue, Lookup};
 pub use self::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
 pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
-pub use self::reaching::Acknowledged;
 pub use self::registry::{Creator, FirstCommand, Limits, Registry};
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
-pub use self::workers::WorkerState;
 pub use crate::journal::Error as JournalError;
 pub use crate::journal::recovery::Progress;
 pub use crate::name::{Incarnation, LeaseId, Name, NameError};
 
-use std::sync::Arc;
-
-use crate::engine::excerpt::Excerpt;
 use crate::engine::id::Rv;
 use crate::engine::refusal::Refusal;
 use crate::journal;
@@ -67,6 +61,12 @@ pub enum Error {
     /// The queue was deleted while the call ran.
     #[error("the queue was deleted")]
     QueueDeleted,
+    /// The setting `follow` is not possible.
+    #[error("{0}")]
+    Follow(FollowError),
+    /// Other queues follow the queue.
+    #[error("{}", followed_by(_0))]
+    Followed(Vec<Name>),
     /// The number of queues is at its limit.
     #[error("there are {limit} queues, the limit set by max_queues")]
     TooManyQueues {
@@ -127,20 +127,6 @@ pub enum Error {
         /// The queue's newest event.
         newest: Rv,
     },
-    /// The queue has no index of this name.
-    #[error("the queue has no index {}; {}", Excerpt(index), indexes_named(names))]
-    NoIndex {
-        /// The name.
-        index: String,
-        /// The names of the queue's indexes.
-        names: Vec<Arc<str>>,
-    },
-    /// An index does not have all known objects yet.
-    #[error("index {} is being built", Excerpt(index))]
-    IndexBuilding {
-        /// The name.
-        index: String,
-    },
     /// The queue's older events can't be read from the journal.
     #[error("the journal of the queue is damaged or can't be read, so older events can't be shown")]
     PastUnreadable,
@@ -149,9 +135,43 @@ pub enum Error {
     Journal(#[from] journal::Error),
 }
 
-fn indexes_named(names: &[Arc<str>]) -> String {
-    match names {
-        [] => "it has none".to_owned(),
-        names => format!("it has {}", names.join(", ")),
-    }
+/// The reason for which a queue can't follow another queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FollowError {
+    /// There is no queue of the name.
+    #[error("there is no queue {0:?}; create it first")]
+    NotFound(String),
+    /// The queue would follow itself, through these queues.
+    #[error("the queue would follow itself: {}", _0.join(" follows "))]
+    Cycle(Vec<String>),
+    /// The followed queue has too many followers.
+    #[error("{limit} queues follow {queue:?}, which is the limit")]
+    TooMany {
+        /// The followed queue.
+        queue: Name,
+        /// The largest number of followers.
+        limit: usize,
+    },
+    /// The followed queue does not have the view.
+    #[error("the queue {queue:?} has no view {view:?}: {why}")]
+    NoView {
+        /// The followed queue.
+        queue: Name,
+        /// The view.
+        view: &'static str,
+        /// The reason.
+        why: &'static str,
+    },
+}
+
+/// The text of [`Error::Followed`].
+fn followed_by(followers: &[Name]) -> String {
+    const SHOWN: usize = 10;
+    let names: Vec<&str> = followers.iter().take(SHOWN).map(Name::as_str).collect();
+    let more = followers.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "the queue is followed by {}{more}; detach them first (follow: null), or delete with force=true, which detaches them",
+        names.join(", ")
+    )
 }

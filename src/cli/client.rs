@@ -7,7 +7,6 @@ mod changes;
 mod connection;
 mod consume;
 mod failure;
-mod indexes;
 mod input;
 mod output;
 mod produce;
@@ -17,7 +16,6 @@ mod read;
 mod replace;
 mod session;
 mod top;
-mod waiting;
 mod watch;
 mod work;
 
@@ -69,9 +67,6 @@ pub enum Client {
     /// Reads.
     #[command(flatten)]
     Read(read::Commands),
-    /// Waiting.
-    #[command(flatten)]
-    Waiting(waiting::Commands),
     /// Watching.
     #[command(flatten)]
     Watch(watch::Commands),
@@ -89,7 +84,6 @@ impl Client {
             Self::Produce(command) => command.run(),
             Self::Consume(command) => command.run(),
             Self::Read(command) => command.run(),
-            Self::Waiting(command) => command.run(),
             Self::Watch(command) => command.run(),
             Self::Changes(command) => command.run(),
         }

@@ -14,13 +14,14 @@ use super::time::Time;
 use super::trace::Trace;
 
 mod admin;
-mod bounds;
 mod consume;
+mod follow;
 mod produce;
 mod replace;
 mod resync;
 mod sequence;
 
+pub use follow::Taken;
 pub use resync::Seed;
 
 pub use super::comparison::Comparison;

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::delta::{DeltaKind, Provenance};
+use super::follow::FollowPosition;
 use super::id::{Rv, Sequence, Source, Token, Worker};
 use super::key::Key;
 use super::object::Object;
@@ -167,6 +168,11 @@ pub enum EventKind {
     },
     /// A Replace ended, or was cut off by a crash.
     ReplaceEnded(ReplaceEnded),
+    /// A follower has everything up to a position in the followed queue.
+    Followed {
+        /// The position.
+        position: FollowPosition,
+    },
 }
 
 /// A delta was queued.
@@ -263,7 +269,8 @@ impl EventKind {
             | Self::ResyncDue
             | Self::Recovered
             | Self::ReplaceStarted { .. }
-            | Self::ReplaceEnded(_) => None,
+            | Self::ReplaceEnded(_)
+            | Self::Followed { .. } => None,
         }
     }
 

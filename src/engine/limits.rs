@@ -7,20 +7,14 @@ pub const KEY_BYTES_MAX: usize = 1_024;
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Maximum number of JSON pointers in a key.
 pub const KEY_POINTERS_MAX: usize = 8;
-/// Maximum number of indexes of a queue.
-pub const INDEXES_MAX: usize = 16;
-/// Longest name of an index, in bytes.
-pub const INDEX_NAME_BYTES_MAX: usize = 64;
-/// Longest value in an index, in bytes of UTF-8. Longer values are in no index.
-pub const INDEX_VALUE_BYTES_MAX: usize = 256;
-/// Number of values of an array that are in an index. Later values of the array are in no index.
-pub const INDEX_ARRAY_MAX: usize = 100;
 /// Longest source, worker name or pop id, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Longest error text kept with a failed key, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
 /// Maximum number of Replaces of a queue that run or wait. Each holds its whole list in memory.
 pub const REPLACES_MAX: usize = 16;
+/// Maximum number of followers of a queue.
+pub const FOLLOWERS_MAX: usize = 1_000;
 /// Number of sources of a queue whose calls are remembered.
 pub const SOURCES_MAX: usize = 1_000;
 /// Number of settled leases per queue whose outcome is kept.

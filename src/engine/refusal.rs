@@ -1,9 +1,10 @@
 //! The reasons for which the engine refuses a command. A refused command changes nothing.
 
+use std::sync::Arc;
+
 use super::config::Mode;
 use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
-use super::key::Key;
 
 /// The reason for which a command is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -17,18 +18,6 @@ pub enum Refusal {
         keys: usize,
         /// New keys that the command names.
         wanted: usize,
-    },
-    /// Mode events: the deltas of a key exceed a bound, which no merge relieves.
-    #[error("key {key:?} has no room for another delta: {field} is {limit}", key = key.as_str())]
-    KeyFull {
-        /// The setting.
-        field: &'static str,
-        /// The value of the setting.
-        limit: usize,
-        /// The key.
-        key: Key,
-        /// Index of the object in the command, from 0.
-        index: usize,
     },
     /// An object is longer than the queue's `max_object_bytes`.
     #[error("the object has {bytes} bytes; max_object_bytes is {limit}")]
@@ -96,6 +85,14 @@ pub enum Refusal {
     NotEmpty {
         /// Keys that are ready, delayed, leased or parked.
         waiting: usize,
+    },
+    /// The queue follows another queue, so it takes no calls of producers.
+    #[error(
+        "the queue follows {follows:?} and takes its objects from there; send the call to {follows:?}, or detach this queue with follow: null"
+    )]
+    Follower {
+        /// The followed queue.
+        follows: Arc<str>,
     },
     /// The setting can't change while the queue holds keys.
     #[error(

@@ -39,6 +39,7 @@ impl Restore {
         state.bucket = from.bucket;
         state.next_resync = from.next_resync;
         state.last_replace = from.last_replace;
+        state.followed = from.followed;
         state.sources.restore(from.sources);
         for (token, outcome) in from.settled {
             state.settled.insert(token, outcome);
@@ -50,10 +51,7 @@ impl Restore {
     ///
     /// # Errors
     /// The text names the slot and both keys, if the slot is occupied.
-    pub fn key(&mut self, slot: Slot, mut from: KeyState) -> Result<(), String> {
-        if let Some(oldest) = from.leased.iter().chain(&from.waiting).next() {
-            from.schedule_state.complete_oldest_change(oldest.rv);
-        }
+    pub fn key(&mut self, slot: Slot, from: KeyState) -> Result<(), String> {
         let entry = Entry {
             key: from.key,
             waiting: from.waiting.into(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::config::Config;
 use super::delta::Delta;
 use super::event::ReplaceCounts;
+use super::follow::FollowPosition;
 use super::id::{Rv, Slot, Source, Token};
 use super::initial::InitialList;
 use super::key::Key;
@@ -42,6 +43,8 @@ pub struct QueueState {
     pub next_resync: Option<Time>,
     /// The latest Replace.
     pub last_replace: Option<LastReplace>,
+    /// How far a follower has got; `None` before its list.
+    pub followed: Option<FollowPosition>,
     /// What the sources did, by name.
     pub sources: Vec<(Source, SourceHistory)>,
 }

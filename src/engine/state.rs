@@ -7,6 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::config::Config;
+use super::follow::FollowPosition;
 use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
 use super::key::Key;
@@ -48,6 +49,8 @@ pub(super) struct State {
     pub(super) next_resync: Option<Time>,
     pub(super) last_replace: Option<LastReplace>,
     pub(super) sources: Sources,
+    /// How far a follower has got; `None` before its list.
+    pub(super) followed: Option<FollowPosition>,
     /// Number of known objects.
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
@@ -75,6 +78,7 @@ impl State {
             next_resync,
             last_replace: None,
             sources: Sources::default(),
+            followed: None,
             known: 0,
             initial_pending: 0,
         }
@@ -95,6 +99,7 @@ impl State {
             bucket: self.bucket,
             next_resync: self.next_resync,
             last_replace: self.last_replace.clone(),
+            followed: self.followed,
             sources: self
                 .sources
                 .histories()

@@ -8,7 +8,8 @@ use super::object::Object;
 use super::table::Entry;
 
 /// A view of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum View {
     /// The newest accepted object of each key that is not deleted, whatever consumers have done with it.
     Latest,

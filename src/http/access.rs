@@ -8,6 +8,7 @@ use super::context::RequestContext;
 use super::operation::Permission;
 use super::problem::{Code, Problem};
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
+use crate::config::access::Verb;
 
 /// Refuses a caller without the permission of the operation.
 pub(super) fn authorize(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
@@ -43,6 +44,12 @@ fn check(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
         Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
     })?;
     allow(caller, need, context.queue())
+}
+
+/// Refuses a caller without a grant of `verb` on another queue than that of the path.
+pub(super) fn authorize_on(context: &RequestContext, verb: Verb, queue: &str) -> Result<(), Problem> {
+    let Some(caller) = context.caller.get() else { return Ok(()) };
+    allow(caller, Permission::OnQueue(verb), Some(queue))
 }
 
 /// Checks the token again after a slow body. A token that has expired, was revoked or has lost its grant meanwhile cannot finish

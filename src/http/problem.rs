@@ -21,7 +21,7 @@ use crate::engine::excerpt::cut;
 use crate::engine::key::KeyError;
 use crate::engine::object::SyntaxError;
 use crate::engine::refusal::Refusal;
-use crate::service::{self, JournalError, Progress};
+use crate::service::{self, FollowError, JournalError, Progress};
 
 /// The field that names the accepted encodings of a body. The header `Accept-Encoding` repeats it.
 pub(super) const ACCEPT_ENCODING: &str = "accept_encoding";
@@ -288,6 +288,18 @@ impl From<service::Error> for Problem {
                 Self::new(Code::QueueNotFound, format!("{detail}; {way_out}"))
             }
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
+            Error::Follow(error) => {
+                let problem =
+                    Self::new(Code::InvalidConfig, format!("follow: {detail}")).with("field", "follow");
+                match error {
+                    FollowError::TooMany { limit, .. } => problem.with("limit", limit),
+                    _ => problem,
+                }
+            }
+            Error::Followed(followers) => {
+                let names: Vec<_> = followers.iter().map(ToString::to_string).collect();
+                Self::new(Code::Followed, detail).with("followers", names)
+            }
             Error::TooManyQueues { limit } | Error::TooManyUnusedQueues { limit } => {
                 Self::new(Code::QueueFull, detail).with("limit", limit)
             }
@@ -306,8 +318,6 @@ impl From<service::Error> for Problem {
                 Self::new(Code::Expired, detail).hint("list the view again").with("reason", "ahead")
             }
             Error::VersionNotReached { .. } => Self::new(Code::VersionNotReached, detail),
-            Error::NoIndex { .. } => Self::new(Code::IndexNotFound, detail),
-            Error::IndexBuilding { .. } => Self::new(Code::IndexBuilding, detail),
             Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,
@@ -331,11 +341,6 @@ impl From<Refusal> for Problem {
         let detail = refusal.to_string();
         match refusal {
             Refusal::QueueFull { limit, .. } => Self::new(Code::QueueFull, detail).with("limit", limit),
-            Refusal::KeyFull { field, limit, key, index } => Self::new(Code::KeyFull, detail)
-                .with("limit", limit)
-                .with("field", field)
-                .with("key", key.as_str())
-                .with("index", index),
             Refusal::ObjectTooLarge { limit, index, .. } => {
                 Self::new(Code::ObjectTooLarge, detail).with("limit", limit).with("index", index)
             }
@@ -350,6 +355,7 @@ impl From<Refusal> for Problem {
                 Self::new(Code::TooManyRequests, detail).with("sequence", number)
             }
             Refusal::ConfigChanged => Self::new(Code::TooManyRequests, detail),
+            Refusal::Follower { follows } => Self::new(Code::Follower, detail).with("follows", &*follows),
             Refusal::Closed => Self::new(Code::QueueClosed, detail),
             Refusal::MassDelete { deletions, owned, guard, counts } => {
                 let problem =

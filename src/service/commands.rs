@@ -15,6 +15,7 @@ use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::trace::Trace;
 use crate::engine::{Queue, ScanCursor, Seed};
+use crate::journal::Commit;
 
 /// A dry run of a Replace on a queue that does not exist.
 #[derive(Debug)]
@@ -129,20 +130,22 @@ impl Handle {
         self.command(|queue, now| queue.set_closed(now, closed)).await
     }
 
-    /// Replaces the settings by the result of `edit`, which gets the present settings.
+    /// Replaces the settings by the result of `edit`, which gets the present settings. The caller checks what the queue follows:
+    /// [`Registry::configure`](super::Registry::configure).
     ///
     /// # Errors
     /// The error of `edit`, or a refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn configure<E: From<Error>>(
+    pub fn configure<E: From<Error>>(
         self: &Arc<Self>,
         edit: impl FnOnce(&Config) -> Result<Config, E>,
-    ) -> Result<(), E> {
-        let configured = self.command(|queue, now| -> Result<(), E> {
-            let config = edit(queue.config())?;
-            queue.configure(now, Arc::new(config)).map_err(Error::from)?;
+    ) -> Result<Commit, E> {
+        let (configured, commit) = self.change(|state, now| -> Result<(), E> {
+            let config = edit(state.queue.config())?;
+            state.queue.configure(now, Arc::new(config)).map_err(Error::from)?;
             Ok(())
-        });
-        configured.await?
+        })?;
+        configured?;
+        Ok(commit)
     }
 
     /// Replaces the objects of a source by a list whose keys were read by the settings `config`. `kept` is dropped when the

@@ -15,6 +15,7 @@ use self::commits::Commits;
 use super::admission_permits::{AdmissionPermits, PermitsByRules};
 use super::delivery::Delivery;
 use super::feed_readers::{FeedReaders, WatchLimits};
+use super::follow_task::{FollowReport, FollowTask};
 use super::metrics::{QueueMetrics, Sample};
 use super::requests::Requests;
 use super::time::{Moment, QueueClock};
@@ -51,10 +52,8 @@ pub struct Handle {
     pub(super) feed_readers: FeedReaders,
     /// The reads that wait for a version.
     pub(super) version_waits: VersionWaits,
-    /// The reads that wait until everything up to a version is acknowledged.
-    pub(super) ack_waits: VersionWaits,
-    /// Wakes the reads that wait for an index.
-    pub(super) indexes_changed: Notify,
+    /// The task of a follower.
+    pub(super) follow_task: FollowTask,
 }
 
 /// States that callers wait for.
@@ -99,6 +98,10 @@ pub struct Document {
     pub moment: Moment,
     /// Number of waiting pops.
     pub waiters: usize,
+    /// How far a follower has got.
+    pub follow: Option<FollowReport>,
+    /// The followers, in the order of their names.
+    pub followers: Vec<Name>,
 }
 
 impl Handle {
@@ -123,8 +126,7 @@ impl Handle {
             admission: PermitsByRules::default(),
             feed_readers: FeedReaders::default(),
             version_waits: VersionWaits::default(),
-            ack_waits: VersionWaits::default(),
-            indexes_changed: Notify::new(),
+            follow_task: FollowTask::default(),
         }
     }
 
@@ -229,7 +231,7 @@ impl Handle {
         self.read_state(|state, moment| read(&state.queue, moment)).await
     }
 
-    pub(super) async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
+    async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
         let (out, commit) = {
             let state = self.open()?;
             (read(&state, self.moment()), state.commits.newest.clone())
@@ -238,22 +240,29 @@ impl Handle {
         Ok(out)
     }
 
-    /// The queue's document.
+    /// The queue's document, without its followers.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub async fn document(&self) -> Result<Document, Error> {
-        let document = |state: &State, moment: Moment| Document {
-            name: self.meta.name.clone(),
-            incarnation: self.meta.incarnation,
-            auto_created: state.queue.is_auto_created(),
-            created_at: self.meta.created_at,
-            config: state.queue.config().clone(),
-            status: state.queue.status(moment.now),
-            moment,
-            waiters: state.waiters.len(),
+        let read = |state: &State, moment: Moment| {
+            let document = Document {
+                name: self.meta.name.clone(),
+                incarnation: self.meta.incarnation,
+                auto_created: state.queue.is_auto_created(),
+                created_at: self.meta.created_at,
+                config: state.queue.config().clone(),
+                status: state.queue.status(moment.now),
+                moment,
+                waiters: state.waiters.len(),
+                follow: None,
+                followers: Vec::new(),
+            };
+            (document, state.queue.follow_position())
         };
-        self.read_state(document).await
+        let (document, position) = self.read_state(read).await?;
+        let follow = self.follow_report(position, document.moment.now);
+        Ok(Document { follow, ..document })
     }
 
     /// Waits until the queue has synced, at most `wait`. Returns whether the queue has synced, and the number of keys of the
@@ -273,6 +282,35 @@ impl Handle {
     pub async fn wait_drained(&self, wait: Duration) -> Result<bool, Error> {
         self.wait_for(wait, |milestones| milestones.drained, Queue::is_drained).await;
         self.read(|queue, _| queue.is_drained()).await
+    }
+
+    /// Waits until the queue has reached this version, at most `wait`, and not longer than the server runs. A read after this
+    /// waits for the commit of the version.
+    ///
+    /// # Errors
+    /// [`Error::VersionNotReached`], or as for reads.
+    pub async fn reach(&self, version: Rv, wait: Duration) -> Result<(), Error> {
+        let end = tokio::time::sleep(wait);
+        tokio::pin!(end);
+        loop {
+            let woken = self.version_waits.woken();
+            tokio::pin!(woken);
+            // From here on a wake-up counts, even before the await.
+            woken.as_mut().enable();
+            let newest = {
+                let state = self.open()?;
+                self.version_waits.await_version(version);
+                state.queue.resource_version()
+            };
+            if newest >= version {
+                return Ok(());
+            }
+            tokio::select! {
+                () = woken => {}
+                () = &mut end => return Err(Error::VersionNotReached { newest }),
+                () = self.shutdown().draining().cancelled() => return Err(Error::VersionNotReached { newest }),
+            }
+        }
     }
 
     async fn wait_for(&self, wait: Duration, reached: fn(&Milestones) -> bool, already: fn(&Queue) -> bool) {
@@ -321,8 +359,7 @@ impl Handle {
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
         self.version_waits.wake_all();
-        self.ack_waits.wake_all();
-        self.indexes_changed.notify_waiters();
+        self.follow_task.wake.notify_one();
         drop_in_background(content);
     }
 
@@ -348,7 +385,10 @@ impl Handle {
         }
         self.context.metrics.absorb(&mut state.counters);
         let (waiters, moment) = (state.waiters.len(), self.moment());
-        Some(self.context.metrics.sample(&state.queue, waiters, moment, self.lead()))
+        let sample = self.context.metrics.sample(&state.queue, waiters, moment, self.lead());
+        let position = state.queue.follow_position();
+        drop(state);
+        Some(sample.with_lag(self.lag(position, moment.now)))
     }
 
     /// The metrics of the queue.

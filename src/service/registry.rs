@@ -1,6 +1,8 @@
 //! All queues of this server, by name.
 
-use std::collections::BTreeMap;
+mod followers;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +13,7 @@ use tokio::sync::Notify;
 use super::commands::DryRun;
 use super::feed_readers::WatchLimits;
 use super::metrics::Metrics;
-use super::queue::{Context, Handle};
+use super::queue::{Context, Document, Handle};
 use super::unused::UnusedQueues;
 use super::{Error, Incarnation, Name, task};
 use crate::clock::Clock;
@@ -98,6 +100,8 @@ pub struct Registry {
     unused: UnusedQueues,
     /// Wakes the recovery when a panic has lost the state of a queue.
     panicked: Arc<Notify>,
+    /// Wakes the task that runs the followers.
+    followers_changed: Notify,
     has_tasks: bool,
 }
 
@@ -107,6 +111,8 @@ struct Queues {
     /// The largest event number of a deleted queue. New queues start above it.
     floor: Rv,
     version: u64,
+    /// The followers of each followed queue.
+    followers: BTreeMap<Name, BTreeSet<Name>>,
 }
 
 impl Queues {
@@ -147,6 +153,7 @@ impl Registry {
             queues: RwLock::new(Queues { floor, ..Queues::default() }),
             unused: UnusedQueues::default(),
             panicked: Arc::default(),
+            followers_changed: Notify::new(),
             has_tasks: true,
         }
     }
@@ -250,6 +257,7 @@ impl Registry {
         if queues.live.len() >= self.limits.max_queues {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues });
         }
+        queues.check_follow(name, &config)?;
         if creator == Creator::Pop {
             self.check_unused()?;
         }
@@ -287,20 +295,69 @@ impl Registry {
         Ok(())
     }
 
-    /// Deletes the queue and its state; waiting pops fail. The deletion is durable once the commit is done.
+    /// Deletes the queue and its state; waiting pops fail. `force` detaches its followers first. All of that is durable once the commit is
+    /// done.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], or [`Error::Journal`] while the journal takes no events.
-    pub fn delete(&self, name: &Name) -> Result<Commit, Error> {
+    /// [`Error::QueueNotFound`], [`Error::Followed`] without `force`, or [`Error::Journal`] while the journal takes no events.
+    pub fn delete(&self, name: &Name, force: bool) -> Result<Commit, Error> {
         let mut queues = self.queues.write();
-        let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
+        let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?.clone();
         let epoch = self.check_journal()?;
+        let followers = queues.followers_of(name);
+        if !followers.is_empty() && !force {
+            return Err(Error::Followed(followers));
+        }
+        for follower in followers {
+            let Some(follower) = queues.live.get(&follower).cloned() else { continue };
+            let edit = |config: &Config| Ok::<_, Error>(Config { follow: None, ..config.clone() });
+            // The journal writes in order, so this is durable before the deletion.
+            let _earlier = self.configure_now(&mut queues, &follower, edit)?;
+        }
         let (last_rv, commit) = handle.delete(epoch)?;
         self.metrics.forget(handle.metrics());
         queues.live.remove(name);
+        queues.unfollow(name, handle.config().follow.as_deref());
         queues.floor = queues.floor.max(last_rv);
         queues.version += 1;
         Ok(commit)
+    }
+
+    /// Replaces the settings of a queue by the result of `edit`, which gets the present settings.
+    ///
+    /// # Errors
+    /// The error of `edit`, a refusal of the engine, [`Error::Follow`], [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn configure<E: From<Error>>(
+        &self,
+        handle: &Arc<Handle>,
+        edit: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> Result<(), E> {
+        let commit = self.configure_now(&mut self.queues.write(), handle, edit)?;
+        commit.wait().await.map_err(|error| Error::from(error).into())
+    }
+
+    fn configure_now<E: From<Error>>(
+        &self,
+        queues: &mut Queues,
+        handle: &Arc<Handle>,
+        edit: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> Result<Commit, E> {
+        let before = handle.config().follow.clone();
+        let commit = handle.configure(|config| -> Result<Config, E> {
+            let config = edit(config)?;
+            queues.check_follow(handle.name(), &config)?;
+            Ok(config)
+        })?;
+        self.note_follow(queues, handle, before.as_deref());
+        Ok(commit)
+    }
+
+    /// The document of a queue.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn document(&self, handle: &Handle) -> Result<Document, Error> {
+        Ok(Document { followers: self.followers_of(handle.name()), ..handle.document().await? })
     }
 
     /// Adds a loaded queue and starts its task.
@@ -320,6 +377,7 @@ impl Registry {
     pub(super) fn discard(&self, handle: &Handle) {
         let mut queues = self.queues.write();
         queues.live.remove(handle.name());
+        queues.unfollow(handle.name(), handle.config().follow.as_deref());
         queues.version += 1;
         self.metrics.forget(handle.metrics());
         if let Some((journal, id)) = handle.journal() {
@@ -347,6 +405,7 @@ impl Registry {
         }
         queues.live.insert(handle.name().clone(), handle.clone());
         queues.version += 1;
+        self.note_follow(queues, handle, None);
         if self.has_tasks {
             self.shutdown.spawn("queue", task::run(handle.clone()));
         }

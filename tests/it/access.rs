@@ -293,3 +293,26 @@ async fn a_server_without_tokens_listens_on_loopback_only() {
         401
     );
 }
+
+#[tokio::test]
+async fn a_follower_needs_grants_on_both_queues() {
+    let mut both = token("both", &Verb::ALL, "prices");
+    both.grants.push(GrantEntry { verbs: vec![Verb::Admin, Verb::Read], queues: vec!["mine".to_owned()] });
+    let service = with_tokens(vec![root(), both, token("one", &Verb::ALL, "mine")]).await;
+    let put = |token, queue: &'static str| {
+        let service = &service;
+        async move {
+            let follow = json!({"follow": {"queue": "prices"}});
+            service.client().await.call_as(token, "PUT", &format!("/v1/queues/{queue}"), &follow).await
+        }
+    };
+    call_as(&service, "root", "PUT", "/v1/queues/prices").await.ok();
+    assert!(put("one", "mine").await.problem("forbidden")["detail"].to_string().contains("read"));
+    assert_eq!(put("both", "mine").await.status, 201);
+    assert_eq!(put("root", "foreign").await.status, 201);
+    // Only an admin of all followers may detach them.
+    let delete = "/v1/queues/prices?force=true";
+    let refused = call_as(&service, "both", "DELETE", delete).await.problem("forbidden");
+    assert!(refused["detail"].to_string().contains("foreign"), "{refused}");
+    assert_eq!(call_as(&service, "root", "DELETE", delete).await.status, 204);
+}

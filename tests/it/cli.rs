@@ -20,22 +20,22 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server on an address that stays the same when the server is started again.
-pub(crate) struct Server {
+struct Server {
     child: Option<Child>,
-    pub(crate) folder: tempfile::TempDir,
-    pub(crate) address: SocketAddr,
+    folder: tempfile::TempDir,
+    address: SocketAddr,
     is_durable: bool,
     variables: Vec<(String, PathBuf)>,
 }
 
 impl Server {
     /// Starts a server without a journal.
-    pub(crate) fn in_memory() -> Self {
+    fn in_memory() -> Self {
         Self::new(false, &[])
     }
 
     /// Starts a server with a store.
-    pub(crate) fn durable() -> Self {
+    fn durable() -> Self {
         Self::new(true, &[])
     }
 
@@ -56,7 +56,7 @@ impl Server {
         server
     }
 
-    pub(crate) fn start(&mut self) {
+    fn start(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
         command.args(["serve", "--metrics-listen", "", "--log-level", "warn", "--listen"]);
         command.arg(self.address.to_string());
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Kills the server without a shutdown.
-    pub(crate) fn kill(&mut self) {
+    fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ended = child.kill();
             let _reaped = child.wait();
@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// A command against this server.
-    pub(crate) fn command(&self, line: &[&str]) -> Command {
+    fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
         command.args(line).env("DELTAQ_URL", self.address.to_string());
         for name in ["DELTAQ_TOKEN", "DELTAQ_TOKEN_FILE", "NO_COLOR", "RUST_LOG"] {
@@ -99,7 +99,7 @@ impl Server {
     }
 
     /// Runs a command.
-    pub(crate) fn run(&self, line: &[&str]) -> Run {
+    fn run(&self, line: &[&str]) -> Run {
         self.run_with(line, "")
     }
 
@@ -109,13 +109,13 @@ impl Server {
     }
 
     /// The document that a command prints.
-    pub(crate) fn json(&self, line: &[&str]) -> Value {
+    fn json(&self, line: &[&str]) -> Value {
         let line = [line, &["-o", "json"]].concat();
         serde_json::from_str(&self.run(&line).ok()).expect("JSON")
     }
 
     /// A count of a queue's status.
-    pub(crate) fn count(&self, queue: &str, name: &str) -> u64 {
+    fn count(&self, queue: &str, name: &str) -> u64 {
         self.json(&["queue", "get", queue])["status"][name].as_u64().expect("a count")
     }
 }
@@ -128,16 +128,16 @@ impl Drop for Server {
 
 /// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+struct Run {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
 }
 
 impl Run {
     /// The output of a successful command.
     #[track_caller]
-    pub(crate) fn ok(self) -> String {
+    fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
@@ -151,7 +151,7 @@ impl Run {
 }
 
 /// Runs a command to its end.
-pub(crate) fn finished(mut command: Command, stdin: &str) -> Run {
+fn finished(mut command: Command, stdin: &str) -> Run {
     let mut child = command.stdin(Stdio::piped()).spawn().expect("the binary runs");
     let mut pipe = child.stdin.take().expect("a pipe");
     let text = stdin.to_owned();
@@ -170,7 +170,7 @@ fn signal(child: &Child, name: &str) {
 /// Waits until a condition holds.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "a test of processes has real time")]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "not in time: {what}");

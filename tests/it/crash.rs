@@ -15,6 +15,7 @@ mod client;
 mod counters;
 mod cycles;
 mod faulty_proxy;
+mod followers;
 mod history;
 mod judge;
 mod load;

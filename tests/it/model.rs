@@ -13,7 +13,6 @@ use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::BucketLevel;
 
-mod events;
 mod leases;
 mod produce;
 mod replace;
@@ -32,7 +31,7 @@ pub(crate) type Name = &'static str;
 pub(crate) type Label = Option<&'static str>;
 
 /// The objects of the tests: a text, and a number that is the same for equal contents.
-pub(crate) const OBJECTS: [(&str, u8); 11] = [
+pub(crate) const OBJECTS: [(&str, u8); 8] = [
     (r#"{"v":1}"#, 0),
     (r#"{"v":1.0}"#, 1),
     (r#"{"v":2,"w":[1]}"#, 2),
@@ -41,16 +40,7 @@ pub(crate) const OBJECTS: [(&str, u8); 11] = [
     (r#"{"v":{"y":null,"x":"\u0061"}}"#, 3),
     (r#"{"v":12345678901234567890123}"#, 4),
     (r#"{"v":"a text that is longer than most of the other texts in here, by far"}"#, 5),
-    (r#"{"v":["x",1,true,"x",null],"w":[]}"#, 6),
-    (r#"{"v":"x","w":["\u0031","y"]}"#, 7),
-    ("{}", 8),
 ];
-
-/// Number of the objects that calls send: the first ones.
-pub(crate) const SENT_OBJECTS: usize = 10;
-
-/// The object of a deletion by key whose object is unknown. No call sends this object.
-const UNKNOWN: Content = 10;
 
 /// An index into [`OBJECTS`].
 pub(crate) type Content = u8;
@@ -77,8 +67,6 @@ pub(crate) struct ModelDelta {
     pub(crate) final_state_unknown: bool,
     pub(crate) coalesced: u32,
     pub(crate) trace: Traced,
-    /// Mode events: when the delta may be delivered.
-    pub(crate) due: Option<Micros>,
 }
 
 impl ModelDelta {
@@ -140,8 +128,8 @@ pub(crate) struct Item {
     pub(crate) waiting: Vec<ModelDelta>,
     pub(crate) leased: Vec<ModelDelta>,
     pub(crate) known: Option<ModelKnown>,
-    /// The number and the arrival of each change that is not acknowledged, oldest first.
-    pub(crate) changes: Vec<(u64, Micros)>,
+    /// When each change arrived that is not acknowledged, oldest first.
+    pub(crate) changes: Vec<Micros>,
     pub(crate) place: Place,
     pub(crate) delay: Option<Delay>,
     pub(crate) failures: u32,
@@ -218,7 +206,6 @@ pub(crate) enum Refused {
     NoKnownObjects,
     TooLarge { index: usize },
     Full { keys: usize, wanted: usize },
-    KeyFull { field: &'static str, index: usize },
     Closed,
     MassDelete { deletions: u64, owned: u64, counts: ModelReplaced },
     NotEmpty { waiting: usize },
@@ -471,8 +458,7 @@ impl Model {
     }
 
     fn delay_elapses(&mut self, key: Name, due: Micros) {
-        let (rv, at) = self.event(due);
-        let stamp = (self.position(key, rv), at);
+        let stamp = self.event(due);
         let keys_mode = self.is_keys();
         let item = self.item(key);
         item.delay = None;

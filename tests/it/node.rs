@@ -51,6 +51,18 @@ pub(crate) async fn start_on<S: Store + Reader + Clone>(
     shutdown: &Shutdown,
     options: WriterOptions,
 ) -> Result<Node, recovery::Error> {
+    start_with(store, opening, clock, shutdown, options, WatchLimits::default()).await
+}
+
+/// As [`start_on`], with limits of the change feeds.
+pub(crate) async fn start_with<S: Store + Reader + Clone>(
+    store: S,
+    opening: Opening,
+    clock: &Clock,
+    shutdown: &Shutdown,
+    options: WriterOptions,
+    watch: WatchLimits,
+) -> Result<Node, recovery::Error> {
     let reader: Arc<dyn Reader> = Arc::new(store.clone());
     let opened = (store, reader, opening);
     let unclean = !opening.clean;
@@ -58,18 +70,14 @@ pub(crate) async fn start_on<S: Store + Reader + Clone>(
     let (journal, writer, contents) =
         writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, options).await?;
     let writing = shutdown.spawn_last("journal writer", writer.run());
-    let limits = Limits {
-        auto_create: true,
-        max_queues: 100,
-        created_by_pop_percent: 100,
-        max_waiters: 100,
-        watch: WatchLimits::default(),
-    };
+    let limits =
+        Limits { auto_create: true, max_queues: 100, created_by_pop_percent: 100, max_waiters: 100, watch };
     let metrics = Metrics::new(100).expect("metrics");
     let registry =
         Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);
     let registry = Arc::new(registry);
     registry.recover(contents, unclean).await?;
     shutdown.spawn("journal follower", registry.clone().follow());
+    shutdown.spawn("followers", registry.clone().run_followers());
     Ok(Node { registry, writing })
 }

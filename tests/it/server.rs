@@ -9,8 +9,8 @@ mod commits;
 mod connections;
 mod controllers;
 mod explaining;
+mod following;
 mod hosts;
-mod indexing;
 mod keeping;
 mod looking;
 mod panics;
@@ -24,7 +24,6 @@ mod settling;
 mod stopping;
 mod tracing;
 mod views;
-mod waiting;
 mod watching;
 
 use serde_json::{Value, json};

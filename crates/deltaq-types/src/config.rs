@@ -1,7 +1,5 @@
 //! The settings of a queue.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -39,11 +37,10 @@ pub struct QueueConfig {
     /// Longest object, in bytes of JSON.
     #[schema(minimum = 2, maximum = 1_073_741_824)]
     pub max_object_bytes: u64,
-    /// Most waiting deltas of a key; beyond it the oldest are merged, or in mode events more are refused.
+    /// Most waiting deltas of a key; beyond it the oldest are merged.
     #[schema(minimum = 2, maximum = 1_000_000_000)]
     pub max_deltas_per_key: u64,
-    /// Most bytes of waiting objects of a key; beyond it the oldest deltas are merged, or in mode events more are
-    /// refused.
+    /// Most bytes of waiting objects of a key; beyond it the oldest deltas are merged.
     #[schema(minimum = 1, maximum = 1_099_511_627_776_i64)]
     pub max_bytes_per_key: u64,
     /// Replace refuses to delete more than this percentage of a source's keys; absent for no limit.
@@ -56,16 +53,15 @@ pub struct QueueConfig {
     pub max_deletes: Option<u64>,
     /// How long events are kept.
     pub retention: Retention,
+    /// The queue that this queue follows; absent for a queue with producers of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<Follow>,
     /// A JSON Schema that objects must satisfy, and whose defaults fill absent members; absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<RawObject>,
     /// Pointers to the members that are removed from objects.
     #[schema(value_type = Vec<JsonPointer>, max_items = 100)]
     pub prune: Vec<String>,
-    /// The indexes of the known objects: for each name, the pointer to its values; absent for none.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, JsonPointer>)]
-    pub indexes: BTreeMap<String, String>,
 }
 
 /// What a pop delivers.
@@ -78,8 +74,6 @@ pub enum Mode {
     Latest,
     /// The key alone (workqueue).
     Keys,
-    /// One delta, the oldest. No delta is merged (RealFIFO).
-    Events,
 }
 
 /// One part of a key: `"/name"`, or `{"pointer":"/namespace","optional":true}`.
@@ -172,6 +166,39 @@ pub struct Retention {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
     pub bytes: Option<u64>,
+}
+
+/// What a queue takes from another queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Follow {
+    /// The name of the followed queue.
+    pub queue: String,
+    /// The followed view: `latest` (the default) has the newest objects, `known` those that consumers acknowledged.
+    #[serde(default)]
+    pub view: FollowedView,
+    /// Only keys that begin with this text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
+    /// While this many keys are ready or delayed, the follower takes nothing more.
+    #[serde(default = "max_waiting")]
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    pub max_waiting: u64,
+}
+
+/// A view of a queue that can be followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FollowedView {
+    /// The newest objects.
+    #[default]
+    Latest,
+    /// The objects that consumers acknowledged.
+    Known,
+}
+
+const fn max_waiting() -> u64 {
+    100_000
 }
 
 fn jitter() -> f64 {

@@ -28,8 +28,8 @@ mod words;
 mod tests;
 
 pub use self::config::{
-    Bucket, DetailedKeyPart, ItemExponential, ItemFastSlow, KeyPart, Mode, QueueConfig, RateLimiter,
-    Retention,
+    Bucket, DetailedKeyPart, Follow, FollowedView, ItemExponential, ItemFastSlow, KeyPart, Mode, QueueConfig,
+    RateLimiter, Retention,
 };
 pub use self::consume::{
     DeltaDocument, ExtendBody, ExtendedDocument, ExtendedList, KeysBody, LeaseDocument, LeasesBody, PopBody,
@@ -42,14 +42,11 @@ pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, KeysCount, Produced, Replaced, SeedCall,
 };
 pub use self::queue::{
-    LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,
-    UnavailableQueue,
+    FollowState, FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus,
+    ReplaceCounts, UnavailableQueue,
 };
 pub use self::raw::RawObject;
-pub use self::read::{
-    ExplainDocument, IndexDocument, IndexState, IndexValueDocument, ItemDocument, ObjectDocument,
-    SourceDocument, SyncedDocument, WorkerDocument,
-};
+pub use self::read::{ExplainDocument, ItemDocument, ObjectDocument, SourceDocument, SyncedDocument};
 pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

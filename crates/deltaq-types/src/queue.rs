@@ -82,13 +82,45 @@ pub struct QueueStatus {
     pub closed: bool,
     /// Whether the queue is closed and no key is ready, delayed or leased.
     pub drained: bool,
-    /// The names of the indexes that are being built.
-    #[serde(default)]
-    #[schema(required = true)]
-    pub building_indexes: Vec<String>,
     /// The latest Replace, if there was one.
     #[schema(required = true)]
     pub last_replace: Option<LastReplaceDocument>,
+    /// How far a follower has got; absent for other queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<FollowStatus>,
+    /// The queues that follow this queue, in the order of their names.
+    pub followers: Vec<String>,
+}
+
+/// How far a follower has got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FollowStatus {
+    /// What the follower does.
+    pub state: FollowState,
+    /// The version of the followed queue up to which the follower has everything; null before the list.
+    #[schema(required = true)]
+    pub resource_version: Option<u64>,
+    /// Events of the followed queue after that version; 0 if none of them concerns the follower.
+    pub lag_events: u64,
+    /// How long the follower has been behind, in milliseconds; 0 if it has everything.
+    pub lag_ms: u64,
+    /// While the follower waits: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// What a follower does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FollowState {
+    /// The follower takes the list of all keys.
+    Listing,
+    /// The follower takes changes.
+    Following,
+    /// The follower takes nothing, because it has too many keys.
+    Blocked,
+    /// The follower takes nothing, because the followed queue can't be read or the follower can't be changed.
+    Waiting,
 }
 
 /// The latest Replace of a queue or of a source.

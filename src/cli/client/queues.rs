@@ -55,7 +55,7 @@ super::commands! {
         #[command(after_help = "Example:\n  deltaq queue get prices")]
         Get(Get),
         /// Create a queue, or change settings of an existing one.
-        #[command(after_help = "Modes, by what a pop delivers:\n  mode=delta   all changes of a key since its last ack (default)\n  mode=latest  only the newest change of a key\n  mode=keys    only the key\n  mode=events  each change alone, in order\n\nExample:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
+        #[command(after_help = "Example:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
         Create(Create),
         /// Change settings of an existing queue.
         #[command(after_help = "Example:\n  deltaq queue configure prices max_failures=5 retention.age=7d resync_period=null")]
@@ -120,6 +120,9 @@ pub struct Delete {
     /// Do not ask.
     #[arg(short, long)]
     pub yes: bool,
+    /// Detach the queues that follow the queue.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `deltaq queue close`.
@@ -229,7 +232,9 @@ impl Execute for Delete {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         confirm(self.yes, &format!("delete queue {} with all its contents", self.name))?;
-        session.client.send(session.on_queue("delete_queue", &self.name)?).await?;
+        let call = session.on_queue("delete_queue", &self.name)?;
+        let call = if self.force { call.query("force", Some("true")) } else { call };
+        session.client.send(call).await?;
         match session.output.format() {
             Format::Table => Output::text(&format!("queue {} deleted\n", self.name)),
             Format::Name => Output::text(&format!("{}\n", self.name)),
@@ -242,7 +247,7 @@ impl Execute for Close {
     const OPERATIONS: &'static [&'static str] = &["close_queue"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let wait = session.wait(Some(self.wait.into())).await?;
+        let wait = session.wait(Some(self.wait.into()));
         loop {
             let text: Box<RawValue> = session.client.fetch(self.call(session, wait.next())?).await?;
             if !self.drain {
@@ -351,7 +356,6 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Delta => "delta",
         Mode::Latest => "latest",
         Mode::Keys => "keys",
-        Mode::Events => "events",
     }
 }
 

@@ -18,7 +18,7 @@ impl Queue {
     /// Applies all `calls` in order, or none of them.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or [`Refusal::KeyFull`].
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::QueueFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
         self.produce_once(now, calls, None)
     }
@@ -74,6 +74,7 @@ impl Queue {
     /// # Errors
     /// As [`produce`](Self::produce).
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
+        self.check_takes_calls()?;
         let rules = self.state().config.rules();
         let limit = self.state().config.max_object_bytes;
         for (index, call) in calls.iter().enumerate() {
@@ -91,9 +92,8 @@ impl Queue {
         if rules.stops_when_closed && self.state().closed {
             return Ok(());
         }
-        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted || rules.keeps_every_delta);
-        self.check_room(adds.map(|call| &call.key))?;
-        self.check_bounds(calls)
+        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted);
+        self.check_room(adds.map(|call| &call.key))
     }
 
     /// Refuses new keys if the queue has no room for them.
@@ -156,7 +156,7 @@ impl Queue {
     }
 
     /// Queues the delta of a call that has an object.
-    fn append(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+    pub(super) fn append(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
         let Some(object) = &call.object else {
             panic!("the call {:?} of key {} has no object", call.kind, call.key);
         };
@@ -177,16 +177,7 @@ impl Queue {
         true
     }
 
-    fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
-        if self.state().config.rules().keeps_every_delta {
-            let entry = self.state().table.get(call.key.as_str());
-            return self.append_deletion(
-                now,
-                call,
-                entry.and_then(Entry::newest_object).cloned(),
-                provenance,
-            );
-        }
+    pub(super) fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.state().table.get(call.key.as_str()).filter(known_only) else {
             self.volatile.effects.counters.ignored_absent += 1;
@@ -207,21 +198,10 @@ impl Queue {
             self.populate(now);
             return true;
         }
-        self.append_deletion(now, call, entry.newest_object().cloned(), provenance)
-    }
-
-    /// Queues a deletion. A Delete by key alone gets the newest object of the queue, or an empty one if the queue has none.
-    fn append_deletion(
-        &mut self,
-        now: Time,
-        call: &Call,
-        newest: Option<Object>,
-        provenance: &mut Provenance,
-    ) -> bool {
-        let final_state_unknown = call.final_state_unknown || call.object.is_none();
-        let object = call.object.clone().or(newest).unwrap_or_else(Object::empty);
-        let call = Call { object: Some(object), final_state_unknown, ..call.clone() };
-        self.append(now, &call, provenance)
+        let inferred = call.object.is_none();
+        let object = call.object.clone().or_else(|| entry.newest_object().cloned());
+        let final_state_unknown = call.final_state_unknown || inferred;
+        self.append(now, &Call { object, final_state_unknown, ..call.clone() }, provenance)
     }
 
     /// A call that queues nothing populates the queue, too.

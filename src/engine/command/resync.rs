@@ -79,6 +79,7 @@ impl Queue {
     /// [`Refusal::WrongMode`] in mode keys, [`Refusal::NoKnownObjects`] without a store, [`Refusal::NotEmpty`] while anything waits,
     /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
     pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
+        self.check_takes_calls()?;
         if !self.state().config.rules().has_objects {
             return Err(self.wrong_mode("seed", "a queue of mode keys has no objects"));
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::EventId;
 use crate::engine::id::{Rv, Token, Worker};
 use crate::engine::omit::is_default;
 use crate::engine::time::{Time, micros};
@@ -39,9 +38,9 @@ pub struct Backoff {
     /// When the failure count of an otherwise unused key expires, and the event that set this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_expiry: Option<(Time, Rv)>,
-    /// The oldest unacknowledged change, unless `Place::arrival` is that change.
+    /// When the oldest unacknowledged change arrived, unless `Place::arrival` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub oldest_change: Option<EventId>,
+    pub oldest_change: Option<Time>,
 }
 
 /// Where a key is; exactly one of these.
@@ -62,7 +61,7 @@ pub enum Place {
 /// A position in the ready queue, which is ordered by `rv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyPosition {
-    /// The event that made the key ready. In mode events, the event that queued the key's oldest delta.
+    /// The event that made the key ready.
     pub rv: Rv,
     /// When the key became ready.
     pub since: Time,
@@ -105,20 +104,19 @@ pub struct Lease {
     /// When the first new change arrived that is not part of the lease and is not delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_change: Option<Time>,
-    /// The first new change that is not part of the lease, delayed or not.
+    /// When the first new change arrived that is not part of the lease, delayed or not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub later_change: Option<EventId>,
+    pub later_change: Option<Time>,
 }
 
 impl Place {
-    /// The event that made the key ready, with the arrival of the work that a worker has or that is ready.
-    fn arrival(&self) -> Option<EventId> {
-        let position = match self {
-            Self::Ready(position) => *position,
-            Self::Leased(lease) => lease.former,
-            Self::Idle | Self::Parked => return None,
-        };
-        Some(EventId { rv: position.rv, at: position.added })
+    /// When the work arrived that a worker has, or that is ready.
+    fn arrival(&self) -> Option<Time> {
+        match self {
+            Self::Ready(position) => Some(position.added),
+            Self::Leased(lease) => Some(lease.former.added),
+            Self::Idle | Self::Parked => None,
+        }
     }
 }
 
@@ -151,31 +149,22 @@ impl ScheduleState {
         self.backoff().failure_expiry
     }
 
-    /// The oldest change that is not acknowledged, if the key has one.
+    /// When the oldest change arrived that is not acknowledged, if the key has one.
     #[must_use]
-    pub fn oldest_change(&self) -> Option<EventId> {
+    pub fn oldest_change(&self) -> Option<Time> {
         self.backoff().oldest_change.or_else(|| self.place.arrival())
     }
 
-    /// The number under which the schedule's `older_changes` hold the key.
-    pub(in crate::engine) fn older_change(&self) -> Option<Rv> {
-        let oldest = self.oldest_change().map(|oldest| oldest.rv);
+    /// The time under which the schedule's `older_changes` hold the key.
+    pub(in crate::engine) fn older_change(&self) -> Option<Time> {
         match self.place {
             Place::Parked => None,
-            Place::Ready(position) => oldest.filter(|rv| *rv != position.rv),
-            Place::Idle | Place::Leased(_) => oldest,
+            Place::Ready(position) => self.oldest_change().filter(|oldest| *oldest != position.since),
+            Place::Idle | Place::Leased(_) => self.oldest_change(),
         }
     }
 
-    /// Completes a state from a checkpoint that has only the time of its oldest change. `rv` is the number of the oldest delta.
-    pub(in crate::engine) fn complete_oldest_change(&mut self, rv: Rv) {
-        let incomplete = self.oldest_change().filter(|oldest| oldest.rv == Rv::ZERO || oldest.rv > rv);
-        if let Some(EventId { at, .. }) = incomplete {
-            self.set_oldest_change(Some(EventId { rv, at }));
-        }
-    }
-
-    pub(super) fn set_oldest_change(&mut self, oldest: Option<EventId>) {
+    pub(super) fn set_oldest_change(&mut self, oldest: Option<Time>) {
         let kept = oldest.filter(|_| oldest != self.place.arrival());
         if kept != self.backoff().oldest_change {
             self.set_backoff(|backoff| backoff.oldest_change = kept);
@@ -226,21 +215,4 @@ impl ScheduleState {
 fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Backoff>>, D::Error> {
     let backoff = Backoff::deserialize(deserializer)?;
     Ok((backoff != Backoff::default()).then(|| Box::new(backoff)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_oldest_change_without_a_number_gets_that_of_the_oldest_delta() {
-        let text = r#"{"place":"parked","backoff":{"oldest_change":7}}"#;
-        let mut state: ScheduleState = serde_json::from_str(text).expect("the form of older checkpoints");
-        assert_eq!(state.oldest_change(), Some(EventId { rv: Rv::ZERO, at: Time::from_micros(7) }));
-        let complete = EventId { rv: Rv::new(5), at: Time::from_micros(7) };
-        state.complete_oldest_change(Rv::new(5));
-        assert_eq!(state.oldest_change(), Some(complete));
-        state.complete_oldest_change(Rv::new(6));
-        assert_eq!(state.oldest_change(), Some(complete), "an older change has been replaced");
-    }
 }

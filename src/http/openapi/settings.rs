@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 /// Parts of the settings in which the server refuses unknown fields.
-const PARTS: [&str; 4] = ["ItemExponential", "ItemFastSlow", "Bucket", "DetailedKeyPart"];
+const PARTS: [&str; 5] = ["ItemExponential", "ItemFastSlow", "Bucket", "DetailedKeyPart", "Follow"];
 /// Parts of the settings in which null stands for a default.
 const NULLABLE: [&str; 2] = ["RateLimiter", "Retention"];
 

@@ -12,11 +12,12 @@ use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
 use crate::engine::excerpt::Excerpt;
+use crate::http::access::authorize_on;
 use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::cursor::{self, List};
 use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
-use crate::http::openapi::params::{CloseQuery, InQueue, ListQuery};
+use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
 use crate::http::openapi::responses::{
     Always, Conflict, ExpiredToken, Full, NotAcceptable, OfBody, OfQueue, Unprocessable,
 };
@@ -28,7 +29,7 @@ use crate::http::state::AppState;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{self, config};
 use crate::service;
-use crate::service::{Creator, Handle, Incarnation, Name};
+use crate::service::{Creator, Handle, Incarnation, Name, Registry};
 
 /// Permits for compiling a schema, which may take a second.
 static COMPILING: Semaphore = Semaphore::const_new(2);
@@ -45,7 +46,7 @@ static COMPILING: Semaphore = Semaphore::const_new(2);
     )
 )]
 pub(in crate::http) async fn put(
-    QueueCall { state, name, incoming, .. }: QueueCall,
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Response, Problem> {
     let patch = incoming.settings::<PatchDocument>().await?;
     let patch = if patch.has_schema() {
@@ -53,6 +54,9 @@ pub(in crate::http) async fn put(
     } else {
         patch.compile()?
     };
+    if let Some(followed) = patch.followed() {
+        authorize_on(&context, Verb::Read, followed)?;
+    }
     let defaults = state.registry.defaults().clone();
     let (handle, created) = if let Some(handle) = state.registry.find(&name) {
         (handle, false)
@@ -61,10 +65,11 @@ pub(in crate::http) async fn put(
         state.registry.create(&name, Arc::new(fresh), Creator::Operator)?
     };
     if !created {
-        handle.configure(|current| config::patched(current, &defaults, &patch)).await?;
+        let edit = |current: &Config| config::patched(current, &defaults, &patch);
+        state.registry.configure(&handle, edit).await?;
     }
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, document(&handle).await?).into_response())
+    Ok((status, document(&state.registry, &handle).await?).into_response())
 }
 
 /// List the queues that the caller may read, in the order of their names.
@@ -155,7 +160,7 @@ async fn list_page(
             break;
         }
         last = Some(handle.name());
-        let document = match handle.document().await {
+        let document = match state.registry.document(handle).await {
             Ok(document) => document,
             // The queue was deleted meanwhile, which is no error of the list.
             Err(service::Error::QueueDeleted) => continue,
@@ -188,7 +193,8 @@ fn schema_bytes(config: &Config) -> usize {
     )
 )]
 pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, Problem> {
-    document(&*call.state.registry.get(&call.name()?)?).await
+    let registry = &call.state.registry;
+    document(registry, &*registry.get(&call.name()?)?).await
 }
 
 /// The counts and flags of a queue, without its settings.
@@ -201,21 +207,30 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, 
     )
 )]
 pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>, Problem> {
-    let document = call.state.registry.get(&call.name()?)?.document().await?;
+    let registry = &call.state.registry;
+    let document = registry.document(&*registry.get(&call.name()?)?).await?;
     Ok(Json(wire::status(&document)))
 }
 
 /// Delete a queue with all its contents. Waiting pops end with 410.
 #[utoipa::path(
     delete, path = "/v1/queues/{queue}", tag = "queues", operation_id = "delete_queue",
-    params(InQueue),
+    params(InQueue, DeleteQueueQuery),
     responses(
         (status = 204, description = "Deleted."),
-        Always, OfQueue,
+        Always, OfQueue, Conflict,
     )
 )]
 pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Problem> {
-    let gone = call.state.registry.delete(&call.name()?)?;
+    let (name, registry) = (call.name()?, &call.state.registry);
+    let force = call.params.flag("force")?;
+    if force {
+        // Whoever detaches a queue changes its settings.
+        for follower in registry.followers_of(&name) {
+            authorize_on(&call.context, Verb::Admin, follower.as_str())?;
+        }
+    }
+    let gone = registry.delete(&name, force)?;
     gone.wait().await.map_err(service::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -293,7 +308,7 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
         handle.set_closed(true).await?;
     }
     let drained = if drain { Some(handle.wait_drained(wait.unwrap_or_default()).await?) } else { None };
-    let Json(queue) = document(&handle).await?;
+    let Json(queue) = document(&state.registry, &handle).await?;
     Ok(Json(QueueDocument { drained, ..queue }))
 }
 
@@ -323,9 +338,9 @@ async fn switch(
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     change(handle.clone()).await?;
-    document(&handle).await
+    document(&state.registry, &handle).await
 }
 
-async fn document(handle: &Handle) -> Result<Json<QueueDocument>, Problem> {
-    Ok(Json(wire::queue(&handle.document().await?)))
+async fn document(registry: &Registry, handle: &Handle) -> Result<Json<QueueDocument>, Problem> {
+    Ok(Json(wire::queue(&registry.document(handle).await?)))
 }

@@ -1,4 +1,4 @@
-//! The settings `schema` and `prune` of a queue. Only a PUT can set them; the settings file has neither.
+//! The settings `schema`, `prune` and `follow` of a queue. Only a PUT can set them; the settings file has none of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 
 use super::super::problem::Problem;
 use super::config::{invalid, of_engine};
+use super::follow;
 use crate::admission::{Admission, Schema};
-use crate::engine::config::Config;
+use crate::engine::config::{Config, Follow};
 use crate::engine::key::{KeySpec, Pointer};
 
 /// The settings in a PUT.
@@ -21,6 +22,16 @@ pub struct Patch {
     /// The settings that the settings file also has.
     pub(super) common: Map<String, Value>,
     pub(super) admission: AdmissionPatch,
+    /// `None` for no change, `Some(None)` to detach the queue.
+    pub(super) follow: Option<Option<Arc<Follow>>>,
+}
+
+impl Patch {
+    /// The queue that the queue follows from now on, if the PUT says so.
+    #[must_use]
+    pub fn followed(&self) -> Option<&str> {
+        Some(&self.follow.as_ref()?.as_ref()?.queue)
+    }
 }
 
 /// The change of the schema by a PUT.
@@ -48,6 +59,7 @@ pub fn settings(config: &Config) -> QueueConfig {
     QueueConfig {
         schema: admission.and_then(Admission::schema).map(|schema| RawObject::from_valid(schema.as_str())),
         prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
+        follow: config.follow.as_deref().map(follow::document),
         ..of_engine(config)
     }
 }
@@ -58,6 +70,7 @@ pub struct PatchDocument {
     common: Vec<(String, Box<RawValue>)>,
     schema: Option<Box<RawValue>>,
     prune: Option<Box<RawValue>>,
+    follow: Option<Box<RawValue>>,
 }
 
 /// Most members that are stored. There are fewer settings, so a longer document has an unknown member.
@@ -84,6 +97,7 @@ impl<'de> Deserialize<'de> for PatchDocument {
                     match name.as_str() {
                         "schema" => document.schema = Some(members.next_value()?),
                         "prune" => document.prune = Some(members.next_value()?),
+                        "follow" => document.follow = Some(members.next_value()?),
                         _ if document.common.len() < MEMBERS_KEPT => {
                             document.common.push((name, members.next_value()?));
                         }
@@ -123,7 +137,8 @@ impl PatchDocument {
         };
         let prune = self.prune.map(|text| pointers(&read_setting("prune", &text, PRUNE_BYTES_MAX)?));
         let admission = AdmissionPatch { schema, prune: prune.transpose()? };
-        Ok(Patch { common, admission })
+        let follow = self.follow.map(|text| follow::read(read_setting("follow", &text, SETTING_BYTES_MAX)?));
+        Ok(Patch { common, admission, follow: follow.transpose()? })
     }
 }
 

@@ -1,6 +1,5 @@
 //! Conversions between the settings in the API and those of the engine, and the merge patch of a PUT.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use deltaq_types::{DetailedKeyPart, KeyPart, QueueConfig};
@@ -9,6 +8,7 @@ use serde_json::{Map, Value};
 use super::super::params;
 use super::super::problem::{Code, Problem};
 use super::admission::Patch;
+use super::follow;
 use crate::clock::whole_us;
 use crate::config::Fault;
 use crate::config::queue as words;
@@ -16,12 +16,8 @@ use crate::config::queue::QueueDefaults;
 use crate::duration::DurationText;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::excerpt::{Excerpt, shortened};
-use crate::engine::index_settings::IndexSettings;
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
-
-/// The name of the setting that only a PUT has.
-const INDEXES: &str = "indexes";
 
 /// The settings in the API, without schema and prune.
 #[must_use]
@@ -39,7 +35,6 @@ pub fn of_engine(config: &Config) -> QueueConfig {
             Mode::Delta => deltaq_types::Mode::Delta,
             Mode::Latest => deltaq_types::Mode::Latest,
             Mode::Keys => deltaq_types::Mode::Keys,
-            Mode::Events => deltaq_types::Mode::Events,
         },
         key: config.key.pointers().iter().map(part).collect(),
         known_objects: config.known_objects,
@@ -58,14 +53,10 @@ pub fn of_engine(config: &Config) -> QueueConfig {
             age: config.retention.age.map(text),
             bytes: config.retention.bytes,
         },
+        follow: None,
         schema: None,
         prune: Vec::new(),
-        indexes: indexes_of(&config.indexes),
     }
-}
-
-fn indexes_of(settings: &IndexSettings) -> BTreeMap<String, String> {
-    settings.iter().map(|index| (index.name.to_string(), index.pointer.text.to_string())).collect()
 }
 
 fn rate_limiter(limiter: &RateLimiter) -> deltaq_types::RateLimiter {
@@ -108,7 +99,6 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             words::Mode::Delta => Mode::Delta,
             words::Mode::Latest => Mode::Latest,
             words::Mode::Keys => Mode::Keys,
-            words::Mode::Events => Mode::Events,
         },
         key: pointers.and_then(KeySpec::new).map_err(|why| invalid("key", &why))?,
         known_objects: document.known_objects,
@@ -143,7 +133,7 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             age: document.retention.age.map(DurationText::get),
             bytes: document.retention.bytes,
         },
-        indexes: IndexSettings::default(),
+        follow: None,
         admission: None,
     })
 }
@@ -155,7 +145,10 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
 pub fn patched(current: &Config, defaults: &Config, patch: &Patch) -> Result<Config, Problem> {
     let common = patched_common(current, defaults, &patch.common)?;
     let admission = patch.admission.applied(current.admission.as_deref(), &common.key)?;
-    Ok(Config { admission, ..common })
+    let follow = patch.follow.clone().unwrap_or_else(|| current.follow.clone());
+    let config = Config { admission, follow, ..common };
+    follow::check(&config)?;
+    Ok(config)
 }
 
 fn patched_common(
@@ -164,7 +157,7 @@ fn patched_common(
     patch: &Map<String, Value>,
 ) -> Result<Config, Problem> {
     let (mut document, defaults) = (members(current), members(defaults));
-    for (name, value) in patch.iter().filter(|(name, _)| *name != INDEXES) {
+    for (name, value) in patch {
         let value =
             if value.is_null() { defaults.get(name).cloned().unwrap_or_default() } else { value.clone() };
         document.insert(name.clone(), value);
@@ -174,38 +167,14 @@ fn patched_common(
     {
         return Err(invalid("resync_period", "a queue of mode keys has no known objects"));
     }
-    let indexes = patch.get(INDEXES).map_or_else(|| Ok(current.indexes.clone()), read_indexes)?;
-    let config = Config { indexes, ..to_engine(&document)? };
-    let has_known_objects = config.known_objects && config.rules().has_objects;
-    if !config.indexes.is_empty() && !has_known_objects {
-        let why =
-            "indexes cover known objects, and this queue stores none (mode keys, or known_objects false)";
-        return Err(invalid(INDEXES, why));
-    }
-    Ok(config)
-}
-
-/// The setting `indexes` in a PUT.
-fn read_indexes(value: &Value) -> Result<IndexSettings, Problem> {
-    let named = match value {
-        Value::Null => Some(Vec::new()),
-        Value::Object(members) => {
-            members.iter().map(|(name, pointer)| Some((name.as_str(), pointer.as_str()?))).collect()
-        }
-        _ => None,
-    };
-    let why =
-        "it must be an object of names and JSON pointers, such as {\"by_city\":\"/city\"}, or null for none";
-    let settings = IndexSettings::new(named.ok_or_else(|| invalid(INDEXES, why))?);
-    settings.map_err(|why| invalid(INDEXES, &why))
+    to_engine(&document)
 }
 
 fn members(config: &Config) -> Map<String, Value> {
     match serde_json::to_value(of_engine(config)) {
         Ok(Value::Object(mut members)) => {
-            // The settings file has neither of them.
+            // Admission rules are no settings of the engine.
             members.remove("prune");
-            members.remove(INDEXES);
             members
         }
         _ => Map::new(),
@@ -217,7 +186,7 @@ fn problem_of(Fault { setting, is_unknown, why }: Fault) -> Problem {
         return invalid(&setting, &shortened(&why));
     }
     let nearest =
-        ["schema", "prune", INDEXES].into_iter().find(|name| params::nearest(&setting, &[name]).is_some());
+        ["schema", "prune", "follow"].into_iter().find(|name| params::nearest(&setting, &[name]).is_some());
     let hint = match nearest.map(str::to_owned).or_else(|| words::nearest_setting(&setting)) {
         Some(nearest) => format!("did you mean {nearest:?}?"),
         None => "a GET of a queue shows all settings".to_owned(),

@@ -90,7 +90,8 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::ResyncDue
         | EventKind::Recovered
         | EventKind::ReplaceStarted { .. }
-        | EventKind::ReplaceEnded(_) => return None,
+        | EventKind::ReplaceEnded(_)
+        | EventKind::Followed { .. } => return None,
     })
 }
 

@@ -3,6 +3,7 @@
 use deltaq_types::{LastReplaceDocument, QueueDocument, QueueStatus};
 
 use super::admission::settings;
+use super::follow;
 use super::produce::counts;
 use super::{millis, timestamp};
 use crate::engine::LastReplace;
@@ -41,8 +42,9 @@ pub fn status(document: &Document) -> QueueStatus {
         paused: status.paused,
         closed: status.closed,
         drained: status.drained,
-        building_indexes: status.building_indexes.iter().map(ToString::to_string).collect(),
         last_replace: status.last_replace.as_ref().map(|last| last_replace(last, *moment)),
+        follow: document.follow.as_ref().map(follow::status),
+        followers: document.followers.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 use super::json::{Float, Text};
 use crate::admission::{Admission, Error, Schema};
 use crate::clock::whole_us;
-use crate::engine::config::{Config, Mode, Retention};
-use crate::engine::index_settings::{IndexSetting, IndexSettings};
+use crate::engine::config::{Config, Follow, Mode, Retention};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::omit::is_default;
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+use crate::engine::view::View;
 
 /// Mirrors [`Config`].
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,11 +39,11 @@ struct WireConfig<'a> {
     max_deletes: Option<u64>,
     retention: WireRetention,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    follow: Option<WireFollow<'a>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     schema: Option<&'a RawValue>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     prune: Vec<Text<'a>>,
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
-    indexes: Vec<WireIndex<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,7 +52,6 @@ enum ModeWord {
     Delta,
     Latest,
     Keys,
-    Events,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,11 +63,13 @@ struct WirePointer<'a> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct WireIndex<'a> {
+struct WireFollow<'a> {
     #[serde(borrow)]
-    name: Text<'a>,
+    queue: Text<'a>,
+    view: View,
     #[serde(borrow)]
-    pointer: Text<'a>,
+    prefix: Text<'a>,
+    max_waiting: usize,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -130,10 +131,6 @@ impl<'a> WireConfig<'a> {
             optional: pointer.optional,
         };
         let pointer = |pointer: &'a Pointer| Text::of(&pointer.text);
-        let index = |index: &'a IndexSetting| WireIndex {
-            name: Text::of(&index.name),
-            pointer: Text::of(&index.pointer.text),
-        };
         let admission = config.admission.as_deref();
         Self {
             mode: config.mode,
@@ -154,9 +151,9 @@ impl<'a> WireConfig<'a> {
                 age_us: config.retention.age.map(whole_us),
                 bytes: config.retention.bytes,
             },
+            follow: config.follow.as_deref().map(WireFollow::of),
             schema: admission.and_then(Admission::schema).map(|schema| schema.as_raw()),
             prune: admission.map_or(&[][..], Admission::prune).iter().map(pointer).collect(),
-            indexes: config.indexes.iter().map(index).collect(),
         }
     }
 
@@ -164,7 +161,6 @@ impl<'a> WireConfig<'a> {
         let part = |part: &WirePointer<'_>| Pointer::parse(part.pointer.as_str(), part.optional);
         let key = self.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new)?;
         let admission = self.admission(&key)?;
-        let indexes = self.indexes.iter().map(|index| (index.name.as_str(), index.pointer.as_str()));
         Ok(Config {
             mode: self.mode,
             key,
@@ -184,7 +180,7 @@ impl<'a> WireConfig<'a> {
                 age: self.retention.age_us.map(Duration::from_micros),
                 bytes: self.retention.bytes,
             },
-            indexes: IndexSettings::new(indexes)?,
+            follow: self.follow.as_ref().map(|follow| Arc::new(follow.read())),
             admission,
         })
     }
@@ -196,6 +192,23 @@ impl<'a> WireConfig<'a> {
         let prune = prune.collect::<Result<_, _>>()?;
         let admission = Admission::new(schema.map(Arc::new), prune, key).map_err(named)?;
         Ok(admission.map(Arc::new))
+    }
+}
+
+impl<'a> WireFollow<'a> {
+    fn of(follow: &'a Follow) -> Self {
+        let Follow { queue, view, prefix, max_waiting } = follow;
+        Self { queue: Text::of(queue), view: *view, prefix: Text::of(prefix), max_waiting: *max_waiting }
+    }
+
+    fn read(&self) -> Follow {
+        let Self { queue, view, prefix, max_waiting } = self;
+        Follow {
+            queue: queue.as_str().into(),
+            view: *view,
+            prefix: prefix.as_str().into(),
+            max_waiting: *max_waiting,
+        }
     }
 }
 

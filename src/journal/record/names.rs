@@ -60,8 +60,7 @@ impl Names {
                 name
             };
             let (source, owner) = (name(provenance.source()), name(provenance.owner()));
-            let shared = Provenance::new(source, owner, provenance.trace().cloned());
-            self.provenance = shared.with_due(provenance.due());
+            self.provenance = Provenance::new(source, owner, provenance.trace().cloned());
         }
         *provenance = self.provenance.clone();
     }

@@ -9,6 +9,7 @@ use super::names::Names;
 use crate::engine::command::Outcome;
 use crate::engine::config::Config;
 use crate::engine::event::ReplaceCounts;
+use crate::engine::follow::FollowPosition;
 use crate::engine::id::{Rv, Source, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::omit::is_default;
@@ -32,6 +33,8 @@ pub(super) struct WireState<'a> {
     next_resync: Option<u64>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     last_replace: Option<WireLastReplace<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    followed: Option<FollowPosition>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     sources: Vec<WireSource<'a>>,
     config: Arc<Config>,
@@ -105,6 +108,7 @@ impl<'a> WireState<'a> {
             bucket: state.bucket.map(level),
             next_resync: state.next_resync.map(Time::as_micros),
             last_replace: state.last_replace.as_ref().map(WireLastReplace::of),
+            followed: state.followed,
             sources: state.sources.iter().map(WireSource::of).collect(),
             config: state.config.clone(),
             settled: alike.filter_map(WireSettled::of).collect(),
@@ -128,6 +132,7 @@ impl<'a> WireState<'a> {
             bucket: self.bucket.as_ref().map(level),
             next_resync: self.next_resync.map(Time::from_micros),
             last_replace: self.last_replace.as_ref().map(|last| last.read(names)),
+            followed: self.followed,
             sources: self.sources.iter().map(|source| source.read(names)).collect(),
         }
     }

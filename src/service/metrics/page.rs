@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::LabelSet;
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 
 use super::durations::{Distribution, Durations};
-use super::queues::{BUCKETS, Gauges, Sample, Series, Totals};
+use super::queues::{BUCKETS, Gauges, Lag, Sample, Series, Totals};
 use crate::engine::delta::DeltaKind;
 
 /// The label of all queues that share their series. No queue can have this name.
@@ -171,6 +171,7 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
         family.write(text, &rows);
     }
     write_sources(text, samples);
+    write_lags(text, samples);
 }
 
 /// Appends the times of the last Replaces, if there are any.
@@ -194,6 +195,41 @@ fn write_sources(text: &mut String, samples: &[Sample]) {
         }
     }
     text.push('\n');
+}
+
+/// Appends the lags of the followers, if there are any.
+fn write_lags(text: &mut String, samples: &[Sample]) {
+    let families: [(_, fn(&Lag) -> f64, _); 2] = [
+        (
+            "deltaq_follower_lag_seconds",
+            |lag| lag.time.as_secs_f64(),
+            "How long the follower has not had all changes of the queue that it follows.",
+        ),
+        (
+            "deltaq_follower_lag_events",
+            |lag| events(lag.events),
+            "Events of the followed queue since the position of the follower; 0 if none of them concerns the follower.",
+        ),
+    ];
+    for (name, value, help) in families {
+        let lags =
+            samples.iter().filter_map(|sample| Some((sample.series.name.as_ref()?, sample.lag.as_ref()?)));
+        let mut lags = lags.peekable();
+        if lags.peek().is_none() {
+            return;
+        }
+        write_help_line(text, name, None, None, help);
+        write_type_line(text, name, None, None, "gauge");
+        for (queue, lag) in lags {
+            let labels = vec![
+                Label::new("queue", queue.as_str().to_owned()),
+                Label::new("follows", lag.follows.to_string()),
+            ];
+            let labels = LabelSet::from_key_and_global(&Key::from_parts("", labels), &<_>::default());
+            write_metric_line(text, name, None, &labels, None::<(&str, &str)>, value(lag), None);
+        }
+        text.push('\n');
+    }
 }
 
 impl Family {
@@ -258,4 +294,9 @@ pub(super) fn write_distribution<const N: usize>(
 #[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
 pub(super) fn count(keys: usize) -> f64 {
     keys as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of events are below 2^52")]
+fn events(count: u64) -> f64 {
+    count as f64
 }

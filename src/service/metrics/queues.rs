@@ -91,6 +91,19 @@ pub struct Sample {
     pub(super) gauges: Gauges,
     /// When the last complete Replace of each source ended, by name. Empty for a queue that shares its series.
     pub(super) last_replaced: Vec<(Source, Time)>,
+    /// How far behind a follower is. `None` for a queue that shares its series.
+    pub(super) lag: Option<Lag>,
+}
+
+/// How far a follower is behind the queue that it follows.
+#[derive(Clone, Debug)]
+pub struct Lag {
+    /// The name of the followed queue.
+    pub follows: Arc<str>,
+    /// Number of events.
+    pub events: u64,
+    /// How long the follower has been behind.
+    pub time: Duration,
 }
 
 impl Metrics {
@@ -182,7 +195,7 @@ impl QueueMetrics {
         let own = if series.name.is_some() { SOURCES_MAX } else { 0 };
         let last_replaced = queue.last_replaced().take(own);
         let last_replaced = last_replaced.map(|(source, at)| (source.clone(), moment.wall(at))).collect();
-        Sample { series, gauges, last_replaced }
+        Sample { series, gauges, last_replaced, lag: None }
     }
 
     fn series(&self) -> Arc<Series> {
@@ -191,6 +204,15 @@ impl QueueMetrics {
 
     fn set_series(&self, series: Arc<Series>) {
         *self.series.write() = series;
+    }
+}
+
+impl Sample {
+    /// The same with the lag of a follower.
+    #[must_use]
+    pub fn with_lag(mut self, lag: Option<Lag>) -> Self {
+        self.lag = lag.filter(|_| self.series.name.is_some());
+        self
     }
 }
 

@@ -53,6 +53,8 @@ pub(in crate::service) struct State {
     pub(in crate::service) counters: Counters,
     /// Set while nothing was ever produced to a queue that a pop created.
     pub(in crate::service) unused: Option<UnusedQueue>,
+    /// Whether the task of a follower waits until the queue has room for rows.
+    pub(in crate::service) awaits_room: bool,
     /// The milestones that were reported last.
     milestones: Milestones,
 }
@@ -170,8 +172,7 @@ impl Handle {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
-        self.version_waits.note(|| state.queue.resource_version());
-        self.ack_waits.note(|| state.queue.acknowledged_up_to());
+        self.version_waits.note(state.queue.resource_version());
         let next = effects.next_deadline;
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             state.armed = next;
@@ -186,9 +187,11 @@ impl Handle {
         }
         if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
             self.config.store(state.queue.config().clone());
-            // The task builds new indexes, and a read of a removed index ends.
-            self.requests.wake();
-            self.indexes_changed.notify_waiters();
+            self.follow_task.wake.notify_one();
+        }
+        if state.awaits_room && state.queue.follow_room() > 0 {
+            state.awaits_room = false;
+            self.follow_task.wake.notify_one();
         }
         Unlocked { grants, commit: state.commits.newest.clone(), effects }
     }
@@ -263,6 +266,7 @@ impl State {
             resync_due: false,
             counters: Counters::default(),
             unused: None,
+            awaits_room: false,
             milestones: Milestones::default(),
         }
     }

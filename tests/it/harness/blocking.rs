@@ -30,6 +30,11 @@ impl Message {
         Self { method: "GET", path, content_type: None, body: String::new() }
     }
 
+    /// A PUT of JSON.
+    pub(crate) fn put(path: String, body: &serde_json::Value) -> Self {
+        Self { method: "PUT", ..Self::post(path, body) }
+    }
+
     /// A POST of JSON.
     pub(crate) fn post(path: String, body: &serde_json::Value) -> Self {
         Self { method: "POST", path, content_type: None, body: body.to_string() }

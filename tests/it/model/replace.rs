@@ -340,17 +340,16 @@ impl Model {
                 return false;
             }
         }
-        let plan = job.refuses() || job.list.dry_run || self.is_events();
+        let plan = job.refuses() || job.list.dry_run;
         job.phase = if plan { Phase::Plan { next: 0 } } else { Phase::Start };
         false
     }
 
     fn replace_plan(&mut self, job: &mut ReplaceJob, next: usize, budget: usize) -> Result<bool, Refused> {
         let slice: Vec<_> = job.list.items.iter().skip(next).take(budget).copied().collect();
-        for (index, (key, content)) in slice.into_iter().enumerate() {
+        for (key, content) in slice {
             let item = self.get(key).cloned().unwrap_or_default();
             let called = job.calls.get(key).copied();
-            let refuses = job.refuses();
             let counts = &mut job.counts;
             if called.is_some() {
                 counts.skipped += 1;
@@ -358,11 +357,6 @@ impl Model {
                 counts.unchanged += 1;
             } else {
                 counts.replaced += 1;
-                let exceeded = self.exceeded(&item.all_bytes(), bytes_of(content));
-                if let Some(field) = exceeded.filter(|_| self.is_events() && !refuses) {
-                    self.hit("a bound of a key refuses a Replace");
-                    return Err(Refused::KeyFull { field, index: next + index });
-                }
             }
             let takes = called != Some(true) && is_from_another(&item, job.list.source);
             counts.taken_over += u64::from(takes);
@@ -384,11 +378,6 @@ impl Model {
                 owned: u64::from(job.owned),
                 counts: job.counts,
             });
-        }
-        if !job.list.dry_run {
-            job.counts = ModelReplaced::default();
-            job.phase = Phase::Start;
-            return Ok(false);
         }
         self.hit("a dry run");
         Ok(true)

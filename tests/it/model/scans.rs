@@ -125,15 +125,13 @@ impl Model {
                 return (false, 0);
             }
             self.event(now);
-            let events = self.is_events();
             let item = self.item(key);
             item.waiting.clear();
             item.delay = None;
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
                 item.changes.truncate(lease.changes);
-                let covered = item.leased.last().filter(|_| events).map_or(lease.token, |delta| delta.rv);
-                if item.initial_pending.is_some_and(|initial_pending| initial_pending > covered) {
+                if item.initial_pending.is_some_and(|initial_pending| initial_pending > lease.token) {
                     item.initial_pending = None;
                 }
             }
@@ -159,8 +157,7 @@ impl Model {
         if !self.get(key).is_some_and(Item::is_parked) {
             return false;
         }
-        let (rv, at) = self.event(now);
-        let stamp = (self.position(key, rv), at);
+        let stamp = self.event(now);
         self.item(key).wake(stamp);
         self.tidy(key);
         self.hit("redrive");
@@ -171,15 +168,10 @@ impl Model {
         if !self.get(key).is_some_and(Item::is_parked) {
             return false;
         }
-        let stamp = self.event(now);
-        let events = self.is_events();
+        self.event(now);
         let item = self.item(key);
         let known = item.known;
-        let behind = if events { 1 } else { item.waiting.len() };
-        let waiting = item.waiting.split_off(behind);
-        let changes = if events { item.changes.split_off(1) } else { Vec::new() };
-        *item = Item { known, waiting, changes, ..Item::default() };
-        self.go_on(key, stamp);
+        *item = Item { known, ..Item::default() };
         self.tidy(key);
         self.hit("discard");
         true

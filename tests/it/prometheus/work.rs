@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::blocking::{Connection, Message};
 
 /// The queues that the dashboard shows.
-pub(super) const QUEUES: [&str; 3] = ["mixed", "bulk", "asleep"];
+pub(super) const QUEUES: [&str; 4] = ["mixed", "bulk", "asleep", "copy"];
 /// The tasks that are repeated, each by its own caller.
 pub(super) const TASKS: [fn(&mut Caller, usize); 3] = [mixed, bulk, poll];
 
@@ -96,6 +96,8 @@ fn mixed(caller: &mut Caller, round: usize) {
         caller.ok("PUT", "/v1/queues/unfed", &json!({}));
         caller.post("asleep/add", &json!([{"key": "a"}, {"key": "b"}]));
         caller.post("asleep/pause", &Value::Null);
+        caller.ok("PUT", "/v1/queues/copy", &json!({"follow": {"queue": "asleep"}}));
+        caller.post("copy/pause", &Value::Null);
     }
     for version in 0..3 {
         let objects: Value =

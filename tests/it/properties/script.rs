@@ -10,8 +10,7 @@ use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 
-use super::indexes;
-use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, SENT_OBJECTS, Traced};
+use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, Traced};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -38,8 +37,6 @@ pub(crate) struct Setup {
     pub(crate) max_bytes_per_key: usize,
     pub(crate) max_delete_percent: Option<u32>,
     pub(crate) max_deletes: Option<u64>,
-    /// The number of the settings of indexes.
-    pub(crate) indexes: u8,
 }
 
 impl Setup {
@@ -69,7 +66,6 @@ impl Setup {
             max_bytes_per_key: self.max_bytes_per_key,
             max_delete_percent: self.max_delete_percent.map(f64::from),
             max_deletes: self.max_deletes,
-            indexes: indexes::settings(self.indexes),
             ..Config::default()
         })
     }
@@ -90,7 +86,6 @@ impl Setup {
             max_bytes_per_key: if rng.u8(..3) == 0 { rng.usize(10..120) } else { 10_000 },
             max_delete_percent: (rng.u8(..8) == 0).then(|| rng.u32(..80)),
             max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
-            indexes: rng.u8(..4),
         }
     }
 }
@@ -125,7 +120,6 @@ pub(crate) enum Change {
     ResyncPeriod(Option<Micros>),
     Mode(Mode),
     KnownObjects(bool),
-    Indexes(u8),
 }
 
 #[derive(Clone, Debug)]
@@ -245,7 +239,7 @@ impl Generator {
     }
 
     fn content(&mut self) -> Content {
-        Content::try_from(self.rng.usize(..SENT_OBJECTS)).expect("fewer than 256 objects")
+        Content::try_from(self.rng.usize(..OBJECTS.len())).expect("fewer than 256 objects")
     }
 
     fn one_in(&mut self, n: u32) -> bool {
@@ -374,9 +368,6 @@ impl Generator {
     }
 
     fn change(&mut self) -> Change {
-        if self.traces.u8(..3) == 0 {
-            return Change::Indexes(self.traces.u8(..4));
-        }
         match self.rng.u8(..12) {
             0..=2 => Change::MaxFailures(self.rng.u32(..4)),
             3 | 4 => Change::MaxKeys(if self.rng.bool() { 1_000 } else { self.rng.usize(2..9) }),

@@ -17,7 +17,6 @@ use deltaq::engine::time::Time;
 use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, ScanCursor};
 
-use super::indexes::Indexes;
 use super::readers::Readers;
 use super::same::{context, replaced, same, same_entry, same_item, same_replace, same_result, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
@@ -84,7 +83,6 @@ pub(crate) struct World {
     redrive: Option<(ScanCursor, ModelScan)>,
     discard: Option<(ScanCursor, ModelScan)>,
     pub(super) readers: Readers,
-    pub(super) indexes: Indexes,
 }
 
 impl World {
@@ -107,7 +105,6 @@ impl World {
             redrive: None,
             discard: None,
             readers: Readers::default(),
-            indexes: Indexes::default(),
         }
     }
 
@@ -123,7 +120,6 @@ impl World {
         self.replay()?;
         self.compare(commit)?;
         self.readers.step(&mut self.engine, &self.events)?;
-        self.indexes.step(&mut self.engine, self.events.len())?;
         self.engine.check()
     }
 
@@ -421,7 +417,6 @@ impl World {
             Change::Mode(_) if self.setup.mode == Mode::Keys && self.model.held().is_empty() => {}
             Change::Mode(mode) => setup.mode = mode,
             Change::KnownObjects(known) => setup.known_objects = known,
-            Change::Indexes(number) => setup.indexes = number,
         }
         let config = setup.config();
         let engine = self.engine.configure(time(self.now), config.clone());
@@ -537,34 +532,10 @@ impl World {
         });
         same("oldest ready", status.oldest_ready_age.map(model::micros), head)?;
         let unparked = model.items.values().filter(|item| !item.is_parked());
-        let oldest = unparked.filter_map(|item| item.changes.first()).min();
-        let age = status.oldest_unacknowledged_age.map(model::micros);
-        same("oldest unacknowledged", age, oldest.map(|(_, at)| now - at))?;
-        let acknowledged = oldest.map_or(model.rv, |(rv, _)| rv - 1);
-        same("acknowledged up to", self.engine.acknowledged_up_to().get(), acknowledged)?;
-        self.compare_parked()?;
+        let oldest = unparked.filter_map(|item| item.changes.first()).min().map(|at| now - at);
+        same("oldest unacknowledged", status.oldest_unacknowledged_age.map(model::micros), oldest)?;
         same_replace("last Replace", status.last_replace.as_ref(), model.last_replace)?;
         self.compare_sources()
-    }
-
-    /// Compares the numbers of parked keys with a change up to some versions.
-    fn compare_parked(&self) -> Result<(), Difference> {
-        let parked = || self.model.items.values().filter(|item| item.is_parked());
-        let firsts = || parked().filter_map(|item| item.changes.first().map(|(rv, _)| *rv));
-        for version in firsts().flat_map(|rv| [rv - 1, rv]).chain([self.model.rv]) {
-            let (mut counted, mut after) = (0, None);
-            loop {
-                let (count, next) = self.engine.count_parked(Rv::new(version), after.as_ref(), 2);
-                counted += count;
-                after = next;
-                if after.is_none() {
-                    break;
-                }
-            }
-            let name = "parked keys with a change up to a version";
-            same(name, counted, firsts().filter(|rv| *rv <= version).count())?;
-        }
-        Ok(())
     }
 
     fn compare_sources(&self) -> Result<(), Difference> {

@@ -34,7 +34,7 @@ fn queue(registry: &Registry) -> Arc<Handle> {
 /// Panics while a change holds the lock of the queue.
 async fn panic_in(handle: &Arc<Handle>) {
     let edit = |_: &Config| -> Result<Config, Error> { resume_unwind(Box::new("on purpose")) };
-    assert!(AssertUnwindSafe(handle.configure(edit)).catch_unwind().await.is_err());
+    assert!(AssertUnwindSafe(async { handle.configure(edit) }).catch_unwind().await.is_err());
 }
 
 async fn is_back(bench: &Bench) {

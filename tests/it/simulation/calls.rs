@@ -550,7 +550,10 @@ impl Caller {
                 let edit = |config: &Config| {
                     Ok::<_, Error>(Config { lease, max_failures: failures, ..config.clone() })
                 };
-                handle.configure(edit).await
+                match handle.configure(edit) {
+                    Ok(commit) => commit.wait().await.map_err(Error::from),
+                    Err(error) => Err(error),
+                }
             }
         };
         self.note(("operate", choice, &target.queue.0, &done));
@@ -571,7 +574,7 @@ impl Caller {
             ledger.deletes(&queue)
         })?;
         self.note(("delete", &queue));
-        let deleted = match self.registry.delete(&setup.name) {
+        let deleted = match self.registry.delete(&setup.name, false) {
             Ok(commit) => commit.wait().await.map_err(Error::from),
             Err(error) => Err(error),
         };

@@ -90,7 +90,7 @@ impl Run {
             let max_failures = 0;
             Ok::<_, Error>(Config { resync_period: None, max_failures, ..config.clone() })
         };
-        target.handle.configure(edit).await?;
+        target.handle.configure(edit)?.wait().await?;
         target.handle.redrive(None).await?;
         target.handle.set_closed(false).await?;
         target.handle.set_paused(false).await

@@ -228,7 +228,7 @@ impl Run {
         let setup = rng.choice(&self.plan.queues).expect("there are some");
         let Some(handle) = registry.find(&setup.name) else { return };
         let edit = |_: &Config| -> Result<Config, Error> { resume_unwind(Box::new("on purpose")) };
-        if AssertUnwindSafe(handle.configure(edit)).catch_unwind().await.is_err() {
+        if AssertUnwindSafe(async { handle.configure(edit) }).catch_unwind().await.is_err() {
             self.world.note(format_args!("{}: a change panics", setup.name));
             self.world.ledger(|ledger| ledger.hit("a change panicked"));
         }

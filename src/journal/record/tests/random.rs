@@ -10,24 +10,24 @@ use super::{all_types, samples, types};
 use crate::admission::{Admission, Schema};
 use crate::engine::LastReplace;
 use crate::engine::command::Outcome;
-use crate::engine::config::{Config, Mode, Retention};
+use crate::engine::config::{Config, Follow, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance};
 use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded, ViewChanges,
 };
+use crate::engine::follow::{FollowPhase, FollowPosition};
 use crate::engine::id::{Rv, Sequence, Slot, Token};
-use crate::engine::index_settings::IndexSettings;
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{KeyState, QueueState, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
-use crate::engine::view::Passage;
+use crate::engine::view::{Passage, View};
 use crate::journal::record::{Decoder, journal_rows, key_row, queue_row};
 use crate::journal::store::{Epoch, QueueId};
 
@@ -105,8 +105,7 @@ impl Dice {
     }
 
     fn provenance(&mut self) -> Provenance {
-        let facts = Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace));
-        facts.with_due(self.maybe(Self::time))
+        Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace))
     }
 
     fn origin(&mut self) -> Origin {
@@ -171,7 +170,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..23) {
+        match self.0.u32(0..24) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -198,6 +197,7 @@ impl Dice {
             19 => EventKind::ResyncDue,
             20 => EventKind::Recovered,
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
+            22 => EventKind::Followed { position: self.follow_position() },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
                 source: self.maybe(Self::name),
                 first: self.0.bool(),
@@ -236,10 +236,6 @@ impl Dice {
         ReadyPosition { rv: self.rv(), since, added: self.maybe(Self::time).unwrap_or(since) }
     }
 
-    fn event_id(&mut self) -> EventId {
-        EventId { rv: self.rv(), at: self.time() }
-    }
-
     fn delay(&mut self) -> Delay {
         Delay { due: self.time(), rv: self.rv() }
     }
@@ -255,7 +251,7 @@ impl Dice {
             former: self.turn(),
             dropped_delay: self.maybe(Self::delay),
             new_change: self.maybe(Self::time),
-            later_change: self.maybe(Self::event_id),
+            later_change: self.maybe(Self::time),
         }
     }
 
@@ -272,7 +268,7 @@ impl Dice {
             delay: self.maybe(Self::delay),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
-            oldest_change: self.maybe(Self::event_id),
+            oldest_change: self.maybe(Self::time),
         };
         ScheduleState::new(place, failures, attempt, backoff)
     }
@@ -321,13 +317,6 @@ impl Dice {
         Admission::new(schema, prune, key).unwrap().map(Arc::new)
     }
 
-    fn indexes(&mut self) -> IndexSettings {
-        let pointers = ["/", "/a~0b~1/\"", "/ünï/1"];
-        let indexes = ["a", "By-City_2"].map(|name| (name, self.of(&pointers)));
-        let count = self.0.usize(..=indexes.len());
-        IndexSettings::new(indexes.into_iter().take(count)).unwrap()
-    }
-
     fn config(&mut self) -> Config {
         let pointers = ["/key", "/", "/a~0b/~1\"", "/ünï/0"];
         let mut parts = self.list(|dice| Pointer::parse(dice.of(&pointers), dice.0.bool()).unwrap());
@@ -335,7 +324,7 @@ impl Dice {
         let key = KeySpec::new(parts).unwrap();
         Config {
             admission: self.admission(&key),
-            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]),
+            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys]),
             key,
             known_objects: self.0.bool(),
             emit_replaced: self.0.bool(),
@@ -350,8 +339,23 @@ impl Dice {
             max_delete_percent: self.maybe(Self::float),
             max_deletes: self.maybe(Self::number),
             retention: Retention { age: self.maybe(Self::span), bytes: self.maybe(Self::number) },
-            indexes: self.indexes(),
+            follow: self.maybe(|dice| Arc::new(dice.follow())),
         }
+    }
+
+    fn follow(&mut self) -> Follow {
+        Follow {
+            queue: self.text(),
+            view: self.of(&View::ALL),
+            prefix: self.text(),
+            max_waiting: self.0.usize(..),
+        }
+    }
+
+    fn follow_position(&mut self) -> FollowPosition {
+        let since = self.rv();
+        let phase = self.of(&[FollowPhase::List { since }, FollowPhase::Sweep, FollowPhase::Changes]);
+        FollowPosition { incarnation: self.0.u32(..), after: self.rv(), phase }
     }
 
     fn queue_state(&mut self) -> QueueState {
@@ -375,6 +379,7 @@ impl Dice {
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(Self::last_replace),
+            followed: self.maybe(Self::follow_position),
             sources: self.list(|dice| {
                 let history = SourceHistory {
                     last_call: dice.time(),

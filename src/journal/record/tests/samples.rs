@@ -6,23 +6,24 @@ use std::time::Duration;
 use crate::admission::{Admission, Schema};
 use crate::engine::LastReplace;
 use crate::engine::command::Outcome;
-use crate::engine::config::{Config, Mode, Retention};
+use crate::engine::config::{Config, Follow, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance};
 use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded, ViewChanges,
 };
+use crate::engine::follow::{FollowPhase, FollowPosition};
 use crate::engine::id::{Rv, Slot, Source, Token};
-use crate::engine::index_settings::IndexSettings;
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
+use crate::engine::view::View;
 use crate::journal::record::Identity;
 use crate::journal::store::QueueId;
 use crate::name::{Incarnation, Name};
@@ -155,8 +156,15 @@ pub(super) fn kinds() -> Vec<EventKind> {
             aborted: false,
             counts: counts(),
         }),
+        EventKind::Followed { position: position(FollowPhase::List { since: Rv::new(30) }) },
+        EventKind::Followed { position: position(FollowPhase::Sweep) },
+        EventKind::Followed { position: position(FollowPhase::Changes) },
     ]);
     kinds
+}
+
+fn position(phase: FollowPhase) -> FollowPosition {
+    FollowPosition { incarnation: 0x1234_5678, after: Rv::new(29), phase }
 }
 
 fn counts() -> ReplaceCounts {
@@ -211,8 +219,13 @@ pub(super) fn full_config() -> Config {
         max_bytes_per_key: 4,
         max_delete_percent: Some(33.3),
         max_deletes: Some(5),
-        indexes: IndexSettings::new([("by_city", "/a~1b"), ("tags", "/tags")]).unwrap(),
         retention: Retention { age: Some(Duration::from_hours(24)), bytes: Some(6) },
+        follow: Some(Arc::new(Follow {
+            queue: "prices".into(),
+            view: View::Known,
+            prefix: "a/".into(),
+            max_waiting: 7,
+        })),
         admission: None,
     }
 }
@@ -291,7 +304,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
                     delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
                     last_error: Some("HTTP 500: \"no\"".into()),
                     failure_expiry: Some((at(86_442), Rv::new(42))),
-                    oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
+                    oldest_change: Some(at(38)),
                 },
             ),
             known: None,
@@ -329,7 +342,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
         dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
         new_change: Some(at(43)),
-        later_change: Some(EventId { rv: Rv::new(42), at: at(42) }),
+        later_change: Some(at(42)),
         ..bare.clone()
     };
     [bare, full]
@@ -350,6 +363,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         bucket: None,
         next_resync: None,
         last_replace: None,
+        followed: None,
         sources: Vec::new(),
     };
     let replace = LastReplace {
@@ -383,6 +397,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         next_resync: Some(at(129_600)),
         sources: source_histories(&replace),
+        followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
         last_replace: Some(replace),
     };
     let running = LastReplace {

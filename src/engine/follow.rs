@@ -1,0 +1,62 @@
+//! A follower: a queue that takes its objects from a view of another queue, as client-go's shared informer feeds each of its listeners.
+//!
+//! A follower begins with the list of all keys. The list is a Replace: each listed object is queued, unless the follower has it
+//! already, and then the sweep deletes the keys that the followed queue does not have. After that the follower takes the changes. It
+//! takes rows of the change feed, so a follower that lags gets each key once, with its newest object.
+//!
+//! The position of the follower is in the event [`EventKind::Followed`](super::event::EventKind), which belongs to the same change as the
+//! deltas of the rows. So a crash neither loses nor repeats a row.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::Rv;
+use super::view::View;
+
+/// The setting `follow`: what a follower takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follow {
+    /// The name of the followed queue.
+    pub queue: Arc<str>,
+    /// The view.
+    pub view: View,
+    /// The start of the keys.
+    pub prefix: Arc<str>,
+    /// While this many keys are ready or delayed, the follower takes no more rows.
+    pub max_waiting: usize,
+}
+
+impl Follow {
+    /// Whether both take the same rows.
+    #[must_use]
+    pub fn takes_the_same(&self, other: &Self) -> bool {
+        (&self.queue, self.view, &self.prefix) == (&other.queue, other.view, &other.prefix)
+    }
+}
+
+/// How far a follower has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowPosition {
+    /// The incarnation of the followed queue.
+    pub incarnation: u32,
+    /// The follower has all rows up to this event of the followed queue.
+    pub after: Rv,
+    /// What the follower does next.
+    pub phase: FollowPhase,
+}
+
+/// What a follower does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FollowPhase {
+    /// The follower takes the list of all keys.
+    List {
+        /// The newest event of the followed queue when the list began.
+        since: Rv,
+    },
+    /// The follower deletes the keys that the followed queue does not have.
+    Sweep,
+    /// The follower takes changes.
+    Changes,
+}

@@ -1,0 +1,109 @@
+//! The setting `follow` of a queue, and how far a follower has got.
+
+use std::sync::Arc;
+
+use deltaq_types::{FollowState, FollowStatus, FollowedView};
+use serde_json::Value;
+
+use super::super::problem::Problem;
+use super::config::invalid;
+use super::millis;
+use crate::engine::config::{Config, Follow};
+use crate::engine::excerpt::shortened;
+use crate::engine::follow::FollowPhase;
+use crate::engine::limits::KEY_BYTES_MAX;
+use crate::engine::view::View;
+use crate::name::Name;
+use crate::service::{FollowReport, Obstacle};
+
+/// The largest `max_waiting`.
+const MAX_WAITING_MAX: u64 = 1_000_000_000;
+
+/// The setting in a PUT; `None` for null.
+pub(super) fn read(value: Value) -> Result<Option<Arc<Follow>>, Problem> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let document: deltaq_types::Follow = serde_json::from_value(value).map_err(|error| {
+        invalid(
+            "follow",
+            &shortened(&format!("{error}; it is like {{\"queue\":\"prices\"}}, or null to detach the queue")),
+        )
+    })?;
+    let deltaq_types::Follow { queue, view, prefix, max_waiting } = document;
+    Name::new(&queue).map_err(|why| invalid("follow.queue", &why.to_string()))?;
+    if prefix.len() > KEY_BYTES_MAX {
+        let why = format!("it has {} bytes; a key has at most {KEY_BYTES_MAX}", prefix.len());
+        return Err(invalid("follow.prefix", &why).with("limit", KEY_BYTES_MAX));
+    }
+    if !(1..=MAX_WAITING_MAX).contains(&max_waiting) {
+        let why = format!("it takes 1 to {MAX_WAITING_MAX}, not {max_waiting}");
+        return Err(invalid("follow.max_waiting", &why).with("limit", MAX_WAITING_MAX));
+    }
+    Ok(Some(Arc::new(Follow {
+        queue: queue.into(),
+        view: match view {
+            FollowedView::Latest => View::Latest,
+            FollowedView::Known => View::Known,
+        },
+        prefix: prefix.into(),
+        max_waiting: usize::try_from(max_waiting).unwrap_or(usize::MAX),
+    })))
+}
+
+/// The setting in a reply.
+pub(super) fn document(follow: &Follow) -> deltaq_types::Follow {
+    deltaq_types::Follow {
+        queue: follow.queue.to_string(),
+        view: match follow.view {
+            View::Latest => FollowedView::Latest,
+            View::Known => FollowedView::Known,
+        },
+        prefix: follow.prefix.to_string(),
+        max_waiting: follow.max_waiting as u64,
+    }
+}
+
+/// Refuses settings that a follower can't have.
+pub(super) fn check(config: &Config) -> Result<(), Problem> {
+    let Some(follow) = &config.follow else { return Ok(()) };
+    if !config.rules().has_objects {
+        return Err(invalid(
+            "follow",
+            "a queue of mode keys has no objects, so it can't follow; use mode latest",
+        ));
+    }
+    if !config.known_objects {
+        let why = "a follower needs known_objects, because they tell which keys were deleted";
+        return Err(invalid("follow", why));
+    }
+    if config.admission.is_some() {
+        let queue = &follow.queue;
+        let why =
+            format!("a follower takes objects as {queue:?} has accepted them; set schema and prune there");
+        return Err(invalid("follow", &why));
+    }
+    Ok(())
+}
+
+/// How far a follower has got.
+pub(super) fn status(report: &FollowReport) -> FollowStatus {
+    let state = match (&report.obstacle, report.position.map(|position| position.phase)) {
+        (Some(Obstacle::Full), _) => FollowState::Blocked,
+        (Some(_), _) => FollowState::Waiting,
+        (None, Some(FollowPhase::Changes)) => FollowState::Following,
+        (None, _) => FollowState::Listing,
+    };
+    let detail = report.obstacle.as_ref().map(|obstacle| match obstacle {
+        Obstacle::Full => "max_waiting or max_keys of the follower is reached".to_owned(),
+        Obstacle::Busy => "a Replace or a seed of the follower has not ended".to_owned(),
+        Obstacle::Failed(error) => Problem::from(error.clone()).detail().to_owned(),
+    });
+    FollowStatus {
+        state,
+        resource_version: report.position.map(|position| position.after.get()),
+        lag_events: report.lag_events,
+        lag_ms: millis(report.lag),
+        detail,
+    }
+}

@@ -1,0 +1,95 @@
+//! The task of a follower, as its queue sees it.
+
+use std::fmt;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Error;
+use crate::engine::follow::FollowPosition;
+use crate::engine::id::Rv;
+use crate::engine::time::Time;
+
+/// A queue that tells its newest version.
+pub(super) trait Versioned: fmt::Debug + Send + Sync {
+    /// The newest event, durable or not.
+    fn newest(&self) -> Rv;
+}
+
+/// The task of a follower, as its queue sees it.
+#[derive(Debug, Default)]
+pub(super) struct FollowTask {
+    /// Whether the task runs.
+    is_running: AtomicBool,
+    /// Wakes the task: the queue has room again, has other settings, or has ended.
+    pub(super) wake: Notify,
+    /// What the task does.
+    activity: Mutex<Activity>,
+}
+
+/// What the task of a follower does.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    /// The followed queue.
+    pub(super) followed: Option<Weak<dyn Versioned>>,
+    pub(super) obstacle: Option<Obstacle>,
+    /// Since when the follower does not have all rows; `None` if it has.
+    pub(super) behind_since: Option<Time>,
+}
+
+/// The reason for which a follower takes no rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Obstacle {
+    /// Too many keys wait, or the follower holds its maximum of keys.
+    Full,
+    /// A Replace or a seed of the follower has not ended.
+    Busy,
+    /// The followed queue can't be read, or the follower can't be changed.
+    Failed(Error),
+}
+
+/// How far a follower has got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FollowReport {
+    /// The position; `None` before the list.
+    pub position: Option<FollowPosition>,
+    /// The reason for which the follower takes no rows.
+    pub obstacle: Option<Obstacle>,
+    /// Number of events of the followed queue after the position; 0 if the follower has all rows.
+    pub lag_events: u64,
+    /// How long the follower has been without all rows.
+    pub lag: Duration,
+}
+
+impl FollowTask {
+    pub(super) fn set(&self, change: impl FnOnce(&mut Activity)) {
+        change(&mut self.activity.lock());
+    }
+
+    /// Whether the caller must run the task, because it does not run.
+    pub(super) fn begins(&self) -> bool {
+        !self.is_running.swap(true, Ordering::AcqRel)
+    }
+
+    /// Records that the task has ended.
+    pub(super) fn ends(&self) {
+        self.is_running.store(false, Ordering::Release);
+    }
+
+    /// How far the follower has got at this time.
+    pub(super) fn report(&self, position: Option<FollowPosition>, now: Time) -> FollowReport {
+        let (followed, obstacle, behind_since) = {
+            let activity = self.activity.lock();
+            (activity.followed.clone(), activity.obstacle.clone(), activity.behind_since)
+        };
+        let newest =
+            followed.and_then(|followed| followed.upgrade()).map_or(Rv::ZERO, |queue| queue.newest());
+        let after = position.map_or(Rv::ZERO, |position| position.after);
+        let lag_events = behind_since.map_or(0, |_| newest.get().saturating_sub(after.get()));
+        let lag = behind_since.map_or(Duration::ZERO, |since| now.since(since));
+        FollowReport { position, obstacle, lag_events, lag }
+    }
+}

@@ -1,0 +1,83 @@
+//! Which queues follow which.
+
+use tokio::sync::Notify;
+
+use super::{Queues, Registry};
+use crate::engine::config::{Config, Follow};
+use crate::engine::limits::FOLLOWERS_MAX;
+use crate::engine::view::View;
+use crate::service::queue::Handle;
+use crate::service::{Error, FollowError, Name};
+
+impl Queues {
+    pub(super) fn followers_of(&self, name: &Name) -> Vec<Name> {
+        self.followers.get(name).into_iter().flatten().cloned().collect()
+    }
+
+    /// Removes a queue from the followers of the queue that it followed.
+    pub(super) fn unfollow(&mut self, name: &Name, follow: Option<&Follow>) {
+        let Some(followed) = follow.and_then(|follow| Name::new(&follow.queue).ok()) else { return };
+        if let Some(followers) = self.followers.get_mut(&followed) {
+            followers.remove(name);
+            if followers.is_empty() {
+                self.followers.remove(&followed);
+            }
+        }
+    }
+
+    /// Checks that the queue of this name can follow what `config` says.
+    pub(super) fn check_follow(&self, name: &Name, config: &Config) -> Result<(), Error> {
+        let Some(follow) = &config.follow else { return Ok(()) };
+        let not_found = || Error::Follow(FollowError::NotFound(follow.queue.to_string()));
+        let followed = Name::new(&follow.queue).map_err(|_| not_found())?;
+        let mut path = vec![name.to_string()];
+        let mut next = Some(followed.clone());
+        while let Some(step) = next {
+            path.push(step.to_string());
+            if step == *name {
+                return Err(Error::Follow(FollowError::Cycle(path)));
+            }
+            let follow = self.live.get(&step).and_then(|handle| handle.config().follow.clone());
+            next = follow.and_then(|follow| Name::new(&follow.queue).ok());
+        }
+        let source = self.live.get(&followed).ok_or_else(not_found)?.config();
+        let no_view = |why| {
+            Error::Follow(FollowError::NoView { queue: followed.clone(), view: follow.view.as_str(), why })
+        };
+        if !source.rules().has_objects {
+            return Err(no_view("its mode is keys, so it has no objects"));
+        }
+        if follow.view == View::Known && !source.known_objects {
+            return Err(no_view("its known_objects is false"));
+        }
+        let others = self
+            .followers
+            .get(&followed)
+            .map_or(0, |followers| followers.len() - usize::from(followers.contains(name)));
+        if others >= FOLLOWERS_MAX {
+            return Err(Error::Follow(FollowError::TooMany { queue: followed, limit: FOLLOWERS_MAX }));
+        }
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Notes what a queue follows now.
+    pub(super) fn note_follow(&self, queues: &mut Queues, handle: &Handle, before: Option<&Follow>) {
+        queues.unfollow(handle.name(), before);
+        if let Some(name) = handle.config().follow.as_ref().and_then(|follow| Name::new(&follow.queue).ok()) {
+            queues.followers.entry(name).or_default().insert(handle.name().clone());
+            self.followers_changed.notify_one();
+        }
+    }
+
+    /// The followers of the queue of this name.
+    #[must_use]
+    pub fn followers_of(&self, name: &Name) -> Vec<Name> {
+        self.queues.read().followers_of(name)
+    }
+
+    pub(in crate::service) fn followers_changed(&self) -> &Notify {
+        &self.followers_changed
+    }
+}

@@ -1,0 +1,311 @@
+//! Followers under faults, crashes and lost tombstones, without HTTP: each follower ends with the objects of the queue that it follows,
+//! gets each change once, and never an older one after a newer one.
+//!
+//! A seed determines a run. `DELTAQ_FOLLOWER_SEEDS` sets the number of runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::clock::{Clock, ManualClock};
+use deltaq::engine::command::{Call, How, ObjectList, Pop, Progress, Replace, Settle, Settled};
+use deltaq::engine::config::{Config, Follow};
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::event::{Appended, EventKind};
+use deltaq::engine::feed::TombstoneLimits;
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::view::View;
+use deltaq::journal::WriterOptions;
+use deltaq::journal::record::Decoder;
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::{Creator, Error, Handle, Name, Registry, WatchLimits};
+use fastrand::Rng;
+
+use crate::node;
+use crate::store::fake::{FakeStore, Fault};
+
+const KEYS: u32 = 12;
+/// Seeds that run unless the environment sets another number.
+const SEEDS: u64 = 200;
+const PARENT: &str = "parent";
+
+/// The followers: name, followed queue, view, prefix, `max_waiting`.
+const FOLLOWERS: [(&str, &str, View, &str, usize); 4] = [
+    ("all", PARENT, View::Latest, "", 1_000),
+    ("some", PARENT, View::Known, "key-1", 1_000),
+    ("slow", PARENT, View::Latest, "", 3),
+    ("second", "slow", View::Known, "", 1_000),
+];
+
+/// The objects of a view, by key.
+type Objects = BTreeMap<String, String>;
+
+struct World {
+    seed: u64,
+    rng: Rng,
+    memory: FakeStore,
+    clock: Clock,
+    hand: ManualClock,
+    registry: Arc<Registry>,
+    shutdown: Shutdown,
+    tombstones: usize,
+    /// The number of the next object.
+    next: u64,
+    /// The number of the last delivered object of each key.
+    delivered: BTreeMap<(&'static str, String), u64>,
+    situations: BTreeSet<&'static str>,
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+fn follow((_, queue, view, prefix, max_waiting): (&str, &str, View, &str, usize)) -> Option<Arc<Follow>> {
+    Some(Arc::new(Follow { queue: queue.into(), view, prefix: prefix.into(), max_waiting }))
+}
+
+/// The number of an object.
+fn number(object: &Object) -> u64 {
+    let value: serde_json::Value = serde_json::from_str(object.as_str()).expect("an object");
+    value["n"].as_u64().expect("a number")
+}
+
+async fn start(memory: &FakeStore, clock: &Clock, shutdown: &Shutdown, tombstones: usize) -> Arc<Registry> {
+    let limits = TombstoneLimits { count: tombstones, bytes: 1 << 20, age: Duration::from_hours(1) };
+    let watch = WatchLimits { idle: Duration::from_mins(10), tombstones: limits };
+    let options = WriterOptions { growth_bytes_min: u64::MAX, ..WriterOptions::default() };
+    let node = node::start_with(memory.clone(), memory.opening(), clock, shutdown, options, watch);
+    node.await.expect("a store in order").registry
+}
+
+impl World {
+    async fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let (clock, hand) = Clock::manual(1_700_000_000_000_000);
+        let (memory, shutdown) = (FakeStore::default(), Shutdown::manual(Duration::ZERO));
+        let tombstones = if rng.bool() { 0 } else { rng.usize(1..100) };
+        let registry = start(&memory, &clock, &shutdown, tombstones).await;
+        let parent = Arc::new(Config { max_failures: 0, ..Config::default() });
+        registry.create(&name(PARENT), parent.clone(), Creator::Operator).expect("it is created");
+        for follower in FOLLOWERS {
+            let config = Config { follow: follow(follower), ..Config::clone(&parent) };
+            registry.create(&name(follower.0), Arc::new(config), Creator::Operator).expect("it is created");
+        }
+        // The queues are durable before the first crash.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Self {
+            seed,
+            rng,
+            memory,
+            clock,
+            hand,
+            registry,
+            shutdown,
+            tombstones,
+            next: 0,
+            delivered: BTreeMap::new(),
+            situations: BTreeSet::new(),
+        }
+    }
+
+    fn queue(&self, queue: &str) -> Arc<Handle> {
+        self.registry.get(&name(queue)).expect("the queue")
+    }
+
+    fn object(&mut self) -> (Key, Object) {
+        let key = format!("key-{}", self.rng.u32(..KEYS));
+        self.next += 1;
+        let object = Object::from_valid(&format!(r#"{{"key":"{key}","n":{}}}"#, self.next));
+        (Key::new(&key).expect("a key"), object)
+    }
+
+    async fn step(&mut self) {
+        match self.rng.u32(..20) {
+            0..8 => self.produce().await,
+            8 => self.replace().await,
+            9..15 => {
+                let queues = [PARENT, "all", "some", "slow", "second"];
+                let queue = *self.rng.choice(&queues).expect("there are some");
+                let max = self.rng.usize(1..6);
+                let ack = self.rng.u8(..4) > 0;
+                self.work(queue, max, ack).await;
+            }
+            15..18 => {
+                let time = Duration::from_millis(self.rng.u64(1..3_000));
+                self.pass(time).await;
+            }
+            18 if self.rng.u8(..4) == 0 => self.crash().await,
+            18 => {
+                let faults = [Fault::Refused, Fault::Full, Fault::Doubted];
+                let fault = *self.rng.choice(&faults).expect("there are some");
+                self.memory.fault_at(self.memory.steps() + self.rng.u64(1..4), fault);
+                self.situations.insert("a commit failed");
+            }
+            _ => self.detach_or_attach().await,
+        }
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.hand.advance(time);
+        tokio::time::sleep(time).await;
+    }
+
+    async fn produce(&mut self) {
+        let (key, object) = self.object();
+        let kinds = [DeltaKind::Added, DeltaKind::Updated, DeltaKind::Updated, DeltaKind::Deleted];
+        let kind = *self.rng.choice(&kinds).expect("there are some");
+        let object = Some(object).filter(|_| kind != DeltaKind::Deleted);
+        let call = Call { kind, object, ..Call::of_key(key, None) };
+        let queue = self.queue(PARENT);
+        let _outcome = queue.produce(&queue.config(), &[call]).await;
+    }
+
+    async fn replace(&mut self) {
+        let count = self.rng.usize(..6);
+        let mut list: ObjectList = (0..count).map(|_| self.object()).collect();
+        list.keep_last();
+        let queue = self.queue(PARENT);
+        let _outcome = queue.replace(queue.config(), Replace::new(list, None), ()).await;
+    }
+
+    /// Pops keys of a queue, checks them, and acknowledges them or not.
+    async fn work(&mut self, queue: &'static str, max: usize, ack: bool) -> usize {
+        let handle = self.queue(queue);
+        let pop = Pop { max, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false };
+        let items =
+            handle.long_command(move |queue, now| queue.hand_out(now, &pop).map(Progress::Done)).await;
+        let Ok(items) = items else { return 0 };
+        let mut settles = Vec::new();
+        for item in &items {
+            let key = (queue, item.key.to_string());
+            for delta in &item.deltas {
+                let number = number(&delta.object);
+                let last = self.delivered.get(&key).copied().unwrap_or_default();
+                let kind = delta.kind;
+                let unknown = delta.final_state_unknown;
+                assert!(
+                    number >= last,
+                    "seed {}: {key:?} got {kind:?} {number} (unknown {unknown}) after object {last}: {item:?}",
+                    self.seed
+                );
+            }
+            let how = if ack { How::Ack } else { How::Nack { delay: None, error: None } };
+            settles.push(Settle { token: item.token, how });
+        }
+        let settled = handle.settle(&settles).await;
+        if ack && settled.is_ok_and(|all| all.iter().all(|settled| matches!(settled, Settled::Ok { .. }))) {
+            for item in &items {
+                let newest = item.deltas.last().expect("a delta");
+                self.delivered.insert((queue, item.key.to_string()), number(&newest.object));
+            }
+        }
+        items.len()
+    }
+
+    /// Ends the node as a power failure does, and starts it on what was written.
+    async fn crash(&mut self) {
+        self.situations.insert("a crash");
+        let memory = self.memory.restarted();
+        self.shutdown.signal();
+        self.shutdown.signal();
+        tokio::task::yield_now().await;
+        self.memory = memory;
+        self.shutdown = Shutdown::manual(Duration::ZERO);
+        self.registry = start(&self.memory, &self.clock, &self.shutdown, self.tombstones).await;
+    }
+
+    async fn detach_or_attach(&mut self) {
+        let follower = FOLLOWERS[self.rng.usize(..FOLLOWERS.len())];
+        let handle = self.queue(follower.0);
+        let follow = if handle.config().follow.is_some() { None } else { follow(follower) };
+        let edit = |config: &Config| Ok::<_, Error>(Config { follow: follow.clone(), ..config.clone() });
+        let _outcome = self.registry.configure(&handle, edit).await;
+    }
+
+    async fn view(&self, queue: &str, view: View, prefix: &str) -> Option<Objects> {
+        let handle = self.queue(queue);
+        let objects = handle.read(|queue, _| {
+            let objects = queue.table().from(Bound::Unbounded).filter_map(|(_, entry)| entry.object_in(view));
+            objects
+                .map(|found| (found.key.to_string(), found.object.as_str().to_owned()))
+                .collect::<Objects>()
+        });
+        let mut objects = objects.await.ok()?;
+        objects.retain(|key, _| key.starts_with(prefix));
+        Some(objects)
+    }
+
+    /// Attaches all followers, and checks that each reaches the state of the queue that it follows.
+    async fn finish(&mut self, seed: u64) {
+        self.memory.repair();
+        self.pass(Duration::from_mins(2)).await;
+        for follower in FOLLOWERS {
+            let handle = self.queue(follower.0);
+            let edit =
+                |config: &Config| Ok::<_, Error>(Config { follow: follow(follower), ..config.clone() });
+            self.registry.configure(&handle, edit).await.expect("it follows");
+        }
+        for (name, followed, view, prefix, _) in FOLLOWERS {
+            let mut tries = 0;
+            loop {
+                while self.work(name, 100, true).await > 0 {}
+                let (wanted, got) =
+                    (self.view(followed, view, prefix).await, self.view(name, View::Latest, "").await);
+                if wanted.is_some() && wanted == got {
+                    break;
+                }
+                tries += 1;
+                assert!(tries < 600, "seed {seed}: {name} has {got:?}, and {followed} {wanted:?}");
+                self.pass(Duration::from_secs(1)).await;
+            }
+        }
+        self.check_journal(seed);
+    }
+
+    /// Checks by the journal that no follower took a change twice.
+    fn check_journal(&self, seed: u64) {
+        let mut taken = BTreeSet::new();
+        let mut decoder = Decoder::new();
+        let rows = self.memory.journal_rows();
+        // The followed queue was created first.
+        let parent = rows.iter().map(|row| row.queue).min();
+        for row in rows {
+            if Some(row.queue) == parent {
+                continue;
+            }
+            for event in decoder.events(&row).expect("readable rows") {
+                let EventKind::Appended(Appended { key, delta, object, .. }) = event.kind else { continue };
+                if delta != DeltaKind::Deleted {
+                    let change = (row.queue, key.to_string(), number(&object));
+                    assert!(taken.insert(change.clone()), "seed {seed}: {change:?} was taken twice");
+                }
+            }
+        }
+    }
+}
+
+fn run(seed: u64) -> BTreeSet<&'static str> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let mut world = World::new(seed).await;
+        for _ in 0..world.rng.usize(20..200) {
+            world.step().await;
+        }
+        world.finish(seed).await;
+        world.situations
+    })
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the knobs of a test are no settings of the service")]
+fn followers_reach_the_state_of_their_queue_and_take_each_change_once() {
+    let seeds =
+        std::env::var("DELTAQ_FOLLOWER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let mut situations = BTreeSet::new();
+    for seed in 0..seeds {
+        situations.extend(run(seed));
+    }
+    assert_eq!(situations, BTreeSet::from(["a commit failed", "a crash"]), "the seeds cover this");
+}
