@@ -69,6 +69,10 @@ bench-engine:
 bench-idle-polls:
     cargo bench --locked --bench idle_polls
 
+# Measure 1,000 watchers of a queue: CPU, delivery, adds beside them, a watcher that was away.
+bench-watchers:
+    cargo bench --locked --bench watchers
+
 # Measure a Replace of 1,000,000 objects beside adds and pops.
 bench-replace:
     cargo bench --locked --bench replace

@@ -352,7 +352,7 @@ fn tombstone_row(rv: Rv, tombstone: &Tombstone) -> Row {
 }
 
 /// The size of a feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedSize {
     /// Number of indexed keys.
     pub keys: usize,

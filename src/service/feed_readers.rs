@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use crate::clock::Clock;
 use crate::engine::feed::TombstoneLimits;
 use crate::engine::view::View;
 
@@ -36,7 +37,9 @@ pub(super) struct ViewReaders {
     pub(super) left_us: AtomicU64,
     /// Whether the view has changed since the last announcement.
     pub(super) has_changed: AtomicBool,
-    /// Counts the announcements.
+    /// When the first of these changes happened, in microseconds of the monotonic clock.
+    pub(super) changed_us: AtomicU64,
+    /// Announces changes: when the first of them happened, or 0 if the queue was deleted or loaded again.
     pub(super) announced: watch::Sender<u64>,
 }
 
@@ -54,10 +57,18 @@ impl FeedReaders {
         self.of(view).count.load(Ordering::Relaxed) > 0
     }
 
+    /// Number of readers of each view.
+    pub(super) fn counts(&self) -> [usize; 2] {
+        self.views.each_ref().map(|readers| readers.count.load(Ordering::Relaxed))
+    }
+
     /// Notes that a change has changed these views.
-    pub(super) fn note(&self, changed: [bool; 2]) {
+    pub(super) fn note(&self, changed: [bool; 2], clock: &Clock) {
         for (readers, _) in self.views.iter().zip(changed).filter(|(_, changed)| *changed) {
             if readers.count.load(Ordering::Relaxed) > 0 {
+                if !readers.has_changed.load(Ordering::Relaxed) {
+                    readers.changed_us.store(clock.monotonic_us(), Ordering::Relaxed);
+                }
                 readers.has_changed.store(true, Ordering::Relaxed);
                 self.changed.notify_one();
             }
@@ -67,7 +78,7 @@ impl FeedReaders {
     /// Wakes all readers, which then find the queue deleted or loaded again.
     pub(super) fn wake_all(&self) {
         for readers in &self.views {
-            readers.announced.send_modify(|count| *count += 1);
+            readers.announced.send_replace(0);
         }
         self.changed.notify_one();
     }

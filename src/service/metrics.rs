@@ -21,7 +21,7 @@ use metrics_exporter_prometheus::{
 use parking_lot::Mutex;
 
 use self::queues::SeriesOwners;
-pub use self::queues::{Lag, QueueMetrics, Sample};
+pub use self::queues::{Lag, LostPosition, QueueMetrics, Sample, Waiting};
 pub use self::requests::Requests;
 use crate::clock::Clock;
 use crate::journal::Observer;

@@ -16,7 +16,7 @@ use super::admission_permits::{AdmissionPermits, PermitsByRules};
 use super::delivery::Delivery;
 use super::feed_readers::{FeedReaders, WatchLimits};
 use super::follow_task::{FollowReport, FollowTask};
-use super::metrics::{QueueMetrics, Sample};
+use super::metrics::{QueueMetrics, Sample, Waiting};
 use super::requests::Requests;
 use super::time::{Moment, QueueClock};
 use super::unused::UnusedQueue;
@@ -384,8 +384,9 @@ impl Handle {
             return None;
         }
         self.context.metrics.absorb(&mut state.counters);
-        let (waiters, moment) = (state.waiters.len(), self.moment());
-        let sample = self.context.metrics.sample(&state.queue, waiters, moment, self.lead());
+        let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
+        let moment = self.moment();
+        let sample = self.context.metrics.sample(&state.queue, waiting, moment, self.lead());
         let position = state.queue.follow_position();
         drop(state);
         Some(sample.with_lag(self.lag(position, moment.now)))

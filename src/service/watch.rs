@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Error;
+use super::metrics::LostPosition;
 use super::queue::{Handle, drop_in_background};
 use crate::causes::with_causes;
 use crate::engine::event::Event;
@@ -85,6 +86,8 @@ pub struct Watcher {
     filter: KeyFilter,
     position: Position,
     announced: watch::Receiver<u64>,
+    /// When the change happened that woke the reader, in microseconds of the monotonic clock; 0 if none did.
+    changed_us: u64,
 }
 
 impl Drop for Watcher {
@@ -111,7 +114,8 @@ impl Handle {
         readers.count.fetch_add(1, Ordering::Relaxed);
         let announced = readers.announced.subscribe();
         let position = Position { after: Rv::ZERO, listing_since: None };
-        let mut watcher = Watcher { handle: self.clone(), view, filter, position, announced };
+        let mut watcher = Watcher { handle: self.clone(), view, filter, position, announced, changed_us: 0 };
+        self.metrics().note_watch();
         self.run_feed_task();
         // The feed begins before the version is read, so that it has all changes since that version.
         self.build_part(view)?;
@@ -123,6 +127,7 @@ impl Handle {
             WatchFrom::List { after, since } => Position { after, listing_since: Some(since) },
         };
         if watcher.position.after > newest {
+            self.metrics().count_lost(LostPosition::Ahead);
             return Err(Error::Ahead { newest });
         }
         watcher.prepare().await?;
@@ -251,7 +256,7 @@ async fn run(handle: Arc<Handle>) {
                 let _failed = commit.wait().await;
                 for view in &readers.views {
                     if view.has_changed.swap(false, Ordering::Relaxed) {
-                        view.announced.send_modify(|count| *count += 1);
+                        view.announced.send_replace(view.changed_us.load(Ordering::Relaxed));
                     }
                 }
             }
@@ -269,8 +274,14 @@ impl Watcher {
             handle.backfill_feed(self.view, listing_since.unwrap_or_default().max(after)).await?;
         }
         match self.page(RowLimit { rows: 0, bytes: 0 })?.0 {
-            Err(NoRows::Expired { horizon }) => Err(Error::Expired { horizon }),
-            Err(NoRows::Ahead { newest }) => Err(Error::Ahead { newest }),
+            Err(NoRows::Expired { horizon }) => {
+                handle.metrics().count_lost(LostPosition::Expired);
+                Err(Error::Expired { horizon })
+            }
+            Err(NoRows::Ahead { newest }) => {
+                handle.metrics().count_lost(LostPosition::Ahead);
+                Err(Error::Ahead { newest })
+            }
             // The queue was loaded again just now: the next read builds the feed.
             Err(NoRows::NotBuilt) | Ok(_) => Ok(()),
         }
@@ -302,6 +313,12 @@ impl Watcher {
         };
         commit.wait().await?;
         self.position.after = page.next;
+        if !page.rows.is_empty() {
+            let changed_us = Some(self.changed_us).filter(|changed_us| *changed_us > 0);
+            let lag = changed_us.map(|changed_us| self.handle.clock().since(changed_us));
+            self.handle.metrics().record_rows(self.view, page.rows.len(), lag);
+        }
+        self.changed_us = 0;
         if page.is_last {
             self.position.listing_since = None;
         } else if page.rows.is_empty() {
@@ -315,6 +332,7 @@ impl Watcher {
     pub async fn changed(&mut self) {
         // The sender lives as long as the queue, which the reader holds.
         let _never = self.announced.changed().await;
+        self.changed_us = *self.announced.borrow_and_update();
     }
 
     /// The event up to which the reader has everything.

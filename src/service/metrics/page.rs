@@ -3,6 +3,7 @@
 //! The seven metrics `workqueue_*` have client-go's names, labels and meaning, so dashboards made for Kubernetes work
 //! unchanged.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metrics::{Key, Label};
@@ -12,6 +13,7 @@ use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line
 use super::durations::{Distribution, Durations};
 use super::queues::{BUCKETS, Gauges, Lag, Sample, Series, Totals};
 use crate::engine::delta::DeltaKind;
+use crate::engine::view::View;
 
 /// The label of all queues that share their series. No queue can have this name.
 const OTHERS: &str = "_other";
@@ -36,6 +38,8 @@ enum Kind {
     Counter(fn(&Totals) -> u64),
     Counters(&'static str, &'static [&'static str], fn(&Totals) -> &[u64]),
     Histogram(fn(&Series) -> &Durations<BUCKETS>),
+    /// A gauge of each view.
+    Views(fn(&Gauges) -> [usize; 2]),
 }
 
 const DELTA_TYPES: [&str; 5] = [
@@ -132,6 +136,40 @@ const FAMILIES: [Family; 18] = [
     ),
 ];
 
+/// The families of queues that have had a watch.
+const WATCH_FAMILIES: [Family; 7] = [
+    family("deltaq_watches", Kind::Views(|gauges| gauges.watches), "Watches in flight, by view."),
+    family(
+        "deltaq_watch_rows_total",
+        Kind::Counters("view", &VIEWS, |totals| &totals.rows),
+        "Rows sent to watches, by view.",
+    ),
+    family(
+        "deltaq_watch_delivery_seconds",
+        Kind::Histogram(|series| &series.deliveries),
+        "Time from a change until a waiting watch has its row, with the commit.",
+    ),
+    family(
+        "deltaq_watch_lost_total",
+        Kind::Counters("reason", &LOST, |totals| &totals.lost),
+        "Watches that had to list again (410), by reason.",
+    ),
+    family("deltaq_feed_keys", Kind::Views(|gauges| gauges.feed_keys), "Keys in the change feed, by view."),
+    family(
+        "deltaq_feed_tombstones",
+        Kind::Views(|gauges| gauges.tombstones),
+        "Removed keys that the change feed remembers, by view.",
+    ),
+    family(
+        "deltaq_feed_tombstone_bytes",
+        Kind::Views(|gauges| gauges.tombstone_bytes),
+        "Size of these removed keys with their last objects, by view.",
+    ),
+];
+
+const VIEWS: [&str; 2] = [View::ALL[0].as_str(), View::ALL[1].as_str()];
+const LOST: [&str; 2] = ["expired", "ahead"];
+
 const LAST_REPLACE: &str = "deltaq_source_last_replace_timestamp_seconds";
 
 /// The metrics of one queue, or of all queues that share their series.
@@ -169,6 +207,10 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
     }
     for family in &FAMILIES {
         family.write(text, &rows);
+    }
+    rows.retain(|row| row.series.is_watched.load(Ordering::Relaxed));
+    if !rows.is_empty() {
+        WATCH_FAMILIES.iter().for_each(|family| family.write(text, &rows));
     }
     write_sources(text, samples);
     write_lags(text, samples);
@@ -235,7 +277,7 @@ fn write_lags(text: &mut String, samples: &[Sample]) {
 impl Family {
     fn write(&self, text: &mut String, rows: &[Row<'_>]) {
         let kind = match self.kind {
-            Kind::Gauge(_) | Kind::Items => "gauge",
+            Kind::Gauge(_) | Kind::Items | Kind::Views(_) => "gauge",
             Kind::Counter(_) | Kind::Counters(..) => "counter",
             Kind::Histogram(_) => "histogram",
         };
@@ -263,6 +305,11 @@ impl Family {
             Kind::Counters(label, words, values) => {
                 for (word, value) in words.iter().zip(values(&row.totals)) {
                     line(None, Some((label, word)), value);
+                }
+            }
+            Kind::Views(values) => {
+                for (view, value) in VIEWS.iter().zip(values(&row.gauges)) {
+                    line(None, Some(("view", view)), &value);
                 }
             }
             Kind::Histogram(durations) => {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -16,6 +17,7 @@ use super::Metrics;
 use super::durations::Durations;
 use crate::engine::id::Source;
 use crate::engine::time::Time;
+use crate::engine::view::View;
 use crate::engine::{Counters, Queue};
 
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
@@ -54,6 +56,10 @@ pub(super) struct Series {
     totals: Mutex<Totals>,
     pub(super) waits: Durations<BUCKETS>,
     pub(super) works: Durations<BUCKETS>,
+    /// The times from a change until a watch has its row.
+    pub(super) deliveries: Durations<BUCKETS>,
+    /// Whether the queue has had a watch.
+    pub(super) is_watched: AtomicBool,
 }
 
 /// The totals of the counters.
@@ -65,6 +71,28 @@ pub(super) struct Totals {
     pub(super) coalesced: u64,
     pub(super) ignored: [u64; 6],
     pub(super) settled: [u64; 6],
+    /// Rows of each view.
+    pub(super) rows: [u64; 2],
+    /// In the order of [`LostPosition`].
+    pub(super) lost: [u64; 2],
+}
+
+/// Why a watch must list again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostPosition {
+    /// The queue has forgotten which keys left since.
+    Expired,
+    /// The version is ahead of the queue.
+    Ahead,
+}
+
+/// The callers that wait at a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Number of waiting pops.
+    pub pops: usize,
+    /// Number of watches of each view.
+    pub watches: [usize; 2],
 }
 
 /// The gauges of a queue, or of several queues, at one instant.
@@ -79,6 +107,12 @@ pub(super) struct Gauges {
     pub(super) oldest_ready_age: Duration,
     pub(super) oldest_unacknowledged_age: Duration,
     pub(super) waiters: usize,
+    /// Watches of each view.
+    pub(super) watches: [usize; 2],
+    /// Keys, tombstones and bytes of tombstones in the feed of each view.
+    pub(super) feed_keys: [usize; 2],
+    pub(super) tombstones: [usize; 2],
+    pub(super) tombstone_bytes: [usize; 2],
     pub(super) has_synced: bool,
     /// How far the queue's time is ahead of the wall clock.
     pub(super) clock_lead: Duration,
@@ -169,16 +203,44 @@ impl QueueMetrics {
         }
     }
 
+    /// Notes that the queue has a watch.
+    pub fn note_watch(&self) {
+        self.series().is_watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts rows that a watch has got, and the time since the change that woke it.
+    pub fn record_rows(&self, view: View, rows: usize, lag: Option<Duration>) {
+        let series = self.series();
+        let counts = &mut series.totals.lock().rows;
+        for (count, _) in counts.iter_mut().zip(View::ALL).filter(|(_, of)| *of == view) {
+            *count += rows as u64;
+        }
+        if let Some(lag) = lag {
+            series.deliveries.record(&BOUNDS_US, lag);
+        }
+    }
+
+    /// Counts a watch that must list again.
+    pub fn count_lost(&self, why: LostPosition) {
+        let series = self.series();
+        let [expired, ahead] = &mut series.totals.lock().lost;
+        *match why {
+            LostPosition::Expired => expired,
+            LostPosition::Ahead => ahead,
+        } += 1;
+    }
+
     /// Adds counts to the series, and sets the counts to zero.
     pub fn absorb(&self, counters: &mut Counters) {
         self.series().add(&std::mem::take(counters));
     }
 
     /// The gauges of the queue, and its series. It examines no keys, because the caller holds the queue's lock.
-    pub fn sample(&self, queue: &Queue, waiters: usize, moment: Moment, clock_lead: Duration) -> Sample {
+    pub fn sample(&self, queue: &Queue, waiting: Waiting, moment: Moment, clock_lead: Duration) -> Sample {
         let now = moment.now;
         let series = self.series();
         let status = queue.status(now);
+        let feeds = View::ALL.map(|view| queue.feed_size(view).unwrap_or_default());
         let gauges = Gauges {
             depth: queue.schedule().depth(),
             unfinished: queue.schedule().leased_for(now),
@@ -188,10 +250,18 @@ impl QueueMetrics {
             // While the queue is paused, no worker is late.
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
             oldest_unacknowledged_age: status.oldest_unacknowledged_age.unwrap_or_default(),
-            waiters,
+            waiters: waiting.pops,
+            watches: waiting.watches,
+            feed_keys: feeds.map(|feed| feed.keys),
+            tombstones: feeds.map(|feed| feed.tombstones),
+            tombstone_bytes: feeds.map(|feed| feed.tombstone_bytes),
             has_synced: status.has_synced,
             clock_lead,
         };
+        if waiting.watches != [0; 2] {
+            // A queue with a watch may have got series of its own since.
+            series.is_watched.store(true, Ordering::Relaxed);
+        }
         let own = if series.name.is_some() { SOURCES_MAX } else { 0 };
         let last_replaced = queue.last_replaced().take(own);
         let last_replaced = last_replaced.map(|(source, at)| (source.clone(), moment.wall(at))).collect();
@@ -269,6 +339,14 @@ impl Gauges {
         self.oldest_ready_age = self.oldest_ready_age.max(other.oldest_ready_age);
         self.oldest_unacknowledged_age = self.oldest_unacknowledged_age.max(other.oldest_unacknowledged_age);
         self.waiters += other.waiters;
+        for (sums, more) in [
+            (&mut self.watches, other.watches),
+            (&mut self.feed_keys, other.feed_keys),
+            (&mut self.tombstones, other.tombstones),
+            (&mut self.tombstone_bytes, other.tombstone_bytes),
+        ] {
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
         self.has_synced &= other.has_synced;
         self.clock_lead = self.clock_lead.max(other.clock_lead);
         self

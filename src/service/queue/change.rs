@@ -212,7 +212,7 @@ impl Handle {
             // If the caller has disconnected, this drops the delivery, and its keys return to the queue.
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
-        self.feed_readers.note(effects.changed_views);
+        self.feed_readers.note(effects.changed_views, self.clock());
         self.metrics().record(&effects.waits, &effects.works);
         self.log(&effects.counters);
         if !effects.garbage.is_empty() {

@@ -14,7 +14,7 @@ use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
-use deltaq::service::metrics::Metrics;
+use deltaq::service::metrics::{Metrics, Waiting};
 use deltaq::service::{Moment, Name};
 use serde_json::{Value, json};
 
@@ -151,6 +151,10 @@ async fn every_family_is_documented() {
     .await;
     add(&service, "q", &["a"]).await;
     service.post("/v1/queues/q/replace?source=erp", &json!([{"key": "b"}])).await.ok();
+    let accept = [("accept", "application/json")];
+    let mut client = service.client().await;
+    client.send_text("GET", "/v1/queues/q/watch?resource_version=now", &accept, "").await;
+    client.reply().await.ok();
     let families = page(&service).await.types;
     assert!(families.contains_key("deltaq_journal_commit_duration_seconds"), "there is a journal");
     for family in families.keys().filter(|family| !family.starts_with("process_")) {
@@ -159,6 +163,48 @@ async fn every_family_is_documented() {
     }
     service.shutdown.signal();
     service.stopped().await;
+}
+
+#[tokio::test]
+async fn a_queue_with_watches_has_series_for_them() {
+    let service = Service::start().await;
+    add(&service, "q", &["a"]).await;
+    let of_watches = |page: &Page| {
+        let series = page.of_queue("q").into_iter();
+        let is_of_watches = |name: &str| name.contains("_watch") || name.contains("_feed_");
+        series.filter(|(name, _)| is_of_watches(name)).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(of_watches(&page(&service).await), BTreeMap::new());
+    let accept = [("accept", "application/json")];
+    let mut client = service.client().await;
+    client.send_text("GET", "/v1/queues/q/watch?resource_version=now", &accept, "").await;
+    let mut version = client.reply().await.ok()["resource_version"].clone();
+    let (mut rows, mut delivered) = (0.0, 0.0);
+    // A watch that had no time to wait for the change has no time of delivery.
+    while delivered < 1.0 {
+        let path = format!("/v1/queues/q/watch?resource_version={version}&wait=20s");
+        client.send_text("GET", &path, &accept, "").await;
+        until(&service, |page| of_watches(page)["deltaq_watches{view=\"latest\"}"] == 1.0).await;
+        service.post("/v1/queues/q/add", &json!({"key": "b"})).await.ok();
+        let reply = client.reply().await.ok();
+        assert_eq!(reply["items"].as_array().map(Vec::len), Some(1), "{reply}");
+        version = reply["resource_version"].clone();
+        rows += 1.0;
+        delivered = of_watches(&page(&service).await)["deltaq_watch_delivery_seconds_count"];
+    }
+    service.post("/v1/queues/q/delete", &json!({"key": "a"})).await.ok();
+    service.get("/v1/queues/q/watch?resource_version=99999").await.problem("expired");
+    let found = of_watches(&page(&service).await);
+    assert_eq!(found["deltaq_watches{view=\"latest\"}"], 0.0);
+    assert_eq!(found["deltaq_watch_rows_total{view=\"latest\"}"], rows);
+    assert_eq!(found["deltaq_watch_rows_total{view=\"known\"}"], 0.0);
+    assert_eq!(found["deltaq_watch_lost_total{reason=\"ahead\"}"], 1.0);
+    assert_eq!(found["deltaq_watch_lost_total{reason=\"expired\"}"], 0.0);
+    assert_eq!(found["deltaq_feed_keys{view=\"latest\"}"], 1.0);
+    assert_eq!(found["deltaq_feed_tombstones{view=\"latest\"}"], 1.0);
+    assert!(found["deltaq_feed_tombstone_bytes{view=\"latest\"}"] > 0.0);
+    assert_eq!(delivered, 1.0);
+    assert!(found["deltaq_watch_delivery_seconds_sum"] > 0.0);
 }
 
 #[tokio::test]
@@ -253,7 +299,7 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
             .zip(&mut queues)
             .map(|(slot, queue)| {
                 slot.absorb(&mut queue.take_effects().counters);
-                slot.sample(queue, 2, now, Duration::from_secs(9))
+                slot.sample(queue, Waiting { pops: 2, watches: [1, 0] }, now, Duration::from_secs(9))
             })
             .collect();
         Page::read(&metrics.render(&samples)).of_queue("_other")
@@ -270,6 +316,8 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
         ("deltaq_oldest_unacknowledged_age_seconds", 9.0),
         ("deltaq_waiters", 6.0),
         ("deltaq_clock_lead_seconds", 9.0),
+        ("deltaq_watches{view=\"latest\"}", 3.0),
+        ("deltaq_watches{view=\"known\"}", 0.0),
         // The third queue had no call yet.
         ("deltaq_has_synced", 0.0),
     ]);
@@ -277,10 +325,9 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
     assert_eq!(expected, expected.keys().map(|series| (*series, found[*series])).collect());
     assert_eq!(found, page(), "a second scrape counts nothing twice");
     queues[2] = queue(queues[0].config(), 1, 2, &[]);
-    let samples = slots
-        .iter()
-        .zip(&mut queues)
-        .map(|(slot, queue)| slot.sample(queue, 0, Moment::at(Time::default()), Duration::ZERO));
+    let samples = slots.iter().zip(&mut queues).map(|(slot, queue)| {
+        slot.sample(queue, Waiting::default(), Moment::at(Time::default()), Duration::ZERO)
+    });
     let text = metrics.render(&samples.collect::<Vec<_>>());
     assert_eq!(Page::read(&text).of_queue("_other")["deltaq_has_synced"], 1.0);
 }

@@ -9,7 +9,7 @@ use crate::harness::blocking::{Connection, Message};
 /// The queues that the dashboard shows.
 pub(super) const QUEUES: [&str; 4] = ["mixed", "bulk", "asleep", "copy"];
 /// The tasks that are repeated, each by its own caller.
-pub(super) const TASKS: [fn(&mut Caller, usize); 3] = [mixed, bulk, poll];
+pub(super) const TASKS: [fn(&mut Caller, usize); 4] = [mixed, bulk, poll, watch];
 
 /// Bytes and number of large objects: together enough for a checkpoint.
 const LARGE_BYTES: usize = 900_000;
@@ -164,6 +164,13 @@ fn bulk(caller: &mut Caller, round: usize) {
 }
 
 /// Waits for keys, and acknowledges them with the next pop.
+fn watch(caller: &mut Caller, _round: usize) {
+    let head = "GET /v1/queues/mixed/watch?resource_version=now&wait=1s HTTP/1.1";
+    let request = format!("{head}\r\nhost: localhost\r\naccept: application/json\r\n\r\n");
+    caller.connection.send(request.as_bytes()).expect("the server reads");
+    caller.connection.receive().expect("an answer");
+}
+
 fn poll(caller: &mut Caller, _round: usize) {
     let settle = std::mem::replace(&mut caller.settle, json!({}));
     let popped = caller.post("bulk/pop?wait=1s", &settle);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq::engine::time::Time;
 use deltaq::engine::{Effects, Queue};
-use deltaq::service::metrics::{Metrics, QueueMetrics};
+use deltaq::service::metrics::{Metrics, QueueMetrics, Waiting};
 use deltaq::service::{Moment, Name};
 
 use super::{Op, Options};
@@ -203,8 +203,12 @@ impl Measured {
     ) -> Result<(), String> {
         self.queue.record(&effects.waits, &effects.works);
         self.queue.absorb(&mut effects.counters);
-        let page =
-            Page::read(&self.metrics.render(&[self.queue.sample(queue, 0, Moment::at(now), Duration::ZERO)]));
+        let page = Page::read(&self.metrics.render(&[self.queue.sample(
+            queue,
+            Waiting::default(),
+            Moment::at(now),
+            Duration::ZERO,
+        )]));
         let mut ours = page.of_queue("trace");
         ours.retain(|series, _| series.starts_with("workqueue_"));
         let theirs = model.expected();
