@@ -225,6 +225,7 @@ fn call(number: u64) -> Call {
         final_state_unknown: false,
         rate_limited: false,
         trace: None,
+        version: None,
     }
 }
 

@@ -100,6 +100,14 @@ pub enum Error {
     /// A pointer is not valid.
     #[error("{0}")]
     Pointer(String),
+    /// A pointer would remove the version.
+    #[error("{pointer:?} would remove the version at {version:?}")]
+    PrunesVersion {
+        /// The pointer.
+        pointer: String,
+        /// The pointer to the version.
+        version: String,
+    },
     /// A pointer would remove the key.
     #[error("{pointer:?} would remove the key's {key:?}")]
     PrunesKey {
@@ -115,7 +123,10 @@ impl Error {
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {
-            Self::TooManyPointers { .. } | Self::Pointer(_) | Self::PrunesKey { .. } => "prune",
+            Self::TooManyPointers { .. }
+            | Self::Pointer(_)
+            | Self::PrunesVersion { .. }
+            | Self::PrunesKey { .. } => "prune",
             _ => "schema",
         }
     }
@@ -199,6 +210,20 @@ impl Admission {
         }
         let is_nothing = schema.is_none() && prune.is_empty();
         Ok((!is_nothing).then_some(Self { schema, prune }))
+    }
+
+    /// Checks that no pointer would remove the version of an object.
+    ///
+    /// # Errors
+    /// [`Error::PrunesVersion`].
+    pub fn check_version(&self, version: &Pointer) -> Result<(), Error> {
+        match self.prune.iter().find(|pointer| version.tokens.starts_with(&pointer.tokens)) {
+            None => Ok(()),
+            Some(pointer) => {
+                let (pointer, version) = (pointer.text.to_string(), version.text.to_string());
+                Err(Error::PrunesVersion { pointer, version })
+            }
+        }
     }
 
     /// The schema, if any.

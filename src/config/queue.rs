@@ -22,6 +22,9 @@ pub struct QueueDefaults {
     /// Pointers to the values that make up the key of an object, joined by `/`.
     #[serde(deserialize_with = "key_parts")]
     pub key: Vec<KeyPart>,
+    /// Pointer to the version of an object, which only grows per key; unset if objects have no version.
+    #[serde(default, deserialize_with = "optional_pointer", skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Whether the queue keeps the objects that consumers have acknowledged.
     pub known_objects: bool,
     /// Whether Replace queues deltas of type `Replaced`; otherwise `Sync`.
@@ -257,6 +260,13 @@ fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>,
         .and_then(|parts| parts.into_iter().map(read).collect::<Option<Vec<_>>>())
         .filter(|parts| (1..=KEY_POINTERS_MAX).contains(&parts.len()))
         .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
+}
+
+/// A pointer, or nothing.
+fn optional_pointer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected = || de::Error::custom(r#"invalid value, expected a JSON pointer such as "/updated_at""#);
+    let text = Option::<String>::deserialize(deserializer).map_err(|_| expected())?;
+    if text.as_deref().is_some_and(|text| !is_pointer(text)) { Err(expected()) } else { Ok(text) }
 }
 
 /// RFC 6901. The empty pointer is refused: a whole object is no key.

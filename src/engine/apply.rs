@@ -20,8 +20,9 @@ use super::initial::InitialList;
 use super::key::Key;
 use super::known::{Known, set_known};
 use super::limits::FAILURE_EXPIRY_SECS;
+use super::remembered::RememberedVersions;
 use super::schedule::{EventId, Lease, Place};
-use super::snapshot::LastReplace;
+use super::snapshot::{LastReplace, RememberedVersion};
 use super::state::State;
 use super::table::Entry;
 use super::time::Time;
@@ -134,6 +135,9 @@ impl State {
             }
         }
         self.apply_to_queue(&event.kind, event.at)?;
+        if matches!(event.kind, EventKind::VersionRemembered { .. }) {
+            return Ok(Applied::default());
+        }
         let slot = match (scope, event.kind.key()) {
             (Scope::Slot(slot), Some(_)) => slot,
             (Scope::Key, Some(key)) => self.table.find_or_insert(key),
@@ -201,7 +205,17 @@ impl State {
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
             }
+            EventKind::VersionRemembered { key, version } => {
+                let (key, version, rv) = (key.clone(), version.clone(), self.rv);
+                if !self.versions.remember(RememberedVersion { key, version, rv, at }) {
+                    return Err("the key has a remembered version that is not older");
+                }
+            }
+            EventKind::Removed { key } | EventKind::Seeded { key, .. } => drop(self.versions.forget(key)),
             EventKind::Configured { config } => {
+                if self.config.version != config.version {
+                    self.versions = RememberedVersions::default();
+                }
                 if self.config.resync_period != config.resync_period {
                     self.next_resync = config.resync_period.map(|period| at.plus(period));
                 }
@@ -247,9 +261,7 @@ impl State {
             | EventKind::Extended { .. }
             | EventKind::DelayElapsed { .. }
             | EventKind::Forgotten { .. }
-            | EventKind::Redriven { .. }
-            | EventKind::Removed { .. }
-            | EventKind::Seeded { .. } => {}
+            | EventKind::Redriven { .. } => {}
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::id::{Rv, Sequence, Source, Token, Worker};
 use super::key::{Key, KeySet};
 use super::known::Known;
 use super::object::Object;
+use super::object_version::ObjectVersion;
 use super::time::Time;
 use super::trace::Trace;
 
@@ -20,6 +21,7 @@ mod produce;
 mod replace;
 mod resync;
 mod sequence;
+mod version;
 
 pub use follow::Taken;
 pub use resync::Seed;
@@ -49,6 +51,8 @@ pub struct Call {
     pub rate_limited: bool,
     /// The trace that the call belongs to.
     pub trace: Option<Trace>,
+    /// The version of the object, if the queue has the setting `version`.
+    pub version: Option<ObjectVersion>,
 }
 
 impl Call {
@@ -64,6 +68,7 @@ impl Call {
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
+            version: None,
         }
     }
 }
@@ -77,6 +82,8 @@ pub struct Produced {
     pub queued: u64,
     /// Calls that were ignored.
     pub ignored: u64,
+    /// Calls that were not newer than the newest state of their key.
+    pub stale: u64,
     /// Whether the sequence number had been applied, so that the command changed nothing.
     pub duplicate: bool,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::delta::Cap;
 pub use super::follow::Follow;
-use super::key::KeySpec;
+use super::key::{KeySpec, Pointer};
 pub use super::mode::{Mode, ModeRules};
 use super::rate_limit::RateLimiter;
 use crate::admission::Admission;
@@ -26,6 +26,8 @@ pub struct Config {
     pub mode: Mode,
     /// The JSON pointers that give an object's key.
     pub key: KeySpec,
+    /// The JSON pointer to the version of an object, which grows with each state of a key; `None` if objects have no version.
+    pub version: Option<Pointer>,
     /// Whether the queue stores acknowledged objects.
     pub known_objects: bool,
     /// Whether Replace queues `Replaced`, or `Sync` like older versions of client-go.
@@ -91,6 +93,7 @@ impl Default for Config {
         Self {
             mode: Mode::Delta,
             key: KeySpec::default(),
+            version: None,
             known_objects: true,
             emit_replaced: true,
             lease: Duration::from_secs(30),

@@ -76,6 +76,8 @@ pub struct Counters {
     pub ignored_closed: u64,
     /// Calls and listed objects whose sequence number was not larger than the last one of their source.
     pub ignored_repeated: u64,
+    /// Calls and listed objects that were not newer than the newest state of their key, by the setting `version`.
+    pub ignored_stale: u64,
     /// How often a key got work (client-go's adds).
     pub adds: u64,
     /// Requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
@@ -103,6 +105,7 @@ impl Counters {
         self.ignored_superseded += later.ignored_superseded;
         self.ignored_closed += later.ignored_closed;
         self.ignored_repeated += later.ignored_repeated;
+        self.ignored_stale += later.ignored_stale;
         self.adds += later.adds;
         self.retries += later.retries;
         self.stale += later.stale;

@@ -33,6 +33,7 @@ use super::follow::FollowPosition;
 use super::id::{Rv, Sequence, Source, Token, Worker};
 use super::key::Key;
 use super::object::Object;
+use super::object_version::ObjectVersion;
 use super::omit::is_default;
 use super::settled::Outcome;
 use super::time::Time;
@@ -122,6 +123,14 @@ pub enum EventKind {
     Removed {
         /// The key.
         key: Key,
+    },
+    /// The version of the key counts without an object that has it: later objects of the key must be newer. Purges, discards and
+    /// seeds of the key end this.
+    VersionRemembered {
+        /// The key.
+        key: Key,
+        /// The version.
+        version: ObjectVersion,
     },
     /// The object became known without a delta.
     Seeded {
@@ -259,6 +268,7 @@ impl EventKind {
             | Self::Forgotten { key }
             | Self::Redriven { key }
             | Self::Removed { key }
+            | Self::VersionRemembered { key, .. }
             | Self::Seeded { key, .. } => Some(key),
             Self::Populated
             | Self::Configured { .. }
@@ -427,6 +437,9 @@ pub struct ReplaceCounts {
     pub skipped: u64,
     /// Keys that belonged to another source before.
     pub taken_over: u64,
+    /// Objects that are not newer than the newest state of their key, by the setting `version`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stale: u64,
 }
 
 /// The views that a key entered or left with an event.

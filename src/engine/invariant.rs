@@ -56,6 +56,10 @@ impl Queue {
         if !self.state().table.is_whole() {
             return Err(String::from("a slot is neither used nor free, or both"));
         }
+        self.state().versions.check()?;
+        if self.state().config.version.is_none() && self.state().versions.iter().next().is_some() {
+            return Err(String::from("versions are remembered without the setting version"));
+        }
         self.check_removed()?;
         self.check_follow()?;
         self.check_feeds()

@@ -17,6 +17,14 @@ pub const REPLACES_MAX: usize = 16;
 pub const FOLLOWERS_MAX: usize = 1_000;
 /// Number of sources of a queue whose calls are remembered.
 pub const SOURCES_MAX: usize = 1_000;
+/// Longest version of an object, in bytes of its number or its string.
+pub const VERSION_BYTES_MAX: usize = 256;
+/// Number of remembered versions of deleted keys in a queue.
+pub const REMEMBERED_VERSIONS_MAX: usize = 100_000;
+/// Approximate size of the remembered versions of a queue, in bytes.
+pub const REMEMBERED_VERSIONS_BYTES_MAX: usize = 64 << 20;
+/// Age of a remembered version, in seconds.
+pub const REMEMBERED_VERSIONS_SECS: u64 = 24 * 60 * 60;
 /// Number of settled leases per queue whose outcome is kept.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
 /// Maximum number of leases, delays and failure counts that end before one command, because the command holds the queue's

@@ -454,7 +454,7 @@ fn is_integer(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn kind_of(peek: Peek) -> &'static str {
+pub(super) fn kind_of(peek: Peek) -> &'static str {
     match peek {
         Peek::Object => "an object",
         Peek::Array => "an array",

@@ -12,6 +12,7 @@ use super::initial::InitialList;
 use super::key::Key;
 use super::limits::RECOVERY_SKIP_EVENTS;
 use super::queue::Queue;
+use super::remembered::RememberedVersions;
 use super::schedule::Rebuild;
 use super::snapshot::{KeyState, QueueState};
 use super::state::State;
@@ -41,6 +42,7 @@ impl Restore {
         state.last_replace = from.last_replace;
         state.followed = from.followed;
         state.sources.restore(from.sources);
+        state.versions = RememberedVersions::restore(from.versions);
         for (token, outcome) in from.settled {
             state.settled.insert(token, outcome);
         }

@@ -11,6 +11,7 @@ use super::id::{Rv, Slot, Source, Token};
 use super::initial::InitialList;
 use super::key::Key;
 use super::known::Known;
+use super::object_version::ObjectVersion;
 use super::rate_limit::BucketLevel;
 use super::schedule::ScheduleState;
 use super::settled::Outcome;
@@ -47,6 +48,21 @@ pub struct QueueState {
     pub followed: Option<FollowPosition>,
     /// What the sources did, by name.
     pub sources: Vec<(Source, SourceHistory)>,
+    /// The versions of keys that no object has any more, the oldest first.
+    pub versions: Vec<RememberedVersion>,
+}
+
+/// A version of a key that no object has any more. Later objects of the key must be newer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RememberedVersion {
+    /// The key.
+    pub key: Key,
+    /// The version.
+    pub version: ObjectVersion,
+    /// The event that remembered the version.
+    pub rv: Rv,
+    /// When that event happened.
+    pub at: Time,
 }
 
 /// What a source did.

@@ -12,6 +12,7 @@ use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
 use super::key::Key;
 use super::rate_limit::BucketLevel;
+use super::remembered::RememberedVersions;
 use super::schedule::{Place, Schedule};
 use super::settled::SettledLeases;
 use super::snapshot::{LastReplace, QueueState};
@@ -51,6 +52,8 @@ pub(super) struct State {
     pub(super) sources: Sources,
     /// How far a follower has got; `None` before its list.
     pub(super) followed: Option<FollowPosition>,
+    /// The versions of keys that no object has any more. Empty without the setting `version`.
+    pub(super) versions: RememberedVersions,
     /// Number of known objects.
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
@@ -79,6 +82,7 @@ impl State {
             last_replace: None,
             sources: Sources::default(),
             followed: None,
+            versions: RememberedVersions::default(),
             known: 0,
             initial_pending: 0,
         }
@@ -105,6 +109,7 @@ impl State {
                 .histories()
                 .map(|(source, history)| (source.clone(), history.clone()))
                 .collect(),
+            versions: self.versions.iter().cloned().collect(),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::engine::event::ReplaceCounts;
 use crate::engine::excerpt::cut;
 use crate::engine::key::KeyError;
 use crate::engine::object::SyntaxError;
+use crate::engine::object_version::VersionError;
 use crate::engine::refusal::Refusal;
 use crate::service::{self, FollowError, JournalError, Progress};
 
@@ -384,6 +385,7 @@ fn with_counts(problem: Problem, counts: ReplaceCounts) -> Problem {
         .with("unchanged", counts.unchanged)
         .with("skipped", counts.skipped)
         .with("taken_over", counts.taken_over)
+        .with_some("stale", Some(counts.stale).filter(|stale| *stale > 0))
 }
 
 impl From<admission::Error> for Problem {
@@ -434,6 +436,15 @@ impl From<KeyError> for Problem {
             Some(limit) => problem.with("limit", limit),
             None => problem,
         }
+    }
+}
+
+impl From<VersionError> for Problem {
+    fn from(error: VersionError) -> Self {
+        let problem = Self::new(Code::InvalidObject, error.to_string())
+            .hint("send it with each object, or PUT {\"version\":null} on the queue if its objects have none")
+            .with("pointer", error.pointer());
+        problem.with_some("limit", error.limit())
     }
 }
 

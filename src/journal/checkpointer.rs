@@ -323,6 +323,7 @@ mod tests {
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
+            version: None,
         }
     }
 }

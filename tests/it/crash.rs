@@ -25,6 +25,7 @@ mod reading;
 mod sequences;
 pub(crate) mod server;
 mod snapshot;
+mod versions;
 mod worker;
 
 use self::cycles::{Plan, Report, run};

@@ -49,6 +49,7 @@ fn call(key: &str) -> Call {
         final_state_unknown: false,
         rate_limited: false,
         trace: None,
+        version: None,
     }
 }
 

@@ -14,11 +14,15 @@ use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::BucketLevel;
 
 mod leases;
+mod objects;
 mod produce;
 mod replace;
 mod scans;
+mod versions;
 
 pub(crate) use leases::{ModelExtended, ModelItem, ModelSettled};
+use objects::same_content;
+pub(crate) use objects::{Content, OBJECTS, bytes_of};
 pub(crate) use produce::ModelCall;
 pub(crate) use replace::{ModelReplace, ModelReplaced, Step};
 pub(crate) use scans::ModelScan;
@@ -29,29 +33,6 @@ pub(crate) type Micros = u64;
 pub(crate) type Name = &'static str;
 /// The optional name of a source, worker or pop.
 pub(crate) type Label = Option<&'static str>;
-
-/// The objects of the tests: a text, and a number that is the same for equal contents.
-pub(crate) const OBJECTS: [(&str, u8); 8] = [
-    (r#"{"v":1}"#, 0),
-    (r#"{"v":1.0}"#, 1),
-    (r#"{"v":2,"w":[1]}"#, 2),
-    (r#"{ "w": [1], "v": 2 }"#, 2),
-    (r#"{"v":{"x":"a","y":null}}"#, 3),
-    (r#"{"v":{"y":null,"x":"\u0061"}}"#, 3),
-    (r#"{"v":12345678901234567890123}"#, 4),
-    (r#"{"v":"a text that is longer than most of the other texts in here, by far"}"#, 5),
-];
-
-/// An index into [`OBJECTS`].
-pub(crate) type Content = u8;
-
-pub(crate) fn bytes_of(content: Content) -> usize {
-    OBJECTS[usize::from(content)].0.len()
-}
-
-fn same_content(a: Content, b: Content) -> bool {
-    OBJECTS[usize::from(a)].1 == OBJECTS[usize::from(b)].1
-}
 
 /// The trace of a call, if the call named one.
 pub(crate) type Traced = Option<u8>;
@@ -260,6 +241,8 @@ pub(crate) struct Model {
     pub(crate) last_replace: Option<LastReplace>,
     /// What each source did.
     pub(crate) sources: BTreeMap<&'static str, ModelSource>,
+    /// The versions of keys that no object has any more: the rank, the number of the event, and its time.
+    pub(crate) remembered: BTreeMap<Name, (u8, u64, Micros)>,
     /// How often each rule was reached, by name.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
@@ -286,6 +269,7 @@ impl Model {
             resync_due: false,
             last_replace: None,
             sources: BTreeMap::new(),
+            remembered: BTreeMap::new(),
             hits: BTreeMap::new(),
         }
     }
@@ -504,6 +488,9 @@ impl Model {
         let (_, at) = self.event(now);
         if old_period(&self.config) != old_period(config) {
             self.next_resync = config.resync_period.map(|period| at + micros(period));
+        }
+        if self.config.version != config.version {
+            self.remembered.clear();
         }
         self.config = config.clone();
         Ok(())

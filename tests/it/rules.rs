@@ -14,6 +14,7 @@ use deltaq::engine::event::Event;
 use deltaq::engine::id::{Rv, Sequence, Token};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
+use deltaq::engine::object_version::ObjectVersion;
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq::engine::refusal::Refusal;
 use deltaq::engine::schedule::Place;
@@ -34,6 +35,7 @@ mod replace;
 mod sequences;
 mod sources;
 mod synced;
+mod versions;
 
 /// The initial time.
 const START_MS: u64 = 1_000_000;
@@ -91,6 +93,7 @@ impl ProduceCall {
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
+            version: None,
         })
     }
 
@@ -220,10 +223,18 @@ impl Fixture {
     // Producing.
 
     fn produce(&mut self, calls: impl IntoIterator<Item = ProduceCall>) -> Result<Produced, Refusal> {
-        let calls: Vec<Call> = calls.into_iter().map(|call| call.0).collect();
+        let calls: Vec<Call> = calls.into_iter().map(|call| self.with_version(call)).collect();
         let result = self.queue.produce(self.now(), &calls);
         self.commit_and_check();
         result
+    }
+
+    /// The call with the version of its object, by the settings of the queue.
+    fn with_version(&self, ProduceCall(call): ProduceCall) -> Call {
+        let pointer = self.queue.config().version.clone();
+        let version = pointer.zip(call.object.as_ref());
+        let version = version.and_then(|(pointer, object)| ObjectVersion::read(&pointer, object).ok());
+        Call { version, ..call }
     }
 
     /// Makes one call; returns whether it queued a delta.

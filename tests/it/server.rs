@@ -23,6 +23,7 @@ mod sequences;
 mod settling;
 mod stopping;
 mod tracing;
+mod versions;
 mod views;
 mod watching;
 

@@ -15,6 +15,11 @@ pub struct QueueConfig {
     /// Pointers to the values that make up the key of an object, joined by `/`.
     #[schema(min_items = 1, max_items = 8)]
     pub key: Vec<KeyPart>,
+    /// The pointer to the version of an object, a number or a string that only grows per key: an object that is not newer than
+    /// the newest state of its key is ignored. Absent if objects have no version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<JsonPointer>)]
+    pub version: Option<String>,
     /// Whether the queue stores the objects that consumers have acknowledged.
     pub known_objects: bool,
     /// Whether Replace queues deltas of type `Replaced`; otherwise `Sync`.

@@ -51,3 +51,8 @@ pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{DeltaType, EventName, HoldReason, ItemState, LeaseOutcome, RowType, SettleResult};
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

@@ -15,6 +15,9 @@ pub struct Produced {
     pub queued: u64,
     /// Deletes that had nothing to delete.
     pub ignored: u64,
+    /// Objects that were not newer than the newest state of their key, by the setting `version`; absent for 0.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub stale: u64,
     /// Whether the call's sequence number had been applied before: this call changed nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
@@ -44,7 +47,7 @@ pub struct Replaced {
     pub resource_version: u64,
     /// Deltas that were queued: `replaced` and `deleted` together.
     pub queued: u64,
-    /// Always 0: objects that a Replace does not queue are `unchanged` or `skipped`.
+    /// Always 0: objects that a Replace does not queue are `unchanged`, `skipped` or `stale`.
     pub ignored: u64,
     /// The counts.
     #[serde(flatten)]

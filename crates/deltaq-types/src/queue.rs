@@ -153,6 +153,9 @@ pub struct ReplaceCounts {
     pub skipped: u64,
     /// Keys that another source owned.
     pub taken_over: u64,
+    /// Objects that were not newer than the newest state of their key, by the setting `version`; absent for 0.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub stale: u64,
 }
 
 /// The reply to a purge.

@@ -141,6 +141,8 @@ words! {
         Redriven = "redriven",
         /// The key was removed.
         Removed = "removed",
+        /// The queue remembers a version of which it has no object.
+        VersionRemembered = "version_remembered",
         /// The object became known without a delta.
         Seeded = "seeded",
     }

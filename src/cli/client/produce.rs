@@ -357,6 +357,8 @@ struct Total {
     resource_version: u64,
     queued: u64,
     ignored: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    stale: u64,
     #[serde(skip)]
     duplicate: bool,
     #[serde(skip)]
@@ -372,6 +374,7 @@ impl Total {
         self.resource_version = produced.resource_version;
         self.queued += produced.queued;
         self.ignored += produced.ignored;
+        self.stale += produced.stale;
         self.duplicate |= produced.duplicate;
         self.calls += 1;
         self.last = Some(text);
@@ -385,14 +388,20 @@ impl Total {
             (1, Some(text)) => text,
             _ => &sum()?,
         };
-        let Self { resource_version, queued, ignored, duplicate, .. } = self;
+        let Self { resource_version, queued, ignored, stale, duplicate, .. } = self;
         if duplicate {
             let sentence = "the sequence number had been applied; nothing was changed";
             return session.output.change(text, queue.as_str(), sentence);
         }
         let ignored =
             if ignored == 0 { String::new() } else { format!(", ignored {ignored} deletions of nothing") };
-        let sentence = format!("queued {queued}{ignored} (resource version {resource_version})");
+        let stale = if stale == 0 { String::new() } else { format!(", {stale} stale") };
+        let sentence = format!("queued {queued}{ignored}{stale} (resource version {resource_version})");
         session.output.change(text, queue.as_str(), &sentence)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -98,6 +98,8 @@ impl Execute for Replace {
             ("skipped", Cell::count(counts.skipped, Tone::Notice)),
             ("taken over", Cell::count(counts.taken_over, Tone::Notice)),
         ];
+        let stale = (counts.stale > 0).then(|| ("stale", Cell::count(counts.stale, Tone::Notice)));
+        let fields = fields.into_iter().chain(stale).collect();
         if replaced.duplicate {
             eprintln!("the sequence number had been applied; nothing was changed");
         }

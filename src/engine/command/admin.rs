@@ -40,7 +40,10 @@ impl Queue {
     /// [`Refusal::ConfigChanged`].
     pub fn check_config(&self, read_by: &Config) -> Result<(), Refusal> {
         let now = &self.state().config;
-        let same = now.key == read_by.key && now.mode == read_by.mode && now.admission == read_by.admission;
+        let same = now.key == read_by.key
+            && now.mode == read_by.mode
+            && now.version == read_by.version
+            && now.admission == read_by.admission;
         if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
     }
 

@@ -219,6 +219,9 @@ impl Queue {
                 ending
             }
         };
+        if ending == Ending::Acked {
+            self.remember_acknowledged(now, slot);
+        }
         self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
     }
 

@@ -110,6 +110,7 @@ impl Queue {
             final_state_unknown: row.final_state_unknown,
             rate_limited: false,
             trace: None,
+            version: None,
         };
         // Only the row of a deleted key may have no object.
         let Some(object) = row.object.clone().filter(|_| kind != DeltaKind::Deleted) else {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::version::may_merge_deletion;
 use super::{Call, Produced};
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::{Appended, EventKind, Origin, Queued};
@@ -49,6 +50,12 @@ impl Queue {
         let mut provenance = Provenance::default();
         let mut produced = Produced::default();
         for call in calls {
+            if self.is_stale(call) {
+                self.volatile.effects.counters.ignored_stale += 1;
+                produced.stale += 1;
+                self.populate(now);
+                continue;
+            }
             let accepted = match call.kind {
                 _ if !has_objects => self.add_key(now, call),
                 DeltaKind::Deleted => self.delete(now, call, &mut provenance),
@@ -59,7 +66,7 @@ impl Queue {
             } else {
                 produced.ignored += 1;
             }
-            self.note_call(&call.key, call.source.is_some());
+            self.note_call(call);
         }
         // A call that had nothing to change has no event yet.
         if self.volatile.sequence.is_some() {
@@ -180,20 +187,18 @@ impl Queue {
     pub(super) fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.state().table.get(call.key.as_str()).filter(known_only) else {
-            self.volatile.effects.counters.ignored_absent += 1;
-            self.populate(now);
-            return false;
+            return self.ignore_delete(now, call);
         };
         if entry.waiting.is_empty() && entry.is_deleted() {
-            self.volatile.effects.counters.ignored_absent += 1;
-            self.populate(now);
-            return false;
+            return self.ignore_delete(now, call);
         }
         if self.state().drops(entry) {
+            self.remember_deletion(now, &call.key, call.version.as_ref());
             self.emit(now, EventKind::Dropped { key: call.key.clone(), origin: Origin::Call });
             return true;
         }
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
+            self.remember_deletion(now, &call.key, call.version.as_ref());
             self.volatile.effects.counters.ignored_duplicate += 1;
             self.populate(now);
             return true;
@@ -201,7 +206,19 @@ impl Queue {
         let inferred = call.object.is_none();
         let object = call.object.clone().or_else(|| entry.newest_object().cloned());
         let final_state_unknown = call.final_state_unknown || inferred;
+        let is_unversioned = !inferred && call.version.is_none();
+        if is_unversioned || may_merge_deletion(entry) {
+            self.remember_deletion(now, &call.key, call.version.as_ref());
+        }
         self.append(now, &Call { object, final_state_unknown, ..call.clone() }, provenance)
+    }
+
+    /// A Delete that has nothing to delete. A later object may be older than the deletion.
+    fn ignore_delete(&mut self, now: Time, call: &Call) -> bool {
+        self.volatile.effects.counters.ignored_absent += 1;
+        self.remember_deletion(now, &call.key, call.version.as_ref());
+        self.populate(now);
+        false
     }
 
     /// A call that queues nothing populates the queue, too.

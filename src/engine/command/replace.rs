@@ -3,10 +3,12 @@
 //! A Replace is accepted at one instant and applied in many steps; other calls run in between. A call for a key after the
 //! acceptance is newer than the list, so the Replace leaves that key alone.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{DefaultLimit, DeletionGuard, ObjectList, Progress, Replace, ReplaceId, Replaced};
+use super::version::may_merge_deletion;
+use super::{Call, DefaultLimit, DeletionGuard, ObjectList, Progress, Replace, ReplaceId, Replaced};
 use crate::engine::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::effects::Garbage;
@@ -35,6 +37,7 @@ enum Next {
 /// What a listed object means for its key.
 enum Verdict {
     Skipped { take_over: bool },
+    Stale { take_over: bool },
     Unchanged,
     Changed,
 }
@@ -193,14 +196,20 @@ impl Queue {
     }
 
     /// Records a produce call for `key`, which is newer than the lists of all accepted Replaces.
-    pub(in crate::engine) fn note_call(&mut self, key: &Key, named_source: bool) {
+    ///
+    /// With versions, the version of a listed object says whether it is newer than the object of the call.
+    pub(in crate::engine) fn note_call(&mut self, call: &Call) {
+        let (key, named_source) = (&call.key, call.source.is_some());
         if let Some(seeding) = &mut self.volatile.seeding {
             seeding.called.insert(key.clone());
         }
-        let is_held = self.state().holds(key);
+        let is_listed = |job: &ReplaceJob| job.keys.contains(key);
+        // No Replace queues or deletes any other key.
+        if !self.state().holds(key) && !self.volatile.replace_jobs.iter().any(is_listed) {
+            return;
+        }
         for job in &mut self.volatile.replace_jobs {
-            // A Replace neither queues nor deletes any other key.
-            if is_held || job.keys.contains(key) {
+            if call.version.is_none() || !is_listed(job) {
                 *job.called.entry(key.clone()).or_default() |= named_source;
             }
         }
@@ -307,6 +316,12 @@ impl Queue {
                     self.volatile.effects.counters.ignored_unchanged += 1;
                     self.take_over(now, job, key);
                 }
+                Verdict::Stale { take_over } => {
+                    self.volatile.effects.counters.ignored_stale += 1;
+                    if take_over {
+                        self.take_over(now, job, key);
+                    }
+                }
                 Verdict::Skipped { take_over } => {
                     self.volatile.effects.counters.ignored_superseded += 1;
                     if take_over {
@@ -340,7 +355,11 @@ impl Queue {
             let Some(object) = entry.newest_object().cloned() else {
                 panic!("key {key} is to be deleted and has no object");
             };
-            let kind = if self.state().drops(entry) {
+            let is_dropped = self.state().drops(entry);
+            if is_dropped || may_merge_deletion(entry) {
+                self.remember_deletion(now, &key, None);
+            }
+            let kind = if is_dropped {
                 EventKind::Dropped { key, origin }
             } else {
                 EventKind::Appended(Appended {
@@ -364,6 +383,9 @@ impl Queue {
         if let Some(named_source) = job.called.get(key) {
             return Some(Verdict::Skipped { take_over: !named_source });
         }
+        if let Some(verdict) = self.stale_verdict(key, object) {
+            return Some(verdict);
+        }
         let Some(newest) = self.newest_to_compare(job, key) else { return Some(Verdict::Changed) };
         let is_same = if is_cheap(newest, object) {
             Some(newest.same_content(object))
@@ -371,6 +393,16 @@ impl Queue {
             job.comparison.result(newest, object)
         };
         is_same.map(|is_same| if is_same { Verdict::Unchanged } else { Verdict::Changed })
+    }
+
+    /// The verdict on a listed object that is not newer than the newest state of its key. At the same version, the list has the state
+    /// of the key, so its source owns the key.
+    fn stale_verdict(&self, key: &Key, object: &Object) -> Option<Verdict> {
+        let version = self.version_of(object)?;
+        match version.cmp(&self.newest_version(key)?) {
+            Ordering::Greater => None,
+            order => Some(Verdict::Stale { take_over: order == Ordering::Equal }),
+        }
     }
 
     /// The newest object of the key, if the Replace queues nothing for an equal one.
@@ -396,7 +428,8 @@ impl Queue {
     /// Whether the key changes from another source to the source of the job.
     fn is_taken_over(&self, job: &ReplaceJob, key: &Key, verdict: &Verdict) -> bool {
         let owner = self.state().table.get(key.as_str()).and_then(Entry::owner);
-        let stays = matches!(verdict, Verdict::Skipped { take_over: false });
+        let stays =
+            matches!(verdict, Verdict::Skipped { take_over: false } | Verdict::Stale { take_over: false });
         !stays && job.source.is_some() && owner.is_some() && owner != job.source.as_ref()
     }
 
@@ -429,6 +462,7 @@ fn cost(object: &Object) -> usize {
 fn count(counts: &mut ReplaceCounts, verdict: &Verdict, taken_over: bool) {
     match verdict {
         Verdict::Skipped { .. } => counts.skipped += 1,
+        Verdict::Stale { .. } => counts.stale += 1,
         Verdict::Unchanged => counts.unchanged += 1,
         Verdict::Changed => counts.replaced += 1,
     }

@@ -9,6 +9,7 @@ use crate::engine::config::Config;
 use crate::engine::delta::DeltaKind;
 use crate::engine::key::{Key, KeyError};
 use crate::engine::object::{self, Object, Scanned};
+use crate::engine::object_version::{ObjectVersion, VersionError};
 use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
 use crate::http::body::{Account, Incoming};
@@ -180,6 +181,19 @@ impl<'c> Reader<'c> {
         let (bytes, limit) = (object.bytes(), self.config.max_object_bytes);
         let index = 0;
         if bytes > limit { Err(Refusal::ObjectTooLarge { limit, bytes, index }.into()) } else { Ok(()) }
+    }
+
+    /// The version of an object after admission, if the queue has the setting `version`. The object of a Delete may lack it.
+    pub(super) fn version(
+        &self,
+        object: &Object,
+        object_use: ObjectUse,
+    ) -> Result<Option<ObjectVersion>, Problem> {
+        let Some(pointer) = &self.config.version else { return Ok(None) };
+        match ObjectVersion::read(pointer, object) {
+            Err(VersionError::Missing { .. }) if object_use == ObjectUse::Deleted => Ok(None),
+            read => Ok(Some(read?)),
+        }
     }
 
     /// The object after admission and its key: its own, or the explicit one if the object carries none.

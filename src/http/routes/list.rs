@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::admitted::{AdmissionRules, ObjectUse};
+use super::admitted::{AdmissionRules, ObjectUse, Reader};
 use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
 use crate::engine::command::ObjectList;
 use crate::engine::config::Config;
@@ -201,7 +201,10 @@ async fn take(
 ) -> Result<(), Problem> {
     let before = list.len();
     let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
-        let keyed = reader.keyed(parsed, None, ObjectUse::Stored);
+        let keyed = reader.keyed(parsed, None, ObjectUse::Stored).and_then(|(key, object)| {
+            reader.version(&object, ObjectUse::Stored)?;
+            Ok((key, object))
+        });
         keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
     });
     keyed.await?.into_iter().for_each(|(key, object)| list.push(key, object));
@@ -238,12 +241,16 @@ async fn next_object(
     Ok(None)
 }
 
-/// Reads the keys of objects by other settings.
+/// Reads the keys of objects by other settings, and checks their versions.
 pub(super) fn read_keys_again(list: ObjectList, config: &Config) -> Result<ObjectList, Problem> {
     let again = list.into_iter().enumerate().map(|(index, (_, object))| {
         let scanned = object::scan(object.as_str(), &config.key)?;
-        let key = scanned.key.map_err(|error| Problem::from(error).in_item(index, None))?;
-        Ok((key, object))
+        let key = scanned.key.map_err(Problem::from);
+        let key = key.and_then(|key| {
+            Reader::new(config).version(&object, ObjectUse::Stored)?;
+            Ok(key)
+        });
+        Ok((key.map_err(|problem| problem.in_item(index, None))?, object))
     });
     again.collect()
 }

@@ -18,6 +18,7 @@ use crate::engine::excerpt::Excerpt;
 use crate::engine::id::{Sequence, Source};
 use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
+use crate::engine::object_version::ObjectVersion;
 use crate::engine::refusal::Refusal;
 use crate::engine::trace::Trace;
 use crate::http::blocking::run_blocking;
@@ -102,21 +103,23 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
     let trace = context.trace();
-    let template = move |config: &Config, key: Key, object: Option<Object>| Call {
-        kind,
-        key,
-        object: object.filter(|_| config.mode != Mode::Keys),
-        source: source.clone(),
-        delay,
-        final_state_unknown: false,
-        rate_limited,
-        trace: trace.clone(),
-    };
+    let template =
+        move |config: &Config, key: Key, object: Option<Object>, version: Option<ObjectVersion>| Call {
+            kind,
+            key,
+            object: object.filter(|_| config.mode != Mode::Keys),
+            source: source.clone(),
+            delay,
+            final_state_unknown: false,
+            rate_limited,
+            trace: trace.clone(),
+            version,
+        };
     if parsed.is_empty() && !many {
         let bare = move |config: &Config| kind == DeltaKind::Deleted || config.mode == Mode::Keys;
         let rules = rules.without_objects();
         let read = move |reader: &mut Reader<'_>, _, explicit: &Option<Key>| match explicit {
-            Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None)),
+            Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None, None)),
             _ if kind == DeltaKind::Deleted => {
                 let detail = "the body is empty and the query has no key; delete takes one of them";
                 Err(Problem::new(Code::NoKey, detail))
@@ -129,9 +132,12 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     apply(&state, &name, rules, sequence, Arc::new(parsed), move |reader, index, parsed| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
-        let keyed = reader.keyed(parsed, explicit.as_ref(), ObjectUse::of(kind));
-        let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
-        Ok(template(reader.config, key, Some(object)))
+        let object_use = ObjectUse::of(kind);
+        let read = reader.keyed(parsed, explicit.as_ref(), object_use).and_then(|(key, object)| {
+            let version = reader.version(&object, object_use)?;
+            Ok(template(reader.config, key, Some(object), version))
+        });
+        read.map_err(|problem| problem.in_item(index, parsed.line))
     })
     .await
 }
@@ -226,6 +232,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
     if let Some(scanned) = scanned.as_ref().filter(|_| config.mode != Mode::Keys) {
         reader.check_length(&scanned.object)?;
     }
+    let version = scanned.as_ref().map(|scanned| reader.version(&scanned.object, ObjectUse::of(kind)));
     let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
     let (key, object) = match (scanned, explicit) {
         (Some(scanned), explicit) => (key_or_explicit(scanned.key, explicit.as_ref())?, Some(scanned.object)),
@@ -253,6 +260,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
         final_state_unknown: call.final_state_unknown,
         rate_limited: false,
         trace,
+        version: version.transpose()?.flatten(),
     })
 }
 
@@ -316,7 +324,8 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let handle = state.registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
     let now = handle.config();
     // After a change of admission the objects cannot be read again: their original text is gone.
-    if now.admission == config.admission && now.key != config.key {
+    let reads_otherwise = now.key != config.key || now.version != config.version;
+    if now.admission == config.admission && reads_otherwise {
         config = now;
         let list = read_keys_again(replace.list, &config)?;
         replace = Replace { list: places.without_duplicates(list, keeps_last)?, ..replace };

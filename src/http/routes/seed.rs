@@ -44,7 +44,10 @@ pub(in crate::http) async fn seed(
     let handle = state.registry.get_or_create(&name, FirstCommand::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
     let resource_version = resource_version.get();
-    Ok(Reply::of(&context, Produced { resource_version, queued, ignored: 0, duplicate: false, keys: None }))
+    Ok(Reply::of(
+        &context,
+        Produced { resource_version, queued, ignored: 0, stale: 0, duplicate: false, keys: None },
+    ))
 }
 
 /// Reads the objects of a seed. The first wrong object ends the reading.

@@ -37,6 +37,7 @@ pub fn of_engine(config: &Config) -> QueueConfig {
             Mode::Keys => deltaq_types::Mode::Keys,
         },
         key: config.key.pointers().iter().map(part).collect(),
+        version: config.version.as_ref().map(|pointer| pointer.text.to_string()),
         known_objects: config.known_objects,
         emit_replaced: config.emit_replaced,
         lease: text(config.lease),
@@ -93,6 +94,8 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
         words::KeyPart::Detailed(part) => Pointer::parse(&part.pointer, part.optional),
     });
     let pointers: Result<Vec<Pointer>, String> = pointers.collect();
+    let version = document.version.as_deref().filter(|_| document.mode != words::Mode::Keys);
+    let version = version.map(|text| Pointer::parse(text, false)).transpose();
     let limiter = &document.rate_limiter;
     Ok(Config {
         mode: match document.mode {
@@ -101,6 +104,7 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             words::Mode::Keys => Mode::Keys,
         },
         key: pointers.and_then(KeySpec::new).map_err(|why| invalid("key", &why))?,
+        version: version.map_err(|why| invalid("version", &why))?,
         known_objects: document.known_objects,
         emit_replaced: document.emit_replaced,
         lease: document.lease.get(),
@@ -145,6 +149,9 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
 pub fn patched(current: &Config, defaults: &Config, patch: &Patch) -> Result<Config, Problem> {
     let common = patched_common(current, defaults, &patch.common)?;
     let admission = patch.admission.applied(current.admission.as_deref(), &common.key)?;
+    if let Some((admission, version)) = admission.as_ref().zip(common.version.as_ref()) {
+        admission.check_version(version)?;
+    }
     let follow = patch.follow.clone().unwrap_or_else(|| current.follow.clone());
     let config = Config { admission, follow, ..common };
     follow::check(&config)?;
@@ -163,9 +170,14 @@ fn patched_common(
         document.insert(name.clone(), value);
     }
     let document = QueueDefaults::from_json(document.into()).map_err(problem_of)?;
-    if document.mode == words::Mode::Keys && patch.get("resync_period").is_some_and(|value| !value.is_null())
-    {
-        return Err(invalid("resync_period", "a queue of mode keys has no known objects"));
+    if document.mode == words::Mode::Keys {
+        let is_set = |name: &str| patch.get(name).is_some_and(|value| !value.is_null());
+        if is_set("resync_period") {
+            return Err(invalid("resync_period", "a queue of mode keys has no known objects"));
+        }
+        if is_set("version") {
+            return Err(invalid("version", "a queue of mode keys has no objects"));
+        }
     }
     to_engine(&document)
 }
@@ -226,6 +238,7 @@ mod tests {
             resync_period: Some(SECOND),
             max_delete_percent: Some(1.0),
             max_deletes: Some(5),
+            version: Some(Pointer::parse("/meta/updated_at", false).expect("a pointer")),
             retention: Retention { age: Some(SECOND), bytes: Some(7) },
             ..Config::default()
         };

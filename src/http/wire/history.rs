@@ -74,6 +74,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
         EventKind::Leased(_) => EventName::Leased,
         EventKind::Extended { .. } => EventName::Extended,
         EventKind::Settled { .. } => EventName::Settled,
+        EventKind::VersionRemembered { .. } => EventName::VersionRemembered,
         EventKind::Seeded { .. } => EventName::Seeded,
         EventKind::Failed { .. } => EventName::Failed,
         EventKind::Dropped { .. } => EventName::Dropped,

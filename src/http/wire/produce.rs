@@ -11,8 +11,8 @@ use crate::service::Moment;
 /// The reply to a produce call.
 #[must_use]
 pub fn produced(produced: command::Produced) -> Produced {
-    let command::Produced { resource_version, queued, ignored, duplicate } = produced;
-    Produced { resource_version: resource_version.get(), queued, ignored, duplicate, keys: None }
+    let command::Produced { resource_version, queued, ignored, stale, duplicate } = produced;
+    Produced { resource_version: resource_version.get(), queued, ignored, stale, duplicate, keys: None }
 }
 
 /// The failures of a key as of `moment`.
@@ -34,6 +34,6 @@ pub fn replaced(replaced: command::Replaced) -> Replaced {
 
 /// The counts of a Replace.
 pub(super) fn counts(counts: event::ReplaceCounts) -> ReplaceCounts {
-    let event::ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over } = counts;
-    ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over }
+    let event::ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over, stale } = counts;
+    ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over, stale }
 }

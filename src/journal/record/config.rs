@@ -22,6 +22,8 @@ struct WireConfig<'a> {
     mode: Mode,
     #[serde(borrow)]
     key: Vec<WirePointer<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    version: Option<Text<'a>>,
     known_objects: bool,
     emit_replaced: bool,
     lease_us: u64,
@@ -135,6 +137,7 @@ impl<'a> WireConfig<'a> {
         Self {
             mode: config.mode,
             key: config.key.pointers().iter().map(part).collect(),
+            version: config.version.as_ref().map(pointer),
             known_objects: config.known_objects,
             emit_replaced: config.emit_replaced,
             lease_us: whole_us(config.lease),
@@ -160,10 +163,12 @@ impl<'a> WireConfig<'a> {
     fn read(&self) -> Result<Config, String> {
         let part = |part: &WirePointer<'_>| Pointer::parse(part.pointer.as_str(), part.optional);
         let key = self.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new)?;
+        let version = self.version.as_ref().map(|text| Pointer::parse(text.as_str(), false)).transpose()?;
         let admission = self.admission(&key)?;
         Ok(Config {
             mode: self.mode,
             key,
+            version,
             known_objects: self.known_objects,
             emit_replaced: self.emit_replaced,
             lease: Duration::from_micros(self.lease_us),

@@ -97,7 +97,7 @@ impl Decoder {
     fn queue_state(&mut self, row: &QueueRow) -> Result<QueueState, String> {
         let state: WireState<'_> =
             serde_json::from_str(&row.state).map_err(|error| format!("state: {error}"))?;
-        Ok(state.read(row.rv, &mut self.names))
+        state.read(row.rv, &mut self.names)
     }
 
     fn key_state(&mut self, row: &KeyRow) -> Result<KeyState, String> {

@@ -12,9 +12,11 @@ use crate::engine::event::ReplaceCounts;
 use crate::engine::follow::FollowPosition;
 use crate::engine::id::{Rv, Source, Token};
 use crate::engine::initial::InitialList;
+use crate::engine::key::Key;
+use crate::engine::object_version::ObjectVersion;
 use crate::engine::omit::is_default;
 use crate::engine::rate_limit::BucketLevel;
-use crate::engine::snapshot::{LastReplace, QueueState, SourceHistory};
+use crate::engine::snapshot::{LastReplace, QueueState, RememberedVersion, SourceHistory};
 use crate::engine::time::Time;
 
 /// Mirrors [`QueueState`] without `rv`, which has a column of its own.
@@ -37,6 +39,8 @@ pub(super) struct WireState<'a> {
     followed: Option<FollowPosition>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     sources: Vec<WireSource<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    versions: Vec<WireVersion<'a>>,
     config: Arc<Config>,
     settled: Vec<WireSettled>,
 }
@@ -71,6 +75,16 @@ struct WireSource<'a> {
     last_replaced: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence: Option<u64>,
+}
+
+/// Mirrors [`RememberedVersion`].
+#[derive(Debug, Serialize, Deserialize)]
+struct WireVersion<'a> {
+    rv: Rv,
+    at: u64,
+    #[serde(borrow)]
+    key: Text<'a>,
+    version: ObjectVersion,
 }
 
 /// Consecutive leases with the same outcome; usually all of them.
@@ -110,16 +124,17 @@ impl<'a> WireState<'a> {
             last_replace: state.last_replace.as_ref().map(WireLastReplace::of),
             followed: state.followed,
             sources: state.sources.iter().map(WireSource::of).collect(),
+            versions: state.versions.iter().map(WireVersion::of).collect(),
             config: state.config.clone(),
             settled: alike.filter_map(WireSettled::of).collect(),
         }
     }
 
     /// The state at the event `rv`.
-    pub(super) fn read(&self, rv: Rv, names: &mut Names) -> QueueState {
+    pub(super) fn read(&self, rv: Rv, names: &mut Names) -> Result<QueueState, String> {
         let level =
             |level: &WireLevel| BucketLevel { tokens: level.tokens.0, at: Time::from_micros(level.at) };
-        QueueState {
+        Ok(QueueState {
             rv,
             last_at: Time::from_micros(self.last_at),
             config: self.config.clone(),
@@ -134,7 +149,8 @@ impl<'a> WireState<'a> {
             last_replace: self.last_replace.as_ref().map(|last| last.read(names)),
             followed: self.followed,
             sources: self.sources.iter().map(|source| source.read(names)).collect(),
-        }
+            versions: self.versions.iter().map(WireVersion::read).collect::<Result<_, _>>()?,
+        })
     }
 }
 
@@ -170,6 +186,23 @@ impl<'a> WireSource<'a> {
             sequence: self.sequence,
         };
         (source, history)
+    }
+}
+
+impl<'a> WireVersion<'a> {
+    fn of(remembered: &'a RememberedVersion) -> Self {
+        let RememberedVersion { key, version, rv, at } = remembered;
+        Self { rv: *rv, at: at.as_micros(), key: Text::of(key.as_str()), version: version.clone() }
+    }
+
+    fn read(&self) -> Result<RememberedVersion, String> {
+        let key = Key::new(self.key.as_str()).map_err(|error| error.to_string())?;
+        Ok(RememberedVersion {
+            key,
+            version: self.version.clone(),
+            rv: self.rv,
+            at: Time::from_micros(self.at),
+        })
     }
 }
 

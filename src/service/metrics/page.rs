@@ -22,7 +22,7 @@ const OTHERS: &str = "_other";
 const BOUNDS: [f64; BUCKETS] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
 const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
-const REASONS: [&str; 6] = ["absent", "duplicate", "unchanged", "superseded", "closed", "repeated"];
+const REASONS: [&str; 7] = ["absent", "duplicate", "unchanged", "superseded", "closed", "repeated", "stale"];
 const OUTCOMES: [&str; 6] = ["ack", "nack", "release", "reject", "expired", "stale"];
 
 struct Family {

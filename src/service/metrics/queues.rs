@@ -69,7 +69,7 @@ pub(super) struct Totals {
     pub(super) retries: u64,
     pub(super) deltas: [u64; 5],
     pub(super) coalesced: u64,
-    pub(super) ignored: [u64; 6],
+    pub(super) ignored: [u64; 7],
     pub(super) settled: [u64; 6],
     /// Rows of each view.
     pub(super) rows: [u64; 2],
@@ -309,6 +309,7 @@ impl Totals {
             counters.ignored_superseded,
             counters.ignored_closed,
             counters.ignored_repeated,
+            counters.ignored_stale,
         ];
         let settled = counters.settled.iter().chain([&counters.stale]);
         self.adds += counters.adds;

@@ -69,7 +69,17 @@ impl EngineFifo {
         final_state_unknown: bool,
     ) -> Result<(), String> {
         let (source, delay, rate_limited) = (None, None, false);
-        let call = Call { kind, key, object, source, delay, final_state_unknown, rate_limited, trace: None };
+        let call = Call {
+            kind,
+            key,
+            object,
+            source,
+            delay,
+            final_state_unknown,
+            rate_limited,
+            trace: None,
+            version: None,
+        };
         let now = self.tick();
         self.queue.produce(now, &[call]).map(|_| ()).map_err(|refusal| refusal.to_string())
     }

@@ -176,7 +176,17 @@ impl Workqueue {
         let key = Key::new(item).expect("items are keys");
         let (object, source, final_state_unknown) = (None, None, false);
         let kind = DeltaKind::Added;
-        let call = Call { kind, key, object, source, delay, final_state_unknown, rate_limited, trace: None };
+        let call = Call {
+            kind,
+            key,
+            object,
+            source,
+            delay,
+            final_state_unknown,
+            rate_limited,
+            trace: None,
+            version: None,
+        };
         self.queue.produce(self.now, &[call]).expect("an add is never refused");
     }
 

@@ -230,6 +230,9 @@ impl Model {
             self.produce(now, &[call], None).expect("an add of a key that the queue holds");
             self.hit("done adds the key again after a delay");
         }
+        if matches!(how, How::Ack) {
+            self.remember_acknowledged(now, key);
+        }
         let (rv, at) = self.event(now);
         match how {
             How::Ack => self.ack(key, (rv, at), true),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use deltaq::engine::delta::DeltaKind;
 
+use super::versions::may_merge_deletion;
 use super::{Content, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, bytes_of};
 
 #[derive(Clone, Debug)]
@@ -30,28 +31,39 @@ pub(super) struct New {
 }
 
 impl Model {
-    /// Applies all calls in order, or none. Returns the numbers of accepted and ignored calls, and whether the sequence number had
-    /// been applied.
+    /// Applies all calls in order, or none. Returns the numbers of accepted, ignored and stale calls, and whether the sequence
+    /// number had been applied.
     pub(crate) fn produce(
         &mut self,
         now: Micros,
         calls: &[ModelCall],
         sequence: Option<(&'static str, u64)>,
-    ) -> Result<(u64, u64, bool), Refused> {
+    ) -> Result<(u64, u64, u64, bool), Refused> {
         let now = self.advance(now);
         if let Some((source, number)) = sequence {
             if self.has_applied(source, number) {
                 self.hit("a repeated call");
-                return Ok((0, 0, true));
+                return Ok((0, 0, 0, true));
             }
             self.check_sequence(source)?;
         }
         self.may_produce(calls)?;
-        let (mut queued, mut ignored) = (0, 0);
+        let (mut queued, mut ignored, mut stale) = (0, 0, 0);
         let before = self.rv;
         for call in calls {
+            if self.staleness(call.key, call.content).is_some() {
+                stale += 1;
+                self.hit(if self.get(call.key).is_some() {
+                    "a stale call"
+                } else {
+                    "a stale call of an absent key"
+                });
+                self.populate(now);
+                continue;
+            }
+            let version = call.content.and_then(|content| self.version_of(content));
             for job in &mut self.jobs {
-                job.note_call(call.key, call.source.is_some());
+                job.note_call(call.key, call.source.is_some(), version.is_some());
             }
             let accepted = if self.is_keys() { self.add_key(now, call) } else { self.call(now, call) };
             if accepted { queued += 1 } else { ignored += 1 }
@@ -65,7 +77,7 @@ impl Model {
             self.note_source(Some(source));
             self.sources.entry(source).or_default().sequence = Some(number);
         }
-        Ok((queued, ignored, false))
+        Ok((queued, ignored, stale, false))
     }
 
     pub(super) fn has_applied(&self, source: &str, number: u64) -> bool {
@@ -136,13 +148,19 @@ impl Model {
             } else {
                 "Delete of a key whose leased deltas end with Deleted"
             });
+            self.remember_deletion(now, call.key, call.content);
             self.populate(now);
             return false;
         }
         if self.drops_unseen(&item) {
+            self.remember_deletion(now, call.key, call.content);
             self.drop_unseen(now, call.key);
             self.populated = true;
             return true;
+        }
+        let is_unversioned = call.content.is_some_and(|content| self.version_of(content).is_none());
+        if is_unversioned || may_merge_deletion(&item) {
+            self.remember_deletion(now, call.key, call.content);
         }
         let by_key = call.content.is_none();
         let content = call.content.or(item.newest_content()).expect("a key of the queue has an object");

@@ -1,11 +1,13 @@
 //! Replace, key by key.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use deltaq::engine::command::DefaultLimit;
 use deltaq::engine::delta::DeltaKind;
 
 use super::produce::New;
+use super::versions::may_merge_deletion;
 use super::{
     Content, Item, Label, LastReplace, Micros, Model, Name, Refused, Traced, bytes_of, same_content,
 };
@@ -30,6 +32,7 @@ pub(crate) struct ModelReplaced {
     pub(crate) unchanged: u64,
     pub(crate) skipped: u64,
     pub(crate) taken_over: u64,
+    pub(crate) stale: u64,
 }
 
 /// A Replace between its acceptance and its end.
@@ -86,7 +89,11 @@ impl<T> Step<T> {
 }
 
 impl ReplaceJob {
-    pub(super) fn note_call(&mut self, key: Name, named_a_source: bool) {
+    /// The version of a listed object says whether the object is newer than a call with a version.
+    pub(super) fn note_call(&mut self, key: Name, named_a_source: bool, has_version: bool) {
+        if has_version && self.list.items.iter().any(|(listed, _)| *listed == key) {
+            return;
+        }
         let named = self.calls.entry(key).or_default();
         *named |= named_a_source;
     }
@@ -350,15 +357,19 @@ impl Model {
         for (key, content) in slice {
             let item = self.get(key).cloned().unwrap_or_default();
             let called = job.calls.get(key).copied();
+            let staleness = self.staleness(key, Some(content));
             let counts = &mut job.counts;
             if called.is_some() {
                 counts.skipped += 1;
+            } else if staleness.is_some() {
+                counts.stale += 1;
             } else if job.list.only_changed && is_unchanged(&item, content) {
                 counts.unchanged += 1;
             } else {
                 counts.replaced += 1;
             }
-            let takes = called != Some(true) && is_from_another(&item, job.list.source);
+            let is_older = called.is_none() && staleness.is_some_and(Ordering::is_lt);
+            let takes = called != Some(true) && !is_older && is_from_another(&item, job.list.source);
             counts.taken_over += u64::from(takes);
         }
         let next = next + budget;
@@ -397,6 +408,17 @@ impl Model {
             if takes_over && has_state && !named_a_source {
                 self.take_over(now, key, source, "a skipped key is taken over");
                 job.counts.taken_over += u64::from(from_another);
+            }
+            return;
+        }
+        if let Some(order) = self.staleness(key, Some(content)) {
+            job.counts.stale += 1;
+            self.hit("a stale listed object");
+            if order.is_eq() {
+                job.counts.taken_over += u64::from(from_another);
+                if takes_over && has_state {
+                    self.take_over(now, key, source, "a key with the listed version is taken over");
+                }
             }
             return;
         }
@@ -463,7 +485,11 @@ impl Model {
             return;
         }
         job.counts.deleted += 1;
-        if self.drops_unseen(&item) {
+        let drops = self.drops_unseen(&item);
+        if drops || may_merge_deletion(&item) {
+            self.remember_deletion(now, key, None);
+        }
+        if drops {
             self.drop_unseen(now, key);
             self.hit("Replace drops an unseen key");
             return;

@@ -125,6 +125,7 @@ impl Model {
                 return (false, 0);
             }
             self.event(now);
+            self.remembered.remove(key);
             let item = self.item(key);
             item.waiting.clear();
             item.delay = None;
@@ -142,6 +143,7 @@ impl Model {
             return (false, 0);
         }
         self.event(now);
+        self.remembered.remove(key);
         let (known, was_initial) = (item.known, item.initial_pending.is_some());
         *self.item(key) = Item { known, ..Item::default() };
         self.tidy(key);
@@ -169,6 +171,7 @@ impl Model {
             return false;
         }
         self.event(now);
+        self.remembered.remove(key);
         let item = self.item(key);
         let known = item.known;
         *item = Item { known, ..Item::default() };
@@ -207,6 +210,7 @@ impl Model {
         let now = self.advance(now);
         for (key, content, owner) in seeds {
             let (rv, _) = self.event(now);
+            self.remembered.remove(key);
             self.item(key).known = Some(ModelKnown { content: *content, rv, owner: *owner });
             self.hit("seed");
         }

@@ -42,6 +42,7 @@ pub(super) fn replaced(counts: ReplaceCounts) -> ModelReplaced {
         unchanged: counts.unchanged,
         skipped: counts.skipped,
         taken_over: counts.taken_over,
+        stale: counts.stale,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use deltaq::engine::command::DefaultLimit;
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::key::Pointer;
 use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 
@@ -37,6 +38,8 @@ pub(crate) struct Setup {
     pub(crate) max_bytes_per_key: usize,
     pub(crate) max_delete_percent: Option<u32>,
     pub(crate) max_deletes: Option<u64>,
+    /// Whether the objects have a version.
+    pub(crate) version: bool,
 }
 
 impl Setup {
@@ -66,6 +69,7 @@ impl Setup {
             max_bytes_per_key: self.max_bytes_per_key,
             max_delete_percent: self.max_delete_percent.map(f64::from),
             max_deletes: self.max_deletes,
+            version: (self.version && self.mode != Mode::Keys).then(|| pointer("/v")),
             ..Config::default()
         })
     }
@@ -86,6 +90,7 @@ impl Setup {
             max_bytes_per_key: if rng.u8(..3) == 0 { rng.usize(10..120) } else { 10_000 },
             max_delete_percent: (rng.u8(..8) == 0).then(|| rng.u32(..80)),
             max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
+            version: rng.u8(..3) == 0,
         }
     }
 }
@@ -120,6 +125,7 @@ pub(crate) enum Change {
     ResyncPeriod(Option<Micros>),
     Mode(Mode),
     KnownObjects(bool),
+    Version(bool),
 }
 
 #[derive(Clone, Debug)]
@@ -186,6 +192,10 @@ pub(crate) struct Generator {
     traces: Rng,
     /// As `traces`, for sequence numbers.
     sequences: Rng,
+    /// As `traces`, for the versions of objects.
+    versions: Rng,
+    /// How far the versions of the objects have grown; `None` if any object is chosen at any time.
+    version: Option<usize>,
     /// The largest sequence number so far.
     number: u64,
     mode: Mode,
@@ -194,6 +204,13 @@ pub(crate) struct Generator {
     slow: bool,
     /// Commands to emit before random ones.
     next: VecDeque<Command>,
+}
+
+/// Number of the first objects, which are not in the order of their versions.
+const UNVERSIONED: usize = 8;
+
+fn pointer(text: &str) -> Pointer {
+    Pointer::parse(text, false).expect("a pointer")
 }
 
 const WEIGHTS: [u32; 18] = [300, 24, 100, 220, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 6, 24, 3];
@@ -208,8 +225,11 @@ impl Generator {
         let slow = rng.u8(..4) == 0;
         let traces = Rng::with_seed(rng.get_seed());
         let sequences = Rng::with_seed(!rng.get_seed());
+        let mut versions = Rng::with_seed(rng.get_seed().rotate_left(32));
+        let version = versions.bool().then_some(UNVERSIONED);
         let (number, next) = (0, VecDeque::new());
-        let mut generator = Self { rng, traces, sequences, number, mode, weights, keys, slow, next };
+        let mut generator =
+            Self { rng, traces, sequences, versions, version, number, mode, weights, keys, slow, next };
         if generator.rng.bool() {
             generator.begin();
         }
@@ -239,7 +259,14 @@ impl Generator {
     }
 
     fn content(&mut self) -> Content {
-        Content::try_from(self.rng.usize(..OBJECTS.len())).expect("fewer than 256 objects")
+        let mut content = self.rng.usize(..UNVERSIONED);
+        if let Some(version) = self.version
+            && self.versions.u8(..12) > 0
+        {
+            content = (version + self.versions.usize(..5)).min(OBJECTS.len() - 1);
+            self.version = Some(version + usize::from(self.versions.u8(..16) == 0));
+        }
+        Content::try_from(content).expect("fewer than 256 objects")
     }
 
     fn one_in(&mut self, n: u32) -> bool {
@@ -368,6 +395,9 @@ impl Generator {
     }
 
     fn change(&mut self) -> Change {
+        if self.versions.u8(..8) == 0 {
+            return Change::Version(self.versions.u8(..3) > 0);
+        }
         match self.rng.u8(..12) {
             0..=2 => Change::MaxFailures(self.rng.u32(..4)),
             3 | 4 => Change::MaxKeys(if self.rng.bool() { 1_000 } else { self.rng.usize(2..9) }),

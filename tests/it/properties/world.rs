@@ -13,6 +13,7 @@ use deltaq::engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq::engine::key::Key;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
+use deltaq::engine::object_version::ObjectVersion;
 use deltaq::engine::time::Time;
 use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, ScanCursor};
@@ -27,7 +28,7 @@ mod saved_state;
 pub(super) use saved_state::SavedState;
 
 static OBJECT_LIST: LazyLock<Vec<Object>> =
-    LazyLock::new(|| OBJECTS.iter().map(|(text, _)| Object::from_valid(text)).collect());
+    LazyLock::new(|| OBJECTS.iter().map(|(text, ..)| Object::from_valid(text)).collect());
 
 const START: Micros = 1_000_000_000;
 
@@ -186,6 +187,11 @@ impl World {
         }
     }
 
+    /// The version of an object by the present settings.
+    fn version(&self, content: u8) -> Option<ObjectVersion> {
+        ObjectVersion::read(self.engine.config().version.as_ref()?, &object(content)).ok()
+    }
+
     fn produce(
         &mut self,
         calls: &[ModelCall],
@@ -202,6 +208,7 @@ impl World {
                 final_state_unknown: call.final_state_unknown,
                 rate_limited: call.rate_limited,
                 trace: call.trace.map(context).map(Trace::new),
+                version: call.content.and_then(|content| self.version(content)),
             })
             .collect();
         let numbered = sequence.map(|(source, number)| Sequence { source: source.into(), number });
@@ -214,10 +221,12 @@ impl World {
         if held.len() > before && reserved > self.model.config.max_keys {
             return Err(format!("{reserved} keys are held or reserved: more than max_keys"));
         }
-        let answer = |(queued, ignored, duplicate)| (self.model.rv, queued, ignored, duplicate);
+        let answer = |(queued, ignored, stale, duplicate)| (self.model.rv, queued, ignored, stale, duplicate);
         same_result(
             "produce",
-            engine.map(|done| (done.resource_version.get(), done.queued, done.ignored, done.duplicate)),
+            engine.map(|done| {
+                (done.resource_version.get(), done.queued, done.ignored, done.stale, done.duplicate)
+            }),
             model.map(answer),
         )
     }
@@ -417,6 +426,7 @@ impl World {
             Change::Mode(_) if self.setup.mode == Mode::Keys && self.model.held().is_empty() => {}
             Change::Mode(mode) => setup.mode = mode,
             Change::KnownObjects(known) => setup.known_objects = known,
+            Change::Version(version) => setup.version = version,
         }
         let config = setup.config();
         let engine = self.engine.configure(time(self.now), config.clone());
@@ -535,7 +545,17 @@ impl World {
         let oldest = unparked.filter_map(|item| item.changes.first()).min().map(|at| now - at);
         same("oldest unacknowledged", status.oldest_unacknowledged_age.map(model::micros), oldest)?;
         same_replace("last Replace", status.last_replace.as_ref(), model.last_replace)?;
+        self.compare_versions()?;
         self.compare_sources()
+    }
+
+    fn compare_versions(&self) -> Result<(), Difference> {
+        let engine = self.engine.queue_state().versions;
+        let engine = engine.iter().map(|one| (one.key.to_string(), one.rv.get(), one.at.as_micros()));
+        let mut engine: Vec<_> = engine.collect();
+        engine.sort();
+        let model = self.model.remembered.iter().map(|(key, (_, rv, at))| ((*key).to_owned(), *rv, *at));
+        same("remembered versions", engine, model.collect())
     }
 
     fn compare_sources(&self) -> Result<(), Difference> {

@@ -12,7 +12,7 @@ impl Fixture {
         number: u64,
         calls: impl IntoIterator<Item = ProduceCall>,
     ) -> Result<Produced, Refusal> {
-        let calls: Vec<Call> = calls.into_iter().map(|call| call.0).collect();
+        let calls: Vec<Call> = calls.into_iter().map(|call| self.with_version(call)).collect();
         let sequence = Sequence { source: source.into(), number };
         let result = self.queue.produce_once(self.now(), &calls, Some(&sequence));
         self.commit_and_check();

@@ -111,6 +111,7 @@ impl Caller {
                     final_state_unknown: false,
                     rate_limited: false,
                     trace: None,
+                    version: None,
                 }
             };
         let calls: Vec<Call> = sent.iter().zip(all).map(call).collect();

@@ -89,6 +89,7 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
         final_state_unknown: false,
         rate_limited: false,
         trace: None,
+        version: None,
     };
     let added = handle.produce(&Config::default(), &[call]).await;
     added.map(drop).map_err(|error| error.to_string())

@@ -22,9 +22,10 @@ use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
+use crate::engine::object_version::ObjectVersion;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
-use crate::engine::snapshot::{KeyState, QueueState, SourceHistory};
+use crate::engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::view::{Passage, View};
@@ -166,11 +167,12 @@ impl Dice {
             unchanged: self.number(),
             skipped: self.number(),
             taken_over: self.number(),
+            stale: self.number(),
         }
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..24) {
+        match self.0.u32(0..25) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -196,6 +198,7 @@ impl Dice {
             18 => EventKind::Reopened,
             19 => EventKind::ResyncDue,
             20 => EventKind::Recovered,
+            23 => EventKind::VersionRemembered { key: self.key(), version: self.version() },
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             22 => EventKind::Followed { position: self.follow_position() },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
@@ -326,6 +329,7 @@ impl Dice {
             admission: self.admission(&key),
             mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys]),
             key,
+            version: self.maybe(|dice| Pointer::parse(dice.of(&pointers), false).unwrap()),
             known_objects: self.0.bool(),
             emit_replaced: self.0.bool(),
             lease: self.span(),
@@ -358,6 +362,17 @@ impl Dice {
         FollowPosition { incarnation: self.0.u32(..), after: self.rv(), phase }
     }
 
+    fn version(&mut self) -> ObjectVersion {
+        samples::version(self.of(&[
+            "0",
+            "-1.50",
+            "1e400",
+            "12345678901234567890.5",
+            r#""""#,
+            r#""a \"\u2028🦀""#,
+        ]))
+    }
+
     fn queue_state(&mut self) -> QueueState {
         let outcomes = [Outcome::Acked, Outcome::Done, Outcome::Nacked, Outcome::Expired];
         QueueState {
@@ -388,6 +403,12 @@ impl Dice {
                     sequence: dice.maybe(Self::number),
                 };
                 (dice.name(), history)
+            }),
+            versions: self.list(|dice| RememberedVersion {
+                key: dice.key(),
+                version: dice.version(),
+                rv: dice.rv(),
+                at: dice.time(),
             }),
         }
     }

@@ -18,9 +18,10 @@ use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
+use crate::engine::object_version::ObjectVersion;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
-use crate::engine::snapshot::{KeyState, QueueState, RemovedKey, SourceHistory};
+use crate::engine::snapshot::{KeyState, QueueState, RememberedVersion, RemovedKey, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::view::View;
@@ -38,6 +39,11 @@ pub(super) const ODD_OBJECT: &str =
 /// The instant this many seconds after the start.
 pub(super) fn at(seconds: u64) -> Time {
     Time::from_micros(START_US + seconds * 1_000_000)
+}
+
+/// The version of this JSON text.
+pub(super) fn version(text: &str) -> ObjectVersion {
+    serde_json::from_str(text).unwrap()
 }
 
 pub(super) fn key() -> Key {
@@ -134,6 +140,8 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Forgotten { key: key() },
         EventKind::Redriven { key: key() },
         EventKind::Removed { key: key() },
+        EventKind::VersionRemembered { key: key(), version: version("1763704800.250") },
+        EventKind::VersionRemembered { key: key(), version: version(r#""2026-11-21T04:20:03Z""#) },
         EventKind::Seeded { key: key(), owner: None, object: object.clone() },
         EventKind::Seeded { key: key(), owner: Some(erp.clone()), object },
         EventKind::Populated,
@@ -168,7 +176,7 @@ fn position(phase: FollowPhase) -> FollowPosition {
 }
 
 fn counts() -> ReplaceCounts {
-    ReplaceCounts { replaced: 1, deleted: 2, unchanged: 3, skipped: 4, taken_over: 5 }
+    ReplaceCounts { replaced: 1, deleted: 2, unchanged: 3, skipped: 4, taken_over: 5, stale: 6 }
 }
 
 /// One event each, one second apart; a recovery skips numbers.
@@ -194,6 +202,7 @@ pub(super) fn full_config() -> Config {
     Config {
         mode: Mode::Latest,
         key: KeySpec::new(pointers.into_iter().map(Result::unwrap).collect()).unwrap(),
+        version: Some(Pointer::parse("/metadata/updated_at", false).unwrap()),
         known_objects: false,
         emit_replaced: false,
         lease: Duration::from_secs(90),
@@ -365,6 +374,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         last_replace: None,
         followed: None,
         sources: Vec::new(),
+        versions: Vec::new(),
     };
     let replace = LastReplace {
         source: Some("erp".into()),
@@ -398,6 +408,10 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         next_resync: Some(at(129_600)),
         sources: source_histories(&replace),
         followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
+        versions: vec![
+            RememberedVersion { key: key(), version: version("1.20e3"), rv: Rv::new(19), at: at(4) },
+            RememberedVersion { key: key(), version: version(r#""a\"b""#), rv: Rv::new(20), at: at(5) },
+        ],
         last_replace: Some(replace),
     };
     let running = LastReplace {

@@ -1,0 +1,337 @@
+//! Versions of objects: the value at the pointer of the setting `version`, which grows with each state of a key.
+//!
+//! A version is a number or a string. Numbers are compared as exact decimals, so no digit is lost; strings are compared by their
+//! bytes. Every number is older than every string, so that all versions have one order.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use jiter::{JiterError, Peek};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
+use smol_str::SmolStr;
+
+use super::key::Pointer;
+use super::limits::VERSION_BYTES_MAX;
+use super::object::{Object, kind_of};
+use super::walk::Walk;
+
+#[cfg(test)]
+mod tests;
+
+/// The version of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectVersion {
+    /// A number.
+    Number(Decimal),
+    /// A string.
+    Text(SmolStr),
+}
+
+/// A number without rounding: `0.DIGITS` times ten to the power of `magnitude`.
+///
+/// Invariant: `digits` neither begins nor ends with 0. Zero has no digits, no sign and the magnitude 0. So equal numbers have equal
+/// fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decimal {
+    is_negative: bool,
+    magnitude: i64,
+    digits: SmolStr,
+}
+
+/// The reason for which an object has no usable version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionError {
+    /// There is no value at the pointer, or it is null.
+    #[error("no version at {pointer:?}: the queue's setting version needs a number or a string there")]
+    Missing {
+        /// The RFC 6901 pointer.
+        pointer: Arc<str>,
+    },
+    /// The value at the pointer is neither a number nor a string.
+    #[error("the version at {pointer:?} is {found}; it must be a number or a string")]
+    NotComparable {
+        /// The RFC 6901 pointer.
+        pointer: Arc<str>,
+        /// The kind of the value, with its article.
+        found: &'static str,
+    },
+    /// The value is longer than [`VERSION_BYTES_MAX`].
+    #[error("the version at {pointer:?} has {bytes} bytes; at most {VERSION_BYTES_MAX} are allowed")]
+    TooLong {
+        /// The RFC 6901 pointer.
+        pointer: Arc<str>,
+        /// Bytes of the number, or of the string without quotes and escapes.
+        bytes: usize,
+    },
+    /// The exponent of the number has more than 17 digits.
+    #[error("the version at {pointer:?} has an exponent of more than {EXPONENT_DIGITS_MAX} digits")]
+    Exponent {
+        /// The RFC 6901 pointer.
+        pointer: Arc<str>,
+    },
+}
+
+/// Most digits of an exponent, so that sums of exponents and lengths fit into 64 bits.
+const EXPONENT_DIGITS_MAX: usize = 17;
+
+impl VersionError {
+    /// The pointer to the version.
+    #[must_use]
+    pub fn pointer(&self) -> &str {
+        match self {
+            Self::Missing { pointer }
+            | Self::NotComparable { pointer, .. }
+            | Self::TooLong { pointer, .. }
+            | Self::Exponent { pointer } => pointer,
+        }
+    }
+
+    /// The limit that was exceeded, if any.
+    #[must_use]
+    pub fn limit(&self) -> Option<usize> {
+        match self {
+            Self::TooLong { .. } => Some(VERSION_BYTES_MAX),
+            Self::Exponent { .. } => Some(EXPONENT_DIGITS_MAX),
+            Self::Missing { .. } | Self::NotComparable { .. } => None,
+        }
+    }
+}
+
+/// The value at a pointer.
+enum Found<'j> {
+    Nothing,
+    Number(&'j str),
+    Text(SmolStr),
+    TooLong(usize),
+    Other(&'static str),
+}
+
+impl ObjectVersion {
+    /// The version of an object.
+    ///
+    /// # Errors
+    /// [`VersionError`] if there is none, or no usable one.
+    pub fn read(pointer: &Pointer, object: &Object) -> Result<Self, VersionError> {
+        let text = || pointer.text.clone();
+        let mut walk = Walk::new(object.as_str());
+        let found = find(&mut walk, object.as_str(), &pointer.tokens).unwrap_or(Found::Nothing);
+        match found {
+            Found::Nothing => Err(VersionError::Missing { pointer: text() }),
+            Found::Other(found) => Err(VersionError::NotComparable { pointer: text(), found }),
+            Found::TooLong(bytes) => Err(VersionError::TooLong { pointer: text(), bytes }),
+            Found::Text(value) => Ok(Self::Text(value)),
+            Found::Number(number) => match Decimal::parse(number) {
+                Some(number) => Ok(Self::Number(number)),
+                None => Err(VersionError::Exponent { pointer: text() }),
+            },
+        }
+    }
+
+    /// About how many bytes the version takes beside its struct.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Number(number) => number.digits.len(),
+            Self::Text(text) => text.len(),
+        }
+    }
+}
+
+/// The value at a path, which ends the walk. The text is a valid object, so the walk can't fail.
+fn find<'j>(walk: &mut Walk<'j>, text: &'j str, path: &[Box<str>]) -> Result<Found<'j>, JiterError> {
+    let mut peek = walk.peek()?;
+    for token in path {
+        let below = match peek {
+            Peek::Object => member(walk, token)?,
+            Peek::Array => element(walk, token)?,
+            _ => None,
+        };
+        let Some(below) = below else { return Ok(Found::Nothing) };
+        peek = below;
+    }
+    Ok(match peek {
+        Peek::Null => Found::Nothing,
+        Peek::Object | Peek::Array | Peek::True | Peek::False => Found::Other(kind_of(peek)),
+        Peek::String => {
+            let value = walk.string()?;
+            if value.len() > VERSION_BYTES_MAX {
+                Found::TooLong(value.len())
+            } else {
+                Found::Text(value.into())
+            }
+        }
+        number => {
+            let start = walk.index();
+            walk.number(number)?;
+            let number = text.get(start..walk.index()).unwrap_or_default();
+            if number.len() > VERSION_BYTES_MAX {
+                Found::TooLong(number.len())
+            } else {
+                Found::Number(number)
+            }
+        }
+    })
+}
+
+/// Goes to the value of a member.
+fn member(walk: &mut Walk<'_>, wanted: &str) -> Result<Option<Peek>, JiterError> {
+    let mut is_wanted = walk.object()?.map(|name| name == wanted);
+    while let Some(found) = is_wanted {
+        let peek = walk.peek()?;
+        if found {
+            return Ok(Some(peek));
+        }
+        skip(walk, peek)?;
+        is_wanted = walk.next_key()?.map(|name| name == wanted);
+    }
+    Ok(None)
+}
+
+/// Goes to an element of an array.
+fn element(walk: &mut Walk<'_>, wanted: &str) -> Result<Option<Peek>, JiterError> {
+    let mut next = walk.array()?;
+    let mut index = 0_usize;
+    while let Some(peek) = next {
+        if index.to_string() == wanted {
+            return Ok(Some(peek));
+        }
+        skip(walk, peek)?;
+        next = walk.array_step()?;
+        index += 1;
+    }
+    Ok(None)
+}
+
+/// Passes a value. Accepted objects have a limited depth, and so has the recursion.
+fn skip(walk: &mut Walk<'_>, peek: Peek) -> Result<(), JiterError> {
+    match peek {
+        Peek::Object => {
+            let mut has_next = walk.object()?.is_some();
+            while has_next {
+                let peek = walk.peek()?;
+                skip(walk, peek)?;
+                has_next = walk.next_key()?.is_some();
+            }
+            Ok(())
+        }
+        Peek::Array => {
+            let mut next = walk.array()?;
+            while let Some(peek) = next {
+                skip(walk, peek)?;
+                next = walk.array_step()?;
+            }
+            Ok(())
+        }
+        scalar => walk.scalar(scalar),
+    }
+}
+
+impl Decimal {
+    /// The number of a JSON text; `None` if its exponent is too long.
+    fn parse(text: &str) -> Option<Self> {
+        let (is_negative, unsigned) = match text.strip_prefix('-') {
+            Some(unsigned) => (true, unsigned),
+            None => (false, text),
+        };
+        let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_start_matches('0');
+        let zeros = length(all.len() - digits.len())?;
+        let digits = digits.trim_end_matches('0');
+        if digits.is_empty() {
+            return Some(Self { is_negative: false, magnitude: 0, digits: SmolStr::default() });
+        }
+        let magnitude = parse_exponent(exponent)? + length(whole.len())? - zeros;
+        Some(Self { is_negative, magnitude, digits: digits.into() })
+    }
+
+    fn sign(&self) -> i8 {
+        match (self.digits.is_empty(), self.is_negative) {
+            (true, _) => 0,
+            (false, true) => -1,
+            (false, false) => 1,
+        }
+    }
+}
+
+fn length(bytes: usize) -> Option<i64> {
+    i64::try_from(bytes).ok()
+}
+
+fn parse_exponent(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
+    }
+    let exponent: i64 = (digits.len() <= EXPONENT_DIGITS_MAX).then(|| digits.parse().ok()).flatten()?;
+    Some(sign * exponent)
+}
+
+impl Ord for Decimal {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.sign().cmp(&other.sign()).then_with(|| {
+            let absolute = self.magnitude.cmp(&other.magnitude).then_with(|| self.digits.cmp(&other.digits));
+            if self.is_negative { absolute.reverse() } else { absolute }
+        })
+    }
+}
+
+impl PartialOrd for Decimal {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Most zeros behind the digits of a number that is written without an exponent.
+const ZEROS_MAX: i64 = 20;
+
+/// A number of JSON with the same value.
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { is_negative, magnitude, digits } = self;
+        if digits.is_empty() {
+            return f.write_str("0");
+        }
+        let sign = if *is_negative { "-" } else { "" };
+        let exponent = length(digits.len()).map_or(0, |length| magnitude - length);
+        match usize::try_from(exponent) {
+            Ok(zeros) if exponent <= ZEROS_MAX => write!(f, "{sign}{digits}{:0<zeros$}", ""),
+            _ => write!(f, "{sign}{digits}e{exponent}"),
+        }
+    }
+}
+
+impl Serialize for ObjectVersion {
+    /// Writes a number as raw text, as [`Object`] does, because serde's numbers lose digits.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const TOKEN: &str = "$serde_json::private::RawValue";
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Number(number) => {
+                let mut raw = serializer.serialize_struct(TOKEN, 1)?;
+                raw.serialize_field(TOKEN, &number.to_string())?;
+                raw.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        if text.starts_with('"') {
+            let text: String = serde_json::from_str(text).map_err(de::Error::custom)?;
+            return Ok(Self::Text(text.into()));
+        }
+        let number = Some(text).filter(|text| text.starts_with(|c: char| c == '-' || c.is_ascii_digit()));
+        let number = number.and_then(Decimal::parse).map(Self::Number);
+        number.ok_or_else(|| de::Error::custom("the version is neither a number nor a string"))
+    }
+}

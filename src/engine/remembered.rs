@@ -1,0 +1,105 @@
+//! The versions of keys that no object of the queue has any more, so that an older object does not bring back a deleted key.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+
+use super::id::Rv;
+use super::key::Key;
+use super::limits::{REMEMBERED_VERSIONS_BYTES_MAX, REMEMBERED_VERSIONS_MAX, REMEMBERED_VERSIONS_SECS};
+use super::object_version::ObjectVersion;
+use super::snapshot::RememberedVersion;
+use super::time::Time;
+
+/// About how many bytes a remembered version takes beside the texts of its key and its version.
+const REMEMBERED_BYTES: usize = 192;
+
+/// The remembered versions of a queue. Whatever exceeds a limit is forgotten, the oldest first.
+///
+/// Invariant: `by_key` has the same keys as `by_rv`, and `bytes` is the sum of their sizes.
+#[derive(Debug, Default)]
+pub(super) struct RememberedVersions {
+    by_rv: BTreeMap<Rv, RememberedVersion>,
+    by_key: HashMap<Key, Rv, RandomState>,
+    bytes: usize,
+}
+
+impl RememberedVersions {
+    /// The remembered version of a key.
+    pub(super) fn of(&self, key: &Key) -> Option<&ObjectVersion> {
+        let rv = self.by_key.get(key)?;
+        self.by_rv.get(rv).map(|remembered| &remembered.version)
+    }
+
+    /// Remembers a version of a key, and forgets the one before and all that exceed a limit. Returns whether the version is
+    /// newer than the one before.
+    pub(super) fn remember(&mut self, remembered: RememberedVersion) -> bool {
+        let before = self.forget(&remembered.key);
+        let grows = before.is_none_or(|before| before.version < remembered.version);
+        let now = remembered.at;
+        self.insert(remembered);
+        self.trim(now);
+        grows
+    }
+
+    /// Forgets the version of a key.
+    pub(super) fn forget(&mut self, key: &Key) -> Option<RememberedVersion> {
+        let rv = self.by_key.remove(key)?;
+        let removed = self.by_rv.remove(&rv)?;
+        self.bytes -= bytes(&removed);
+        Some(removed)
+    }
+
+    /// All versions, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RememberedVersion> {
+        self.by_rv.values()
+    }
+
+    /// The versions of a checkpoint.
+    pub(super) fn restore(all: Vec<RememberedVersion>) -> Self {
+        let mut restored = Self::default();
+        all.into_iter().for_each(|remembered| restored.insert(remembered));
+        restored
+    }
+
+    fn insert(&mut self, remembered: RememberedVersion) {
+        self.bytes += bytes(&remembered);
+        self.by_key.insert(remembered.key.clone(), remembered.rv);
+        self.by_rv.insert(remembered.rv, remembered);
+    }
+
+    fn trim(&mut self, now: Time) {
+        let age = Duration::from_secs(REMEMBERED_VERSIONS_SECS);
+        while let Some(oldest) = self.by_rv.first_entry() {
+            let is_old = oldest.get().at.plus(age) < now;
+            let is_much =
+                self.by_key.len() > REMEMBERED_VERSIONS_MAX || self.bytes > REMEMBERED_VERSIONS_BYTES_MAX;
+            if !is_old && !is_much {
+                break;
+            }
+            let removed = oldest.remove();
+            self.by_key.remove(&removed.key);
+            self.bytes -= bytes(&removed);
+        }
+    }
+
+    /// Checks the invariants.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let sum: usize = self.by_rv.values().map(bytes).sum();
+        if sum != self.bytes || self.by_key.len() != self.by_rv.len() {
+            return Err(String::from("the remembered versions are counted wrongly"));
+        }
+        let is_wrong = |(rv, remembered): &(&Rv, &RememberedVersion)| {
+            **rv != remembered.rv || self.by_key.get(&remembered.key) != Some(rv)
+        };
+        match self.by_rv.iter().find(is_wrong) {
+            Some((_, wrong)) => Err(format!("the remembered version of key {} is not found", wrong.key)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn bytes(remembered: &RememberedVersion) -> usize {
+    REMEMBERED_BYTES + remembered.key.as_str().len() + remembered.version.bytes()
+}
