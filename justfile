@@ -85,6 +85,10 @@ bench-journal *scenarios:
 bench-scrape:
     cargo bench --locked --bench scrape
 
+# Measure indexes of 1,000,000 known objects: memory, acknowledgements, queries.
+bench-indexes:
+    cargo bench --locked --bench indexes
+
 # Measure the cost of metrics, audit and tokens, and the behaviour under overload.
 bench-operate *scenarios:
     cargo bench --locked --bench operate -- {{scenarios}}

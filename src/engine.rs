@@ -36,6 +36,8 @@ pub mod explain;
 pub mod feed;
 pub mod follow;
 pub mod id;
+pub mod index_settings;
+pub mod indexes;
 pub mod initial;
 pub mod key;
 pub mod known;
@@ -55,6 +57,7 @@ pub mod view;
 
 pub(crate) mod omit;
 
+mod acknowledged;
 mod apply;
 mod checkpoint;
 mod comparison;
@@ -62,6 +65,7 @@ mod freshness;
 mod image;
 mod invariant;
 mod job;
+mod lookups;
 mod queue;
 mod readers;
 mod remembered;
@@ -70,6 +74,7 @@ mod scan;
 mod settled;
 mod shards;
 mod state;
+mod text_order;
 mod volatile;
 pub(crate) mod walk;
 

@@ -20,9 +20,11 @@ mod feed_readers;
 mod follow;
 mod follow_task;
 mod history;
+mod indexes;
 mod lists;
 mod long_command;
 mod pop;
+mod reaching;
 mod recovery;
 mod requests;
 mod task;
@@ -31,6 +33,7 @@ mod unused;
 mod version_wait;
 mod waiters;
 mod watch;
+mod workers;
 
 pub use self::admission_permits::AdmissionPermits;
 pub use self::commands::DryRun;
@@ -38,16 +41,22 @@ pub use self::delivery::Delivered;
 pub use self::feed_readers::WatchLimits;
 pub use self::follow_task::{FollowReport, Obstacle};
 pub use self::history::History;
+pub use self::indexes::{IndexValue, Lookup};
 pub use self::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
 pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
+pub use self::reaching::Acknowledged;
 pub use self::registry::{Creator, FirstCommand, Limits, Registry};
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
+pub use self::workers::WorkerState;
 pub use crate::journal::Error as JournalError;
 pub use crate::journal::recovery::Progress;
 pub use crate::name::{Incarnation, LeaseId, Name, NameError};
 
+use std::sync::Arc;
+
+use crate::engine::excerpt::Excerpt;
 use crate::engine::id::Rv;
 use crate::engine::refusal::Refusal;
 use crate::journal;
@@ -127,12 +136,33 @@ pub enum Error {
         /// The queue's newest event.
         newest: Rv,
     },
+    /// The queue has no index of this name.
+    #[error("the queue has no index {}; {}", Excerpt(index), indexes_named(names))]
+    NoIndex {
+        /// The name.
+        index: String,
+        /// The names of the queue's indexes.
+        names: Vec<Arc<str>>,
+    },
+    /// An index does not have all known objects yet.
+    #[error("index {} is being built", Excerpt(index))]
+    IndexBuilding {
+        /// The name.
+        index: String,
+    },
     /// The queue's older events can't be read from the journal.
     #[error("the journal of the queue is damaged or can't be read, so older events can't be shown")]
     PastUnreadable,
     /// The journal could not confirm the write.
     #[error(transparent)]
     Journal(#[from] journal::Error),
+}
+
+fn indexes_named(names: &[Arc<str>]) -> String {
+    match names {
+        [] => "it has none".to_owned(),
+        names => format!("it has {}", names.join(", ")),
+    }
 }
 
 /// The reason for which a queue can't follow another queue.

@@ -7,6 +7,7 @@ mod changes;
 mod connection;
 mod consume;
 mod failure;
+mod indexes;
 mod input;
 mod output;
 mod produce;
@@ -16,6 +17,7 @@ mod read;
 mod replace;
 mod session;
 mod top;
+mod waiting;
 mod watch;
 mod work;
 
@@ -67,6 +69,9 @@ pub enum Client {
     /// Reads.
     #[command(flatten)]
     Read(read::Commands),
+    /// Waiting.
+    #[command(flatten)]
+    Waiting(waiting::Commands),
     /// Watching.
     #[command(flatten)]
     Watch(watch::Commands),
@@ -84,6 +89,7 @@ impl Client {
             Self::Produce(command) => command.run(),
             Self::Consume(command) => command.run(),
             Self::Read(command) => command.run(),
+            Self::Waiting(command) => command.run(),
             Self::Watch(command) => command.run(),
             Self::Changes(command) => command.run(),
         }

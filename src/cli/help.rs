@@ -16,7 +16,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Manage a queue", &["queue", "parked", "redrive", "discard", "forget"]),
     ("Produce", &["add", "update", "delete", "replace", "deltas", "resync", "seed"]),
     ("Work", &["work", "pop", "ack", "done", "nack", "release", "reject", "extend"]),
-    ("Read", &["items", "explain", "latest", "known", "history", "sources", "synced"]),
+    ("Read", &["items", "explain", "latest", "known", "indexes", "history", "sources", "workers", "synced"]),
     ("Shell", &["completion", "man", "help"]),
 ];
 

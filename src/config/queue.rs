@@ -51,7 +51,7 @@ pub struct QueueDefaults {
     /// Longest object, in bytes of JSON.
     #[serde(deserialize_with = "range::whole::<2, { 1 << 30 }, _, _>")]
     pub max_object_bytes: usize,
-    /// Most waiting deltas of a key; past it the oldest are merged.
+    /// Most waiting deltas of a key; past it the oldest are merged, or in mode events more are refused.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000_000, _, _>")]
     pub max_deltas_per_key: usize,
     /// Most bytes of waiting objects of a key; past it the oldest are merged.
@@ -86,6 +86,8 @@ pub enum Mode {
     Latest,
     /// The key alone (workqueue).
     Keys,
+    /// One delta, the oldest. No delta is merged (RealFIFO).
+    Events,
 }
 
 /// One part of a key: `"/name"`, or `{ pointer = "/namespace", optional = true }`.

@@ -4,14 +4,15 @@
 //! not fit is a bug or damage, and is never skipped: a command panics, and the queue is loaded again from its journal; a
 //! replay returns [`Misfit`], and the load fails with the name of the row.
 
+mod settle;
+
 use std::fmt;
 use std::num::NonZero;
 use std::time::Duration;
 
-use super::delta::{self, Delta, DeltaKind, Deltas};
+use super::delta::{self, Delta, Deltas};
 use super::event::{
-    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
-    ReplaceEnded, ViewChanges,
+    Appended, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
 };
 use super::follow::{FollowPhase, FollowPosition};
 use super::freshness::Changes;
@@ -24,7 +25,6 @@ use super::remembered::RememberedVersions;
 use super::schedule::{EventId, Lease, Place};
 use super::snapshot::{LastReplace, RememberedVersion};
 use super::state::State;
-use super::table::Entry;
 use super::time::Time;
 use super::view::{VersionChange, View};
 
@@ -156,7 +156,7 @@ impl State {
             EventKind::Removed { key } => self.apply_removed(slot, key, id)?,
             other => self.apply_to_key(slot, other, id)?,
         };
-        self.track_changes(slot, changes, &event.kind, event.at);
+        self.track_changes(slot, changes, &event.kind, id);
         self.track_owner(slot, owner.as_ref());
         self.track_views(slot, before, event.rv, &mut applied)?;
         applied.removed = self.drop_if_unused(slot, id)?;
@@ -303,9 +303,9 @@ impl State {
 
     fn apply_appended(&mut self, slot: Slot, appended: &Appended, id: EventId) -> Result<Applied, Reason> {
         let Appended { key, delta, final_state_unknown, origin, provenance, due, object } = appended;
-        let (latest_only, cap) = (self.config.rules().only_newest_waits, self.config.cap());
+        let (rules, cap) = (self.config.rules(), self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-        let delta = Delta {
+        let mut delta = Delta {
             rv: id.rv,
             queued_at: id.at,
             kind: *delta,
@@ -314,8 +314,21 @@ impl State {
             provenance: provenance.clone(),
             object: object.clone(),
         };
-        let delta::Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else {
-            return Err("the key's newest delta is a deletion that makes this one superfluous");
+        // Behind another delta of its key, the delta waits for its turn.
+        let (mut waits_for_turn, mut due) = (false, *due);
+        let merged = if rules.keeps_every_delta {
+            delta.provenance = delta.provenance.with_due(due);
+            waits_for_turn = !entry.waiting.is_empty();
+            due = due.filter(|_| entry.leased.is_empty());
+            entry.waiting.push(delta);
+            0
+        } else {
+            match entry.waiting.append(delta, rules.only_newest_waits, cap) {
+                delta::Appended::Queued { merged } => merged,
+                delta::Appended::Swallowed => {
+                    return Err("the key's newest delta is a deletion that makes this one superfluous");
+                }
+            }
         };
         // A Resync repeats the known object.
         if *origin != Origin::Resync {
@@ -326,8 +339,9 @@ impl State {
             self.initial_pending += usize::from(pending.is_none());
         }
         let got_work = match due {
+            _ if waits_for_turn => false,
             Some(due) => {
-                self.schedule.delay(slot, key, &mut entry.schedule_state, *due, id.rv);
+                self.schedule.delay(slot, key, &mut entry.schedule_state, due, id.rv);
                 false
             }
             None => self.schedule.wake(slot, key, &mut entry.schedule_state, id),
@@ -357,10 +371,15 @@ impl State {
 
     fn apply_leased(&mut self, slot: Slot, leased: &Leased, id: EventId) -> Result<Applied, Reason> {
         let Leased { key: _, deadline, worker, pop_id } = leased;
-        let keeps_delay = self.config.rules().delays_are_adds;
+        let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
         let Place::Ready(former) = schedule_state.place else { return Err("the key is not ready") };
+        entry.leased = if rules.leases_oldest_delta {
+            entry.waiting.take_oldest()
+        } else {
+            std::mem::take(&mut entry.waiting)
+        };
         let lease = Lease {
             token: Token::new(id.rv),
             deadline: *deadline,
@@ -370,11 +389,10 @@ impl State {
             pop_id: pop_id.clone(),
             former,
             dropped_delay: None,
-            new_change: None,
+            new_change: entry.waiting.oldest().map(|next| next.queued_at),
             later_change: None,
         };
-        self.schedule.lease(slot, schedule_state, lease, keeps_delay);
-        entry.leased = std::mem::take(&mut entry.waiting);
+        self.schedule.lease(slot, schedule_state, lease, rules.delays_are_adds);
         if let Some(id) = pop_id {
             self.pop_ids.entry(id.clone()).or_default().push(slot);
         }
@@ -385,6 +403,7 @@ impl State {
     fn apply_to_key(&mut self, slot: Slot, kind: &EventKind, id: EventId) -> Result<Applied, Reason> {
         let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let position = entry.position(rules, id);
         let schedule_state = &mut entry.schedule_state;
         match kind {
             EventKind::Failed { .. } => {
@@ -413,14 +432,14 @@ impl State {
             EventKind::DelayElapsed { key } => {
                 schedule_state.delay().ok_or("the key has no delay")?;
                 let waits = rules.delays_are_adds || !entry.waiting.is_empty();
-                return Ok(Applied::work(self.schedule.fire(slot, key, schedule_state, waits, id)));
+                return Ok(Applied::work(self.schedule.fire(slot, key, schedule_state, waits, position)));
             }
             EventKind::Forgotten { .. } => self.schedule.forget(slot, schedule_state),
             EventKind::Redriven { key } => {
                 if schedule_state.place != Place::Parked {
                     return Err("the key is not parked");
                 }
-                return Ok(Applied::work(self.schedule.wake(slot, key, schedule_state, id)));
+                return Ok(Applied::work(self.schedule.wake(slot, key, schedule_state, position)));
             }
             EventKind::Seeded { object, owner, .. } => {
                 entry.latest_rv = id.rv;
@@ -433,120 +452,34 @@ impl State {
     }
 
     fn apply_removed(&mut self, slot: Slot, key: &Key, id: EventId) -> Result<Applied, Reason> {
+        let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let newest = entry.newest_object().cloned();
-        entry.waiting = Deltas::default();
+        if rules.leases_oldest_delta && entry.schedule_state.place == Place::Parked {
+            drop(entry.waiting.take_oldest());
+        } else {
+            entry.waiting = Deltas::default();
+        }
         if entry.newest_object() != newest.as_ref() {
             entry.latest_rv = id.rv;
         }
         self.schedule.drop_waiting(slot, key, &mut entry.schedule_state);
-        let covered_by = entry.schedule_state.lease().map(|lease| lease.token);
-        if entry
-            .initial_pending
-            .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token.rv().get()))
-        {
+        let covered = entry.lease_covers(rules);
+        if entry.initial_pending.is_some_and(|pending| covered.is_none_or(|rv| pending.get() > rv.get())) {
             entry.initial_pending = None;
             self.initial_pending -= 1;
         }
-        Ok(Applied::default())
-    }
-
-    fn apply_settled(
-        &mut self,
-        slot: Slot,
-        token: Token,
-        ending: &Ending,
-        id: EventId,
-    ) -> Result<Applied, Reason> {
-        self.leave_pop(slot, token)?;
-        let (latest_only, cap) = (self.config.rules().only_newest_waits, self.config.cap());
-        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-        let schedule_state = &mut entry.schedule_state;
-        let leased = std::mem::take(&mut entry.leased);
-        let mut ends_pending = false;
-        let mut applied = Applied::default();
-        match ending {
-            Ending::Acked => {
-                ends_pending = entry.initial_pending.is_some_and(|pending| pending.get() < token.rv().get());
-                if self.config.known_objects {
-                    let newest = leased.into_newest();
-                    let newest = newest.filter(|delta| delta.kind != DeltaKind::Deleted);
-                    let known = newest.map(|Delta { object, provenance, .. }| Known {
-                        object,
-                        rv: id.rv,
-                        owner: provenance.owner().cloned(),
-                    });
-                    set_known(&mut entry.known, known, &mut self.known);
-                }
-                schedule_state.attempt = 0;
-                self.schedule.forget(slot, schedule_state);
-                self.schedule.settle(slot, schedule_state, id);
-            }
-            Ending::Done => self.schedule.settle(slot, schedule_state, id),
-            Ending::Nacked(failure) | Ending::Expired(failure) => {
-                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
-                ends_pending = failure.disposition == Disposition::Park;
-                applied.got_work = self.apply_failure(slot, failure, id)?;
-            }
-            Ending::Released => {
-                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
-                applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, id);
-            }
-            Ending::Rejected { error } => {
-                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
-                schedule_state.set_last_error(error.clone());
-                self.schedule.park(slot, &entry.key, schedule_state);
-                ends_pending = true;
-            }
-            Ending::Undelivered => {
-                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
-                self.schedule.restore_position(slot, schedule_state);
-            }
+        if entry.waiting.is_empty() {
+            return Ok(Applied::default());
         }
-        if ends_pending {
-            let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-            self.initial_pending -= usize::from(entry.initial_pending.take().is_some());
-        }
-        Ok(applied)
-    }
-
-    /// Applies a failed delivery. Returns whether that gives the key new work.
-    fn apply_failure(&mut self, slot: Slot, failure: &Failure, id: EventId) -> Result<bool, Reason> {
-        let Entry { key, schedule_state, .. } = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-        schedule_state.failures = schedule_state.failures.saturating_add(1);
-        schedule_state.set_last_error(failure.error.clone());
-        let mut got_work = false;
-        match failure.disposition {
-            Disposition::Tail { due } => {
-                got_work = self.schedule.settle_to_tail(slot, schedule_state, id);
-                if let Some(due) = due {
-                    self.schedule.delay(slot, key, schedule_state, due, id.rv);
-                }
+        let (due, position) = (entry.next_due(rules, id.at), entry.position(rules, id));
+        Ok(Applied::work(match due {
+            Some(due) => {
+                self.schedule.delay(slot, key, &mut entry.schedule_state, due, id.rv);
+                false
             }
-            Disposition::Wait { due } => {
-                self.schedule.settle(slot, schedule_state, id);
-                self.schedule.delay(slot, key, schedule_state, due, id.rv);
-            }
-            Disposition::Delayed => {
-                schedule_state.delay().ok_or("the key has no delay")?;
-                self.schedule.settle(slot, schedule_state, id);
-            }
-            Disposition::Park => self.schedule.park(slot, key, schedule_state),
-        }
-        Ok(got_work)
-    }
-
-    /// Checks that the key has the live lease `token`, and takes the lease out of its pop's list.
-    fn leave_pop(&mut self, slot: Slot, token: Token) -> Result<(), Reason> {
-        let entry = self.table.at(slot).ok_or(NO_ENTRY)?;
-        let lease = entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
-        let Some(id) = &lease.pop_id else { return Ok(()) };
-        let slots = self.pop_ids.get_mut(id).ok_or("the lease is not in its pop's list")?;
-        slots.retain(|other| *other != slot);
-        if slots.is_empty() {
-            self.pop_ids.remove(id);
-        }
-        Ok(())
+            None => self.schedule.wake(slot, key, &mut entry.schedule_state, position),
+        }))
     }
 
     /// Removes an entry that holds nothing any more, or sets the time at which its failure count is dropped.

@@ -15,6 +15,7 @@ use super::time::Time;
 use super::trace::Trace;
 
 mod admin;
+mod bounds;
 mod consume;
 mod follow;
 mod produce;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::delta::Cap;
 pub use super::follow::Follow;
+use super::index_settings::IndexSettings;
 use super::key::{KeySpec, Pointer};
 pub use super::mode::{Mode, ModeRules};
 use super::rate_limit::RateLimiter;
@@ -44,9 +45,10 @@ pub struct Config {
     pub max_keys: usize,
     /// Longest object, in bytes of JSON.
     pub max_object_bytes: usize,
-    /// Maximum number of deltas that wait for one key; beyond it the oldest are merged.
+    /// Maximum number of deltas that wait for one key; beyond it the oldest are merged, or in mode events more are refused.
     pub max_deltas_per_key: usize,
-    /// Maximum size of the objects that wait for one key; beyond it the oldest deltas are merged.
+    /// Maximum size of the objects that wait for one key; beyond it the oldest deltas are merged, or in mode events more are
+    /// refused.
     pub max_bytes_per_key: usize,
     /// Maximum percentage of a source's keys that a Replace deletes, unless the call overrides it.
     pub max_delete_percent: Option<f64>,
@@ -54,6 +56,8 @@ pub struct Config {
     pub max_deletes: Option<u64>,
     /// How long journaled events are kept.
     pub retention: Retention,
+    /// The indexes of the known objects.
+    pub indexes: IndexSettings,
     /// What the queue takes from another queue; `None` for a queue with producers of its own.
     pub follow: Option<Arc<Follow>>,
     /// The schema, defaults and pruning of incoming objects.
@@ -107,6 +111,7 @@ impl Default for Config {
             max_delete_percent: None,
             max_deletes: None,
             retention: Retention { age: None, bytes: None },
+            indexes: IndexSettings::default(),
             follow: None,
             admission: None,
         }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::id::{Rv, Source};
 use super::object::Object;
 use super::omit::is_default;
+use super::schedule::EventId;
 use super::time::Time;
 use super::trace::Trace;
 
@@ -85,12 +86,15 @@ struct Facts {
     owner: Option<Source>,
     #[serde(rename = "traceparent", skip_serializing_if = "Option::is_none")]
     trace: Option<Trace>,
+    /// Mode events: before this time the delta is not delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<Time>,
 }
 
 impl<'de> Deserialize<'de> for Provenance {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Facts { source, owner, trace } = Facts::deserialize(deserializer)?;
-        Ok(Self::new(source, owner, trace))
+        let Facts { source, owner, trace, due } = Facts::deserialize(deserializer)?;
+        Ok(Self::new(source, owner, trace).with_due(due))
     }
 }
 
@@ -99,7 +103,17 @@ impl Provenance {
     #[must_use]
     pub fn new(source: Option<Source>, owner: Option<Source>, trace: Option<Trace>) -> Self {
         let is_nothing = source.is_none() && owner.is_none() && trace.is_none();
-        Self((!is_nothing).then(|| Arc::new(Facts { source, owner, trace })))
+        Self((!is_nothing).then(|| Arc::new(Facts { source, owner, trace, due: None })))
+    }
+
+    /// The same provenance of a delta that is not delivered before `due`, if that is a time.
+    #[must_use]
+    pub fn with_due(self, due: Option<Time>) -> Self {
+        if due.is_none() {
+            return self;
+        }
+        let (source, owner, trace) = (self.source().cloned(), self.owner().cloned(), self.trace().cloned());
+        Self(Some(Arc::new(Facts { source, owner, trace, due })))
     }
 
     /// The source of the delta, if the producer named one.
@@ -118,6 +132,12 @@ impl Provenance {
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         self.0.as_ref()?.trace.as_ref()
+    }
+
+    /// Mode events: the time before which the delta is not delivered, if its call had a delay.
+    #[must_use]
+    pub fn due(&self) -> Option<Time> {
+        self.0.as_ref()?.due
     }
 
     /// A provenance with these facts: this one if it has the same facts, else a new one, which also replaces this one. Successive
@@ -140,6 +160,11 @@ impl Provenance {
 }
 
 impl Delta {
+    /// The event that queued the delta.
+    pub(super) fn event(&self) -> EventId {
+        EventId { rv: self.rv, at: self.queued_at }
+    }
+
     fn is_deleted(&self) -> bool {
         self.kind == DeltaKind::Deleted
     }
@@ -170,7 +195,8 @@ pub enum Appended {
 ///
 /// Every key has two such lists, most of which are empty, so an empty list is one null pointer.
 ///
-/// Invariant: no two neighbours are both `Deleted`, unless the cap merged away the delta between them.
+/// Invariant: no two neighbours are both `Deleted`, unless the cap merged away the delta between them or the list keeps every
+/// delta ([`push`](Self::push)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deltas(Option<Box<List>>);
 
@@ -210,6 +236,12 @@ impl Deltas {
         self.0.as_ref().map_or(0, |list| list.bytes())
     }
 
+    /// The oldest delta.
+    #[must_use]
+    pub fn oldest(&self) -> Option<&Delta> {
+        self.0.as_ref().map(|list| &list.oldest)
+    }
+
     /// The newest delta.
     #[must_use]
     pub fn newest(&self) -> Option<&Delta> {
@@ -220,8 +252,9 @@ impl Deltas {
     pub fn set_owner(&mut self, owner: Option<Source>) {
         if let Some(list) = &mut self.0 {
             let newest = list.newest_mut();
-            let (source, trace) = (newest.provenance.source(), newest.provenance.trace());
-            newest.provenance = Provenance::new(source.cloned(), owner, trace.cloned());
+            let Delta { provenance, .. } = newest;
+            let (source, trace, due) = (provenance.source(), provenance.trace(), provenance.due());
+            *provenance = Provenance::new(source.cloned(), owner, trace.cloned()).with_due(due);
         }
     }
 
@@ -252,6 +285,34 @@ impl Deltas {
             }
         };
         Appended::Queued { merged }
+    }
+
+    /// Adds a delta at the end, without the dedup rule and the cap.
+    pub fn push(&mut self, delta: Delta) {
+        match &mut self.0 {
+            Some(list) => list.push(delta),
+            None => *self = Self::one(delta),
+        }
+    }
+
+    /// Takes the oldest delta out of the list.
+    #[must_use]
+    pub fn take_oldest(&mut self) -> Self {
+        match self.0.as_mut().and_then(|list| list.replace_oldest()) {
+            Some(oldest) => Self::one(oldest),
+            None => std::mem::take(self),
+        }
+    }
+
+    /// Puts the oldest delta, which [`take_oldest`](Self::take_oldest) took out, back in front.
+    pub fn put_oldest_back(&mut self, taken: Self) {
+        let newer = std::mem::replace(self, taken);
+        let (Some(list), Some(newer)) = (&mut self.0, newer.0) else { return };
+        let List { oldest: second, newer } = *newer;
+        let mut newer = newer.unwrap_or_default();
+        newer.bytes += second.object.bytes();
+        newer.deltas.push_front(second);
+        list.newer = Some(newer);
     }
 
     /// Puts the deltas of a failed lease in front of the newer deltas, with the dedup rule between the two lists. Returns the
@@ -316,6 +377,23 @@ impl List {
         self.newer.as_mut().and_then(|newer| newer.deltas.back_mut()).unwrap_or(&mut self.oldest)
     }
 
+    fn push(&mut self, delta: Delta) {
+        let newer = self.newer.get_or_insert_default();
+        newer.bytes += delta.object.bytes();
+        newer.deltas.push_back(delta);
+    }
+
+    /// Takes the oldest delta out of a list that has more deltas.
+    fn replace_oldest(&mut self) -> Option<Delta> {
+        let newer = self.newer.as_mut()?;
+        let second = newer.deltas.pop_front()?;
+        newer.bytes -= second.object.bytes();
+        if newer.deltas.is_empty() {
+            self.newer = None;
+        }
+        Some(std::mem::replace(&mut self.oldest, second))
+    }
+
     /// Adds a delta at the end, or in place of a tombstone that it supersedes.
     fn append(&mut self, delta: Delta, cap: Cap) -> u32 {
         if delta.is_deleted() && self.newest().is_deleted() {
@@ -325,9 +403,7 @@ impl List {
                 newer.bytes = newer.bytes + bytes - superseded.object.bytes();
             }
         } else {
-            let newer = self.newer.get_or_insert_default();
-            newer.bytes += delta.object.bytes();
-            newer.deltas.push_back(delta);
+            self.push(delta);
         }
         self.merge(cap)
     }

@@ -21,6 +21,8 @@ pub struct Explanation {
     pub is_paused: bool,
     /// Whether delays do not end, because the queue is closed.
     pub has_frozen_delays: bool,
+    /// Whether a new change makes a parked key ready.
+    pub wakes_parked_keys: bool,
 }
 
 impl Queue {
@@ -41,6 +43,7 @@ impl Queue {
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.switches().paused,
             has_frozen_delays: self.state().freezes_delays(),
+            wakes_parked_keys: !self.state().config.rules().leases_oldest_delta,
         }
     }
 }

@@ -1,24 +1,23 @@
-//! How old the oldest change is that no worker has acknowledged.
+//! The oldest change that no worker has acknowledged.
 //!
 //! A key's change is unacknowledged from its arrival until the ack of a lease that it is part of. Failures, delays and
-//! releases do not begin a new age. A key has one such time: the arrival of the oldest of its changes, even if newer changes
-//! have replaced that one.
+//! releases do not begin a new age. A key has one such change: the oldest of its changes, even if newer changes have
+//! replaced it. In mode events, where each change is a delta until its ack, that is the oldest delta.
 
+use super::delta::Delta;
 use super::event::{Ending, EventKind};
-use super::id::Slot;
-use super::schedule::{Place, ScheduleState};
+use super::id::{Rv, Slot};
+use super::schedule::{EventId, Place, ScheduleState};
 use super::state::State;
-use super::time::Time;
 
 /// What a key's unacknowledged changes were before an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changes {
-    /// When the oldest change arrived.
-    oldest: Option<Time>,
-    /// When the first change after the lease began arrived.
-    later: Option<Time>,
-    /// The key's time in the schedule's `older_changes`.
-    indexed: Option<Time>,
+    oldest: Option<EventId>,
+    /// The first change after the lease began.
+    later: Option<EventId>,
+    /// The key's number in the schedule's `older_changes`.
+    indexed: Option<Rv>,
 }
 
 impl Changes {
@@ -33,35 +32,40 @@ impl Changes {
 }
 
 impl State {
-    /// Completes the effect of an event on its key: the arrival of the key's oldest unacknowledged change.
-    pub(super) fn track_changes(&mut self, slot: Slot, before: Changes, kind: &EventKind, at: Time) {
+    /// Completes the effect of an event on its key: the key's oldest unacknowledged change.
+    pub(super) fn track_changes(&mut self, slot: Slot, before: Changes, kind: &EventKind, id: EventId) {
         let Some(entry) = self.table.at_mut(slot) else { return };
+        let oldest_delta = entry.oldest_delta().map(Delta::event);
         let state = &mut entry.schedule_state;
         let arrives = matches!(kind, EventKind::Appended(_) | EventKind::Queued(_));
         if let Place::Leased(lease) = &mut state.place {
             if arrives {
-                lease.later_change.get_or_insert(at);
+                lease.later_change.get_or_insert(id);
             } else if matches!(kind, EventKind::Dropped { .. } | EventKind::Removed { .. }) {
                 lease.later_change = None;
             }
         }
         let oldest = if !state.has_work() {
             None
+        } else if self.config.rules().leases_oldest_delta {
+            oldest_delta
         } else if acknowledges(kind, state.failures) {
             // Without a later change, a delay has outlasted the lease. The age of that delay begins here.
-            before.later.or(Some(at))
+            before.later.or(Some(id))
         } else {
-            before.oldest.or(arrives.then_some(at))
+            before.oldest.or(arrives.then_some(id))
         };
         self.schedule.set_oldest_change(slot, state, before.indexed, oldest);
     }
 
-    /// When the oldest unacknowledged change of all keys arrived. Parked keys do not count.
-    pub(super) fn oldest_change(&self) -> Option<Time> {
-        // The ready queue is ordered by the time at which its keys became ready. For all keys outside of `older_changes`
-        // this is the arrival of their oldest change. If the first ready key is in `older_changes`, its oldest change is older
-        // than its own position, and so than all positions behind it.
-        let (older, ready) = (self.schedule.oldest_older_change(), self.oldest_ready());
+    /// The oldest unacknowledged change of all keys. Parked keys do not count.
+    pub(super) fn oldest_change(&self) -> Option<EventId> {
+        // The ready queue is ordered by the events that made its keys ready, or in mode events by the oldest deltas. For all keys
+        // outside of `older_changes` this event is their oldest change. If the first ready key is in `older_changes`, its oldest
+        // change is older than its own position, and so than all positions behind it.
+        let oldest = |slot| self.entry(slot).schedule_state.oldest_change();
+        let older = self.schedule.oldest_older_change().and_then(oldest);
+        let ready = self.schedule.first().and_then(|(_, slot)| oldest(slot));
         older.into_iter().chain(ready).min()
     }
 }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::delta::Deltas;
+use super::delta::{Delta, Deltas};
 use super::id::{Rv, Slot, Source};
 use super::queue::Queue;
 use super::schedule::{IndexSizes, Place};
 use super::table::Entry;
-use super::time::Time;
 
 impl Queue {
     /// Checks all invariants. The check examines every key, so it is meant for tests, recovery and debug builds.
@@ -62,7 +61,8 @@ impl Queue {
         }
         self.check_removed()?;
         self.check_follow()?;
-        self.check_feeds()
+        self.check_feeds()?;
+        self.check_indexes()
     }
 
     fn check_removed(&self) -> Result<(), String> {
@@ -113,8 +113,10 @@ impl Queue {
             "has an unacknowledged change but no work",
         )?;
         rule(
-            oldest_delta(entry)
-                .is_none_or(|at| schedule_state.oldest_change().is_some_and(|oldest| oldest <= at)),
+            entry.oldest_delta().is_none_or(|delta| {
+                let oldest = schedule_state.oldest_change();
+                oldest.is_some_and(|oldest| oldest.rv <= delta.rv && oldest.at <= delta.queued_at)
+            }),
             "has a delta that is older than its oldest change",
         )?;
         rule(entry.changed <= self.state().rv, "has changed in the future")?;
@@ -156,14 +158,21 @@ impl Queue {
         rule(
             !rules.only_newest_waits || entry.waiting.len() <= 1,
             "has more than one waiting delta in mode latest",
-        )
+        )?;
+        if !rules.leases_oldest_delta {
+            return Ok(());
+        }
+        rule(entry.leased.len() <= 1, "has more than one leased delta in mode events")?;
+        rule(leased.is_none() || schedule_state.delay().is_none(), "is leased and delayed in mode events")?;
+        rule(
+            entry.oldest_delta().map(Delta::event) == schedule_state.oldest_change(),
+            "has another oldest change than its oldest delta in mode events",
+        )?;
+        let Place::Ready(position) = schedule_state.place else { return Ok(()) };
+        rule(schedule_state.delay().is_none(), "is ready and delayed in mode events")?;
+        let oldest = entry.waiting.oldest().map(|delta| delta.rv);
+        rule(oldest == Some(position.rv), "is not ready at the position of its oldest delta")
     }
-}
-
-/// When the key's oldest delta was queued.
-fn oldest_delta(entry: &Entry) -> Option<Time> {
-    let mut deltas = entry.leased.iter().chain(entry.waiting.iter());
-    deltas.next().map(|delta| delta.queued_at)
 }
 
 /// The newest event that left a trace in the entry.

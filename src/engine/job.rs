@@ -64,7 +64,8 @@ pub(super) enum Phase {
     Room { next: usize },
     /// Counts the deletions, for the guard or a dry run.
     Count,
-    /// Counts what the items would do, from this index on. Then it ends or refuses the Replace.
+    /// Counts what the items would do, from this index on, and whether they fit. Then it refuses the Replace, ends a dry run, or
+    /// goes on.
     Plan { next: usize, refused: bool },
     /// Records the start of the Replace.
     Start,

@@ -7,6 +7,14 @@ pub const KEY_BYTES_MAX: usize = 1_024;
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Maximum number of JSON pointers in a key.
 pub const KEY_POINTERS_MAX: usize = 8;
+/// Maximum number of indexes of a queue.
+pub const INDEXES_MAX: usize = 16;
+/// Longest name of an index, in bytes.
+pub const INDEX_NAME_BYTES_MAX: usize = 64;
+/// Longest value in an index, in bytes of UTF-8. Longer values are in no index.
+pub const INDEX_VALUE_BYTES_MAX: usize = 256;
+/// Number of values of an array that are in an index. Later values of the array are in no index.
+pub const INDEX_ARRAY_MAX: usize = 100;
 /// Longest source, worker name or pop id, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Longest error text kept with a failed key, in bytes.

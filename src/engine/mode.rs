@@ -9,6 +9,8 @@ pub enum Mode {
     Latest,
     /// The key alone (workqueue).
     Keys,
+    /// One delta, the oldest. No delta is merged (RealFIFO).
+    Events,
 }
 
 /// The rules of a mode. The engine asks these, and never for the mode itself.
@@ -25,6 +27,12 @@ pub struct ModeRules {
     pub delays_are_adds: bool,
     /// A closed queue ignores adds and freezes its delays until it is reopened (`ShutDown`).
     pub stops_when_closed: bool,
+    /// Every accepted call is a delta of its own: no delta is merged, superseded or left out. The bounds of a key refuse
+    /// instead, and a Delete of an absent key is a delta, too.
+    pub keeps_every_delta: bool,
+    /// A lease has only the oldest delta of its key, and the ready queue is in the order of these deltas. A newer delta waits
+    /// for its turn: it neither ends a backoff nor wakes a parked key, and a discard drops only the delta that failed.
+    pub leases_oldest_delta: bool,
 }
 
 const DELTA: ModeRules = ModeRules {
@@ -33,10 +41,13 @@ const DELTA: ModeRules = ModeRules {
     drops_unseen_keys: false,
     delays_are_adds: false,
     stops_when_closed: false,
+    keeps_every_delta: false,
+    leases_oldest_delta: false,
 };
 const LATEST: ModeRules = ModeRules { only_newest_waits: true, drops_unseen_keys: true, ..DELTA };
 const KEYS: ModeRules =
     ModeRules { has_objects: false, delays_are_adds: true, stops_when_closed: true, ..DELTA };
+const EVENTS: ModeRules = ModeRules { keeps_every_delta: true, leases_oldest_delta: true, ..DELTA };
 
 impl Mode {
     /// The rules of the mode.
@@ -46,6 +57,7 @@ impl Mode {
             Self::Delta => DELTA,
             Self::Latest => LATEST,
             Self::Keys => KEYS,
+            Self::Events => EVENTS,
         }
     }
 
@@ -56,6 +68,7 @@ impl Mode {
             Self::Delta => "delta",
             Self::Latest => "latest",
             Self::Keys => "keys",
+            Self::Events => "events",
         }
     }
 }

@@ -34,6 +34,12 @@ impl Object {
         Self(text.into())
     }
 
+    /// An object without members: that of a deletion by key alone, if the queue has no object of the key.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::from_valid("{}")
+    }
+
     /// As [`from_valid`](Self::from_valid), without copying the text.
     #[must_use]
     pub fn from_shared(text: Arc<str>) -> Self {

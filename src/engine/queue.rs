@@ -10,6 +10,7 @@ use super::effects::Effects;
 use super::event::{Appended, Ending, Event, EventKind, ViewChanges};
 use super::feed::Feeds;
 use super::id::{Rv, Slot, Source, Token};
+use super::indexes::Indexes;
 use super::initial::InitialList;
 use super::job::ReplaceJob;
 use super::schedule::Schedule;
@@ -60,6 +61,8 @@ pub struct Status {
     pub closed: bool,
     /// Whether the queue is closed and has nothing left to deliver or to settle.
     pub drained: bool,
+    /// The names of the indexes that are being built.
+    pub building_indexes: Vec<Arc<str>>,
     /// The latest Replace.
     pub last_replace: Option<LastReplace>,
 }
@@ -77,7 +80,7 @@ impl Queue {
     /// An empty queue whose first event will be `last_rv + 1`.
     #[must_use]
     pub fn new(config: Arc<Config>, last_rv: Rv, now: Time) -> Self {
-        Self { state: State::new(config, last_rv, now), volatile: Volatile::default() }
+        Self::from_parts(State::new(config, last_rv, now), Volatile::default())
     }
 
     /// The same queue before its first event, created by a produce or pop. Like the settings, this precedes all events.
@@ -87,8 +90,9 @@ impl Queue {
         self
     }
 
-    /// A queue of its parts, for recovery.
+    /// A queue of its parts. Its indexes are not built, unless it has no keys.
     pub(super) fn from_parts(state: State, volatile: Volatile) -> Self {
+        let volatile = Volatile { indexes: Indexes::of(&state), ..volatile };
         Self { state, volatile }
     }
 
@@ -104,6 +108,11 @@ impl Queue {
     /// The state, which a feed reads, and the feeds.
     pub(super) fn state_and_feeds(&mut self) -> (&State, &mut Feeds) {
         (&self.state, &mut self.volatile.feeds)
+    }
+
+    /// The state, which an index reads, and the indexes.
+    pub(super) fn state_and_indexes(&mut self) -> (&State, &mut Indexes) {
+        (&self.state, &mut self.volatile.indexes)
     }
 
     /// The number of the newest event.
@@ -217,10 +226,11 @@ impl Queue {
             initial_remaining: self.state.initial_pending,
             resource_version: self.state.rv,
             oldest_ready_age: self.state.oldest_ready().map(|since| now.since(since)),
-            oldest_unacknowledged_age: self.state.oldest_change().map(|at| now.since(at)),
+            oldest_unacknowledged_age: self.state.oldest_change().map(|oldest| now.since(oldest.at)),
             paused: self.state.paused,
             closed: self.state.closed,
             drained: self.is_drained(),
+            building_indexes: self.volatile.indexes.building(),
             last_replace: self.state.last_replace.clone(),
         }
     }
@@ -334,7 +344,10 @@ impl Queue {
 
     fn apply_in(&mut self, event: &Event, scope: Scope) -> Result<Applied, Misfit> {
         let last = self.volatile.feeds.before(&self.state, event);
+        let known_before = self.volatile.indexes.before(&self.state, event, scope);
         let mut applied = self.state.apply(event, scope)?;
+        let dropped = self.volatile.indexes.note(&self.state, event, &applied, known_before);
+        self.volatile.effects.garbage.extend(dropped);
         if let Some(last) = last {
             self.volatile.feeds.note(event, &applied, last);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::config::Mode;
 use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
+use super::key::Key;
 
 /// The reason for which a command is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -18,6 +19,18 @@ pub enum Refusal {
         keys: usize,
         /// New keys that the command names.
         wanted: usize,
+    },
+    /// Mode events: the deltas of a key exceed a bound, which no merge relieves.
+    #[error("key {key:?} has no room for another delta: {field} is {limit}", key = key.as_str())]
+    KeyFull {
+        /// The setting.
+        field: &'static str,
+        /// The value of the setting.
+        limit: usize,
+        /// The key.
+        key: Key,
+        /// Index of the object in the command, from 0.
+        index: usize,
     },
     /// An object is longer than the queue's `max_object_bytes`.
     #[error("the object has {bytes} bytes; max_object_bytes is {limit}")]

@@ -53,7 +53,10 @@ impl Restore {
     ///
     /// # Errors
     /// The text names the slot and both keys, if the slot is occupied.
-    pub fn key(&mut self, slot: Slot, from: KeyState) -> Result<(), String> {
+    pub fn key(&mut self, slot: Slot, mut from: KeyState) -> Result<(), String> {
+        if let Some(oldest) = from.leased.iter().chain(&from.waiting).next() {
+            from.schedule_state.complete_oldest_change(oldest.rv);
+        }
         let entry = Entry {
             key: from.key,
             waiting: from.waiting.into(),

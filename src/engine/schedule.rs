@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::id::{Rv, Slot, Token};
 use super::key::Key;
 use super::time::Time;
@@ -35,21 +37,39 @@ pub struct Schedule {
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
     failure_expiries: BTreeSet<(Time, Rv, Slot)>,
-    /// The arrival of the oldest unacknowledged change of each key that `ready` does not order by that time.
-    older_changes: BTreeSet<(Time, Slot)>,
+    /// The oldest unacknowledged change of each key whose position in `ready` is not that change.
+    older_changes: BTreeSet<(Rv, Slot)>,
     /// Number of idle keys with a delay: the keys in the state "delayed".
     idle_delayed: usize,
     /// Number of leased keys with a new change behind the lease.
     leased_with_changes: usize,
 }
 
-/// The number and the time of the event that changes a key's state.
-#[derive(Clone, Copy, Debug)]
+/// The number and the time of an event of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "StoredEventId")]
 pub struct EventId {
     /// The event's number.
     pub rv: Rv,
     /// The event's time.
     pub at: Time,
+}
+
+/// The forms of an [`EventId`] in checkpoints. Older checkpoints have only the time.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredEventId {
+    Complete { rv: Rv, at: Time },
+    Time(Time),
+}
+
+impl From<StoredEventId> for EventId {
+    fn from(stored: StoredEventId) -> Self {
+        match stored {
+            StoredEventId::Complete { rv, at } => Self { rv, at },
+            StoredEventId::Time(at) => Self { rv: Rv::ZERO, at },
+        }
+    }
 }
 
 impl Schedule {
@@ -95,6 +115,11 @@ impl Schedule {
         self.tokens.values().copied()
     }
 
+    /// Leased keys behind the token `after`, by token.
+    pub fn leased_behind(&self, after: Token) -> impl Iterator<Item = (Token, Slot)> {
+        self.tokens.range((Bound::Excluded(after), Bound::Unbounded)).map(|(token, slot)| (*token, *slot))
+    }
+
     /// The key with the oldest lease.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {
@@ -136,10 +161,10 @@ impl Schedule {
         self.failure_expiries.first().copied()
     }
 
-    /// The arrival of the oldest unacknowledged change of all keys that are delayed, leased, or ready again.
+    /// The key with the oldest unacknowledged change among the keys that are delayed, leased, or ready again.
     #[must_use]
-    pub fn oldest_older_change(&self) -> Option<Time> {
-        self.older_changes.first().map(|(at, _)| *at)
+    pub fn oldest_older_change(&self) -> Option<Slot> {
+        self.older_changes.first().map(|(_, slot)| *slot)
     }
 
     /// Number of ready keys.
@@ -201,7 +226,7 @@ impl Schedule {
         let delay = state.delay().is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
         let failure_expiry =
             state.failure_expiry().is_none_or(|(at, rv)| self.failure_expiries.contains(&(at, rv, slot)));
-        let older_change = state.older_change().is_none_or(|at| self.older_changes.contains(&(at, slot)));
+        let older_change = state.older_change().is_none_or(|rv| self.older_changes.contains(&(rv, slot)));
         in_place && delay && failure_expiry && older_change
     }
 
@@ -265,6 +290,7 @@ impl Schedule {
         self.leases.insert((lease.deadline, lease.token, slot));
         self.tokens.insert(lease.token, slot);
         self.leased_since_us += u128::from(lease.since.as_micros());
+        self.leased_with_changes += usize::from(lease.new_change.is_some());
         self.set_place(state, Place::Leased(Box::new(lease)));
         state.attempt = state.attempt.saturating_add(1);
     }
@@ -290,7 +316,12 @@ impl Schedule {
         }
     }
 
-    /// Ends the lease; the key goes to the tail of the ready queue. Returns whether the key had no work before: a new change
+    /// Ends the lease. The key waits for a delay, whatever changed during the lease.
+    pub fn settle_to_wait(&mut self, slot: Slot, state: &mut ScheduleState) {
+        self.end_lease(slot, state);
+    }
+
+    /// Ends the lease; the key becomes ready. Returns whether the key had no work before: a new change
     /// during the lease was work already.
     pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) -> bool {
         let lease = self.end_lease(slot, state);
@@ -372,28 +403,29 @@ impl Schedule {
         state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
     }
 
-    /// Sets the arrival of the key's oldest unacknowledged change. `was` is the key's time in `older_changes` so far.
+    /// Sets the key's oldest unacknowledged change. `was` is the key's number in `older_changes` so far.
     pub fn set_oldest_change(
         &mut self,
         slot: Slot,
         state: &mut ScheduleState,
-        was: Option<Time>,
-        oldest: Option<Time>,
+        was: Option<Rv>,
+        oldest: Option<EventId>,
     ) {
         state.set_oldest_change(oldest);
         let is = state.older_change();
         if was == is {
             return;
         }
-        if let Some(at) = was {
-            self.older_changes.remove(&(at, slot));
+        if let Some(rv) = was {
+            self.older_changes.remove(&(rv, slot));
         }
-        if let Some(at) = is {
-            self.older_changes.insert((at, slot));
+        if let Some(rv) = is {
+            self.older_changes.insert((rv, slot));
         }
     }
 
-    /// Appends the key to the ready queue. `added` is when its work arrived, if that was during a lease.
+    /// Puts the key into the ready queue, at the position `event.rv`. That is the number of the present event, so the position is
+    /// the last one, or in mode events the number of the key's oldest delta. `added` is when its work arrived, if that was during a lease.
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
         self.ready.insert(event.rv, slot);

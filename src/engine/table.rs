@@ -12,13 +12,12 @@ use foldhash::fast::RandomState;
 use super::id::Slot;
 use super::key::Key;
 use super::shards::Shards;
+use super::text_order::TextOrder;
 
 mod entry;
-mod key_order;
 mod paged;
 
 pub use entry::Entry;
-use key_order::KeyOrder;
 pub(in crate::engine) use paged::Paged;
 
 /// The entries of a queue.
@@ -29,7 +28,7 @@ pub struct Table {
     entries: Paged<Option<Entry>>,
     free: Vec<Slot>,
     index: Shards<Slot>,
-    order: KeyOrder,
+    order: TextOrder,
     hasher: RandomState,
 }
 
@@ -98,7 +97,7 @@ impl Table {
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.index.insert(hash, slot, |slot| hasher.hash_one(key_at(entries, *slot).as_str()));
-        self.order.insert(key, slot, |slot| key_at(entries, slot));
+        self.order.insert(key.as_str(), slot, |slot| key_at(entries, slot).as_str());
         slot
     }
 
@@ -132,7 +131,8 @@ impl Table {
         if let Some([(key, slot), (_, other)]) = keys.array_windows().find(|[(a, _), (b, _)]| a == b) {
             return Err(format!("key {key} is in slot {slot} and in slot {other}"));
         }
-        self.order = KeyOrder::from_sorted(&keys);
+        let sorted: Vec<Slot> = keys.into_iter().map(|(_, slot)| slot).collect();
+        self.order = TextOrder::from_sorted(&sorted, |slot| key_at(&self.entries, slot).as_str());
         let slots = (0..).map(Slot::new).zip(self.entries.iter());
         let free = slots.filter(|(_, entry)| entry.is_none()).map(|(slot, _)| slot);
         // The last free slot is used first.
@@ -155,13 +155,13 @@ impl Table {
         self.order.len() == taken
             && self.entries.len() == taken + self.free.len()
             && self.free.iter().all(is_free)
-            && self.order.is_whole(|slot| key_at(&self.entries, slot))
+            && self.order.is_whole(|slot| key_at(&self.entries, slot).as_str())
     }
 
     /// Removes the entry at `slot`.
     pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
         let key = self.at(slot)?.key.clone();
-        self.order.remove(key.as_str(), |slot| key_at(&self.entries, slot));
+        self.order.remove(key.as_str(), |slot| key_at(&self.entries, slot).as_str());
         let entry = self.entries.get_mut(slot.index())?.take()?;
         self.index.remove(self.hasher.hash_one(key.as_str()), |other| *other == slot);
         if self.is_empty() {
@@ -175,11 +175,12 @@ impl Table {
 
     /// All entries from `from` on, in key order.
     pub fn from(&self, from: Bound<&str>) -> impl Iterator<Item = (Slot, &Entry)> {
-        let slots = self.order.from(from, |slot| key_at(&self.entries, slot));
+        let slots = self.order.from(from, |slot| key_at(&self.entries, slot).as_str());
         slots.filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
-    fn key_at(&self, slot: Slot) -> Option<&str> {
+    /// The key at `slot`.
+    pub(super) fn key_at(&self, slot: Slot) -> Option<&str> {
         self.at(slot).map(|entry| entry.key.as_str())
     }
 }

@@ -6,6 +6,7 @@ use super::checkpoint::Checkpoints;
 use super::effects::Effects;
 use super::feed::Feeds;
 use super::id::{Rv, Sequence};
+use super::indexes::Indexes;
 use super::job::{ReplaceJob, Seeding};
 
 /// The part of a queue that a restart loses. A rebuilt queue begins with the default.
@@ -19,6 +20,8 @@ pub(super) struct Volatile {
     pub(super) checkpoints: Checkpoints,
     /// The change feeds that have readers.
     pub(super) feeds: Feeds,
+    /// The indexes of the known objects.
+    pub(super) indexes: Indexes,
     /// Replaces between their acceptance and their end. The first one is running.
     pub(super) replace_jobs: VecDeque<ReplaceJob>,
     /// The number of the last Replace.
@@ -45,6 +48,7 @@ impl Default for Volatile {
             committed: Rv::MAX,
             checkpoints: Checkpoints::default(),
             feeds: Feeds::default(),
+            indexes: Indexes::default(),
             replace_jobs: VecDeque::new(),
             last_job: 0,
             seeding: None,

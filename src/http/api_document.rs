@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use axum::response::Response;
 use bytes::Bytes;
 use deltaq_types::{
-    DeltaCall, EventDocument, ItemDocument, ObjectDocument, Page, ProblemDocument, QueueConfig, RawObject,
-    SeedCall, SourceDocument, WatchRow,
+    DeltaCall, EventDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, Page,
+    ProblemDocument, QueueConfig, RawObject, SeedCall, SourceDocument, WatchRow, WorkerDocument,
 };
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -15,7 +15,7 @@ use super::call::ReadCall;
 use super::openapi::responses::{self, Always};
 use super::openapi::schemas;
 use super::reply;
-use super::routes::{consume, history, produce, queues, read, seed, server, views, watch};
+use super::routes::{consume, history, indexes, produce, queues, read, seed, server, views, watch};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -31,13 +31,13 @@ use super::routes::{consume, history, produce, queues, read, seed, server, views
         produce::resync, seed::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
-        read::items, read::item, read::explain, views::latest_list, views::latest, views::known_list, views::known, read::sources, read::synced,
+        read::items, read::item, read::explain, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, read::sources, read::workers, read::synced,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, openapi_json, server::problem,
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<ObjectDocument>,
-        Page<SourceDocument>, Page<EventDocument>, Page<WatchRow>, QueueConfig, schemas::Wait,
+        Page<SourceDocument>, Page<WorkerDocument>, Page<IndexDocument>, Page<IndexValueDocument>, Page<EventDocument>, Page<WatchRow>, QueueConfig, schemas::Wait, schemas::IndexName,
     )),
     tags(
         (name = "queues", description = "Queues and their settings."),

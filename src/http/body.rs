@@ -261,6 +261,11 @@ impl Incoming {
 
     /// A JSON document of known fields at every depth; an empty body is `{}`.
     pub(super) async fn document<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        self.document_or_blank().await.map(|(document, _)| document)
+    }
+
+    /// As [`document`](Self::document), with whether the body is empty.
+    pub(super) async fn document_or_blank<T: DeserializeOwned>(self) -> Result<(T, bool), Problem> {
         self.check_is_document()?;
         let account = self.account();
         let text = self.text().await?;
@@ -268,14 +273,14 @@ impl Incoming {
         let text = or_empty(&text);
         check_strings(text)?;
         if !text.trim_start().starts_with('{') {
-            return read_document(text);
+            return read_document(text).map(|document| (document, false));
         }
         // serde refuses duplicate fields by itself, so only a document that serde refuses is scanned for a better message. The
         // scan would take two fifths of the time to read the leases of a pop.
         let document = serde_json::from_str(text).map(|Named(document)| document);
-        document.or_else(|_| read_document(text)).map_err(|problem| {
-            if is_blank { problem.hint("the body is empty") } else { query_hinted(&account, problem) }
-        })
+        let document = document.or_else(|_| read_document(text)).map(|document| (document, is_blank));
+        document
+            .map_err(|problem| if is_blank { blank_hinted(problem) } else { query_hinted(&account, problem) })
     }
 
     fn check_is_document(&self) -> Result<(), Problem> {
@@ -285,6 +290,11 @@ impl Incoming {
         }
         Ok(())
     }
+}
+
+/// Adds a hint to the problem of a field that an empty body does not have.
+pub(super) fn blank_hinted(problem: Problem) -> Problem {
+    problem.hint("the body is empty")
 }
 
 /// Adds a hint to the problem of an unknown field, if the call has a parameter of that name.

@@ -11,7 +11,9 @@ pub(super) enum List {
     Items,
     Latest,
     Known,
+    IndexValues,
     Sources,
+    Workers,
     History,
     Watch,
 }
@@ -28,7 +30,9 @@ fn head(list: List, incarnation: Incarnation) -> String {
         List::Items => "items",
         List::Latest => "latest",
         List::Known => "known",
+        List::IndexValues => "index",
         List::Sources => "sources",
+        List::Workers => "workers",
         List::History => "history",
         List::Watch => "watch",
     };
@@ -62,8 +66,16 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_nowhere_in_another_list_or_queue() {
-        let lists =
-            [List::Queues, List::Items, List::Latest, List::Known, List::Sources, List::History, List::Watch];
+        let lists = [
+            List::Queues,
+            List::Items,
+            List::Latest,
+            List::Known,
+            List::IndexValues,
+            List::Sources,
+            List::History,
+            List::Watch,
+        ];
         for given in lists {
             let cursor = encode(given, Incarnation(7), "5:x");
             for asked in lists {

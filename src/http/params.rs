@@ -226,10 +226,19 @@ pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Probl
     })
 }
 
+/// The name of the index at the end of the path.
+pub(super) fn path_index(path: &str) -> Result<String, Problem> {
+    percent_decoded("name", path_end(path))
+}
+
 /// The key at the end of the path, after `/items/`, `/explain/`, `/latest/`, `/known/` or `/history/`.
 pub(super) fn path_key(path: &str) -> Result<Key, Problem> {
-    let behind_queue = path.strip_prefix("/v1/queues/").unwrap_or_default();
-    let encoded = behind_queue.splitn(3, '/').nth(2).unwrap_or_default();
-    let text = percent_decoded("key", encoded)?;
+    let text = percent_decoded("key", path_end(path))?;
     Key::new(&text).map_err(|error| Problem::from(error).with("parameter", "key"))
+}
+
+/// The path behind the queue and the word behind it, such as `sku-1` of `/v1/queues/prices/items/sku-1`.
+fn path_end(path: &str) -> &str {
+    let behind_queue = path.strip_prefix("/v1/queues/").unwrap_or_default();
+    behind_queue.splitn(3, '/').nth(2).unwrap_or_default()
 }

@@ -319,6 +319,8 @@ impl From<service::Error> for Problem {
                 Self::new(Code::Expired, detail).hint("list the view again").with("reason", "ahead")
             }
             Error::VersionNotReached { .. } => Self::new(Code::VersionNotReached, detail),
+            Error::NoIndex { .. } => Self::new(Code::IndexNotFound, detail),
+            Error::IndexBuilding { .. } => Self::new(Code::IndexBuilding, detail),
             Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,
@@ -342,6 +344,11 @@ impl From<Refusal> for Problem {
         let detail = refusal.to_string();
         match refusal {
             Refusal::QueueFull { limit, .. } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Refusal::KeyFull { field, limit, key, index } => Self::new(Code::KeyFull, detail)
+                .with("limit", limit)
+                .with("field", field)
+                .with("key", key.as_str())
+                .with("index", index),
             Refusal::ObjectTooLarge { limit, index, .. } => {
                 Self::new(Code::ObjectTooLarge, detail).with("limit", limit).with("index", index)
             }

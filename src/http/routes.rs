@@ -2,6 +2,7 @@
 
 pub(super) mod consume;
 pub(super) mod history;
+pub(super) mod indexes;
 pub(super) mod produce;
 pub(super) mod queues;
 pub(super) mod read;

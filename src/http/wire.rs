@@ -23,7 +23,7 @@ pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};
 pub use self::produce::{failed_key, produced, replaced};
 pub use self::queue::{queue, status};
-pub use self::read::{Fields, STATES, Selectable, Selected, item, object, source};
+pub use self::read::{Fields, STATES, Selectable, Selected, index, item, object, source, synced, worker};
 pub use self::watch::{push_line, watch_bookmark, watch_error, watch_row};
 use crate::engine::object::Object;
 use crate::engine::time::Time;

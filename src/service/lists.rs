@@ -183,6 +183,13 @@ impl Handle {
     }
 }
 
+impl ViewFilter {
+    /// The first key of a page, which may have the wanted prefix.
+    pub(super) fn from<'k>(&'k self, after: Option<&'k str>) -> Bound<&'k str> {
+        after.map_or(Bound::Included(self.keys.prefix.as_str()), Bound::Excluded)
+    }
+}
+
 fn item_page(
     queue: &Queue,
     filter: &ItemFilter,
@@ -268,12 +275,23 @@ fn view_page(
     limit: PageLimit,
     moment: Moment,
 ) -> ListPage<ViewObject, Key> {
+    let sorted = queue.table().from(filter.from(after)).map(|(_, entry)| entry);
+    page_of(sorted, queue, view, filter, limit, moment)
+}
+
+/// A page of the objects of entries, which are in key order and begin at [`ViewFilter::from`].
+pub(super) fn page_of<'q>(
+    sorted: impl Iterator<Item = &'q Entry>,
+    queue: &Queue,
+    view: View,
+    filter: &ViewFilter,
+    limit: PageLimit,
+    moment: Moment,
+) -> ListPage<ViewObject, Key> {
     let prefix = filter.keys.prefix.as_str();
-    let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
     let (mut entries, mut last, mut has_more) = (Vec::new(), None, false);
     let (mut examined, mut bytes) = (0, 0);
-    let with_prefix = queue.table().from(from).map(|(_, entry)| entry);
-    for entry in with_prefix.take_while(|entry| entry.key.as_str().starts_with(prefix)) {
+    for entry in sorted.take_while(|entry| entry.key.as_str().starts_with(prefix)) {
         has_more = entries.len() == limit.entries || examined == EXAMINED_MAX || bytes >= limit.bytes;
         if has_more {
             break;

@@ -124,7 +124,7 @@ impl Handle {
             return Arrival::Failed(Error::TooManyWaiters { limit });
         }
         let (reply, answer) = oneshot::channel();
-        let (ticket, replaced) = state.waiters.join(Waiter { pop: call.pop.clone(), reply });
+        let (ticket, replaced) = state.waiters.join(Waiter { pop: call.pop.clone(), reply, since: now });
         state.end_replaced(replaced);
         Arrival::Waits(ticket, answer)
     }

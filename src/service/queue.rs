@@ -52,6 +52,10 @@ pub struct Handle {
     pub(super) feed_readers: FeedReaders,
     /// The reads that wait for a version.
     pub(super) version_waits: VersionWaits,
+    /// The reads that wait until everything up to a version is acknowledged.
+    pub(super) ack_waits: VersionWaits,
+    /// Wakes the reads that wait for an index.
+    pub(super) indexes_changed: Notify,
     /// The task of a follower.
     pub(super) follow_task: FollowTask,
 }
@@ -126,6 +130,8 @@ impl Handle {
             admission: PermitsByRules::default(),
             feed_readers: FeedReaders::default(),
             version_waits: VersionWaits::default(),
+            ack_waits: VersionWaits::default(),
+            indexes_changed: Notify::new(),
             follow_task: FollowTask::default(),
         }
     }
@@ -231,7 +237,7 @@ impl Handle {
         self.read_state(|state, moment| read(&state.queue, moment)).await
     }
 
-    async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
+    pub(super) async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
         let (out, commit) = {
             let state = self.open()?;
             (read(&state, self.moment()), state.commits.newest.clone())
@@ -284,35 +290,6 @@ impl Handle {
         self.read(|queue, _| queue.is_drained()).await
     }
 
-    /// Waits until the queue has reached this version, at most `wait`, and not longer than the server runs. A read after this
-    /// waits for the commit of the version.
-    ///
-    /// # Errors
-    /// [`Error::VersionNotReached`], or as for reads.
-    pub async fn reach(&self, version: Rv, wait: Duration) -> Result<(), Error> {
-        let end = tokio::time::sleep(wait);
-        tokio::pin!(end);
-        loop {
-            let woken = self.version_waits.woken();
-            tokio::pin!(woken);
-            // From here on a wake-up counts, even before the await.
-            woken.as_mut().enable();
-            let newest = {
-                let state = self.open()?;
-                self.version_waits.await_version(version);
-                state.queue.resource_version()
-            };
-            if newest >= version {
-                return Ok(());
-            }
-            tokio::select! {
-                () = woken => {}
-                () = &mut end => return Err(Error::VersionNotReached { newest }),
-                () = self.shutdown().draining().cancelled() => return Err(Error::VersionNotReached { newest }),
-            }
-        }
-    }
-
     async fn wait_for(&self, wait: Duration, reached: fn(&Milestones) -> bool, already: fn(&Queue) -> bool) {
         let mut milestones = self.milestones.subscribe();
         if wait.is_zero() || already(&self.lock().queue) {
@@ -359,6 +336,8 @@ impl Handle {
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
         self.version_waits.wake_all();
+        self.ack_waits.wake_all();
+        self.indexes_changed.notify_waiters();
         self.follow_task.wake.notify_one();
         drop_in_background(content);
     }

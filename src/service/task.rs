@@ -1,4 +1,4 @@
-//! The task of a queue: it lets time pass, and carries out the requests of destructors.
+//! The task of a queue: it lets time pass, carries out the requests of destructors, and builds indexes.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +22,8 @@ struct Tick {
     resync_due: bool,
     /// When the next key is due.
     next: Option<Time>,
+    /// Whether indexes are to be built.
+    builds_indexes: bool,
     /// The commit of a lease that is past its deadline. The lease does not expire before its commit.
     commit: Option<Commit>,
 }
@@ -36,7 +38,7 @@ impl Handle {
         // The deadline counts as armed although the task waits for a commit. Otherwise each tick would wake the next one.
         state.armed = state.queue.next_deadline();
         let next = if commit.is_some() { None } else { state.armed };
-        Ok(Tick { resync_due, next, commit })
+        Ok(Tick { resync_due, next, builds_indexes: state.queue.is_building_indexes(), commit })
     }
 }
 
@@ -45,11 +47,15 @@ pub(super) async fn run(handle: Arc<Handle>) {
     // A Resync waits for commits and for other commands. Time and requests must not wait for the Resync.
     let mut resync: Option<BoxFuture<'_, ()>> = None;
     let mut resync_due = false;
+    let mut building: Option<BoxFuture<'_, ()>> = None;
     loop {
         // A panic loses the state of the queue. The task must outlive it, because the queue is loaded again.
         let (next, commit) = match catch_unwind(AssertUnwindSafe(|| handle.tick())) {
             Ok(Ok(tick)) => {
                 resync_due |= tick.resync_due;
+                if tick.builds_indexes && building.is_none() {
+                    building = Some(Box::pin(handle.build_indexes()));
+                }
                 (tick.next, tick.commit)
             }
             // No event reports that the journal has room again.
@@ -71,6 +77,8 @@ pub(super) async fn run(handle: Arc<Handle>) {
         let sleep = next.map(|next| handle.until(next));
         tokio::select! {
             biased;
+            // First, because requests may never end. A part of the work is done each time.
+            () = ended(&mut building) => building = None,
             () = handle.requests.woken() => {}
             () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
             _ = commit.clone().unwrap_or_default().wait(), if commit.is_some() => {}
@@ -80,10 +88,10 @@ pub(super) async fn run(handle: Arc<Handle>) {
     }
 }
 
-/// Waits for the end of a Resync, if one runs.
-async fn ended(resync: &mut Option<BoxFuture<'_, ()>>) {
-    match resync {
-        Some(resync) => resync.await,
+/// Waits for the end of work, if it runs.
+async fn ended(work: &mut Option<BoxFuture<'_, ()>>) {
+    match work {
+        Some(work) => work.await,
         None => pending().await,
     }
 }

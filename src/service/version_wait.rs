@@ -1,4 +1,4 @@
-//! Reads that wait until a queue has reached a version.
+//! Reads that wait until a queue has reached a version, or until everything up to a version is acknowledged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,9 +22,10 @@ impl Default for VersionWaits {
 }
 
 impl VersionWaits {
-    /// Wakes the reads once the queue has reached the version of one. The others then wait again.
-    pub(super) fn note(&self, newest: Rv) {
-        if newest.get() >= self.awaited.load(Ordering::Relaxed) {
+    /// Wakes the reads once `reached` is the version of one. The others then wait again.
+    pub(super) fn note(&self, reached: impl FnOnce() -> Rv) {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        if awaited != u64::MAX && reached().get() >= awaited {
             self.wake_all();
         }
     }

@@ -1,9 +1,11 @@
 //! The pops that wait at a queue, in order of arrival.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::engine::command::Pop;
+use crate::engine::time::Time;
 
 /// A waiting pop. `R` sends its answer.
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub(super) struct Waiter<R> {
     pub(super) pop: Pop,
     /// The sender of the answer.
     pub(super) reply: R,
+    /// When the pop arrived.
+    pub(super) since: Time,
 }
 
 /// Identifies a waiting pop. A repeated pop inherits the position of the pop before it, but not its ticket.
@@ -87,6 +91,12 @@ impl<R> Waiters<R> {
         if let Some(id) = left.and_then(|(_, waiter)| waiter.pop.id.as_ref()) {
             self.ids.remove(id);
         }
+    }
+
+    /// The waiting pops behind a position, each with its position.
+    pub(super) fn after(&self, position: u64) -> impl Iterator<Item = (u64, &Waiter<R>)> {
+        let behind = self.queued.range((Bound::Excluded(position), Bound::Unbounded));
+        behind.map(|(position, (_, waiter))| (*position, waiter))
     }
 
     /// Number of waiting pops.

@@ -20,22 +20,22 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server on an address that stays the same when the server is started again.
-struct Server {
+pub(crate) struct Server {
     child: Option<Child>,
-    folder: tempfile::TempDir,
-    address: SocketAddr,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) address: SocketAddr,
     is_durable: bool,
     variables: Vec<(String, PathBuf)>,
 }
 
 impl Server {
     /// Starts a server without a journal.
-    fn in_memory() -> Self {
+    pub(crate) fn in_memory() -> Self {
         Self::new(false, &[])
     }
 
     /// Starts a server with a store.
-    fn durable() -> Self {
+    pub(crate) fn durable() -> Self {
         Self::new(true, &[])
     }
 
@@ -56,7 +56,7 @@ impl Server {
         server
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
         command.args(["serve", "--metrics-listen", "", "--log-level", "warn", "--listen"]);
         command.arg(self.address.to_string());
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Kills the server without a shutdown.
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ended = child.kill();
             let _reaped = child.wait();
@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// A command against this server.
-    fn command(&self, line: &[&str]) -> Command {
+    pub(crate) fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
         command.args(line).env("DELTAQ_URL", self.address.to_string());
         for name in ["DELTAQ_TOKEN", "DELTAQ_TOKEN_FILE", "NO_COLOR", "RUST_LOG"] {
@@ -99,7 +99,7 @@ impl Server {
     }
 
     /// Runs a command.
-    fn run(&self, line: &[&str]) -> Run {
+    pub(crate) fn run(&self, line: &[&str]) -> Run {
         self.run_with(line, "")
     }
 
@@ -109,13 +109,13 @@ impl Server {
     }
 
     /// The document that a command prints.
-    fn json(&self, line: &[&str]) -> Value {
+    pub(crate) fn json(&self, line: &[&str]) -> Value {
         let line = [line, &["-o", "json"]].concat();
         serde_json::from_str(&self.run(&line).ok()).expect("JSON")
     }
 
     /// A count of a queue's status.
-    fn count(&self, queue: &str, name: &str) -> u64 {
+    pub(crate) fn count(&self, queue: &str, name: &str) -> u64 {
         self.json(&["queue", "get", queue])["status"][name].as_u64().expect("a count")
     }
 }
@@ -128,16 +128,16 @@ impl Drop for Server {
 
 /// The result of a command.
 #[derive(Debug)]
-struct Run {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Run {
     /// The output of a successful command.
     #[track_caller]
-    fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
@@ -151,7 +151,7 @@ impl Run {
 }
 
 /// Runs a command to its end.
-fn finished(mut command: Command, stdin: &str) -> Run {
+pub(crate) fn finished(mut command: Command, stdin: &str) -> Run {
     let mut child = command.stdin(Stdio::piped()).spawn().expect("the binary runs");
     let mut pipe = child.stdin.take().expect("a pipe");
     let text = stdin.to_owned();
@@ -170,7 +170,7 @@ fn signal(child: &Child, name: &str) {
 /// Waits until a condition holds.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "a test of processes has real time")]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "not in time: {what}");

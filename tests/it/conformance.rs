@@ -9,7 +9,8 @@
 //! 3. `add_if_not_present` is emulated with other calls, or the trace stops there;
 //! 4. a tombstone with a null object carries the newest object that the queue has;
 //! 5. over HTTP: a Replace that names a key twice is refused, and the trace stops there;
-//! 6. rate limiters: where client-go overflows (negative waits), the wait is the maximum.
+//! 6. rate limiters: where client-go overflows (negative waits), the wait is the maximum;
+//! 7. RealFIFO: the tombstones of a Replace come before its list there, and behind its list here.
 //!
 //! The files are in `tests/conformance`. `DELTAQ_CONFORMANCE_DIR=/some/folder` replays other files.
 
@@ -18,6 +19,7 @@ mod fifo;
 mod fixtures;
 mod http;
 mod rate_limiters;
+mod real_fifo;
 mod report;
 mod self_test;
 mod synced;
@@ -49,6 +51,25 @@ fn delta_fifo_over_http() {
     let counts = FIFO_COUNTS.replace("24195 steps compared, 0 ignored", "24192 steps compared, 3 ignored");
     let refused = "5. a Replace that names a key twice is refused, trace stopped";
     pin(own, &report, &format!("{counts}\n  1 times: {refused}"));
+}
+
+/// The report on the project's own RealFIFO traces, for the engine and for HTTP.
+const REAL_FIFO_COUNTS: &str = "18000 steps compared, 0 ignored
+  987 times: 7. a tombstone of a Replace is delivered behind the list";
+
+#[test]
+fn real_fifo_at_the_engine() {
+    let Fixtures { documents, own } = fixtures::load::<real_fifo::Trace>(fixtures::REAL_FIFO);
+    let report = real_fifo::replay(&documents, EngineFifo::events).finish("RealFIFO");
+    pin(own, &report, REAL_FIFO_COUNTS);
+}
+
+#[test]
+fn real_fifo_over_http() {
+    let Fixtures { documents, own } = fixtures::load::<real_fifo::Trace>(fixtures::REAL_FIFO);
+    let queues = HttpFifos::start();
+    let report = real_fifo::replay(&documents, || queues.events()).finish("RealFIFO over HTTP");
+    pin(own, &report, REAL_FIFO_COUNTS);
 }
 
 #[test]

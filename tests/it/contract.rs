@@ -499,9 +499,16 @@ async fn reading() {
     talk.get("/v1/queues/q/sources?limit=1").await;
     talk.say("GET", "/v1/queues/q/sources", &[("accept", "application/x-ndjson")], "").await;
     talk.get("/v1/queues/q/sources?continue=zz").await;
+    talk.note("workers");
+    talk.post("q/pop?worker=me&max=2", json!({})).await;
+    talk.get("/v1/queues/q/workers").await;
+    talk.say("GET", "/v1/queues/q/workers", &[("accept", "application/x-ndjson")], "").await;
+    talk.get("/v1/queues/q/workers?continue=zz").await;
     talk.note("synced");
     talk.get("/v1/queues/q/synced").await;
     talk.get("/v1/queues/q/synced?wait=56s").await;
+    talk.get("/v1/queues/q/synced?resource_version=now").await;
+    talk.get("/v1/queues/q/synced?resource_version=soon").await;
     assert_snapshot!(talk.end());
 }
 

@@ -1,10 +1,18 @@
 //! Peak memory of hostile bodies. No request may make the server hold a multiple of its body.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use bytes::Bytes;
+use deltaq::engine::Queue;
+use deltaq::engine::config::Config;
+use deltaq::engine::id::Rv;
+use deltaq::engine::index_settings::IndexSettings;
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::time::Time;
 use futures_util::stream;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -45,7 +53,7 @@ const fn lines(unit: &'static str) -> Hostile {
 }
 
 /// DEL is one byte in JSON and six characters in a message that quotes it.
-const HOSTILE: [Hostile; 44] = [
+const HOSTILE: [Hostile; 46] = [
     json("[", "{},", "{}]"),
     json("[", "{\"key\":\"#\"},", "{}]"),
     json("[", "0,", "0]"),
@@ -69,6 +77,8 @@ const HOSTILE: [Hostile; 44] = [
     json("{\"mode\":\"", "\u{7f}", "\"}"),
     json("{\"rate_limiter\":{", "\"#\":0,", "\"\":0}}"),
     json("{\"rate_limiter\":{\"", "\u{7f}", "\":0}}"),
+    json("{\"indexes\":{", "\"#\":\"/a\",", "\"\":\"/a\"}}"),
+    json("{\"indexes\":{\"", "\u{7f}", "\":\"/a\"}}"),
     json("{\"prune\":[", "\"/#\",", "\"/a\"]}"),
     json("{\"prune\":[\"", "\u{7f}", "\"]}"),
     json("{\"schema\":{\"enum\":[", "0,", "0]}}"),
@@ -234,4 +244,43 @@ fn no_compressed_body_makes_the_server_hold_more_than_a_decoder() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Keys of a queue with an index.
+const INDEXED_KEYS: usize = 50_000;
+/// An index may take this for each key.
+const INDEX_BYTES_PER_KEY: i64 = 60;
+
+fn configured(queue: &mut Queue, indexes: &[(&str, &str)]) {
+    let indexes = IndexSettings::new(indexes.iter().copied()).expect("settings");
+    let config = Config { indexes, ..Config::default() };
+    queue.configure(Time::default(), Arc::new(config)).expect("they are accepted");
+    while !queue.build_indexes(1_000) {}
+    drop(queue.take_effects());
+}
+
+#[test]
+fn an_index_takes_few_bytes_per_key_and_none_once_it_is_removed() {
+    let mut queue = Queue::new(Arc::default(), Rv::ZERO, Time::default());
+    let seeds = (0..INDEXED_KEYS).map(|number| {
+        let key = Key::new(&format!("k{:06}", number.wrapping_mul(7_919) % INDEXED_KEYS)).expect("a key");
+        let tags = [number % 50, number * 3 % 50, number * 7 % 50];
+        let text = format!(
+            r#"{{"number":"{number:012}","city":"City-{:05}","even":{},"tags":{tags:?}}}"#,
+            number % 500,
+            number % 2 == 0
+        );
+        (key, Object::from_valid(&text), None)
+    });
+    queue.seed_step(Time::default(), seeds);
+    drop(queue.take_effects());
+    for pointer in ["/number", "/city", "/even", "/tags", "/nowhere"] {
+        let built = allocation_counter::measure(|| configured(&mut queue, &[("index", pointer)]));
+        let per_key = built.bytes_current / INDEXED_KEYS as i64;
+        println!("{pointer}: {per_key} bytes per key");
+        assert!(per_key < INDEX_BYTES_PER_KEY, "{pointer}: {per_key} bytes per key");
+        let removed = allocation_counter::measure(|| configured(&mut queue, &[]));
+        let left = built.bytes_current + removed.bytes_current;
+        assert!(left.abs() < 1_000, "{pointer}: {left} bytes are left");
+    }
 }

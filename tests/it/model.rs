@@ -13,6 +13,7 @@ use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::BucketLevel;
 
+mod events;
 mod leases;
 mod objects;
 mod produce;
@@ -21,8 +22,8 @@ mod scans;
 mod versions;
 
 pub(crate) use leases::{ModelExtended, ModelItem, ModelSettled};
-use objects::same_content;
-pub(crate) use objects::{Content, OBJECTS, bytes_of};
+pub(crate) use objects::{Content, OBJECTS, SENT_OBJECTS, bytes_of};
+use objects::{UNKNOWN, same_content};
 pub(crate) use produce::ModelCall;
 pub(crate) use replace::{ModelReplace, ModelReplaced, Step};
 pub(crate) use scans::ModelScan;
@@ -48,6 +49,8 @@ pub(crate) struct ModelDelta {
     pub(crate) final_state_unknown: bool,
     pub(crate) coalesced: u32,
     pub(crate) trace: Traced,
+    /// Mode events: when the delta may be delivered.
+    pub(crate) due: Option<Micros>,
 }
 
 impl ModelDelta {
@@ -109,8 +112,8 @@ pub(crate) struct Item {
     pub(crate) waiting: Vec<ModelDelta>,
     pub(crate) leased: Vec<ModelDelta>,
     pub(crate) known: Option<ModelKnown>,
-    /// When each change arrived that is not acknowledged, oldest first.
-    pub(crate) changes: Vec<Micros>,
+    /// The number and the arrival of each change that is not acknowledged, oldest first.
+    pub(crate) changes: Vec<(u64, Micros)>,
     pub(crate) place: Place,
     pub(crate) delay: Option<Delay>,
     pub(crate) failures: u32,
@@ -187,6 +190,7 @@ pub(crate) enum Refused {
     NoKnownObjects,
     TooLarge { index: usize },
     Full { keys: usize, wanted: usize },
+    KeyFull { field: &'static str, index: usize },
     Closed,
     MassDelete { deletions: u64, owned: u64, counts: ModelReplaced },
     NotEmpty { waiting: usize },
@@ -442,7 +446,8 @@ impl Model {
     }
 
     fn delay_elapses(&mut self, key: Name, due: Micros) {
-        let stamp = self.event(due);
+        let (rv, at) = self.event(due);
+        let stamp = (self.position(key, rv), at);
         let keys_mode = self.is_keys();
         let item = self.item(key);
         item.delay = None;

@@ -11,6 +11,7 @@ use deltaq::engine::config::Mode;
 use fastrand::Rng;
 
 pub(crate) mod checkpoints;
+mod indexes;
 mod pinned;
 mod readers;
 mod recovery;
@@ -25,7 +26,7 @@ const SEED: u64 = 20_261_121;
 const COMMANDS: u64 = 3_000_000;
 const STEPS_PER_CASE: usize = 250;
 /// Each mode gets its share of the commands.
-const MODES: u64 = 3;
+const MODES: u64 = 4;
 
 type Hits = BTreeMap<&'static str, u64>;
 
@@ -36,7 +37,8 @@ fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, Stri
         *hits.entry(step.command.name()).or_default() += 1;
         caught(|| world.step(step)).map_err(|difference| (index, difference))?;
     }
-    for (rule, count) in world.model.hits.into_iter().chain(world.readers.hits) {
+    let beside = world.readers.hits.into_iter().chain(world.indexes.hits);
+    for (rule, count) in world.model.hits.into_iter().chain(beside) {
         *hits.entry(rule).or_default() += count;
     }
     Ok(())
@@ -212,6 +214,10 @@ const OBJECT_RULES: &[&str] = &[
     "a Replace with a sequence number has not ended",
     "a call that changes nothing has a sequence number",
     "a repeated Replace",
+    "a part of the indexes is built",
+    "a query of an index that is built",
+    "a value has keys",
+    "indexes are built",
     "a backfill exceeds the limits",
     "a backfill reaches a reader",
     "a feed is dropped",
@@ -257,4 +263,30 @@ fn engine_and_model_agree_in_mode_keys() {
         "failures expire after a day",
     ];
     check_mode(Mode::Keys, &[RULES, &own].concat());
+}
+
+#[test]
+fn engine_and_model_agree_in_mode_events() {
+    let own = [
+        "a bound of a key refuses",
+        "a bound of a key refuses a Replace",
+        "a deletion has no object",
+        "the next delta is due",
+        "the next delta is not due",
+    ];
+    let other = [
+        "Delete of a key whose leased deltas end with Deleted",
+        "Delete of an absent key",
+        "a delay elapses during a lease",
+        "a delay of a ready key elapses",
+        "an ignored Delete populates the queue",
+        "dedup keeps the newer deletion",
+        "dedup keeps the older deletion",
+        "delivery drops a delay",
+        "failure with a delayed new change: the earlier of both",
+        "failure with a new change: to the tail",
+        "too many failures with a delayed new change: delayed",
+    ];
+    let shared = [RULES, OBJECT_RULES].concat().into_iter().filter(|rule| !other.contains(rule));
+    check_mode(Mode::Events, &shared.chain(own).collect::<Vec<_>>());
 }

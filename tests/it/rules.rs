@@ -24,6 +24,7 @@ use deltaq::engine::{Counters, Queue, ScanCursor};
 
 mod delays;
 mod deltas;
+mod events;
 mod freshness;
 mod leases;
 mod limits;

@@ -11,6 +11,7 @@ mod controllers;
 mod explaining;
 mod following;
 mod hosts;
+mod indexing;
 mod keeping;
 mod looking;
 mod panics;
@@ -25,6 +26,7 @@ mod stopping;
 mod tracing;
 mod versions;
 mod views;
+mod waiting;
 mod watching;
 
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! The settings of a queue.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -42,10 +44,11 @@ pub struct QueueConfig {
     /// Longest object, in bytes of JSON.
     #[schema(minimum = 2, maximum = 1_073_741_824)]
     pub max_object_bytes: u64,
-    /// Most waiting deltas of a key; beyond it the oldest are merged.
+    /// Most waiting deltas of a key; beyond it the oldest are merged, or in mode events more are refused.
     #[schema(minimum = 2, maximum = 1_000_000_000)]
     pub max_deltas_per_key: u64,
-    /// Most bytes of waiting objects of a key; beyond it the oldest deltas are merged.
+    /// Most bytes of waiting objects of a key; beyond it the oldest deltas are merged, or in mode events more are
+    /// refused.
     #[schema(minimum = 1, maximum = 1_099_511_627_776_i64)]
     pub max_bytes_per_key: u64,
     /// Replace refuses to delete more than this percentage of a source's keys; absent for no limit.
@@ -67,6 +70,10 @@ pub struct QueueConfig {
     /// Pointers to the members that are removed from objects.
     #[schema(value_type = Vec<JsonPointer>, max_items = 100)]
     pub prune: Vec<String>,
+    /// The indexes of the known objects: for each name, the pointer to its values; absent for none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, JsonPointer>)]
+    pub indexes: BTreeMap<String, String>,
 }
 
 /// What a pop delivers.
@@ -79,6 +86,8 @@ pub enum Mode {
     Latest,
     /// The key alone (workqueue).
     Keys,
+    /// One delta, the oldest. No delta is merged (RealFIFO).
+    Events,
 }
 
 /// One part of a key: `"/name"`, or `{"pointer":"/namespace","optional":true}`.

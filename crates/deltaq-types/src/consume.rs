@@ -66,7 +66,7 @@ pub struct PoppedItem {
     pub failures: u32,
     /// Whether the key belongs to the initial list.
     pub is_in_initial_list: bool,
-    /// Every change since the last ack, oldest first; empty in mode keys.
+    /// Every change since the last ack, oldest first; the oldest alone in mode events; empty in mode keys.
     pub deltas: Vec<DeltaDocument>,
     /// With `with=known`: the object that was acknowledged last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

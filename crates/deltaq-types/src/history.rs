@@ -13,7 +13,8 @@ pub struct EventDocument {
     /// When the event happened.
     pub at: Timestamp,
     /// The kind of the event: `appended` (a delta), `queued` and `failed` (mode keys), `dropped`, `taken_over`, `leased`,
-    /// `extended`, `settled`, `fired` (a delay or backoff ended), `forgotten`, `redriven`, `removed`, `version_remembered`, `seeded`.
+    /// `extended`, `settled`, `delay_elapsed` (of a delay or backoff), `forgotten`, `redriven`, `removed`, `version_remembered`,
+    /// `seeded`.
     #[schema(value_type = String)]
     pub event: EventName,
     /// Appended: the type of the delta.

@@ -46,7 +46,10 @@ pub use self::queue::{
     ReplaceCounts, UnavailableQueue,
 };
 pub use self::raw::RawObject;
-pub use self::read::{ExplainDocument, ItemDocument, ObjectDocument, SourceDocument, SyncedDocument};
+pub use self::read::{
+    ExplainDocument, IndexDocument, IndexState, IndexValueDocument, ItemDocument, ObjectDocument,
+    SourceDocument, SyncedDocument, WorkerDocument,
+};
 pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

@@ -82,6 +82,10 @@ pub struct QueueStatus {
     pub closed: bool,
     /// Whether the queue is closed and no key is ready, delayed or leased.
     pub drained: bool,
+    /// The names of the indexes that are being built.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub building_indexes: Vec<String>,
     /// The latest Replace, if there was one.
     #[schema(required = true)]
     pub last_replace: Option<LastReplaceDocument>,

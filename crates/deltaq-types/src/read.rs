@@ -3,15 +3,25 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::terms::JsonPointer;
 use super::{DeltaDocument, HoldReason, ItemState, LastReplaceDocument, LeaseDocument, RawObject, Timestamp};
 
-/// Whether a queue has synced.
+/// Whether a queue has synced. The fields after `remaining` are in the reply to a call with a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SyncedDocument {
     /// Whether the initial list is processed.
     pub synced: bool,
     /// Keys of the initial list that are not processed.
     pub remaining: u64,
+    /// Whether every change up to `resource_version` is acknowledged, or belongs to a parked key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<bool>,
+    /// The version that the call asked for; with `now`, the newest version when the call arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<u64>,
+    /// Parked keys with a change up to `resource_version`, which `reached` leaves out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<u64>,
 }
 
 /// An object of a view of a queue.
@@ -48,6 +58,67 @@ pub struct SourceDocument {
     /// The number of the last call that had a sequence number.
     #[schema(required = true)]
     pub sequence: Option<u64>,
+}
+
+/// An index of the known objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IndexDocument {
+    /// The name.
+    pub name: String,
+    /// The pointer to the values in an object.
+    #[schema(value_type = JsonPointer)]
+    pub pointer: String,
+    /// `building` until the index has all known objects.
+    pub state: IndexState,
+    /// Number of different values.
+    pub values: u64,
+    /// Keys with at least one value.
+    pub keys: u64,
+    /// Values that are in no index, because they have more than 256 bytes or are beyond the first 100 of an array.
+    pub omitted_values: u64,
+}
+
+/// Whether an index can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexState {
+    /// It has all known objects.
+    Ready,
+    /// It is being built.
+    Building,
+}
+
+/// A value of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IndexValueDocument {
+    /// The value, as text.
+    pub value: String,
+    /// Keys with the value.
+    pub keys: u64,
+}
+
+/// A worker: the leases that it holds, and its pops that wait for keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerDocument {
+    /// The name of the worker; null for all pops without a name.
+    #[schema(required = true)]
+    pub worker: Option<String>,
+    /// Leases that the worker holds.
+    pub leased: u64,
+    /// When the oldest of these leases was created.
+    #[schema(required = true)]
+    pub oldest_leased_at: Option<Timestamp>,
+    /// When the first of these leases expires.
+    #[schema(required = true)]
+    pub next_expires_at: Option<Timestamp>,
+    /// The time until then, in milliseconds.
+    #[schema(required = true)]
+    pub next_expires_in_ms: Option<u64>,
+    /// Pops of the worker that wait for keys.
+    pub waiting: u64,
+    /// When the first of these pops arrived.
+    #[schema(required = true)]
+    pub waiting_since: Option<Timestamp>,
 }
 
 /// A key with its deltas, its lease and its failures.

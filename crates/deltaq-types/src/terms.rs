@@ -13,6 +13,8 @@ use super::RawObject;
 pub const KEY_BYTES_MAX: usize = 1_024;
 /// Longest name of a source, worker or pop, and longest id of a lease, in bytes.
 pub const LABEL_BYTES_MAX: usize = 256;
+/// Longest name of an index, in bytes.
+pub const INDEX_NAME_BYTES_MAX: usize = 64;
 /// Longest error of a nack or reject, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
 
@@ -59,6 +61,8 @@ terms! {
     Delay = duration("duration-delay");
     /// A number of keys or objects.
     Count = ObjectBuilder::new().schema_type(Type::Integer).format(Some(uint64())).minimum(Some(0)).maximum(Some(u64::MAX));
+    /// The name of an index.
+    IndexName = text().pattern(Some("^[A-Za-z0-9][A-Za-z0-9_-]*$")).min_length(Some(1)).max_length(Some(INDEX_NAME_BYTES_MAX)).examples(["by_city"]);
     /// A JSON pointer (RFC 6901) that is not empty.
     JsonPointer = text().pattern(Some("^/([^~]|~[01])*$")).examples(["/key"]);
 }

@@ -89,7 +89,7 @@ words! {
         Delayed = "delayed",
         /// A worker holds the key.
         Leased = "leased",
-        /// The key is not delivered until a new change or a redrive.
+        /// The key is not delivered until a new change or a redrive; in mode events until a redrive or a discard.
         Parked = "parked",
     }
     /// Why a key is not delivered.
@@ -134,7 +134,7 @@ words! {
         /// The lease ended.
         Settled = "settled",
         /// A delay or backoff ended.
-        DelayElapsed = "fired",
+        DelayElapsed = "delay_elapsed",
         /// The failures were reset.
         Forgotten = "forgotten",
         /// The parked key became ready.

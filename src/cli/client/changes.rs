@@ -11,6 +11,7 @@ use super::failure::{Failure, text_of};
 use super::output::{Cell, Format, Row, Tone};
 use super::session::{Execute, Session, parse};
 use super::work::pause_of;
+use crate::duration::DurationText;
 use crate::name::Name;
 
 /// Rows of one page.
@@ -86,11 +87,12 @@ impl Execute for Watch {
             "now" => version_of(queue.status.resource_version),
             version => version.to_owned(),
         };
+        let wait = session.wait(None).await?.next();
         let mut position = Position { version, next: None };
         let mut output = session.output.list::<WatchRow>();
         let (mut failures, mut left) = (0, self.lines.unwrap_or(usize::MAX));
         while left > 0 {
-            let page: Changes = match session.client.fetch(self.call(session, &position)?).await {
+            let page: Changes = match session.client.fetch(self.call(session, &position, wait)?).await {
                 Ok(page) => page,
                 Err(error) => {
                     self.pause(error, failures).await?;
@@ -114,8 +116,7 @@ impl Execute for Watch {
 
 impl Watch {
     /// The call for the next changes.
-    fn call(&self, session: &Session, position: &Position) -> Result<Call, Failure> {
-        let wait = session.wait(None).next();
+    fn call(&self, session: &Session, position: &Position, wait: DurationText) -> Result<Call, Failure> {
         let view = self.view.to_possible_value();
         let call = session.on_queue("watch", &self.queue)?;
         let call = call.query("view", view.as_ref().map(PossibleValue::get_name));

@@ -175,7 +175,7 @@ impl Execute for Pop {
     const OPERATIONS: &'static [&'static str] = &["pop"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let wait = session.wait(Some(self.wait.into()));
+        let wait = session.wait(Some(self.wait.into())).await?;
         let PoppedTexts { items, closed, paused } = loop {
             let left = wait.next();
             let call = session

@@ -55,7 +55,7 @@ super::commands! {
         #[command(after_help = "Example:\n  deltaq queue get prices")]
         Get(Get),
         /// Create a queue, or change settings of an existing one.
-        #[command(after_help = "Example:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
+        #[command(after_help = "Modes, by what a pop delivers:\n  mode=delta   all changes of a key since its last ack (default)\n  mode=latest  only the newest change of a key\n  mode=keys    only the key\n  mode=events  each change alone, in order\n\nExample:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
         Create(Create),
         /// Change settings of an existing queue.
         #[command(after_help = "Example:\n  deltaq queue configure prices max_failures=5 retention.age=7d resync_period=null")]
@@ -247,7 +247,7 @@ impl Execute for Close {
     const OPERATIONS: &'static [&'static str] = &["close_queue"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let wait = session.wait(Some(self.wait.into()));
+        let wait = session.wait(Some(self.wait.into())).await?;
         loop {
             let text: Box<RawValue> = session.client.fetch(self.call(session, wait.next())?).await?;
             if !self.drain {
@@ -356,6 +356,7 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Delta => "delta",
         Mode::Latest => "latest",
         Mode::Keys => "keys",
+        Mode::Events => "events",
     }
 }
 

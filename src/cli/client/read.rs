@@ -1,17 +1,16 @@
-//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `synced`, `parked`, `redrive` and `discard`.
-
-use std::time::Duration;
+//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `redrive` and `discard`.
 
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::{
     EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome,
-    ObjectDocument, SourceDocument, SyncedDocument, UnavailableQueue,
+    ObjectDocument, SourceDocument, UnavailableQueue,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
+use super::indexes::{Indexes, Lookup};
 use super::output::{Cell, Row, Tone, clean, counted};
 use super::queues::{confirm, duration_text};
 use super::session::{Execute, Session};
@@ -33,6 +32,9 @@ super::commands! {
         /// List known objects (acknowledged states), or show one.
         #[command(after_help = "Example:\n  deltaq known prices --source erp -o ndjson")]
         Known(Known),
+        /// List the indexes of known objects, or the values of one.
+        #[command(after_help = "Example:\n  deltaq indexes prices by_city --prefix B")]
+        Indexes(Indexes),
         /// List the newest accepted objects, or show one.
         #[command(after_help = "Example:\n  deltaq latest prices --prefix sku-")]
         Latest(Latest),
@@ -42,9 +44,6 @@ super::commands! {
         /// List the sources with their keys, last call and last Replace.
         #[command(after_help = "Example:\n  deltaq sources prices")]
         Sources(Sources),
-        /// Ask whether the initial list is processed; exit code 3 if not.
-        #[command(after_help = "Example:\n  deltaq synced prices --wait 5m")]
-        Synced(Synced),
         /// List parked keys with their errors.
         #[command(after_help = "Example:\n  deltaq parked prices")]
         Parked(Parked),
@@ -63,6 +62,13 @@ pub struct Limit {
     /// Most entries [default: all].
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
+}
+
+impl Limit {
+    /// The number of entries to print.
+    pub(super) fn entries(&self) -> usize {
+        self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+    }
 }
 
 /// `deltaq items`.
@@ -108,6 +114,12 @@ pub struct ViewObjects {
     /// One of N parts of all keys, such as 0/4.
     #[arg(long, value_name = "I/N", conflicts_with = "key")]
     pub shard: Option<String>,
+    /// Of one key: read once the queue has reached this version, such as that of an earlier call.
+    #[arg(long, value_name = "N", requires = "key")]
+    pub min_resource_version: Option<u64>,
+    /// Longest wait for that version, at most 10s.
+    #[arg(long, value_name = "DURATION", default_value = "10s", requires = "min_resource_version")]
+    pub wait: DurationText,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
@@ -119,6 +131,9 @@ pub struct Known {
     /// The objects.
     #[command(flatten)]
     pub objects: ViewObjects,
+    /// The lookup in an index.
+    #[command(flatten)]
+    pub lookup: Lookup,
 }
 
 /// `deltaq latest`.
@@ -149,16 +164,6 @@ pub struct Sources {
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
-}
-
-/// `deltaq synced`.
-#[derive(Debug, Clone, Args)]
-pub struct Synced {
-    /// The queue.
-    pub queue: Name,
-    /// How long to wait until the queue is synced.
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
-    pub wait: DurationText,
 }
 
 /// `deltaq parked`.
@@ -249,8 +254,8 @@ pub(super) fn check_complete(unavailable: &[UnavailableQueue]) -> Result<(), Fai
 
 /// A page of a list, with its entries as text.
 #[derive(Debug, Deserialize)]
-struct PageTexts {
-    items: Vec<Box<RawValue>>,
+pub(super) struct PageTexts {
+    pub(super) items: Vec<Box<RawValue>>,
     #[serde(rename = "continue")]
     next: Option<String>,
     /// Only in the list of queues.
@@ -295,9 +300,19 @@ impl Execute for Explain {
 }
 
 impl ViewObjects {
-    async fn print(&self, session: &Session, [list, get]: [&str; 2], empty: &str) -> Result<(), Failure> {
+    async fn print(
+        &self,
+        session: &Session,
+        [list, get]: [&str; 2],
+        lookup: Option<&Lookup>,
+        empty: &str,
+    ) -> Result<(), Failure> {
         if let Some(key) = &self.key {
-            let call = session.call(get, self.queue.as_str(), key)?;
+            let mut call = session.call(get, self.queue.as_str(), key)?;
+            if let Some(version) = self.min_resource_version {
+                call = call.query("min_resource_version", Some(version));
+                call = call.query("wait", Some(self.wait)).wait(self.wait.into());
+            }
             let (found, text) = session.fetch::<ObjectDocument>(call).await?;
             let fields = vec![
                 ("key", Cell::new(&found.key)),
@@ -309,7 +324,11 @@ impl ViewObjects {
         }
         let call = || {
             let call = session.on_queue(list, &self.queue)?.query("prefix", self.prefix.as_deref());
-            Ok(call.query("source", self.source.as_deref()).query("shard", self.shard.as_deref()))
+            let call = call.query("source", self.source.as_deref()).query("shard", self.shard.as_deref());
+            Ok(match lookup {
+                Some(lookup) => lookup.add_to(call),
+                None => call,
+            })
         };
         print_list::<ObjectDocument>(session, call, &self.limit, empty).await
     }
@@ -319,7 +338,7 @@ impl Execute for Known {
     const OPERATIONS: &'static [&'static str] = &["list_known", "get_known"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        self.objects.print(session, ["list_known", "get_known"], "no known objects").await
+        self.objects.print(session, ["list_known", "get_known"], Some(&self.lookup), "no known objects").await
     }
 }
 
@@ -327,7 +346,7 @@ impl Execute for Latest {
     const OPERATIONS: &'static [&'static str] = &["list_latest", "get_latest"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        self.objects.print(session, ["list_latest", "get_latest"], "no objects").await
+        self.objects.print(session, ["list_latest", "get_latest"], None, "no objects").await
     }
 }
 
@@ -346,42 +365,6 @@ impl Execute for Sources {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = || session.on_queue("list_sources", &self.queue);
         print_list::<SourceDocument>(session, call, &self.limit, "no sources").await
-    }
-}
-
-impl Execute for Synced {
-    const OPERATIONS: &'static [&'static str] = &["get_synced"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let (synced, text) = synced(session, &self.queue, Some(self.wait.into())).await?;
-        let sentence = if synced.synced { "synced".to_owned() } else { not_synced(&synced) };
-        session.output.change(&text, self.queue.as_str(), &sentence)?;
-        if synced.synced {
-            Ok(())
-        } else {
-            Err(Failure::Nothing(format!("queue {} has not synced", self.queue)))
-        }
-    }
-}
-
-fn not_synced(synced: &SyncedDocument) -> String {
-    format!("not synced, {} of the initial list left", counted(synced.remaining, "key"))
-}
-
-/// Waits until the queue has synced, for ever if `wait` is none.
-pub(super) async fn synced(
-    session: &Session,
-    queue: &Name,
-    wait: Option<Duration>,
-) -> Result<(SyncedDocument, Box<RawValue>), Failure> {
-    let wait = session.wait(wait);
-    loop {
-        let left = wait.next();
-        let call = session.on_queue("get_synced", queue)?.query("wait", Some(left)).wait(left.into());
-        let (synced, text) = session.fetch::<SyncedDocument>(call).await?;
-        if synced.synced || wait.is_over() {
-            return Ok((synced, text));
-        }
     }
 }
 

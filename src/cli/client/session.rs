@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::{Call, Client, Method};
+use deltaq_types::Info;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::sync::OnceCell;
 
 use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{Format, Output};
 use crate::clock::Clock;
-use crate::duration::DurationText;
+use crate::duration::{self, DurationText};
 use crate::http;
 use crate::name::Name;
 
-/// Longest wait of one call.
+/// Longest wait of one call, unless the server allows less.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A command that calls a server.
@@ -51,6 +53,8 @@ pub(super) struct Session {
     pub(super) clock: Clock,
     /// The operations of the command.
     operations: &'static [&'static str],
+    /// Longest wait of one call, once the server has been asked.
+    longest_wait: OnceCell<Duration>,
 }
 
 /// A wait on the server that takes several calls if it is long.
@@ -59,6 +63,8 @@ pub(super) struct LongWait<'s> {
     started_us: u64,
     /// `None` waits for ever.
     wait: Option<Duration>,
+    /// Longest wait of one call.
+    longest: Duration,
 }
 
 /// Runs a command. Failures are printed.
@@ -75,6 +81,7 @@ fn try_run<C: Execute>(remote: &Remote<C>) -> Result<(), Failure> {
         output: Output::new(remote.output),
         clock: Clock::system(),
         operations: C::OPERATIONS,
+        longest_wait: OnceCell::new(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
@@ -88,15 +95,7 @@ impl Session {
     /// A call of the operation with this id. `queue` and `key` fill the template of its path.
     pub(super) fn call(&self, id: &str, queue: &str, key: &str) -> Result<Call, Failure> {
         debug_assert!(self.operations.contains(&id), "{id} is not among the operations of the command");
-        let unknown = || Failure::Other(format!("the API has no operation {id:?}"));
-        let (method, path) = http::operation(id).ok_or_else(unknown)?;
-        let method = Method::from_bytes(method.as_bytes()).map_err(|_| unknown())?;
-        let segments = path.split('/').skip(1).map(|segment| match segment {
-            "{queue}" => queue,
-            "{*key}" | "{name}" => key,
-            fixed => fixed,
-        });
-        Ok(Call::new(method, segments))
+        call(id, queue, key)
     }
 
     /// A call of an operation on a queue.
@@ -104,9 +103,19 @@ impl Session {
         self.call(id, queue.as_str(), "")
     }
 
-    /// Starts to wait.
-    pub(super) fn wait(&self, wait: Option<Duration>) -> LongWait<'_> {
-        LongWait { clock: &self.clock, started_us: self.clock.monotonic_us(), wait }
+    /// Longest wait of one call: the usual one, or that of the server if that is shorter.
+    pub(super) async fn longest_wait(&self) -> Result<Duration, Failure> {
+        let asked = self.longest_wait.get_or_try_init(async || {
+            let info: Info = self.client.fetch(call("get_info", "", "")?).await?;
+            Ok(duration::parse(&info.limits.wait).map_or(CALL_WAIT_MAX, |wait| wait.min(CALL_WAIT_MAX)))
+        });
+        asked.await.copied()
+    }
+
+    /// Starts to wait. `None` waits for ever.
+    pub(super) async fn wait(&self, wait: Option<Duration>) -> Result<LongWait<'_>, Failure> {
+        let longest = if wait == Some(Duration::ZERO) { Duration::ZERO } else { self.longest_wait().await? };
+        Ok(LongWait { clock: &self.clock, started_us: self.clock.monotonic_us(), wait, longest })
     }
 
     /// Sends a call and returns the document of the reply with its text.
@@ -120,7 +129,7 @@ impl LongWait<'_> {
     /// The wait of the next call.
     pub(super) fn next(&self) -> DurationText {
         let took = self.clock.since(self.started_us);
-        let left = self.wait.map_or(CALL_WAIT_MAX, |wait| wait.saturating_sub(took).min(CALL_WAIT_MAX));
+        let left = self.wait.map_or(self.longest, |wait| wait.saturating_sub(took).min(self.longest));
         DurationText::from_us(u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
     }
 
@@ -128,6 +137,19 @@ impl LongWait<'_> {
     pub(super) fn is_over(&self) -> bool {
         self.wait.is_some_and(|wait| self.clock.since(self.started_us) >= wait)
     }
+}
+
+/// A call of the operation with this id.
+fn call(id: &str, queue: &str, key: &str) -> Result<Call, Failure> {
+    let unknown = || Failure::Other(format!("the API has no operation {id:?}"));
+    let (method, path) = http::operation(id).ok_or_else(unknown)?;
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| unknown())?;
+    let segments = path.split('/').skip(1).map(|segment| match segment {
+        "{queue}" => queue,
+        "{*key}" | "{name}" => key,
+        fixed => fixed,
+    });
+    Ok(Call::new(method, segments))
 }
 
 /// Reads a part of a reply.

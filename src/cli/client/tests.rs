@@ -21,6 +21,7 @@ fn called() -> BTreeSet<&'static str> {
         produce::Commands::OPERATIONS,
         consume::Commands::OPERATIONS,
         read::Commands::OPERATIONS,
+        waiting::Commands::OPERATIONS,
         watch::Commands::OPERATIONS,
         changes::Commands::OPERATIONS,
     ]

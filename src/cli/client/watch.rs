@@ -11,9 +11,10 @@ use super::failure::{Failure, text_of};
 use super::output::{Cell, Tone, counted};
 use super::progress::StatusLine;
 use super::queues::duration_text;
-use super::read::{check_complete, synced};
+use super::read::check_complete;
 use super::session::{Execute, Session, parse};
 use super::top::Top;
+use super::waiting::synced;
 use super::work::pause_of;
 use crate::clock::Clock;
 use crate::duration::DurationText;
@@ -148,7 +149,7 @@ impl Execute for Wait {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let timeout = self.timeout.map(Duration::from);
         if self.synced {
-            let (synced, _) = synced(session, &self.queue, timeout).await?;
+            let (synced, _) = synced(session, &self.queue, None, timeout).await?;
             let failure = || {
                 let remaining = synced.remaining;
                 Failure::Nothing(format!(

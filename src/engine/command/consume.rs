@@ -86,7 +86,8 @@ impl Queue {
             let Some((_, slot)) = self.state().schedule.first() else { break };
             let entry = self.state().entry(slot);
             let known = entry.known.as_ref().filter(|_| pop.with_known);
-            bytes += entry.waiting.bytes() + known.map_or(0, |known| known.object.bytes());
+            bytes +=
+                entry.next_bytes(self.state().config.rules()) + known.map_or(0, |known| known.object.bytes());
             if bytes > pop.max_bytes && !items.is_empty() {
                 break;
             }
@@ -236,8 +237,9 @@ impl Queue {
     ) -> Ending {
         let schedule_state = &entry.schedule_state;
         let failures = schedule_state.failures.saturating_add(1);
-        let new_change = entry.lease().new_change.is_some();
-        let delays_are_adds = self.state().config.rules().delays_are_adds;
+        let rules = self.state().config.rules();
+        let new_change = entry.lease().new_change.is_some() && !rules.leases_oldest_delta;
+        let delays_are_adds = rules.delays_are_adds;
         let too_often = self.state().config.max_failures > 0 && failures >= self.state().config.max_failures;
         let asks_limiter = delay.is_none() && if new_change { delays_are_adds } else { !too_often };
         let wait = match delay {

@@ -19,7 +19,7 @@ impl Queue {
     /// Applies all `calls` in order, or none of them.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::QueueFull`].
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or [`Refusal::KeyFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
         self.produce_once(now, calls, None)
     }
@@ -99,8 +99,9 @@ impl Queue {
         if rules.stops_when_closed && self.state().closed {
             return Ok(());
         }
-        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted);
-        self.check_room(adds.map(|call| &call.key))
+        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted || rules.keeps_every_delta);
+        self.check_room(adds.map(|call| &call.key))?;
+        self.check_bounds(calls)
     }
 
     /// Refuses new keys if the queue has no room for them.
@@ -185,6 +186,9 @@ impl Queue {
     }
 
     pub(super) fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+        if self.state().config.rules().keeps_every_delta {
+            return self.append_deletion(now, call, provenance);
+        }
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.state().table.get(call.key.as_str()).filter(known_only) else {
             return self.ignore_delete(now, call);
@@ -203,14 +207,21 @@ impl Queue {
             self.populate(now);
             return true;
         }
-        let inferred = call.object.is_none();
-        let object = call.object.clone().or_else(|| entry.newest_object().cloned());
-        let final_state_unknown = call.final_state_unknown || inferred;
-        let is_unversioned = !inferred && call.version.is_none();
-        if is_unversioned || may_merge_deletion(entry) {
+        self.append_deletion(now, call, provenance)
+    }
+
+    /// Queues a deletion. A Delete by key alone gets the newest object of the queue, or an empty one if the queue has none.
+    fn append_deletion(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+        let entry = self.state().table.get(call.key.as_str());
+        let newest = entry.and_then(Entry::newest_object).cloned();
+        let is_unversioned = call.object.is_some() && call.version.is_none();
+        if is_unversioned || entry.is_some_and(may_merge_deletion) {
             self.remember_deletion(now, &call.key, call.version.as_ref());
         }
-        self.append(now, &Call { object, final_state_unknown, ..call.clone() }, provenance)
+        let final_state_unknown = call.final_state_unknown || call.object.is_none();
+        let object = call.object.clone().or(newest).unwrap_or_else(Object::empty);
+        let call = Call { object: Some(object), final_state_unknown, ..call.clone() };
+        self.append(now, &call, provenance)
     }
 
     /// A Delete that has nothing to delete. A later object may be older than the deletion.

@@ -131,7 +131,7 @@ impl Queue {
     /// Runs the next step of a Replace, for at most `budget` keys.
     ///
     /// # Errors
-    /// [`Refusal::QueueFull`] or [`Refusal::MassDelete`]; the Replace has then changed nothing.
+    /// [`Refusal::QueueFull`], [`Refusal::KeyFull`] or [`Refusal::MassDelete`]; the Replace has then changed nothing.
     pub fn replace_step(
         &mut self,
         now: Time,
@@ -250,7 +250,8 @@ impl Queue {
             }
         }
         let refused = job.guard.refuses(job.deletions, job.owned);
-        job.phase = if refused || job.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
+        let plans = refused || job.is_dry || self.state().config.rules().keeps_every_delta;
+        job.phase = if plans { Phase::Plan { next: 0, refused } } else { Phase::Start };
     }
 
     fn plan_items(
@@ -266,6 +267,9 @@ impl Queue {
         while left > 0 {
             let Some((key, object)) = job.items.as_slice().get(next) else { break };
             let Some(verdict) = self.verdict(job, key, object) else { break };
+            if matches!(verdict, Verdict::Changed) && !refused {
+                self.check_bounds_of_item(key, object, next)?;
+            }
             next += 1;
             left = left.saturating_sub(cost(object));
             let taken_over = self.is_taken_over(job, key, &verdict);
@@ -281,7 +285,12 @@ impl Queue {
             let (deletions, owned, guard, counts) = (job.deletions, job.owned, job.guard, job.counts);
             return Err(Refusal::MassDelete { deletions, owned, guard, counts });
         }
-        Ok(Next::Done)
+        if job.is_dry {
+            return Ok(Next::Done);
+        }
+        job.counts = ReplaceCounts::default();
+        job.phase = Phase::Start;
+        Ok(Next::More)
     }
 
     fn queue_items(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> Next {

@@ -16,7 +16,7 @@ pub(in crate::engine) struct Rebuild {
     leased_since_us: u128,
     parked: Vec<(Key, Slot)>,
     failure_expiries: Vec<(Time, Rv, Slot)>,
-    older_changes: Vec<(Time, Slot)>,
+    older_changes: Vec<(Rv, Slot)>,
     idle_delayed: usize,
     leased_with_changes: usize,
 }
@@ -41,7 +41,7 @@ impl Rebuild {
         if let Some((at, rv)) = schedule_state.failure_expiry() {
             self.failure_expiries.push((at, rv, slot));
         }
-        self.older_changes.extend(schedule_state.older_change().map(|at| (at, slot)));
+        self.older_changes.extend(schedule_state.older_change().map(|rv| (rv, slot)));
         self.idle_delayed += usize::from(schedule_state.is_delayed());
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::EventId;
 use crate::engine::id::{Rv, Token, Worker};
 use crate::engine::omit::is_default;
 use crate::engine::time::{Time, micros};
@@ -38,9 +39,9 @@ pub struct Backoff {
     /// When the failure count of an otherwise unused key expires, and the event that set this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_expiry: Option<(Time, Rv)>,
-    /// When the oldest unacknowledged change arrived, unless `Place::arrival` says it.
+    /// The oldest unacknowledged change, unless `Place::arrival` is that change.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub oldest_change: Option<Time>,
+    pub oldest_change: Option<EventId>,
 }
 
 /// Where a key is; exactly one of these.
@@ -61,7 +62,7 @@ pub enum Place {
 /// A position in the ready queue, which is ordered by `rv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyPosition {
-    /// The event that made the key ready.
+    /// The event that made the key ready. In mode events, the event that queued the key's oldest delta.
     pub rv: Rv,
     /// When the key became ready.
     pub since: Time,
@@ -104,19 +105,20 @@ pub struct Lease {
     /// When the first new change arrived that is not part of the lease and is not delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_change: Option<Time>,
-    /// When the first new change arrived that is not part of the lease, delayed or not.
+    /// The first new change that is not part of the lease, delayed or not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub later_change: Option<Time>,
+    pub later_change: Option<EventId>,
 }
 
 impl Place {
-    /// When the work arrived that a worker has, or that is ready.
-    fn arrival(&self) -> Option<Time> {
-        match self {
-            Self::Ready(position) => Some(position.added),
-            Self::Leased(lease) => Some(lease.former.added),
-            Self::Idle | Self::Parked => None,
-        }
+    /// The event that made the key ready, with the arrival of the work that a worker has or that is ready.
+    fn arrival(&self) -> Option<EventId> {
+        let position = match self {
+            Self::Ready(position) => *position,
+            Self::Leased(lease) => lease.former,
+            Self::Idle | Self::Parked => return None,
+        };
+        Some(EventId { rv: position.rv, at: position.added })
     }
 }
 
@@ -149,22 +151,31 @@ impl ScheduleState {
         self.backoff().failure_expiry
     }
 
-    /// When the oldest change arrived that is not acknowledged, if the key has one.
+    /// The oldest change that is not acknowledged, if the key has one.
     #[must_use]
-    pub fn oldest_change(&self) -> Option<Time> {
+    pub fn oldest_change(&self) -> Option<EventId> {
         self.backoff().oldest_change.or_else(|| self.place.arrival())
     }
 
-    /// The time under which the schedule's `older_changes` hold the key.
-    pub(in crate::engine) fn older_change(&self) -> Option<Time> {
+    /// The number under which the schedule's `older_changes` hold the key.
+    pub(in crate::engine) fn older_change(&self) -> Option<Rv> {
+        let oldest = self.oldest_change().map(|oldest| oldest.rv);
         match self.place {
             Place::Parked => None,
-            Place::Ready(position) => self.oldest_change().filter(|oldest| *oldest != position.since),
-            Place::Idle | Place::Leased(_) => self.oldest_change(),
+            Place::Ready(position) => oldest.filter(|rv| *rv != position.rv),
+            Place::Idle | Place::Leased(_) => oldest,
         }
     }
 
-    pub(super) fn set_oldest_change(&mut self, oldest: Option<Time>) {
+    /// Completes a state from a checkpoint that has only the time of its oldest change. `rv` is the number of the oldest delta.
+    pub(in crate::engine) fn complete_oldest_change(&mut self, rv: Rv) {
+        let incomplete = self.oldest_change().filter(|oldest| oldest.rv == Rv::ZERO || oldest.rv > rv);
+        if let Some(EventId { at, .. }) = incomplete {
+            self.set_oldest_change(Some(EventId { rv, at }));
+        }
+    }
+
+    pub(super) fn set_oldest_change(&mut self, oldest: Option<EventId>) {
         let kept = oldest.filter(|_| oldest != self.place.arrival());
         if kept != self.backoff().oldest_change {
             self.set_backoff(|backoff| backoff.oldest_change = kept);
@@ -215,4 +226,21 @@ impl ScheduleState {
 fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Backoff>>, D::Error> {
     let backoff = Backoff::deserialize(deserializer)?;
     Ok((backoff != Backoff::default()).then(|| Box::new(backoff)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oldest_change_without_a_number_gets_that_of_the_oldest_delta() {
+        let text = r#"{"place":"parked","backoff":{"oldest_change":7}}"#;
+        let mut state: ScheduleState = serde_json::from_str(text).expect("the form of older checkpoints");
+        assert_eq!(state.oldest_change(), Some(EventId { rv: Rv::ZERO, at: Time::from_micros(7) }));
+        let complete = EventId { rv: Rv::new(5), at: Time::from_micros(7) };
+        state.complete_oldest_change(Rv::new(5));
+        assert_eq!(state.oldest_change(), Some(complete));
+        state.complete_oldest_change(Rv::new(6));
+        assert_eq!(state.oldest_change(), Some(complete), "an older change has been replaced");
+    }
 }

@@ -2,12 +2,14 @@
 
 use std::num::NonZero;
 
-use crate::engine::delta::{DeltaKind, Deltas};
+use crate::engine::delta::{Delta, DeltaKind, Deltas};
 use crate::engine::id::{Rv, Source};
 use crate::engine::key::Key;
 use crate::engine::known::Known;
+use crate::engine::mode::ModeRules;
 use crate::engine::object::Object;
-use crate::engine::schedule::{Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::schedule::{EventId, Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::time::Time;
 
 /// One key and everything that the queue holds for it. A queue may have millions of entries, so a part that many keys
 /// lack is behind a pointer.
@@ -65,6 +67,39 @@ impl Entry {
             Place::Leased(lease) => lease,
             other => panic!("key {} has no lease: its place is {other:?}", self.key),
         }
+    }
+
+    /// The oldest delta that is not acknowledged.
+    pub(in crate::engine) fn oldest_delta(&self) -> Option<&Delta> {
+        self.leased.oldest().or_else(|| self.waiting.oldest())
+    }
+
+    /// Bytes of the objects that the next lease will have.
+    pub(in crate::engine) fn next_bytes(&self, rules: ModeRules) -> usize {
+        if rules.leases_oldest_delta {
+            self.waiting.oldest().map_or(0, |delta| delta.object.bytes())
+        } else {
+            self.waiting.bytes()
+        }
+    }
+
+    /// The position of the key in the ready queue if the event `id` makes the key ready.
+    pub(in crate::engine) fn position(&self, rules: ModeRules, id: EventId) -> EventId {
+        let oldest = self.waiting.oldest().filter(|_| rules.leases_oldest_delta);
+        EventId { rv: oldest.map_or(id.rv, |delta| delta.rv), ..id }
+    }
+
+    /// The newest event whose delta the live lease covers.
+    pub(in crate::engine) fn lease_covers(&self, rules: ModeRules) -> Option<Rv> {
+        let lease = self.schedule_state.lease()?;
+        let leased = self.leased.newest().filter(|_| rules.leases_oldest_delta);
+        Some(leased.map_or(lease.token.rv(), |delta| delta.rv))
+    }
+
+    /// Mode events: when the oldest waiting delta is due, if that is after `now`.
+    pub(in crate::engine) fn next_due(&self, rules: ModeRules, now: Time) -> Option<Time> {
+        let oldest = self.waiting.oldest().filter(|_| rules.leases_oldest_delta)?;
+        oldest.provenance.due().filter(|due| *due > now)
     }
 
     /// The owner of the key's newest state: waiting, else leased, else known.

@@ -5,9 +5,9 @@ use utoipa::openapi::{Deprecated, Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, ObjectFields,
-    PageLimit, Percent, PopMax, Prefix, ProblemName, QueueName, ShardName, States, Traceparent, Version,
-    ViewName, Wait, WaitFor, With,
+    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, IndexName, IndexText, Key, Label,
+    LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName, QueueName, ShardName, States,
+    Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor, With,
 };
 
 /// The names of the parameters of an operation.
@@ -41,6 +41,7 @@ parameters! {
     InQueue in Path { "queue" QueueName "The queue's name."; }
     OfKey in Path { "key" Key "The key, percent-encoded; it may contain slashes."; }
     OfProblem in Path { "name" ProblemName "The problem's code."; }
+    OfIndex in Path { "name" IndexName "The name of the index."; }
     ListQuery in Query {
         "prefix" Prefix "The start of the names.";
         "limit" PageLimit "Most entries of a page; default 500.";
@@ -113,6 +114,24 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    KnownQuery in Query {
+        "index" IndexName "With value: only objects that have the value in this index.";
+        "value" IndexText "With index: the value.";
+        "wait" Wait "With index: the longest wait for an index that is being built, at most 10s; default 0s.";
+        "prefix" Prefix "The start of the keys.";
+        "source" Label "Objects that this source owns.";
+        "shard" ShardName "One part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.";
+        "key" Key "Only this key.";
+        "fields" ObjectFields "The fields of each object, such as `key`; default all.";
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
+    IndexQuery in Query {
+        "prefix" Prefix "The start of the values.";
+        "wait" Wait "The longest wait for an index that is being built, at most 10s; default 0s.";
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
     ObjectQuery in Query {
         "min_resource_version" Count "Reply once the queue has reached this version: the reply then has all changes up to it.";
         "wait" Wait "With min_resource_version only: the longest wait, at most 10s; default 0s.";
@@ -141,7 +160,14 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
-    SyncedQuery in Query { "wait" Wait "The longest wait; default 0s."; }
+    WorkersQuery in Query {
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
+    SyncedQuery in Query {
+        "resource_version" VersionOrNow "Wait until every change up to this version is acknowledged, not for the initial list. `now` is the newest version.";
+        "wait" Wait "The longest wait; default 0s.";
+    }
     InTrace in Header { "traceparent" Traceparent "The trace of the call (W3C Trace Context), stored with each delta that the call queues. An invalid value is ignored."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags of the caller's copies."; }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-pub(in crate::http) use deltaq_types::terms::{Count, Delay, Key, Label, LeaseLength, Wait};
+pub(in crate::http) use deltaq_types::terms::{Count, Delay, IndexName, Key, Label, LeaseLength, Wait};
 use deltaq_types::{ItemDocument, ObjectDocument};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;
@@ -10,6 +10,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::settings;
+use crate::engine::limits::INDEX_VALUE_BYTES_MAX;
 use crate::engine::view::View;
 use crate::http::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
@@ -82,6 +83,10 @@ terms! { schemas;
     ViewName = json!({ "type": "string", "enum": View::ALL.map(View::as_str) });
     /// A version, `now`, or 0 for all keys first.
     Version = json!({ "type": "string", "pattern": "^(now|[0-9]{1,19}|[0-9a-f]{8}-[0-9]{1,19}(-[0-9]{1,19})?)$" });
+    /// A version, or `now`.
+    VersionOrNow = json!({ "type": "string", "pattern": "^(now|[0-9]{1,19})$" });
+    /// A value in an index, at most 256 bytes long in UTF-8.
+    IndexText = json!({ "type": "string", "maxLength": INDEX_VALUE_BYTES_MAX });
     /// One part of all keys.
     ShardName = json!({ "type": "string", "pattern": "^[0-9]{1,9}/[0-9]{1,9}$" });
     /// An addition to each item.

@@ -5,12 +5,12 @@ use crate::config::access::Verb;
 use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
-    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, HistoryQuery, ItemsQuery,
-    KeyHistoryQuery, ListQuery, Names, ObjectQuery, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery,
-    UpdateQuery, ViewQuery, WatchQuery,
+    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, HistoryQuery, IndexQuery, ItemsQuery,
+    KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, PopQuery, ReplaceQuery, SourcesQuery,
+    SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
-use crate::http::routes::{consume, history, produce, queues, read, seed, server, views, watch};
+use crate::http::routes::{consume, history, indexes, produce, queues, read, seed, server, views, watch};
 
 macro_rules! id {
     (None) => {
@@ -95,12 +95,15 @@ operations! {
     GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body read::explain;
     GET    "/v1/queues/{queue}/latest"         list_latest    OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::latest_list;
     GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
-    GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::known_list;
+    GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body views::known_list;
     GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::known;
+    GET    "/v1/queues/{queue}/indexes"        list_indexes   OnQueue(Read)    Read      Ignored  []                long  without_body indexes::list;
+    GET    "/v1/queues/{queue}/indexes/{name}" list_index_values OnQueue(Read) Read      Ignored  [IndexQuery]      long  without_body indexes::values;
     GET    "/v1/queues/{queue}/watch"          watch          OnQueue(Read)    Watch     Ignored  [WatchQuery]      quick without_body watch::watch;
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
     GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body read::sources;
+    GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body read::workers;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body read::synced;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

@@ -67,6 +67,8 @@ codes! {
         "Create it with PUT /v1/queues/{queue}, or by the first produce or pop where auto_create is on. GET never creates.";
     KeyNotFound "key-not-found" 404 false "Unknown key"
         "The queue has no delta, lease, parked entry, failure or known object of the key. Check the key's spelling and percent-encoding.";
+    IndexNotFound "index-not-found" 404 false "Unknown index"
+        "The setting indexes of the queue has no index of this name. GET /v1/queues/{queue}/indexes lists them. A queue without known objects has none.";
     MethodNotAllowed "method-not-allowed" 405 false "The path does not have this method"
         "The header Allow lists the methods of the path.";
     NotAcceptable "not-acceptable" 406 false "The reply has none of the accepted types"
@@ -121,6 +123,8 @@ codes! {
         "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"
         "limit is the queue's max_keys (new keys are refused; existing keys still accept deltas), queues.max_queues, or the share of it that pops may create (queues.created_by_pop_percent). Let workers drain the queue, delete keys, or raise the limit.";
+    KeyFull "key-full" 429 true "The key has too many deltas"
+        "A queue of mode events merges no deltas: field is the setting that another delta of the key would exceed, max_deltas_per_key or max_bytes_per_key, and limit its value. Nothing of the request was applied. Let workers acknowledge deltas of the key, discard the delta that fails, or raise the limit.";
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
         "limit is queues.max_waiters. Use fewer pops with a larger max.";
     TooManyRequests "too-many-requests" 429 true "The server is overloaded"
@@ -141,6 +145,8 @@ codes! {
         "limit is storage.max_uncommitted_bytes: that many bytes wait to be written. Nothing of the request was applied. Repeat it after Retry-After, and check the disk of storage.data_dir.";
     VersionNotReached "version-not-reached" 503 true "The queue has not reached the version"
         "The newest version of the queue was below min_resource_version until wait was over. Repeat the request. If the version never comes, it belongs to another queue, or a restored backup is older than the version.";
+    IndexBuilding "index-building" 503 true "The index is being built"
+        "A new index, and each index after a restart of the server, is built while other calls go on; about a million objects take some seconds. Repeat the request, or let it wait with wait=10s. GET /v1/queues/{queue}/indexes shows the state.";
     Timeout "timeout" 504 true "The request took too long"
         "The request exceeded server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"

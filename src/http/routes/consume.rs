@@ -21,6 +21,7 @@ use crate::engine::key::Key;
 use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
 use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
+use crate::http::body::blank_hinted;
 use crate::http::call::QueueCall;
 use crate::http::context::{RequestContext, RequestCounts};
 use crate::http::delivery::DeliveryBody;
@@ -186,8 +187,8 @@ settle_in_one_way! {
 pub(in crate::http) async fn extend(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<ExtendedList>, Problem> {
-    let body: ExtendBody = incoming.document().await?;
-    let leases = former::leases(body.lease_ids, body.leases)?;
+    let (body, is_blank): (ExtendBody, _) = incoming.document_or_blank().await?;
+    let leases = read_leases(body.lease_ids, body.leases, is_blank)?;
     check_leases(leases.iter())?;
     let length = former::either(("lease_duration", body.lease_duration), ("lease", body.lease))?;
     let length = length
@@ -256,12 +257,21 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
         .collect()
 }
 
+fn read_leases(
+    lease_ids: Option<Vec<String>>,
+    leases: Option<Vec<String>>,
+    is_blank: bool,
+) -> Result<Vec<LeaseRef>, Problem> {
+    let leases = former::leases(lease_ids, leases);
+    leases.map_err(|problem| if is_blank { blank_hinted(problem) } else { problem })
+}
+
 async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledList>, Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
-    let body: LeasesBody = incoming.document().await?;
+    let (body, is_blank): (LeasesBody, _) = incoming.document_or_blank().await?;
     // All leases share one copy of the error, which may be long.
     let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
-    let leases = former::leases(body.lease_ids, body.leases)?;
+    let leases = read_leases(body.lease_ids, body.leases, is_blank)?;
     check_leases(leases.iter())?;
     let hows = vec![how_all; leases.len()];
     let leases = leases.into_iter().map(|lease| (lease, how)).collect();

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use deltaq_types::{ExplainDocument, ItemDocument, Page, SourceDocument, SyncedDocument};
+use deltaq_types::{ExplainDocument, ItemDocument, Page, SourceDocument, SyncedDocument, WorkerDocument};
 use futures_util::stream;
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::in_flight::ReplyBytes;
 use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
-use crate::http::openapi::params::{InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery};
+use crate::http::openapi::params::{InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery, WorkersQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::params::{Params, nearest, wrong};
 use crate::http::problem::{Code, Problem};
@@ -309,7 +309,41 @@ async fn source_page(
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
-/// Whether the initial list is processed; waits for it like WaitForCacheSync.
+/// List the workers by name, with the leases that they hold and their pops that wait for keys.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/workers", tag = "reading", operation_id = "list_workers",
+    params(InQueue, WorkersQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<WorkerDocument> = "application/json"), (Vec<WorkerDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn workers(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let ReadCall { params, headers, context, .. } = call;
+    let streams = wants_lines(&headers)?;
+    let limit = page_limit(&params, streams)?.entries;
+    let after = params.text("continue").map(str::to_owned);
+    if streams {
+        let page = move |after| worker_page(handle.clone(), after, limit);
+        return stream_pages(context, after, page).await;
+    }
+    Ok(Reply::of(&context, worker_page(handle, after, limit).await?).into_response())
+}
+
+async fn worker_page(
+    handle: Arc<Handle>,
+    after: Option<String>,
+    limit: usize,
+) -> Result<Page<WorkerDocument>, Problem> {
+    let after = after.map(|after| cursor::decode(List::Workers, handle.incarnation(), &after)).transpose()?;
+    let page = handle.workers(after, limit).await?;
+    let items = page.entries.iter().map(|(name, state)| wire::worker(name, state, page.moment)).collect();
+    let next = page.next.map(|worker| cursor::encode(List::Workers, handle.incarnation(), &worker));
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// Whether the initial list is processed, or everything up to a version is acknowledged; waits for it.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/synced", tag = "reading", operation_id = "get_synced",
     params(InQueue, SyncedQuery),
@@ -322,6 +356,16 @@ pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocumen
     let name = call.name()?;
     let ReadCall { state, params, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
-    let (synced, remaining) = state.registry.get(&name)?.wait_synced(wait).await?;
-    Ok(Json(SyncedDocument { synced, remaining: remaining as u64 }))
+    let version = match params.text("resource_version") {
+        Some("now") => Some(None),
+        _ => params.count("resource_version", 0..=i64::MAX.unsigned_abs())?.map(|rv| Some(Rv::new(rv))),
+    };
+    let handle = state.registry.get(&name)?;
+    let Some(version) = version else {
+        let (synced, remaining) = handle.wait_synced(wait).await?;
+        return Ok(Json(wire::synced(synced, remaining, None)));
+    };
+    let acknowledged = handle.wait_acknowledged(version, wait).await?;
+    let (synced, remaining) = handle.wait_synced(Duration::ZERO).await?;
+    Ok(Json(wire::synced(synced, remaining, Some(acknowledged))))
 }

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::{ObjectDocument, Page};
 
+use super::indexes::lookup;
 use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
 use super::watch::key_filter;
 use crate::engine::id::Rv;
@@ -14,13 +15,13 @@ use crate::engine::view::View;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
 use crate::http::limits::VERSION_WAIT_MAX;
-use crate::http::openapi::params::{Conditional, InQueue, ObjectQuery, OfKey, ViewQuery};
+use crate::http::openapi::params::{Conditional, InQueue, KnownQuery, ObjectQuery, OfKey, ViewQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::params::{Params, wrong};
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, Selected};
-use crate::service::{Handle, PageLimit, ViewFilter};
+use crate::service::{Handle, Lookup, PageLimit, ViewFilter};
 
 /// List the newest accepted objects in key order; with `key`, at most that key.
 #[utoipa::path(
@@ -35,10 +36,10 @@ pub(in crate::http) async fn latest_list(call: ReadCall) -> Result<Response, Pro
     list(call, View::Latest).await
 }
 
-/// List the known objects in key order; with `key`, at most that key.
+/// List the known objects in key order; with `key`, at most that key; with `index` and `value`, those that have the value in the index.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/known", tag = "reading", operation_id = "list_known",
-    params(InQueue, ViewQuery),
+    params(InQueue, KnownQuery),
     responses(
         (status = 200, description = "A page.", content((Page<ObjectDocument> = "application/json"), (Vec<ObjectDocument> = "application/x-ndjson"))),
         Always, OfQueue, NotAcceptable, Unprocessable,
@@ -83,6 +84,8 @@ async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
     let fields = Fields::read::<ObjectDocument>(params.text("fields"))?;
     let keys = key_filter(&params)?;
     let filter = Arc::new(ViewFilter { keys, source: params.name("source")?.map(str::to_owned) });
+    let lookup = lookup(&params)?;
+    let wanted = Wanted { view, lookup, filter };
     let mut limit = page_limit(&params, streams)?;
     if !fields.has_objects::<ObjectDocument>() {
         limit.bytes = usize::MAX;
@@ -94,27 +97,38 @@ async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
         return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
     }
     let after = params.text("continue").map(str::to_owned);
-    let page = move |after| page(handle.clone(), view, filter.clone(), fields, after, limit);
+    let page = move |after| page(handle.clone(), wanted.clone(), fields, after, limit);
     if streams {
         return stream_pages(context, after, page).await;
     }
     Ok(Reply::of(&context, page(after).await?).into_response())
 }
 
+/// The objects of a list.
+#[derive(Clone)]
+struct Wanted {
+    view: View,
+    lookup: Option<Arc<Lookup>>,
+    filter: Arc<ViewFilter>,
+}
+
 async fn page(
     handle: Arc<Handle>,
-    view: View,
-    filter: Arc<ViewFilter>,
+    wanted: Wanted,
     fields: Fields,
     after: Option<String>,
     limit: PageLimit,
 ) -> Result<Page<Selected<ObjectDocument>>, Problem> {
+    let Wanted { view, lookup, filter } = wanted;
     let list = match view {
         View::Latest => List::Latest,
         View::Known => List::Known,
     };
     let after = after.map(|after| cursor::decode(list, handle.incarnation(), &after)).transpose()?;
-    let page = handle.view_objects(view, &filter, after, limit).await?;
+    let page = match lookup {
+        Some(lookup) => handle.objects_with_value(&lookup, &filter, after, limit).await?,
+        None => handle.view_objects(view, &filter, after, limit).await?,
+    };
     let items = page.entries.iter().map(|found| fields.of(wire::object(found))).collect();
     let next = page.next.map(|key| cursor::encode(list, handle.incarnation(), key.as_str()));
     Ok(Page { items, next, resource_version: page.resource_version.get() })

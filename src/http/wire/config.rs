@@ -1,5 +1,6 @@
 //! Conversions between the settings in the API and those of the engine, and the merge patch of a PUT.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use deltaq_types::{DetailedKeyPart, KeyPart, QueueConfig};
@@ -16,8 +17,12 @@ use crate::config::queue::QueueDefaults;
 use crate::duration::DurationText;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::excerpt::{Excerpt, shortened};
+use crate::engine::index_settings::IndexSettings;
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+
+/// The name of the setting that only a PUT has.
+const INDEXES: &str = "indexes";
 
 /// The settings in the API, without schema and prune.
 #[must_use]
@@ -35,6 +40,7 @@ pub fn of_engine(config: &Config) -> QueueConfig {
             Mode::Delta => deltaq_types::Mode::Delta,
             Mode::Latest => deltaq_types::Mode::Latest,
             Mode::Keys => deltaq_types::Mode::Keys,
+            Mode::Events => deltaq_types::Mode::Events,
         },
         key: config.key.pointers().iter().map(part).collect(),
         version: config.version.as_ref().map(|pointer| pointer.text.to_string()),
@@ -57,7 +63,12 @@ pub fn of_engine(config: &Config) -> QueueConfig {
         follow: None,
         schema: None,
         prune: Vec::new(),
+        indexes: indexes_of(&config.indexes),
     }
+}
+
+fn indexes_of(settings: &IndexSettings) -> BTreeMap<String, String> {
+    settings.iter().map(|index| (index.name.to_string(), index.pointer.text.to_string())).collect()
 }
 
 fn rate_limiter(limiter: &RateLimiter) -> deltaq_types::RateLimiter {
@@ -102,6 +113,7 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             words::Mode::Delta => Mode::Delta,
             words::Mode::Latest => Mode::Latest,
             words::Mode::Keys => Mode::Keys,
+            words::Mode::Events => Mode::Events,
         },
         key: pointers.and_then(KeySpec::new).map_err(|why| invalid("key", &why))?,
         version: version.map_err(|why| invalid("version", &why))?,
@@ -137,6 +149,7 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             age: document.retention.age.map(DurationText::get),
             bytes: document.retention.bytes,
         },
+        indexes: IndexSettings::default(),
         follow: None,
         admission: None,
     })
@@ -164,7 +177,7 @@ fn patched_common(
     patch: &Map<String, Value>,
 ) -> Result<Config, Problem> {
     let (mut document, defaults) = (members(current), members(defaults));
-    for (name, value) in patch {
+    for (name, value) in patch.iter().filter(|(name, _)| *name != INDEXES) {
         let value =
             if value.is_null() { defaults.get(name).cloned().unwrap_or_default() } else { value.clone() };
         document.insert(name.clone(), value);
@@ -179,14 +192,38 @@ fn patched_common(
             return Err(invalid("version", "a queue of mode keys has no objects"));
         }
     }
-    to_engine(&document)
+    let indexes = patch.get(INDEXES).map_or_else(|| Ok(current.indexes.clone()), read_indexes)?;
+    let config = Config { indexes, ..to_engine(&document)? };
+    let has_known_objects = config.known_objects && config.rules().has_objects;
+    if !config.indexes.is_empty() && !has_known_objects {
+        let why =
+            "indexes cover known objects, and this queue stores none (mode keys, or known_objects false)";
+        return Err(invalid(INDEXES, why));
+    }
+    Ok(config)
+}
+
+/// The setting `indexes` in a PUT.
+fn read_indexes(value: &Value) -> Result<IndexSettings, Problem> {
+    let named = match value {
+        Value::Null => Some(Vec::new()),
+        Value::Object(members) => {
+            members.iter().map(|(name, pointer)| Some((name.as_str(), pointer.as_str()?))).collect()
+        }
+        _ => None,
+    };
+    let why =
+        "it must be an object of names and JSON pointers, such as {\"by_city\":\"/city\"}, or null for none";
+    let settings = IndexSettings::new(named.ok_or_else(|| invalid(INDEXES, why))?);
+    settings.map_err(|why| invalid(INDEXES, &why))
 }
 
 fn members(config: &Config) -> Map<String, Value> {
     match serde_json::to_value(of_engine(config)) {
         Ok(Value::Object(mut members)) => {
-            // Admission rules are no settings of the engine.
+            // The settings file has neither of them.
             members.remove("prune");
+            members.remove(INDEXES);
             members
         }
         _ => Map::new(),
@@ -197,8 +234,9 @@ fn problem_of(Fault { setting, is_unknown, why }: Fault) -> Problem {
     if !is_unknown {
         return invalid(&setting, &shortened(&why));
     }
-    let nearest =
-        ["schema", "prune", "follow"].into_iter().find(|name| params::nearest(&setting, &[name]).is_some());
+    let nearest = ["schema", "prune", INDEXES, "follow"]
+        .into_iter()
+        .find(|name| params::nearest(&setting, &[name]).is_some());
     let hint = match nearest.map(str::to_owned).or_else(|| words::nearest_setting(&setting)) {
         Some(nearest) => format!("did you mean {nearest:?}?"),
         None => "a GET of a queue shows all settings".to_owned(),

@@ -49,7 +49,11 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
     match (&schedule.place, schedule.delay()) {
         (Place::Leased(lease), _) => (HoldReason::Leased, leased(lease, state.waiting.len(), moment)),
         (Place::Parked, _) => {
-            let way_out = "a new change or a redrive makes it ready again";
+            let way_out = if explanation.wakes_parked_keys {
+                "a new change or a redrive makes it ready again"
+            } else {
+                "a redrive delivers the delta that failed again, and a discard drops it"
+            };
             (HoldReason::Parked, format!("it is parked{failures}; {way_out}"))
         }
         (Place::Ready(_), _) => ready(explanation),

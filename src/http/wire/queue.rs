@@ -42,6 +42,7 @@ pub fn status(document: &Document) -> QueueStatus {
         paused: status.paused,
         closed: status.closed,
         drained: status.drained,
+        building_indexes: status.building_indexes.iter().map(ToString::to_string).collect(),
         last_replace: status.last_replace.as_ref().map(|last| last_replace(last, *moment)),
         follow: document.follow.as_ref().map(follow::status),
         followers: document.followers.iter().map(ToString::to_string).collect(),

@@ -1,18 +1,23 @@
 //! Items, sources, and the objects of views.
 
-use deltaq_types::{ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument};
+use deltaq_types::{
+    IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument,
+    SyncedDocument, WorkerDocument,
+};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::queue::last_replace;
 use super::{delta, millis, raw, timestamp};
 use crate::engine::excerpt::Excerpt;
+use crate::engine::indexes::IndexStatus;
 use crate::engine::schedule::{Lease, Place};
 use crate::engine::snapshot::KeyState;
 use crate::engine::sources::SourceState;
+use crate::engine::time::Time;
 use crate::engine::view::ViewObject;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
-use crate::service::{Handle, Moment};
+use crate::service::{Acknowledged, Handle, Moment, WorkerState};
 
 /// States of an item, in the order in which they are listed.
 pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
@@ -132,6 +137,18 @@ pub fn object(found: &ViewObject) -> ObjectDocument {
     }
 }
 
+/// Whether a queue has synced and, of a call with a version, whether everything up to the version is acknowledged.
+#[must_use]
+pub fn synced(synced: bool, remaining: usize, acknowledged: Option<Acknowledged>) -> SyncedDocument {
+    SyncedDocument {
+        synced,
+        remaining: remaining as u64,
+        reached: acknowledged.map(|acknowledged| acknowledged.reached),
+        resource_version: acknowledged.map(|acknowledged| acknowledged.version.get()),
+        parked: acknowledged.map(|acknowledged| acknowledged.parked as u64),
+    }
+}
+
 /// A source as of `moment`.
 #[must_use]
 pub fn source(state: &SourceState, moment: Moment) -> SourceDocument {
@@ -146,6 +163,34 @@ pub fn source(state: &SourceState, moment: Moment) -> SourceDocument {
             .and_then(|history| history.last_replace.as_ref())
             .map(|last| last_replace(last, moment)),
         sequence: history.and_then(|history| history.sequence),
+    }
+}
+
+/// An index.
+#[must_use]
+pub fn index(status: &IndexStatus) -> IndexDocument {
+    IndexDocument {
+        name: status.name.to_string(),
+        pointer: status.pointer.to_string(),
+        state: if status.is_ready { IndexState::Ready } else { IndexState::Building },
+        values: status.values as u64,
+        keys: status.keys as u64,
+        omitted_values: status.omitted as u64,
+    }
+}
+
+/// A worker as of `moment`.
+#[must_use]
+pub fn worker(name: &str, state: &WorkerState, moment: Moment) -> WorkerDocument {
+    let wall = |at: Time| timestamp(moment.wall(at));
+    WorkerDocument {
+        worker: Some(name).filter(|name| !name.is_empty()).map(str::to_owned),
+        leased: state.leased as u64,
+        oldest_leased_at: state.oldest_lease.map(wall),
+        next_expires_at: state.next_expiry.map(wall),
+        next_expires_in_ms: state.next_expiry.map(|at| millis(at.since(moment.now))),
+        waiting: state.waiting as u64,
+        waiting_since: state.waiting_since.map(wall),
     }
 }
 

@@ -10,6 +10,7 @@ use super::json::{Float, Text};
 use crate::admission::{Admission, Error, Schema};
 use crate::clock::whole_us;
 use crate::engine::config::{Config, Follow, Mode, Retention};
+use crate::engine::index_settings::{IndexSetting, IndexSettings};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::omit::is_default;
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
@@ -46,6 +47,8 @@ struct WireConfig<'a> {
     schema: Option<&'a RawValue>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     prune: Vec<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    indexes: Vec<WireIndex<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -54,6 +57,7 @@ enum ModeWord {
     Delta,
     Latest,
     Keys,
+    Events,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,6 +66,14 @@ struct WirePointer<'a> {
     pointer: Text<'a>,
     #[serde(default, skip_serializing_if = "is_default")]
     optional: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireIndex<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    pointer: Text<'a>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -133,6 +145,10 @@ impl<'a> WireConfig<'a> {
             optional: pointer.optional,
         };
         let pointer = |pointer: &'a Pointer| Text::of(&pointer.text);
+        let index = |index: &'a IndexSetting| WireIndex {
+            name: Text::of(&index.name),
+            pointer: Text::of(&index.pointer.text),
+        };
         let admission = config.admission.as_deref();
         Self {
             mode: config.mode,
@@ -157,6 +173,7 @@ impl<'a> WireConfig<'a> {
             follow: config.follow.as_deref().map(WireFollow::of),
             schema: admission.and_then(Admission::schema).map(|schema| schema.as_raw()),
             prune: admission.map_or(&[][..], Admission::prune).iter().map(pointer).collect(),
+            indexes: config.indexes.iter().map(index).collect(),
         }
     }
 
@@ -165,6 +182,7 @@ impl<'a> WireConfig<'a> {
         let key = self.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new)?;
         let version = self.version.as_ref().map(|text| Pointer::parse(text.as_str(), false)).transpose()?;
         let admission = self.admission(&key)?;
+        let indexes = self.indexes.iter().map(|index| (index.name.as_str(), index.pointer.as_str()));
         Ok(Config {
             mode: self.mode,
             key,
@@ -185,6 +203,7 @@ impl<'a> WireConfig<'a> {
                 age: self.retention.age_us.map(Duration::from_micros),
                 bytes: self.retention.bytes,
             },
+            indexes: IndexSettings::new(indexes)?,
             follow: self.follow.as_ref().map(|follow| Arc::new(follow.read())),
             admission,
         })

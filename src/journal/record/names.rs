@@ -60,7 +60,8 @@ impl Names {
                 name
             };
             let (source, owner) = (name(provenance.source()), name(provenance.owner()));
-            self.provenance = Provenance::new(source, owner, provenance.trace().cloned());
+            let shared = Provenance::new(source, owner, provenance.trace().cloned());
+            self.provenance = shared.with_due(provenance.due());
         }
         *provenance = self.provenance.clone();
     }

@@ -172,7 +172,8 @@ impl Handle {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
-        self.version_waits.note(state.queue.resource_version());
+        self.version_waits.note(|| state.queue.resource_version());
+        self.ack_waits.note(|| state.queue.acknowledged_up_to());
         let next = effects.next_deadline;
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             state.armed = next;
@@ -187,6 +188,9 @@ impl Handle {
         }
         if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
             self.config.store(state.queue.config().clone());
+            // The task builds new indexes, and a read of a removed index ends.
+            self.requests.wake();
+            self.indexes_changed.notify_waiters();
             self.follow_task.wake.notify_one();
         }
         if state.awaits_room && state.queue.follow_room() > 0 {

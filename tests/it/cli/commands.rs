@@ -336,6 +336,28 @@ fn the_other_commands_reach_their_operations() {
 }
 
 #[test]
+fn known_objects_are_found_by_a_field() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "prices", "indexes.by_city=/city"]).ok();
+    let objects = r#"[{"object":{"key":"a","city":"Bern"}},{"object":{"key":"b","city":"Berlin"}},{"object":{"key":"c","city":"Bern"}}]"#;
+    server.run(&["seed", "prices", objects]).ok();
+    let found = server.run(&["known", "prices", "--index", "by_city", "--value", "Bern", "-o", "name"]).ok();
+    assert_eq!(found, "a\nc\n");
+    server.run(&["known", "prices", "--index", "by_city"]).failed(2);
+    server.run(&["known", "prices", "--value", "Bern"]).failed(2);
+    let indexes = server.run(&["indexes", "prices"]).ok();
+    assert!(indexes.contains("by_city  /city    ready       2     3        0\n"), "{indexes}");
+    assert_eq!(server.run(&["indexes", "prices", "--limit", "0", "-o", "name"]).ok(), "");
+    let values = server.run(&["indexes", "prices", "by_city"]).ok();
+    assert!(values.contains("Berlin     1\nBern       2\n"), "{values}");
+    let values =
+        server.run(&["indexes", "prices", "by_city", "--prefix", "Ber", "--limit", "1", "-o", "name"]).ok();
+    assert_eq!(values, "Berlin\n");
+    let unknown = server.run(&["indexes", "prices", "by_town"]).failed(3);
+    assert!(unknown.contains("it has by_city"), "{unknown}");
+}
+
+#[test]
 fn a_token_comes_from_a_file_or_the_environment() {
     let server = Server::in_memory();
     let file = server.folder.path().join("token");

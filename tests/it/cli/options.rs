@@ -29,6 +29,11 @@ fn lists_are_filtered_and_limited() {
     assert_eq!(popped.as_array().map(Vec::len), Some(2));
     assert!(popped[0]["lease"]["expires_in_ms"].as_u64() > Some(80_000), "{popped}");
     assert_eq!(names(&server, &["items", "shop", "--worker", "me"]), ["a1", "a2"]);
+    let workers = server.run(&["workers", "shop", "--limit", "1"]).ok();
+    assert!(
+        workers.lines().nth(1).is_some_and(|line| line.starts_with("me") && line.contains(" 2 ")),
+        "{workers}"
+    );
     assert_eq!(names(&server, &["items", "shop", "--state", "delayed"]), ["late"]);
     let leases = names(&server, &["pop", "shop", "--max", "5", "--id", "once"]);
     assert_eq!(names(&server, &["pop", "shop", "--max", "5", "--id", "once"]), leases);
@@ -55,6 +60,16 @@ fn lists_are_filtered_and_limited() {
     let deleted = server.run(&["delete", "shop", "--source", "erp", "--key", "b2"]).ok();
     assert!(deleted.starts_with("queued 1 "), "{deleted}");
     server.run(&["synced", "shop", "--wait", "1s"]).ok();
+    let late = server.run(&["synced", "shop", "--resource-version", "now", "--wait", "10ms"]).failed(3);
+    assert!(late.contains("unacknowledged changes up to version"), "{late}");
+    let first = server.run(&["synced", "shop", "--resource-version", "0"]).ok();
+    assert_eq!(first, "acknowledged up to version 0\n");
+    for view in ["latest", "known"] {
+        let line = [view, "shop", "b1", "--min-resource-version", "5", "--wait", "1s"];
+        server.run(&line).ok();
+        let line = [view, "shop", "b1", "--min-resource-version", "99999", "--wait", "10ms"];
+        server.run(&line).failed(5);
+    }
     let sources = server.run(&["sources", "shop", "--limit", "1"]).ok();
     assert!(sources.lines().nth(1).is_some_and(|line| line.starts_with("erp")), "{sources}");
     let half = ["replace", "shop", "--source", "erp", "--max-delete-percent", "50", r#"[{"key":"a1"}]"#];

@@ -70,6 +70,19 @@ fn runs(pid: &Path) -> bool {
 }
 
 #[test]
+fn a_worker_waits_no_longer_than_the_server_allows() {
+    let server = Server::with_settings(&[("DELTAQ_SERVER__MAX_WAIT", Path::new("2s"))]);
+    server.run(&["queue", "create", "q"]).ok();
+    let mut work = Work::start(&server, &[], "touch $DIR/worked");
+    until("the worker waits", || server.count("q", "waiters") == 1);
+    add(&server, 1);
+    until("the key is worked on", || server.folder.path().join("worked").exists());
+    server.run(&["synced", "q", "--resource-version", "now", "--wait", "1m"]).ok();
+    work.signal("TERM");
+    assert!(work.ended().success(), "{}", stderr(&server));
+}
+
+#[test]
 fn the_exit_status_settles_the_key() {
     let server = Server::in_memory();
     let options = r#"{"rate_limiter":{"item_exponential":{"base":"1h","max":"1h"}}}"#;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::engine::Queue;
-use deltaq::engine::command::{Call, How, Pop, Progress, Replace, Settle};
-use deltaq::engine::config::Config;
+use deltaq::engine::command::{Call, How, Item as EngineItem, Pop, Progress, Replace, Settle};
+use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::{Delta as EngineDelta, DeltaKind};
 use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::key::Key;
@@ -17,7 +17,7 @@ use deltaq::engine::table::Entry;
 use deltaq::engine::time::Time;
 use serde_json::Value;
 
-use super::fifo::{Delta, Fifo, Item, Options, Popped};
+use super::fifo::{Closed, Delta, Fifo, Item, Options, Popped};
 
 /// Keys per slice of a sliced command: few, so that even short lists take several.
 const SLICE_KEYS: usize = 3;
@@ -29,18 +29,30 @@ pub(crate) struct EngineFifo {
     queue: Queue,
     rebuilt: Queue,
     now: Time,
+    /// Whether keys may be leased between steps.
+    holds_leases: bool,
 }
 
 impl EngineFifo {
     /// An empty queue of mode delta.
     pub(crate) fn new(options: &Options) -> Self {
         let (known_objects, emit_replaced) = (options.known_objects, options.emit_replaced);
-        let config = Arc::new(Config { known_objects, emit_replaced, lease: LEASE, ..Config::default() });
-        let now = Time::from_micros(1);
+        let config = Config { known_objects, emit_replaced, lease: LEASE, ..Config::default() };
+        Self { holds_leases: false, ..Self::of(config) }
+    }
+
+    /// An empty queue of mode events.
+    pub(crate) fn events() -> Self {
+        Self::of(Config { mode: Mode::Events, lease: LEASE, ..Config::default() })
+    }
+
+    fn of(config: Config) -> Self {
+        let (config, now) = (Arc::new(config), Time::from_micros(1));
         Self {
             queue: Queue::new(config.clone(), Rv::ZERO, now),
             rebuilt: Queue::new(config, Rv::ZERO, now),
             now,
+            holds_leases: true,
         }
     }
 
@@ -151,22 +163,29 @@ impl Fifo for EngineFifo {
     }
 
     fn pop(&mut self) -> Popped<Token> {
+        match self.pop_many(1) {
+            Ok(items) => items.into_iter().next().map_or(Popped::Empty, Popped::Item),
+            Err(Closed) => Popped::Closed,
+        }
+    }
+
+    fn pop_many(&mut self, max: usize) -> Result<Vec<Item<Token>>, Closed> {
         let now = self.tick();
         let (lease, worker, id) = (None, None, None);
-        let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: true };
+        let pop = Pop { max, max_bytes: usize::MAX, lease, worker, id, with_known: true };
         let items = match self.queue.pop(now, &pop) {
             Ok(items) => items,
-            Err(Refusal::Closed) => return Popped::Closed,
+            Err(Refusal::Closed) => return Err(Closed),
             Err(refusal) => panic!("a pop was refused: {refusal}"),
         };
-        let Some(item) = items.into_iter().next() else { return Popped::Empty };
-        Popped::Item(Item {
+        let item = |item: EngineItem| Item {
             key: item.key.to_string(),
             lease: item.token,
             deltas: item.deltas.iter().map(|delta| delta_of(&item.key, delta)).collect(),
             known: item.known.map(|known| value(&known.object)),
             is_in_initial_list: item.is_in_initial_list,
-        })
+        };
+        Ok(items.into_iter().map(item).collect())
     }
 
     fn ack(&mut self, lease: Token) {
@@ -204,7 +223,8 @@ impl Fifo for EngineFifo {
     /// Checks the invariants, that no key is leased or delayed between steps, and that the events rebuild the state.
     fn check(&mut self) -> Result<(), String> {
         self.queue.check()?;
-        if self.queue.schedule().leased_len() + self.queue.schedule().delayed_len() > 0 {
+        let leased = if self.holds_leases { 0 } else { self.queue.schedule().leased_len() };
+        if leased + self.queue.schedule().delayed_len() > 0 {
             return Err("a key is leased or delayed between steps".to_owned());
         }
         for event in self.queue.take_effects().events {

@@ -31,6 +31,8 @@ pub(crate) trait Fifo {
     fn resync(&mut self);
     /// Delivers the first ready key.
     fn pop(&mut self) -> Popped<Self::Lease>;
+    /// Delivers the first ready keys, at most `max`.
+    fn pop_many(&mut self, max: usize) -> Result<Vec<Item<Self::Lease>>, Closed>;
     /// Acknowledges a delivered key. Its newest object becomes known.
     fn ack(&mut self, lease: Self::Lease);
     /// Returns a delivered key unprocessed to the tail.
@@ -60,6 +62,9 @@ pub(crate) enum Popped<L> {
     /// The queue is closed and empty.
     Closed,
 }
+
+/// The queue is closed and empty.
+pub(crate) struct Closed;
 
 /// A key that was delivered.
 pub(crate) struct Item<L> {
@@ -98,6 +103,10 @@ impl Delta {
             return Self { kind, object: None, tombstone: Some(tombstone) };
         }
         Self { kind, object: Some(object), tombstone: None }
+    }
+
+    pub(super) fn is_tombstone(&self) -> bool {
+        self.tombstone.is_some()
     }
 
     fn is_deleted(&self) -> bool {
@@ -532,6 +541,6 @@ fn accepted(step: &Step) -> Result<(), String> {
     same("recorded error", &None, &typed::<CallResult>(&step.result)?.error)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(name: &str, ours: &T, theirs: &T) -> Result<(), String> {
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(name: &str, ours: &T, theirs: &T) -> Result<(), String> {
     if ours == theirs { Ok(()) } else { Err(format!("{name}:\n  ours   {ours:?}\n  theirs {theirs:?}")) }
 }

@@ -15,6 +15,8 @@ use serde::de::DeserializeOwned;
 pub(crate) const FIFO: &[&str] = &["delta_fifo", "scenarios"];
 /// Prefixes of files with recorded workqueue traces.
 pub(crate) const WORKQUEUE: &[&str] = &["workqueue"];
+/// Prefixes of files with recorded RealFIFO traces.
+pub(crate) const REAL_FIFO: &[&str] = &["real_fifo"];
 /// Prefixes of files with tables of rate limiters.
 pub(crate) const RATE_LIMITERS: &[&str] = &["rate_limiters"];
 
@@ -35,7 +37,7 @@ pub(crate) fn load<T: DeserializeOwned>(prefixes: &[&str]) -> Fixtures<T> {
     let own = other.is_none();
     let folder = other.unwrap_or_else(own_folder);
     let files = files(&folder);
-    let any = [FIFO, WORKQUEUE, RATE_LIMITERS].concat();
+    let any = [FIFO, WORKQUEUE, REAL_FIFO, RATE_LIMITERS].concat();
     assert!(files.iter().any(|file| begins_with(file, &any)), "no recorded file in {}", folder.display());
     let wanted: Vec<_> = files.into_iter().filter(|file| begins_with(file, prefixes)).collect();
     if wanted.is_empty() {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::fifo::{Delta, Fifo, Item, Options, Popped};
+use super::fifo::{Closed, Delta, Fifo, Item, Options, Popped};
 use crate::harness::{Client, Reply, Service};
 
 /// A lease that is longer than any trace.
@@ -39,6 +39,18 @@ impl HttpFifos {
 
     /// Creates a queue of mode delta.
     pub(crate) fn queue(&self, options: &Options) -> HttpFifo {
+        let (known_objects, emit_replaced) = (options.known_objects, options.emit_replaced);
+        self.queue_of(
+            &json!({"known_objects": known_objects, "emit_replaced": emit_replaced, "lease": LEASE}),
+        )
+    }
+
+    /// Creates a queue of mode events.
+    pub(crate) fn events(&self) -> HttpFifo {
+        self.queue_of(&json!({"mode": "events", "lease": LEASE}))
+    }
+
+    fn queue_of(&self, config: &Value) -> HttpFifo {
         self.queues.set(self.queues.get() + 1);
         let mut queue = HttpFifo {
             runtime: self.runtime.clone(),
@@ -46,9 +58,7 @@ impl HttpFifos {
             path: format!("/v1/queues/trace-{}", self.queues.get()),
             listed: HashMap::new(),
         };
-        let (known_objects, emit_replaced) = (options.known_objects, options.emit_replaced);
-        let config = json!({"known_objects": known_objects, "emit_replaced": emit_replaced, "lease": LEASE});
-        let created = queue.call("PUT", "", &config);
+        let created = queue.call("PUT", "", config);
         assert_eq!(created.status, 201, "{}", created.text);
         queue
     }
@@ -126,21 +136,21 @@ impl Fifo for HttpFifo {
     }
 
     fn pop(&mut self) -> Popped<String> {
-        let reply = self.call("POST", "/pop?with=known", &Value::Null);
+        match self.pop_many(1) {
+            Ok(items) => items.into_iter().next().map_or(Popped::Empty, Popped::Item),
+            Err(Closed) => Popped::Closed,
+        }
+    }
+
+    fn pop_many(&mut self, max: usize) -> Result<Vec<Item<String>>, Closed> {
+        let reply = self.call("POST", &format!("/pop?with=known&max={max}"), &Value::Null);
         if reply.status == 410 {
             reply.problem("queue-closed");
-            return Popped::Closed;
+            return Err(Closed);
         }
         let mut popped = reply.ok();
-        let Some(item) = popped.pointer_mut("/items/0") else { return Popped::Empty };
-        let key = text(&item["key"]);
-        Popped::Item(Item {
-            lease: text(&item["lease"]["id"]),
-            deltas: deltas(&key, &item["deltas"]),
-            known: item.get_mut("known").map(Value::take),
-            is_in_initial_list: item["is_in_initial_list"].as_bool().expect("a flag"),
-            key,
-        })
+        let items = popped["items"].as_array_mut().expect("a list");
+        Ok(items.iter_mut().map(popped_item).collect())
     }
 
     fn ack(&mut self, lease: String) {
@@ -183,6 +193,17 @@ impl Fifo for HttpFifo {
 
     fn close(&mut self) {
         self.post("/close", &Value::Null);
+    }
+}
+
+fn popped_item(item: &mut Value) -> Item<String> {
+    let key = text(&item["key"]);
+    Item {
+        lease: text(&item["lease"]["id"]),
+        deltas: deltas(&key, &item["deltas"]),
+        known: item.get_mut("known").map(Value::take),
+        is_in_initial_list: item["is_in_initial_list"].as_bool().expect("a flag"),
+        key,
     }
 }
 

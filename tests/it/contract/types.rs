@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use deltaq_types::{
     EventDocument, ExplainDocument, ExtendedList, Info, ItemDocument, KeysCount, ObjectDocument, Page,
     Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced,
-    SettledList, SourceDocument, SyncedDocument,
+    SettledList, SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +43,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "known" | "latest", ..]) if is_single => same::<ObjectDocument>(text),
         (_, [_, "known" | "latest"]) => same::<Page<ObjectDocument>>(text),
         (_, [_, "explain", _, ..]) => same::<ExplainDocument>(text),
+        (_, [_, "workers"]) => same::<Page<WorkerDocument>>(text),
         (_, [_, "sources"]) => same::<Page<SourceDocument>>(text),
         (_, [_, "history", ..]) => same::<Page<EventDocument>>(text),
         other => panic!("no type is known for {other:?}: {text}"),

@@ -126,7 +126,9 @@ impl Model {
         for key in self.ready() {
             let item = &self.items[key];
             let known = item.known.filter(|_| with_known).map_or(0, |known| bytes_of(known.content));
-            let size = known + item.waiting.iter().map(|delta| bytes_of(delta.content)).sum::<usize>();
+            let delivered = if self.is_events() { 1 } else { item.waiting.len() };
+            let deltas = item.waiting.iter().take(delivered);
+            let size = known + deltas.map(|delta| bytes_of(delta.content)).sum::<usize>();
             if items.len() == max || (!items.is_empty() && size > left) {
                 if items.len() < max {
                     self.hit("max_bytes ends a pop");
@@ -150,10 +152,10 @@ impl Model {
     ) {
         let deadline = now + micros(lease.unwrap_or(self.config.lease));
         let (token, at) = self.event(now);
-        let keys_mode = self.is_keys();
+        let (keys_mode, events) = (self.is_keys(), self.is_events());
         let item = self.item(key);
         let Place::Ready(former) = item.place else { panic!("{key} is not ready") };
-        item.leased = std::mem::take(&mut item.waiting);
+        item.leased = if events { vec![item.waiting.remove(0)] } else { std::mem::take(&mut item.waiting) };
         item.attempt += 1;
         let dropped_delay = if keys_mode { None } else { item.delay.take() };
         let lease = ModelLease {
@@ -165,8 +167,8 @@ impl Model {
             pop_id,
             former,
             dropped_delay,
-            new_change: None,
-            changes: item.changes.len(),
+            new_change: item.waiting.first().map(|delta| delta.queued_at),
+            changes: if events { 1 } else { item.changes.len() },
         };
         item.place = Place::Leased(lease);
         self.tidy(key);
@@ -255,9 +257,10 @@ impl Model {
 
     /// Ends the lease and applies the leased deltas to the known object.
     fn ack(&mut self, key: Name, stamp: (u64, Micros), forget: bool) {
-        let store = self.config.known_objects;
+        let (store, events) = (self.config.known_objects, self.is_events());
         let item = self.item(key);
         let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
+        let covered_rv = item.leased.last().filter(|_| events).map_or(lease.token, |delta| delta.rv);
         for delta in std::mem::take(&mut item.leased) {
             if !store || delta.is_deleted() {
                 item.known = None;
@@ -267,7 +270,7 @@ impl Model {
         }
         let (was_initial, covered) = (
             item.initial_pending.is_some(),
-            item.initial_pending.is_some_and(|initial_pending| initial_pending < lease.token),
+            item.initial_pending.is_some_and(|initial_pending| initial_pending <= covered_rv),
         );
         item.initial_pending = item.initial_pending.filter(|_| !covered);
         if forget || item.failures == 0 {
@@ -275,16 +278,21 @@ impl Model {
         }
         if item.changes.is_empty() {
             // A delay from before the lease is left.
-            item.changes.push(stamp.1);
+            item.changes.push(stamp);
         }
         if forget {
             item.attempt = 0;
             item.failures = 0;
             item.last_error = None;
         }
-        if let Some(added) = lease.new_change {
-            item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
+        let is_delayed = item.waiting.first().and_then(|delta| delta.due).is_some_and(|due| due > stamp.1);
+        if events && is_delayed {
+            self.go_on(key, stamp);
+        } else if let Some(added) = lease.new_change {
+            let rv = self.position(key, stamp.0);
+            self.item(key).place = Place::Ready(ReadyPosition { rv, since: stamp.1, added });
         }
+        let item = self.item(key);
         let has_delayed_change = item.place == Place::Idle && !item.waiting.is_empty();
         if was_initial {
             self.hit(if covered {
@@ -294,6 +302,7 @@ impl Model {
             });
         }
         self.hit(match (lease.new_change.is_some(), has_delayed_change) {
+            (true, true) => "ack with a delayed new change",
             (true, _) => "ack with a new change: to the tail",
             (_, true) => "ack with a delayed new change",
             _ => "ack without newer deltas",
@@ -309,26 +318,27 @@ impl Model {
         delay: Option<Micros>,
         error: Option<Arc<str>>,
     ) {
-        let (keys_mode, latest) = (self.is_keys(), self.is_latest());
-        let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let (keys_mode, events) = (self.is_keys(), self.is_events());
         let max_failures = self.config.max_failures;
         let failures = self.items[key].failures + 1;
-        let has_new_change = self.items[key].lease().is_some_and(|lease| lease.new_change.is_some());
+        // In mode events a newer delta can't be the fix of the delta that failed.
+        let new_change = self.items[key].lease().and_then(|lease| lease.new_change).filter(|_| !events);
+        let has_new_change = new_change.is_some();
         let is_last = max_failures > 0 && failures >= max_failures;
         let uses_limiters = delay.is_none() && if has_new_change { keys_mode } else { !is_last };
         let wait = delay.unwrap_or_else(|| self.backoff(key, failures, base));
         if uses_limiters {
             self.take_token(stamp.1);
         }
+        let lease = self.take_lease(key);
+        let (return_rule, merged) = self.return_deltas(key);
+        let position = self.position(key, stamp.0);
         let item = self.item(key);
-        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-        let return_rule = return_deltas(item, latest);
-        let merged = cap(&mut item.waiting, deltas_max, bytes_max);
         item.failures = failures;
         item.last_error = error;
         // In mode keys the delay is itself an Add. In the other modes it belongs to waiting deltas.
         let has_delayed_change = item.delay.is_some();
-        let rule = if let Some(added) = lease.new_change {
+        let rule = if let Some(added) = new_change {
             item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
             if keys_mode && wait > 0 {
                 item.wait_until(base + wait, stamp.0);
@@ -346,7 +356,8 @@ impl Model {
                 }
             }
         } else if wait == 0 {
-            item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added: stamp.1 });
+            let added = lease.new_change.unwrap_or(stamp.1);
+            item.place = Place::Ready(ReadyPosition { rv: position, since: stamp.1, added });
             "failure without a wait: to the tail"
         } else if has_delayed_change {
             item.wait_until(base + wait, stamp.0);
@@ -362,26 +373,36 @@ impl Model {
         self.hit(rule);
     }
 
-    fn release(&mut self, key: Name, stamp: (u64, Micros)) {
-        let latest = self.is_latest();
+    fn take_lease(&mut self, key: Name) -> ModelLease {
+        match std::mem::take(&mut self.item(key).place) {
+            Place::Leased(lease) => lease,
+            _ => panic!("{key} is not leased"),
+        }
+    }
+
+    /// Returns the leased deltas of a key, and the number of merged ones.
+    fn return_deltas(&mut self, key: Name) -> (&'static str, u32) {
+        let (mode, events) = (self.config.mode, self.is_events());
         let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let item = self.item(key);
-        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-        let return_rule = return_deltas(item, latest);
-        cap(&mut item.waiting, deltas_max, bytes_max);
+        let rule = return_deltas(item, mode);
+        (rule, if events { 0 } else { cap(&mut item.waiting, deltas_max, bytes_max) })
+    }
+
+    fn release(&mut self, key: Name, stamp: (u64, Micros)) {
+        let lease = self.take_lease(key);
+        let (return_rule, _) = self.return_deltas(key);
         let added = lease.new_change.unwrap_or(stamp.1);
-        item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
+        let rv = self.position(key, stamp.0);
+        self.item(key).place = Place::Ready(ReadyPosition { rv, since: stamp.1, added });
         self.hit(return_rule);
         self.hit("release");
     }
 
     fn reject(&mut self, key: Name, error: Option<Arc<str>>) {
-        let latest = self.is_latest();
-        let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let lease = self.take_lease(key);
+        let (return_rule, _) = self.return_deltas(key);
         let item = self.item(key);
-        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-        let return_rule = return_deltas(item, latest);
-        cap(&mut item.waiting, deltas_max, bytes_max);
         item.place = Place::Parked;
         item.delay = None;
         item.initial_pending = None;
@@ -405,12 +426,9 @@ impl Model {
         for token in tokens {
             let Some(key) = self.leased_key(*token) else { continue };
             self.event(now);
-            let latest = self.is_latest();
-            let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+            let lease = self.take_lease(key);
+            self.return_deltas(key);
             let item = self.item(key);
-            let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-            return_deltas(item, latest);
-            cap(&mut item.waiting, deltas_max, bytes_max);
             item.place = Place::Ready(lease.former);
             item.attempt -= 1;
             if let Some(dropped) = lease.dropped_delay {

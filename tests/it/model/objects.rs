@@ -1,7 +1,7 @@
 //! The objects of the random commands.
 
 /// The objects of the tests: a text, a number that is the same for equal contents, and the rank of the version at `/v`.
-pub(crate) const OBJECTS: [(&str, u8, Option<u8>); 32] = [
+pub(crate) const OBJECTS: [(&str, u8, Option<u8>); 35] = [
     (r#"{"v":1}"#, 0, Some(10)),
     (r#"{"v":1.0}"#, 1, Some(10)),
     (r#"{"v":2,"w":[1]}"#, 2, Some(20)),
@@ -10,6 +10,9 @@ pub(crate) const OBJECTS: [(&str, u8, Option<u8>); 32] = [
     (r#"{"v":{"y":null,"x":"\u0061"}}"#, 3, None),
     (r#"{"v":12345678901234567890123}"#, 4, Some(250)),
     (r#"{"v":"a text that is longer than most of the other texts in here, by far"}"#, 5, Some(251)),
+    (r#"{"v":["x",1,true,"x",null],"w":[]}"#, 6, None),
+    (r#"{"v":"x","w":["\u0031","y"]}"#, 7, Some(252)),
+    ("{}", 8, None),
     (r#"{"v":3}"#, 10, Some(30)),
     (r#"{"v":3.25}"#, 11, Some(31)),
     (r#"{"v":35e-1}"#, 12, Some(32)),
@@ -35,6 +38,12 @@ pub(crate) const OBJECTS: [(&str, u8, Option<u8>); 32] = [
     (r#"{"v":22}"#, 32, Some(52)),
     (r#"{"v":23}"#, 33, Some(53)),
 ];
+
+/// Number of the objects that calls send in any order: the first ones. The last ones are in the order of their versions.
+pub(crate) const SENT_OBJECTS: usize = 10;
+
+/// The object of a deletion by key whose object is unknown. No call sends this object.
+pub(super) const UNKNOWN: Content = 10;
 
 /// An index into [`OBJECTS`].
 pub(crate) type Content = u8;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use deltaq::engine::config::Mode;
 use deltaq::engine::delta::DeltaKind;
 
 use super::versions::may_merge_deletion;
-use super::{Content, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, bytes_of};
+use super::{
+    Content, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, UNKNOWN, bytes_of,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ModelCall {
@@ -108,8 +111,10 @@ impl Model {
         if self.is_shut_down() {
             return Ok(());
         }
-        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted).map(|call| call.key);
-        self.check_capacity(adds)
+        let events = self.is_events();
+        let adds = calls.iter().filter(|call| events || call.kind != DeltaKind::Deleted).map(|call| call.key);
+        self.check_capacity(adds)?;
+        if events { self.check_bounds(calls) } else { Ok(()) }
     }
 
     /// Refuses if the new keys among `keys` would exceed `max_keys`.
@@ -142,7 +147,7 @@ impl Model {
         let has_waiting = !item.waiting.is_empty();
         let is_absent = !has_waiting && !item.is_leased() && !item.is_parked() && item.known.is_none();
         let is_duplicate = !has_waiting && item.leased.last().is_some_and(ModelDelta::is_deleted);
-        if is_absent || is_duplicate {
+        if (is_absent || is_duplicate) && !self.is_events() {
             self.hit(if is_absent {
                 "Delete of an absent key"
             } else {
@@ -163,7 +168,10 @@ impl Model {
             self.remember_deletion(now, call.key, call.content);
         }
         let by_key = call.content.is_none();
-        let content = call.content.or(item.newest_content()).expect("a key of the queue has an object");
+        let content = call.content.or(item.newest_content()).unwrap_or(UNKNOWN);
+        if content == UNKNOWN {
+            self.hit("a deletion has no object");
+        }
         let final_state_unknown = by_key || call.final_state_unknown;
         let (kind, source, trace) = (call.kind, call.source, call.trace);
         let new = New { kind, content, source, owner: None, final_state_unknown, due, trace };
@@ -211,6 +219,7 @@ impl Model {
     /// older delta.
     pub(super) fn append(&mut self, now: Micros, key: Name, new: &New, new_change: bool) -> bool {
         let both_deleted = new.kind == DeltaKind::Deleted
+            && !self.is_events()
             && self.get(key).and_then(|item| item.waiting.last()).is_some_and(ModelDelta::is_deleted);
         let older_is_tombstone = both_deleted
             && self
@@ -224,6 +233,7 @@ impl Model {
         let (latest, deltas_max, bytes_max) =
             (self.is_latest(), self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let (rv, at) = self.event(now);
+        let events = self.is_events();
         let delta = ModelDelta {
             kind: new.kind,
             content: new.content,
@@ -234,10 +244,11 @@ impl Model {
             final_state_unknown: new.final_state_unknown,
             coalesced: 0,
             trace: new.trace,
+            due: new.due.filter(|_| events),
         };
         let item = self.item(key);
         let before = item.clone();
-        item.changes.push(at);
+        item.changes.push((rv, at));
         if latest {
             item.waiting = vec![delta];
         } else {
@@ -246,8 +257,10 @@ impl Model {
             }
             item.waiting.push(delta);
         }
-        let merged = cap(&mut item.waiting, deltas_max, bytes_max);
-        match new.due {
+        let merged = if events { 0 } else { cap(&mut item.waiting, deltas_max, bytes_max) };
+        match new.due.filter(|_| !events || !before.is_leased()) {
+            // Behind another delta of its key, the delta waits for its turn.
+            _ if events && !before.waiting.is_empty() => {}
             Some(due) => item.wait_until(due, rv),
             None => item.wake((rv, at)),
         }
@@ -315,7 +328,7 @@ impl Model {
             return true;
         }
         let (rv, at) = self.event(now);
-        self.item(call.key).changes.push(at);
+        self.item(call.key).changes.push((rv, at));
         self.populated = true;
         if call.rate_limited {
             if self.item(call.key).is_parked() {
@@ -365,11 +378,12 @@ pub(super) fn cap(list: &mut Vec<ModelDelta>, deltas_max: usize, bytes_max: usiz
 }
 
 /// Returns the leased deltas to the front of the waiting ones.
-pub(super) fn return_deltas(item: &mut Item, latest: bool) -> &'static str {
+pub(super) fn return_deltas(item: &mut Item, mode: Mode) -> &'static str {
+    let latest = mode == Mode::Latest;
     let mut older = std::mem::take(&mut item.leased);
     let mut newer = std::mem::take(&mut item.waiting);
     let return_rule = match (older.last(), newer.first()) {
-        (Some(last), Some(first)) if last.is_deleted() && first.is_deleted() => {
+        (Some(last), Some(first)) if mode != Mode::Events && last.is_deleted() && first.is_deleted() => {
             if last.final_state_unknown {
                 older.pop();
             } else {

@@ -347,16 +347,17 @@ impl Model {
                 return false;
             }
         }
-        let plan = job.refuses() || job.list.dry_run;
+        let plan = job.refuses() || job.list.dry_run || self.is_events();
         job.phase = if plan { Phase::Plan { next: 0 } } else { Phase::Start };
         false
     }
 
     fn replace_plan(&mut self, job: &mut ReplaceJob, next: usize, budget: usize) -> Result<bool, Refused> {
         let slice: Vec<_> = job.list.items.iter().skip(next).take(budget).copied().collect();
-        for (key, content) in slice {
+        for (index, (key, content)) in slice.into_iter().enumerate() {
             let item = self.get(key).cloned().unwrap_or_default();
             let called = job.calls.get(key).copied();
+            let refuses = job.refuses();
             let staleness = self.staleness(key, Some(content));
             let counts = &mut job.counts;
             if called.is_some() {
@@ -367,6 +368,11 @@ impl Model {
                 counts.unchanged += 1;
             } else {
                 counts.replaced += 1;
+                let exceeded = self.exceeded(&item.all_bytes(), bytes_of(content));
+                if let Some(field) = exceeded.filter(|_| self.is_events() && !refuses) {
+                    self.hit("a bound of a key refuses a Replace");
+                    return Err(Refused::KeyFull { field, index: next + index });
+                }
             }
             let is_older = called.is_none() && staleness.is_some_and(Ordering::is_lt);
             let takes = called != Some(true) && !is_older && is_from_another(&item, job.list.source);
@@ -389,6 +395,11 @@ impl Model {
                 owned: u64::from(job.owned),
                 counts: job.counts,
             });
+        }
+        if !job.list.dry_run {
+            job.counts = ModelReplaced::default();
+            job.phase = Phase::Start;
+            return Ok(false);
         }
         self.hit("a dry run");
         Ok(true)

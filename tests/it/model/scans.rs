@@ -125,6 +125,7 @@ impl Model {
                 return (false, 0);
             }
             self.event(now);
+            let events = self.is_events();
             self.remembered.remove(key);
             let item = self.item(key);
             item.waiting.clear();
@@ -132,7 +133,8 @@ impl Model {
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
                 item.changes.truncate(lease.changes);
-                if item.initial_pending.is_some_and(|initial_pending| initial_pending > lease.token) {
+                let covered = item.leased.last().filter(|_| events).map_or(lease.token, |delta| delta.rv);
+                if item.initial_pending.is_some_and(|initial_pending| initial_pending > covered) {
                     item.initial_pending = None;
                 }
             }
@@ -159,7 +161,8 @@ impl Model {
         if !self.get(key).is_some_and(Item::is_parked) {
             return false;
         }
-        let stamp = self.event(now);
+        let (rv, at) = self.event(now);
+        let stamp = (self.position(key, rv), at);
         self.item(key).wake(stamp);
         self.tidy(key);
         self.hit("redrive");
@@ -170,11 +173,16 @@ impl Model {
         if !self.get(key).is_some_and(Item::is_parked) {
             return false;
         }
-        self.event(now);
+        let stamp = self.event(now);
         self.remembered.remove(key);
+        let events = self.is_events();
         let item = self.item(key);
         let known = item.known;
-        *item = Item { known, ..Item::default() };
+        let behind = if events { 1 } else { item.waiting.len() };
+        let waiting = item.waiting.split_off(behind);
+        let changes = if events { item.changes.split_off(1) } else { Vec::new() };
+        *item = Item { known, waiting, changes, ..Item::default() };
+        self.go_on(key, stamp);
         self.tidy(key);
         self.hit("discard");
         true

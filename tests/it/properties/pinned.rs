@@ -24,6 +24,7 @@ const PLAIN: Setup = Setup {
     max_bytes_per_key: 10_000,
     max_delete_percent: None,
     max_deletes: None,
+    indexes: 0,
     version: false,
 };
 

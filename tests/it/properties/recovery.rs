@@ -180,3 +180,8 @@ fn a_queue_of_mode_latest_survives_a_crash_at_any_point() {
 fn a_queue_of_mode_keys_survives_a_crash_at_any_point() {
     check_mode(Mode::Keys);
 }
+
+#[test]
+fn a_queue_of_mode_events_survives_a_crash_at_any_point() {
+    check_mode(Mode::Events);
+}

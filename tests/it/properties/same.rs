@@ -49,6 +49,7 @@ pub(super) fn replaced(counts: ReplaceCounts) -> ModelReplaced {
 pub(super) fn refused(refusal: &Refusal) -> Refused {
     match *refusal {
         Refusal::QueueFull { keys, wanted, .. } => Refused::Full { keys, wanted },
+        Refusal::KeyFull { field, index, .. } => Refused::KeyFull { field, index },
         Refusal::ObjectTooLarge { index, .. } => Refused::TooLarge { index },
         Refusal::WrongMode { .. } => Refused::WrongMode,
         Refusal::NoKnownObjects => Refused::NoKnownObjects,
@@ -95,6 +96,7 @@ pub(super) fn same_deltas<'a>(
             && engine.provenance.owner().map(|owner| &**owner) == model.owner
             && engine.final_state_unknown == model.final_state_unknown
             && engine.coalesced == model.coalesced
+            && engine.provenance.due().map(Time::as_micros) == model.due
             && engine.provenance.trace().map(|trace| **trace) == model.trace.map(context)
     };
     if engine.len() == model.len() && engine.iter().zip(model).all(equal) {
@@ -133,7 +135,7 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same_place(&schedule_state.place, &item.place)?;
     let delay = schedule_state.delay().map(|delay| (delay.due.as_micros(), delay.rv.get()));
     same("delay", delay, item.delay.map(|delay| (delay.due, delay.rv)))?;
-    let oldest_change = schedule_state.oldest_change().map(Time::as_micros);
+    let oldest_change = schedule_state.oldest_change().map(|change| (change.rv.get(), change.at.as_micros()));
     same("oldest change", oldest_change, item.changes.first().copied())?;
     same("failures", schedule_state.failures, item.failures)?;
     same("attempt", schedule_state.attempt, item.attempt)?;

@@ -11,7 +11,8 @@ use deltaq::engine::key::Pointer;
 use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 
-use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, Traced};
+use super::indexes;
+use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, SENT_OBJECTS, Traced};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -38,6 +39,8 @@ pub(crate) struct Setup {
     pub(crate) max_bytes_per_key: usize,
     pub(crate) max_delete_percent: Option<u32>,
     pub(crate) max_deletes: Option<u64>,
+    /// The number of the settings of indexes.
+    pub(crate) indexes: u8,
     /// Whether the objects have a version.
     pub(crate) version: bool,
 }
@@ -69,6 +72,7 @@ impl Setup {
             max_bytes_per_key: self.max_bytes_per_key,
             max_delete_percent: self.max_delete_percent.map(f64::from),
             max_deletes: self.max_deletes,
+            indexes: indexes::settings(self.indexes),
             version: (self.version && self.mode != Mode::Keys).then(|| pointer("/v")),
             ..Config::default()
         })
@@ -90,6 +94,7 @@ impl Setup {
             max_bytes_per_key: if rng.u8(..3) == 0 { rng.usize(10..120) } else { 10_000 },
             max_delete_percent: (rng.u8(..8) == 0).then(|| rng.u32(..80)),
             max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
+            indexes: rng.u8(..4),
             version: rng.u8(..3) == 0,
         }
     }
@@ -125,6 +130,7 @@ pub(crate) enum Change {
     ResyncPeriod(Option<Micros>),
     Mode(Mode),
     KnownObjects(bool),
+    Indexes(u8),
     Version(bool),
 }
 
@@ -206,8 +212,8 @@ pub(crate) struct Generator {
     next: VecDeque<Command>,
 }
 
-/// Number of the first objects, which are not in the order of their versions.
-const UNVERSIONED: usize = 8;
+/// The first of the objects that are in the order of their versions.
+const IN_ORDER: usize = SENT_OBJECTS + 1;
 
 fn pointer(text: &str) -> Pointer {
     Pointer::parse(text, false).expect("a pointer")
@@ -226,7 +232,7 @@ impl Generator {
         let traces = Rng::with_seed(rng.get_seed());
         let sequences = Rng::with_seed(!rng.get_seed());
         let mut versions = Rng::with_seed(rng.get_seed().rotate_left(32));
-        let version = versions.bool().then_some(UNVERSIONED);
+        let version = versions.bool().then_some(IN_ORDER);
         let (number, next) = (0, VecDeque::new());
         let mut generator =
             Self { rng, traces, sequences, versions, version, number, mode, weights, keys, slow, next };
@@ -259,7 +265,7 @@ impl Generator {
     }
 
     fn content(&mut self) -> Content {
-        let mut content = self.rng.usize(..UNVERSIONED);
+        let mut content = self.rng.usize(..SENT_OBJECTS);
         if let Some(version) = self.version
             && self.versions.u8(..12) > 0
         {
@@ -395,6 +401,9 @@ impl Generator {
     }
 
     fn change(&mut self) -> Change {
+        if self.traces.u8(..3) == 0 {
+            return Change::Indexes(self.traces.u8(..4));
+        }
         if self.versions.u8(..8) == 0 {
             return Change::Version(self.versions.u8(..3) > 0);
         }

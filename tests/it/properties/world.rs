@@ -13,17 +13,18 @@ use deltaq::engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq::engine::key::Key;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
-use deltaq::engine::object_version::ObjectVersion;
 use deltaq::engine::time::Time;
 use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, ScanCursor};
 
+use super::indexes::Indexes;
 use super::readers::Readers;
 use super::same::{context, replaced, same, same_entry, same_item, same_replace, same_result, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
 use crate::model::{self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS};
 
 mod saved_state;
+mod versions;
 
 pub(super) use saved_state::SavedState;
 
@@ -84,6 +85,7 @@ pub(crate) struct World {
     redrive: Option<(ScanCursor, ModelScan)>,
     discard: Option<(ScanCursor, ModelScan)>,
     pub(super) readers: Readers,
+    pub(super) indexes: Indexes,
 }
 
 impl World {
@@ -106,6 +108,7 @@ impl World {
             redrive: None,
             discard: None,
             readers: Readers::default(),
+            indexes: Indexes::default(),
         }
     }
 
@@ -121,6 +124,7 @@ impl World {
         self.replay()?;
         self.compare(commit)?;
         self.readers.step(&mut self.engine, &self.events)?;
+        self.indexes.step(&mut self.engine, self.events.len())?;
         self.engine.check()
     }
 
@@ -185,11 +189,6 @@ impl World {
             LeaseRef::Live(_) | LeaseRef::Issued(_) => 0,
             LeaseRef::Forged(token) => token,
         }
-    }
-
-    /// The version of an object by the present settings.
-    fn version(&self, content: u8) -> Option<ObjectVersion> {
-        ObjectVersion::read(self.engine.config().version.as_ref()?, &object(content)).ok()
     }
 
     fn produce(
@@ -426,6 +425,7 @@ impl World {
             Change::Mode(_) if self.setup.mode == Mode::Keys && self.model.held().is_empty() => {}
             Change::Mode(mode) => setup.mode = mode,
             Change::KnownObjects(known) => setup.known_objects = known,
+            Change::Indexes(number) => setup.indexes = number,
             Change::Version(version) => setup.version = version,
         }
         let config = setup.config();
@@ -542,20 +542,35 @@ impl World {
         });
         same("oldest ready", status.oldest_ready_age.map(model::micros), head)?;
         let unparked = model.items.values().filter(|item| !item.is_parked());
-        let oldest = unparked.filter_map(|item| item.changes.first()).min().map(|at| now - at);
-        same("oldest unacknowledged", status.oldest_unacknowledged_age.map(model::micros), oldest)?;
+        let oldest = unparked.filter_map(|item| item.changes.first()).min();
+        let age = status.oldest_unacknowledged_age.map(model::micros);
+        same("oldest unacknowledged", age, oldest.map(|(_, at)| now - at))?;
+        let acknowledged = oldest.map_or(model.rv, |(rv, _)| rv - 1);
+        same("acknowledged up to", self.engine.acknowledged_up_to().get(), acknowledged)?;
+        self.compare_parked()?;
         same_replace("last Replace", status.last_replace.as_ref(), model.last_replace)?;
         self.compare_versions()?;
         self.compare_sources()
     }
 
-    fn compare_versions(&self) -> Result<(), Difference> {
-        let engine = self.engine.queue_state().versions;
-        let engine = engine.iter().map(|one| (one.key.to_string(), one.rv.get(), one.at.as_micros()));
-        let mut engine: Vec<_> = engine.collect();
-        engine.sort();
-        let model = self.model.remembered.iter().map(|(key, (_, rv, at))| ((*key).to_owned(), *rv, *at));
-        same("remembered versions", engine, model.collect())
+    /// Compares the numbers of parked keys with a change up to some versions.
+    fn compare_parked(&self) -> Result<(), Difference> {
+        let parked = || self.model.items.values().filter(|item| item.is_parked());
+        let firsts = || parked().filter_map(|item| item.changes.first().map(|(rv, _)| *rv));
+        for version in firsts().flat_map(|rv| [rv - 1, rv]).chain([self.model.rv]) {
+            let (mut counted, mut after) = (0, None);
+            loop {
+                let (count, next) = self.engine.count_parked(Rv::new(version), after.as_ref(), 2);
+                counted += count;
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            let name = "parked keys with a change up to a version";
+            same(name, counted, firsts().filter(|rv| *rv <= version).count())?;
+        }
+        Ok(())
     }
 
     fn compare_sources(&self) -> Result<(), Difference> {

@@ -108,6 +108,58 @@ fn a_done_acknowledges_unless_failures_remain() {
     }
 }
 
+/// Everything up to `version` is acknowledged, and the change behind it is not; the number of parked keys up to the newest event.
+#[track_caller]
+fn assert_acknowledged(fixture: &Fixture, version: u64, parked: usize) {
+    let rv = fixture.queue.resource_version();
+    let (counted, last) = fixture.queue.count_parked(rv, None, 1);
+    assert_eq!((fixture.queue.acknowledged_up_to().get(), counted, last), (version, parked, None));
+}
+
+#[test]
+fn a_change_is_acknowledged_with_all_older_ones_that_it_replaced() {
+    let mut fixture = Fixture::in_mode(Mode::Latest);
+    fixture.call(added("a", 1));
+    fixture.call(added("b", 1));
+    fixture.call(updated("a", 2));
+    assert_acknowledged(&fixture, 0, 0);
+    let a = fixture.pop();
+    fixture.nack(&a);
+    fixture.wait(10_000);
+    assert_acknowledged(&fixture, 0, 0);
+    let b = fixture.pop();
+    fixture.ack(&b);
+    assert_acknowledged(&fixture, 0, 0);
+    let a = fixture.pop();
+    fixture.call(updated("a", 3));
+    let third = fixture.queue.resource_version().get();
+    fixture.ack(&a);
+    assert_acknowledged(&fixture, third - 1, 0);
+    let a = fixture.pop();
+    fixture.ack(&a);
+    assert_acknowledged(&fixture, fixture.queue.resource_version().get(), 0);
+}
+
+#[test]
+fn parked_keys_are_left_out_and_counted_up_to_a_version() {
+    let mut fixture = Fixture::new();
+    for key in ["a", "b", "c"] {
+        fixture.call(added(key, 1));
+    }
+    for _ in 0..2 {
+        let lease = fixture.pop();
+        fixture.reject(&lease);
+    }
+    assert_acknowledged(&fixture, 2, 2);
+    let up_to = |version: u64| fixture.queue.count_parked(Rv::new(version), None, 10).0;
+    assert_eq!([0, 1, 2, 3].map(up_to), [0, 1, 2, 2]);
+    let (first, last) = fixture.queue.count_parked(Rv::new(1), None, 1);
+    assert_eq!((first, last.as_ref().map(Key::as_str)), (1, Some("a")));
+    assert_eq!(fixture.queue.count_parked(Rv::new(1), last.as_ref(), 5), (0, None));
+    fixture.redrive(Some(&["b"]));
+    assert_acknowledged(&fixture, 1, 1);
+}
+
 #[test]
 fn ages_survive_a_crash() {
     let mut fixture = Fixture::new();

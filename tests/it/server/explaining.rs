@@ -80,3 +80,14 @@ async fn the_keys_ahead_are_counted_up_to_a_limit() {
     let (_, found) = reason(&service, "k5001", "more than 5000 other keys are ahead").await;
     assert_eq!((&found["ahead"], &found["has_more_ahead"]), (&json!(5000), &json!(true)));
 }
+
+#[tokio::test]
+async fn a_parked_key_of_mode_events_does_not_wait_for_a_new_change() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"mode": "events"})).await.ok();
+    post(&service, "add", json!([{"key": "a"}, {"key": "a"}])).await;
+    let lease = pop(&service).await;
+    reason(&service, "a", "1 newer change waits behind the lease").await;
+    post(&service, "reject", json!({"lease_ids": [lease]})).await;
+    assert_eq!(reason(&service, "a", "and a discard drops it").await.0, "parked");
+}

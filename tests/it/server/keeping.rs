@@ -62,6 +62,24 @@ fn good(reply: Reply) -> Value {
 }
 
 #[tokio::test]
+async fn indexes_are_built_again_after_a_restart() {
+    let folder = Folder::new("indexes");
+    let service = folder.service().await;
+    good(service.call("PUT", QUEUE, &json!({"indexes": {"by_city": "/city"}})).await);
+    let seeds = (0..3_000).map(|number| json!({"object": {"key": number, "city": number % 3}}));
+    good(service.post(&format!("{QUEUE}/seed"), &seeds.collect()).await);
+    good(service.post(&format!("{QUEUE}/update"), &json!({"key": 0, "city": 1})).await);
+    let popped = good(service.post(&format!("{QUEUE}/pop"), &Value::Null).await);
+    good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
+    let values = format!("{QUEUE}/indexes/by_city?wait=10s");
+    let before = good(service.get(&values).await)["items"].take();
+    assert_eq!(before[1], json!({"value": "1", "keys": 1_001}));
+    let service = restarted(service, &folder).await;
+    assert_eq!(good(service.get(&values).await)["items"], before);
+    assert_eq!(good(service.get(QUEUE).await)["config"]["indexes"], json!({"by_city": "/city"}));
+}
+
+#[tokio::test]
 async fn everything_of_a_queue_outlives_a_restart() {
     let folder = Folder::new("restart");
     let service = folder.service().await;
@@ -136,6 +154,49 @@ async fn sequence_numbers_outlive_a_restart() {
         assert_eq!(good(service.post(&call, &object("b")).await)["duplicate"], true);
     }
     assert_eq!(service.get(&format!("{QUEUE}/items/b")).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_queue_of_mode_events_outlives_a_restart() {
+    let folder = Folder::new("events");
+    let mut service = folder.service().await;
+    good(service.call("PUT", QUEUE, &json!({"mode": "events"})).await);
+    let post = async |service: &Service, call: &str, body: Value| {
+        good(service.post(&format!("{QUEUE}/{call}"), &body).await)
+    };
+    post(&service, "add", json!([{"key": "a", "v": 1}, {"key": "a", "v": 2}, {"key": "b"}])).await;
+    post(&service, "update?delay=1h&source=erp", json!({"key": "a", "v": 3})).await;
+    post(&service, "delete?key=gone", Value::Null).await;
+    let popped = post(&service, "pop", Value::Null).await;
+    // Once from the events, and once from the checkpoint of a clean end.
+    for _ in 0..2 {
+        service = restarted(service, &folder).await;
+        let held = good(service.get(&format!("{QUEUE}/items/a")).await);
+        assert_eq!(held["leased_deltas"][0]["object"]["v"], 1, "{held}");
+        assert_eq!(
+            (&held["deltas"][0]["object"]["v"], &held["deltas"][1]["source"]),
+            (&json!(2), &json!("erp"))
+        );
+    }
+    post(&service, "ack", json!({"lease_ids": [lease(&popped, 0)]})).await;
+    let popped = post(&service, "pop?max=10", Value::Null).await;
+    assert_eq!(keys(&popped), ["a", "b", "gone"]);
+    let deletion = &popped["items"][2]["deltas"][0];
+    assert_eq!(
+        (&deletion["object"], &deletion["final_state_unknown"]),
+        (&json!({}), &json!(true)),
+        "{popped}"
+    );
+    let leases = json!({"lease_ids": [lease(&popped, 0), lease(&popped, 1), lease(&popped, 2)]});
+    post(&service, "ack", leases).await;
+    service = restarted(service, &folder).await;
+    let status = good(service.get(QUEUE).await)["status"].clone();
+    assert_eq!(
+        (&status["ready"], &status["delayed"]),
+        (&json!(0), &json!(1)),
+        "the last delta is due in an hour"
+    );
+    assert_eq!(good(service.get(&format!("{QUEUE}/explain/a")).await)["reason"], "delayed");
 }
 
 #[tokio::test]

@@ -171,3 +171,26 @@ async fn durations_of_go_are_accepted_in_settings_queries_and_bodies() {
     service.get(&format!("{QUEUE}/synced?wait=100%C2%B5s")).await.ok();
     service.post(&format!("{QUEUE}/close?drain=true&wait=1ms500us"), &Value::Null).await.ok();
 }
+
+#[tokio::test]
+async fn a_full_key_of_mode_events_is_a_problem_that_names_the_limit() {
+    let service = Service::start().await;
+    service.call("PUT", "/v1/queues/e", &json!({"mode": "events", "max_deltas_per_key": 2})).await;
+    let objects = json!([{"key": "a", "v": 1}, {"key": "a", "v": 2}, {"key": "b"}]);
+    service.post("/v1/queues/e/add", &objects).await.ok();
+    let list = json!([{"key": "b"}, {"key": "a", "v": 3}]);
+    for (call, body, index) in [
+        ("update", json!({"key": "a", "v": 3}), 0),
+        ("delete?key=a", Value::Null, 0),
+        ("deltas", json!([{"type": "Deleted", "key": "b"}, {"type": "Deleted", "key": "a"}]), 1),
+        ("replace", list, 1),
+    ] {
+        let refused = service.post(&format!("/v1/queues/e/{call}"), &body).await;
+        assert_eq!((refused.status, refused.header("retry-after").is_some()), (429, true), "{call}");
+        let problem = refused.problem("key-full");
+        let named = [&problem["field"], &problem["limit"], &problem["key"], &problem["index"]];
+        assert_eq!(named, [&json!("max_deltas_per_key"), &json!(2), &json!("a"), &json!(index)], "{call}");
+    }
+    let status = service.get("/v1/queues/e/status").await.ok();
+    assert_eq!(status["resource_version"], 3, "nothing was applied: {status}");
+}

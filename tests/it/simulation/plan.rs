@@ -76,7 +76,8 @@ impl Plan {
 }
 
 fn setup(rng: &mut Rng, index: usize) -> Setup {
-    let mode = *rng.choice(&[Mode::Delta, Mode::Delta, Mode::Latest, Mode::Keys]).unwrap_or(&Mode::Delta);
+    let modes = [Mode::Delta, Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events];
+    let mode = *rng.choice(&modes).unwrap_or(&Mode::Delta);
     let backoff = ItemExponential { base: millis(rng, 1..200), max: millis(rng, 200..3_000) };
     let limiter = RateLimiter { item_exponential: Some(backoff), ..RateLimiter::default() };
     let config = Config {

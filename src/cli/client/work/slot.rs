@@ -18,10 +18,8 @@ use crate::cli::client::failure::{Failure, text_of};
 use crate::cli::client::output::clean;
 use crate::cli::client::queues::duration_text;
 use crate::cli::client::session::{Session, parse};
+use crate::duration;
 
-/// How long a pop waits for a key.
-const POP_WAIT: &str = "20s";
-const POP_WAIT_DURATION: Duration = Duration::from_secs(20);
 /// Pause before the first repetition of a failed call.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause, unless the server asks for a longer one.
@@ -96,13 +94,10 @@ impl<'a> Worker<'a> {
     /// Pops a key. The outer `None` means that the worker ends.
     async fn pop(&self) -> Result<Option<Option<Item>>, Failure> {
         let id = random_id()?;
-        let (wait, longest) =
-            if self.work.until_empty { ("0s", Duration::ZERO) } else { (POP_WAIT, POP_WAIT_DURATION) };
         let mut failures = 0;
         loop {
-            let call = self.pop_call(&id, wait)?.wait(longest);
             let reply = tokio::select! {
-                reply = self.session.client.fetch::<PoppedTexts>(call) => reply,
+                reply = self.try_pop(&id) => reply,
                 () = self.stop.soft.cancelled() => {
                     self.release_unread(&id).await?;
                     return Ok(None);
@@ -110,7 +105,8 @@ impl<'a> Worker<'a> {
             };
             let error = match reply {
                 Ok(popped) => return Ok(Some(item(popped)?)),
-                Err(error) => error,
+                Err(Failure::Client(error)) => error,
+                Err(failure) => return Err(failure),
             };
             if error.code() == Some("queue-closed") {
                 report(&format!("queue {} is closed, and no key is ready", self.work.queue));
@@ -129,6 +125,13 @@ impl<'a> Worker<'a> {
                 }
             }
         }
+    }
+
+    async fn try_pop(&self, id: &str) -> Result<PoppedTexts, Failure> {
+        let until_empty = self.work.until_empty;
+        let wait = if until_empty { Duration::ZERO } else { self.session.longest_wait().await? };
+        let call = self.pop_call(id, &duration::format(wait))?.wait(wait);
+        Ok(self.session.client.fetch(call).await?)
     }
 
     fn pop_call(&self, id: &str, wait: &str) -> Result<Call, Failure> {

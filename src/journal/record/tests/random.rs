@@ -18,13 +18,14 @@ use crate::engine::event::{
 };
 use crate::engine::follow::{FollowPhase, FollowPosition};
 use crate::engine::id::{Rv, Sequence, Slot, Token};
+use crate::engine::index_settings::IndexSettings;
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::object_version::ObjectVersion;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
@@ -106,7 +107,8 @@ impl Dice {
     }
 
     fn provenance(&mut self) -> Provenance {
-        Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace))
+        let facts = Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace));
+        facts.with_due(self.maybe(Self::time))
     }
 
     fn origin(&mut self) -> Origin {
@@ -239,6 +241,10 @@ impl Dice {
         ReadyPosition { rv: self.rv(), since, added: self.maybe(Self::time).unwrap_or(since) }
     }
 
+    fn event_id(&mut self) -> EventId {
+        EventId { rv: self.rv(), at: self.time() }
+    }
+
     fn delay(&mut self) -> Delay {
         Delay { due: self.time(), rv: self.rv() }
     }
@@ -254,7 +260,7 @@ impl Dice {
             former: self.turn(),
             dropped_delay: self.maybe(Self::delay),
             new_change: self.maybe(Self::time),
-            later_change: self.maybe(Self::time),
+            later_change: self.maybe(Self::event_id),
         }
     }
 
@@ -271,7 +277,7 @@ impl Dice {
             delay: self.maybe(Self::delay),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
-            oldest_change: self.maybe(Self::time),
+            oldest_change: self.maybe(Self::event_id),
         };
         ScheduleState::new(place, failures, attempt, backoff)
     }
@@ -320,6 +326,13 @@ impl Dice {
         Admission::new(schema, prune, key).unwrap().map(Arc::new)
     }
 
+    fn indexes(&mut self) -> IndexSettings {
+        let pointers = ["/", "/a~0b~1/\"", "/ünï/1"];
+        let indexes = ["a", "By-City_2"].map(|name| (name, self.of(&pointers)));
+        let count = self.0.usize(..=indexes.len());
+        IndexSettings::new(indexes.into_iter().take(count)).unwrap()
+    }
+
     fn config(&mut self) -> Config {
         let pointers = ["/key", "/", "/a~0b/~1\"", "/ünï/0"];
         let mut parts = self.list(|dice| Pointer::parse(dice.of(&pointers), dice.0.bool()).unwrap());
@@ -327,7 +340,7 @@ impl Dice {
         let key = KeySpec::new(parts).unwrap();
         Config {
             admission: self.admission(&key),
-            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys]),
+            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]),
             key,
             version: self.maybe(|dice| Pointer::parse(dice.of(&pointers), false).unwrap()),
             known_objects: self.0.bool(),
@@ -343,6 +356,7 @@ impl Dice {
             max_delete_percent: self.maybe(Self::float),
             max_deletes: self.maybe(Self::number),
             retention: Retention { age: self.maybe(Self::span), bytes: self.maybe(Self::number) },
+            indexes: self.indexes(),
             follow: self.maybe(|dice| Arc::new(dice.follow())),
         }
     }

@@ -14,13 +14,14 @@ use crate::engine::event::{
 };
 use crate::engine::follow::{FollowPhase, FollowPosition};
 use crate::engine::id::{Rv, Slot, Source, Token};
+use crate::engine::index_settings::IndexSettings;
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::object_version::ObjectVersion;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{KeyState, QueueState, RememberedVersion, RemovedKey, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
@@ -228,6 +229,7 @@ pub(super) fn full_config() -> Config {
         max_bytes_per_key: 4,
         max_delete_percent: Some(33.3),
         max_deletes: Some(5),
+        indexes: IndexSettings::new([("by_city", "/a~1b"), ("tags", "/tags")]).unwrap(),
         retention: Retention { age: Some(Duration::from_hours(24)), bytes: Some(6) },
         follow: Some(Arc::new(Follow {
             queue: "prices".into(),
@@ -313,7 +315,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
                     delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
                     last_error: Some("HTTP 500: \"no\"".into()),
                     failure_expiry: Some((at(86_442), Rv::new(42))),
-                    oldest_change: Some(at(38)),
+                    oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
                 },
             ),
             known: None,
@@ -351,7 +353,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
         dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
         new_change: Some(at(43)),
-        later_change: Some(at(42)),
+        later_change: Some(EventId { rv: Rv::new(42), at: at(42) }),
         ..bare.clone()
     };
     [bare, full]

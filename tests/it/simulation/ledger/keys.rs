@@ -63,18 +63,38 @@ impl KeyHistory {
             return Err(format!("lease {token} has its deltas in the order {rvs:?}"));
         }
         let acked = self.leases.range(..token).rev().find(|(_, held)| held.acked == Acked::Yes);
-        if let (Some((acked, _)), Some(first)) = (acked, rvs.first())
-            && first < acked
+        let done = |(token, held): (&Rv, &Held)| if mode == Mode::Events { held.first_rv } else { *token };
+        if let (Some(acked), Some(first)) = (acked.map(done), rvs.first())
+            && *first <= acked
         {
-            return Err(format!("lease {token} has delta {first} that {acked} has acknowledged"));
+            return Err(format!("lease {token} has delta {first}, and {acked} is acknowledged"));
         }
         let objects: Vec<(u64, Rv)> =
             item.deltas.iter().filter_map(|delta| Some((carried(delta)?, delta.rv))).collect();
         let present: Vec<u64> = objects.iter().map(|(number, _)| *number).collect();
+        if mode == Mode::Events {
+            self.is_next(&rvs, &present)?;
+            return self.seen(&objects, shown.replied);
+        }
         if let Some(lost) = self.missing(&present, mode, shown.asked).filter(|_| mode != Mode::Keys) {
             return Err(format!("lease {token} brings {present:?} and lacks {lost}"));
         }
         self.seen(&objects, shown.replied)
+    }
+
+    /// Mode events: a lease has one delta, and every delta that was accepted before that was sent is acknowledged.
+    fn is_next(&self, rvs: &[Rv], present: &[u64]) -> Result<(), Violation> {
+        if rvs.len() != 1 {
+            return Err(format!("a lease has the deltas {rvs:?}"));
+        }
+        let Some(sent) = present.first().and_then(|number| self.calls.get(number)).map(|call| call.sent)
+        else {
+            return Ok(());
+        };
+        match self.missing(present, Mode::Events, sent) {
+            Some(skipped) => Err(format!("{present:?} is delivered before {skipped}")),
+            None => Ok(()),
+        }
     }
 
     /// A reply contains a lease again.
@@ -130,7 +150,7 @@ impl KeyHistory {
         };
         let mut calls = self.calls.iter().filter(|(number, call)| due(call) && !present.contains(number));
         let lost = match mode {
-            Mode::Delta => calls.find(|(number, _)| self.consumed(**number) == Acked::No),
+            Mode::Delta | Mode::Events => calls.find(|(number, _)| self.consumed(**number) == Acked::No),
             // Only the newest delta of a key stays.
             Mode::Latest => calls.find(|(number, _)| {
                 let is_newest = self.calls.range(**number + 1..).all(|(_, other)| other.refused);

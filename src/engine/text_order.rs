@@ -1,69 +1,69 @@
-//! The keys of a queue in order: a sorted list of slots in chunks.
+//! Texts in order, such as the keys of a queue: a sorted list of their slots in chunks.
 //!
-//! The list holds only slots, and compares keys by the text in the table. A `BTreeMap` from keys to slots is less code, but
+//! The list holds only slots, and the caller gives the text of a slot. A `BTreeMap` from keys to slots is less code, but
 //! takes 27 more bytes per key, and an add of new keys in batches took 10 % longer with it.
 
 use std::ops::Bound;
 
-use crate::engine::id::Slot;
-use crate::engine::key::Key;
+use smol_str::SmolStr;
 
-/// Most keys of a chunk.
+use super::id::Slot;
+
+/// Most texts of a chunk.
 const CHUNK_LEN: usize = 512;
 /// A smaller chunk is joined with the next one if both together have at most half of [`CHUNK_LEN`].
 const SMALL_CHUNK_LEN: usize = CHUNK_LEN / 8;
 
-/// Slots in the order of their keys. `key_of` returns the key of a slot.
+/// Slots in the order of their texts. `text_of` returns the text of a slot.
 ///
-/// Invariant: no chunk is empty. The keys of a chunk are below the `lower_bound` of the next chunk, and, except in the first
+/// Invariant: no chunk is empty. The texts of a chunk are below the `lower_bound` of the next chunk, and, except in the first
 /// chunk, not below their own.
 #[derive(Debug, Default)]
-pub(super) struct KeyOrder {
+pub(super) struct TextOrder {
     chunks: Vec<Chunk>,
     len: usize,
 }
 
 #[derive(Debug)]
 struct Chunk {
-    lower_bound: Key,
+    lower_bound: SmolStr,
     slots: Vec<Slot>,
 }
 
-impl KeyOrder {
-    /// The order of keys that are sorted already.
-    pub(super) fn from_sorted(keys: &[(Key, Slot)]) -> Self {
-        let chunk = |part: &[(Key, Slot)]| {
-            let slots = part.iter().map(|(_, slot)| *slot).collect();
-            part.first().map(|(first, _)| Chunk { lower_bound: first.clone(), slots })
+impl TextOrder {
+    /// The order of slots that are sorted already.
+    pub(super) fn from_sorted<'t>(sorted: &[Slot], text_of: impl Fn(Slot) -> &'t str) -> Self {
+        let chunk = |part: &[Slot]| {
+            part.first().map(|first| Chunk { lower_bound: text_of(*first).into(), slots: part.to_vec() })
         };
-        Self { chunks: keys.chunks(CHUNK_LEN).filter_map(chunk).collect(), len: keys.len() }
+        Self { chunks: sorted.chunks(CHUNK_LEN).filter_map(chunk).collect(), len: sorted.len() }
     }
 
-    /// Number of keys.
+    /// Number of texts.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Inserts a key that is not there yet.
-    pub(super) fn insert<'k>(&mut self, key: &Key, slot: Slot, key_of: impl Fn(Slot) -> &'k Key) {
-        let index = self.chunk_of(key.as_str());
+    /// Inserts a text that is not there yet.
+    pub(super) fn insert<'t>(&mut self, text: &str, slot: Slot, text_of: impl Fn(Slot) -> &'t str) {
+        let index = self.chunk_of(text);
         self.len += 1;
         let Some(chunk) = self.chunks.get_mut(index) else {
-            return self.chunks.push(Chunk { lower_bound: key.clone(), slots: vec![slot] });
+            return self.chunks.push(Chunk { lower_bound: text.into(), slots: vec![slot] });
         };
-        let position = chunk.position(key.as_str(), &key_of);
+        let position = chunk.position(text, &text_of);
         chunk.slots.insert(position, slot);
         if chunk.slots.len() > CHUNK_LEN {
-            self.split(index, position, &key_of);
+            self.split(index, position, &text_of);
         }
     }
 
-    /// Removes a key.
-    pub(super) fn remove<'k>(&mut self, key: &str, key_of: impl Fn(Slot) -> &'k Key) {
-        let index = self.chunk_of(key);
+    /// Removes a text.
+    pub(super) fn remove<'t>(&mut self, text: &str, text_of: impl Fn(Slot) -> &'t str) {
+        let index = self.chunk_of(text);
         let Some(chunk) = self.chunks.get_mut(index) else { return };
-        let position = chunk.position(key, &key_of);
-        if chunk.slots.get(position).is_none_or(|slot| key_of(*slot).as_str() != key) {
+        let position = chunk.position(text, &text_of);
+        if chunk.slots.get(position).is_none_or(|slot| text_of(*slot) != text) {
             return;
         }
         chunk.slots.remove(position);
@@ -75,19 +75,19 @@ impl KeyOrder {
         }
     }
 
-    /// The slots of all keys from `from` on.
-    pub(super) fn from<'k>(
+    /// The slots of all texts from `from` on.
+    pub(super) fn from<'t>(
         &self,
         from: Bound<&str>,
-        key_of: impl Fn(Slot) -> &'k Key,
+        text_of: impl Fn(Slot) -> &'t str,
     ) -> impl Iterator<Item = Slot> {
         let (index, skipped) = match from {
             Bound::Unbounded => (0, 0),
-            Bound::Included(key) => {
-                (self.chunk_of(key), self.count_in_chunk(key, |other| other < key, key_of))
+            Bound::Included(text) => {
+                (self.chunk_of(text), self.count_in_chunk(text, |other| other < text, text_of))
             }
-            Bound::Excluded(key) => {
-                (self.chunk_of(key), self.count_in_chunk(key, |other| other <= key, key_of))
+            Bound::Excluded(text) => {
+                (self.chunk_of(text), self.count_in_chunk(text, |other| other <= text, text_of))
             }
         };
         let chunks = self.chunks.get(index..).unwrap_or_default();
@@ -95,39 +95,39 @@ impl KeyOrder {
     }
 
     /// Whether the invariant holds.
-    pub(super) fn is_whole<'k>(&self, key_of: impl Fn(Slot) -> &'k Key) -> bool {
-        let all = || self.from(Bound::Unbounded, &key_of);
-        let is_found = |slot| self.from(Bound::Included(key_of(slot).as_str()), &key_of).next() == Some(slot);
+    pub(super) fn is_whole<'t>(&self, text_of: impl Fn(Slot) -> &'t str) -> bool {
+        let all = || self.from(Bound::Unbounded, &text_of);
+        let is_found = |slot| self.from(Bound::Included(text_of(slot)), &text_of).next() == Some(slot);
         self.chunks.iter().all(|chunk| (1..=CHUNK_LEN).contains(&chunk.slots.len()))
             && all().count() == self.len
-            && all().zip(all().skip(1)).all(|(a, b)| key_of(a) < key_of(b))
+            && all().zip(all().skip(1)).all(|(a, b)| text_of(a) < text_of(b))
             && all().all(is_found)
     }
 
-    /// The index of the chunk that a key belongs to.
-    fn chunk_of(&self, key: &str) -> usize {
-        self.chunks.partition_point(|chunk| chunk.lower_bound.as_str() <= key).saturating_sub(1)
+    /// The index of the chunk that a text belongs to.
+    fn chunk_of(&self, text: &str) -> usize {
+        self.chunks.partition_point(|chunk| chunk.lower_bound.as_str() <= text).saturating_sub(1)
     }
 
-    /// How many keys of the chunk of `key` come first and fulfil `is_before`.
-    fn count_in_chunk<'k>(
+    /// How many texts of the chunk of `text` come first and fulfil `is_before`.
+    fn count_in_chunk<'t>(
         &self,
-        key: &str,
+        text: &str,
         is_before: impl Fn(&str) -> bool,
-        key_of: impl Fn(Slot) -> &'k Key,
+        text_of: impl Fn(Slot) -> &'t str,
     ) -> usize {
-        let slots = self.chunks.get(self.chunk_of(key)).map_or(&[][..], |chunk| &chunk.slots);
-        slots.partition_point(|slot| is_before(key_of(*slot).as_str()))
+        let slots = self.chunks.get(self.chunk_of(text)).map_or(&[][..], |chunk| &chunk.slots);
+        slots.partition_point(|slot| is_before(text_of(*slot)))
     }
 
-    /// Splits a chunk at the position of its newest key, within limits: keys often come in order.
-    fn split<'k>(&mut self, index: usize, newest: usize, key_of: &impl Fn(Slot) -> &'k Key) {
+    /// Splits a chunk at the position of its newest text, within limits: texts often come in order.
+    fn split<'t>(&mut self, index: usize, newest: usize, text_of: &impl Fn(Slot) -> &'t str) {
         let Some(chunk) = self.chunks.get_mut(index) else { return };
         let at = newest.clamp(SMALL_CHUNK_LEN, CHUNK_LEN - SMALL_CHUNK_LEN);
         let slots = chunk.slots.split_off(at);
         chunk.slots.shrink_to_fit();
         if let Some(first) = slots.first() {
-            let lower_bound = key_of(*first).clone();
+            let lower_bound = text_of(*first).into();
             self.chunks.insert(index + 1, Chunk { lower_bound, slots });
         }
     }
@@ -146,12 +146,12 @@ impl KeyOrder {
 }
 
 impl Chunk {
-    /// The position of the first key that is not below `key`.
-    fn position<'k>(&self, key: &str, key_of: &impl Fn(Slot) -> &'k Key) -> usize {
-        if self.slots.last().is_some_and(|last| key_of(*last).as_str() < key) {
+    /// The position of the first text that is not below `text`.
+    fn position<'t>(&self, text: &str, text_of: &impl Fn(Slot) -> &'t str) -> usize {
+        if self.slots.last().is_some_and(|last| text_of(*last) < text) {
             return self.slots.len();
         }
-        self.slots.partition_point(|slot| key_of(*slot).as_str() < key)
+        self.slots.partition_point(|slot| text_of(*slot) < text)
     }
 }
 
@@ -160,6 +160,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::engine::key::Key;
 
     /// Keys of several styles: with common prefixes, numbered, of many lengths, and beyond ASCII.
     fn key(number: u32, style: u32) -> Key {
@@ -172,8 +173,8 @@ mod tests {
         Key::new(&text).unwrap()
     }
 
-    fn check(order: &KeyOrder, model: &BTreeMap<Key, Slot>, keys: &[Key], at: &str) {
-        let key_of = |slot: Slot| &keys[slot.index()];
+    fn check(order: &TextOrder, model: &BTreeMap<Key, Slot>, keys: &[Key], at: &str) {
+        let key_of = |slot: Slot| keys[slot.index()].as_str();
         assert!(order.is_whole(key_of));
         assert_eq!(order.len(), model.len());
         for from in [Bound::Unbounded, Bound::Included(at), Bound::Excluded(at)] {
@@ -187,15 +188,15 @@ mod tests {
         for (seed, style) in (0..).zip([0, 1, 2, 3]) {
             let mut random = fastrand::Rng::with_seed(seed);
             let keys: Vec<Key> = (0..6_000).map(|number| key(number, style)).collect();
-            let key_of = |slot: Slot| &keys[slot.index()];
-            let (mut order, mut model) = (KeyOrder::default(), BTreeMap::new());
+            let key_of = |slot: Slot| keys[slot.index()].as_str();
+            let (mut order, mut model) = (TextOrder::default(), BTreeMap::new());
             for step in 0..40_000 {
                 let share_of_inserts = [0.9, 0.5, 0.1, 0.5][step / 5_000 % 4];
                 let slot = Slot::new(random.u32(0..6_000));
-                let key = key_of(slot);
+                let key = &keys[slot.index()];
                 if random.f64() < share_of_inserts {
                     if !model.contains_key(key) {
-                        order.insert(key, slot, key_of);
+                        order.insert(key.as_str(), slot, key_of);
                         model.insert(key.clone(), slot);
                     }
                 } else if model.remove(key).is_some() {
@@ -206,7 +207,8 @@ mod tests {
                 }
             }
             let mut sorted: Vec<(Key, Slot)> = model.iter().map(|(key, slot)| (key.clone(), *slot)).collect();
-            check(&KeyOrder::from_sorted(&sorted), &model, &keys, "namespace-3");
+            let slots: Vec<Slot> = sorted.iter().map(|(_, slot)| *slot).collect();
+            check(&TextOrder::from_sorted(&slots, key_of), &model, &keys, "namespace-3");
             random.shuffle(&mut sorted);
             for (key, _) in sorted {
                 order.remove(key.as_str(), key_of);
@@ -220,9 +222,9 @@ mod tests {
     #[test]
     fn removing_an_unknown_key_changes_nothing() {
         let keys: Vec<Key> = (0..10).map(|number| key(number, 1)).collect();
-        let key_of = |slot: Slot| &keys[slot.index()];
-        let mut order = KeyOrder::default();
-        order.insert(&keys[3], Slot::new(3), key_of);
+        let key_of = |slot: Slot| keys[slot.index()].as_str();
+        let mut order = TextOrder::default();
+        order.insert(keys[3].as_str(), Slot::new(3), key_of);
         order.remove(keys[2].as_str(), key_of);
         order.remove(keys[4].as_str(), key_of);
         assert!(order.from(Bound::Unbounded, key_of).eq([Slot::new(3)]));
@@ -231,10 +233,10 @@ mod tests {
     #[test]
     fn ordered_keys_fill_their_chunks() {
         let keys: Vec<Key> = (0..20_000).map(|number| key(number, 1)).collect();
-        let key_of = |slot: Slot| &keys[slot.index()];
-        let mut order = KeyOrder::default();
+        let key_of = |slot: Slot| keys[slot.index()].as_str();
+        let mut order = TextOrder::default();
         for (key, slot) in keys.iter().zip((0..).map(Slot::new)) {
-            order.insert(key, slot, key_of);
+            order.insert(key.as_str(), slot, key_of);
         }
         assert!(order.is_whole(key_of));
         assert!(order.chunks.len() < 50, "{}", order.chunks.len());

@@ -1,0 +1,138 @@
+//! `deltaq synced` and `deltaq workers`.
+
+use std::time::Duration;
+
+use clap::Args;
+use deltaq_types::{SyncedDocument, WorkerDocument};
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+use super::output::{Cell, Row, counted};
+use super::queues::duration_text;
+use super::read::{Limit, print_list};
+use super::session::{Execute, Session};
+use crate::duration::DurationText;
+use crate::name::Name;
+
+super::commands! {
+    /// Commands that show what a queue and its workers wait for.
+    Commands {
+        /// Ask whether the initial list is processed, or everything up to a version is acknowledged; exit code 3 if not.
+        #[command(after_help = "Example:\n  deltaq synced prices --resource-version now --wait 5m")]
+        Synced(Synced),
+        /// List the workers that hold leases or wait for keys.
+        #[command(after_help = "Example:\n  deltaq workers prices")]
+        Workers(Workers),
+    }
+}
+
+/// `deltaq synced`.
+#[derive(Debug, Clone, Args)]
+pub struct Synced {
+    /// The queue.
+    pub queue: Name,
+    /// Ask whether every change up to this version is acknowledged; `now` is the newest version. Parked keys are left out.
+    #[arg(long, value_name = "N")]
+    pub resource_version: Option<String>,
+    /// Longest wait.
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub wait: DurationText,
+}
+
+/// `deltaq workers`.
+#[derive(Debug, Clone, Args)]
+pub struct Workers {
+    /// The queue.
+    pub queue: Name,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+impl Execute for Workers {
+    const OPERATIONS: &'static [&'static str] = &["list_workers"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = || session.on_queue("list_workers", &self.queue);
+        print_list::<WorkerDocument>(session, call, &self.limit, "no workers").await
+    }
+}
+
+impl Row for WorkerDocument {
+    const COLUMNS: &'static [&'static str] =
+        &["WORKER", "LEASED", "OLDEST LEASE", "NEXT EXPIRY", "WAITING", "WAITING SINCE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::new(self.worker.as_deref().unwrap_or("(no name)")),
+            Cell::number(self.leased),
+            Cell::optional(self.oldest_leased_at.map(|at| at.to_string())),
+            Cell::optional(self.next_expires_in_ms.map(|left| format!("in {}", duration_text(left)))),
+            Cell::number(self.waiting),
+            Cell::optional(self.waiting_since.map(|at| at.to_string())),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.worker.clone().unwrap_or_default()
+    }
+}
+
+impl Execute for Synced {
+    const OPERATIONS: &'static [&'static str] = &["get_synced"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let (wait, version) = (Some(self.wait.into()), self.resource_version.clone());
+        let (synced, text) = synced(session, &self.queue, version, wait).await?;
+        session.output.change(&text, self.queue.as_str(), &sentence(&synced))?;
+        if is_reached(&synced) {
+            return Ok(());
+        }
+        Err(Failure::Nothing(match synced.resource_version {
+            Some(version) => {
+                format!("queue {} has unacknowledged changes up to version {version}", self.queue)
+            }
+            None => format!("queue {} has not synced", self.queue),
+        }))
+    }
+}
+
+fn is_reached(synced: &SyncedDocument) -> bool {
+    synced.reached.unwrap_or(synced.synced)
+}
+
+fn sentence(synced: &SyncedDocument) -> String {
+    let Some(version) = synced.resource_version else {
+        let remaining = counted(synced.remaining, "key");
+        return if synced.synced {
+            "synced".to_owned()
+        } else {
+            format!("not synced, {remaining} of the initial list left")
+        };
+    };
+    let is = if is_reached(synced) { "acknowledged" } else { "not acknowledged" };
+    let parked = synced.parked.filter(|parked| *parked > 0);
+    let parked = parked.map(|parked| format!(", without {}", counted(parked, "parked key")));
+    format!("{is} up to version {version}{}", parked.unwrap_or_default())
+}
+
+/// Waits until the queue has synced or, with a version, until every change up to it is acknowledged; for ever if `wait` is none.
+pub(super) async fn synced(
+    session: &Session,
+    queue: &Name,
+    mut version: Option<String>,
+    wait: Option<Duration>,
+) -> Result<(SyncedDocument, Box<RawValue>), Failure> {
+    let wait = session.wait(wait).await?;
+    loop {
+        let left = wait.next();
+        let call = session.on_queue("get_synced", queue)?.query("resource_version", version.as_deref());
+        let (synced, text) =
+            session.fetch::<SyncedDocument>(call.query("wait", Some(left)).wait(left.into())).await?;
+        if is_reached(&synced) || wait.is_over() {
+            return Ok((synced, text));
+        }
+        // A repeated call goes on with the version that `now` was.
+        version = synced.resource_version.map(|version| version.to_string());
+    }
+}

@@ -1,0 +1,258 @@
+//! Named indexes of the known objects (client-go's Indexer): the keys that have a value.
+//!
+//! Indexes are derived from the settings and the known objects, so no event and no row contains them. A new index, and each index
+//! after a restart, is built a few slots of the table at a time, while commands go on. An index stores no copy of an object: the
+//! values that a key loses are read from its old object.
+
+mod index;
+mod keys_of_value;
+mod values;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use self::index::Index;
+use self::values::{Values, values};
+use super::apply::{Applied, Scope};
+use super::effects::Garbage;
+use super::event::{Ending, Event, EventKind};
+use super::id::Slot;
+use super::index_settings::IndexSetting;
+use super::key::Pointer;
+use super::object::Object;
+use super::state::State;
+use super::table::{Entry, Table};
+
+/// Bytes of objects that take about as long to index as a slot.
+const BYTES_OF_A_SLOT: usize = 1_024;
+
+/// The indexes of a queue.
+///
+/// Invariant: they have the names and pointers of the settings, in the same order.
+#[derive(Debug, Default)]
+pub(super) struct Indexes {
+    names: Vec<Arc<str>>,
+    pointers: Vec<Pointer>,
+    indexes: Vec<Index>,
+}
+
+/// What the indexes must know of a key before an event changes the key: its known object.
+#[derive(Debug)]
+pub(super) struct KnownBefore(Option<Object>);
+
+/// An index in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexStatus {
+    /// The name.
+    pub name: Arc<str>,
+    /// The pointer to the values, as text.
+    pub pointer: Arc<str>,
+    /// Whether the index has all known objects.
+    pub is_ready: bool,
+    /// Number of different values.
+    pub values: usize,
+    /// Number of keys with at least one value.
+    pub keys: usize,
+    /// Number of values that are in no index, because they are too long or come too late in an array.
+    pub omitted: usize,
+}
+
+/// The reason for which an index can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoIndex {
+    /// The queue has no index of this name.
+    Unknown {
+        /// The names of its indexes.
+        names: Vec<Arc<str>>,
+    },
+    /// The index is not complete.
+    Building,
+}
+
+impl Indexes {
+    /// The indexes of the settings of a queue. They are complete if the queue has no keys.
+    pub(super) fn of(state: &State) -> Self {
+        let mut indexes = Self::default();
+        drop(indexes.configure(state));
+        indexes
+    }
+
+    /// Follows the settings: begins new indexes. Returns the indexes that are dropped.
+    fn configure(&mut self, state: &State) -> Vec<Index> {
+        let old = std::mem::take(self);
+        let mut old: Vec<_> = old.names.into_iter().zip(old.pointers).zip(old.indexes).collect();
+        for IndexSetting { name, pointer } in state.config.indexes.iter() {
+            let kept = old.iter().position(|((old, at), _)| old == name && at.text == pointer.text);
+            let index = kept.map(|kept| old.swap_remove(kept).1).unwrap_or_else(|| {
+                let mut index = Index::default();
+                if state.table.slots() == 0 {
+                    index.set_covered(usize::MAX);
+                }
+                index
+            });
+            self.names.push(name.clone());
+            self.pointers.push(pointer.clone());
+            self.indexes.push(index);
+        }
+        old.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// What the indexes must know before this event is applied; `None` if they need nothing.
+    pub(super) fn before(&self, state: &State, event: &Event, scope: Scope) -> Option<KnownBefore> {
+        let changes_known = matches!(
+            &event.kind,
+            EventKind::Settled { ending: Ending::Acked, .. } | EventKind::Seeded { .. }
+        );
+        if self.indexes.is_empty() || !changes_known {
+            return None;
+        }
+        let entry = match (scope, event.kind.key()) {
+            (Scope::Slot(slot), _) => state.table.at(slot),
+            (Scope::Key, Some(key)) => state.table.get(key.as_str()),
+            (Scope::Queue, _) | (_, None) => return None,
+        };
+        Some(KnownBefore(entry.and_then(known_object).cloned()))
+    }
+
+    /// Takes over what an event did. Returns the indexes that are dropped.
+    pub(super) fn note(
+        &mut self,
+        state: &State,
+        event: &Event,
+        applied: &Applied,
+        before: Option<KnownBefore>,
+    ) -> Option<Garbage> {
+        if matches!(event.kind, EventKind::Configured { .. }) {
+            let dropped = self.configure(state);
+            return (!dropped.is_empty()).then(|| Garbage::new(dropped));
+        }
+        let KnownBefore(before) = before?;
+        let (slot, key) = (applied.slot?, event.kind.key()?);
+        let after = state.table.at(slot).and_then(known_object);
+        if before.as_ref() == after {
+            return None;
+        }
+        let texts = [before.as_ref(), after].map(|object| object.map_or("", Object::as_str));
+        let ([old, new], none) = (texts.map(|text| values(text, &self.pointers)), Values::default());
+        for (number, index) in self.indexes.iter_mut().enumerate() {
+            let (old, new) = (old.get(number).unwrap_or(&none), new.get(number).unwrap_or(&none));
+            index.change(&state.table, key.as_str(), slot, old, new);
+        }
+        None
+    }
+
+    /// The names of the indexes that are not complete.
+    pub(super) fn building(&self) -> Vec<Arc<str>> {
+        let named = self.names.iter().zip(&self.indexes);
+        named.filter(|(_, index)| !index.is_complete()).map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn is_building(&self) -> bool {
+        !self.indexes.iter().all(Index::is_complete)
+    }
+
+    /// Indexes the next slots: at most `budget`, fewer if their objects are large.
+    pub(super) fn build(&mut self, state: &State, budget: usize) {
+        let Some(first) = self.indexes.iter().map(Index::covered).min().filter(|first| *first != usize::MAX)
+        else {
+            return;
+        };
+        let (slots, none) = (state.table.slots(), Values::default());
+        let (mut next, mut work) = (first, 0);
+        while next < slots && work < budget {
+            work += 1;
+            let slot = Slot::at(next);
+            next += 1;
+            let Some((slot, entry)) = slot.and_then(|slot| Some((slot, state.table.at(slot)?))) else {
+                continue;
+            };
+            let Some(object) = known_object(entry) else { continue };
+            let found = values(object.as_str(), &self.pointers);
+            work += object.bytes() / BYTES_OF_A_SLOT
+                + found.iter().map(|values| values.texts.len()).sum::<usize>();
+            for (index, values) in self.indexes.iter_mut().zip(&found) {
+                if index.covered() <= slot.index() {
+                    index.set_covered(next);
+                    index.change(&state.table, entry.key.as_str(), slot, &none, values);
+                }
+            }
+        }
+        // From now on, keys in new slots are indexed when their objects become known.
+        let covered = if next >= slots { usize::MAX } else { next };
+        for index in self.indexes.iter_mut().filter(|index| index.covered() < covered && !index.is_complete())
+        {
+            index.set_covered(covered);
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<&Index, NoIndex> {
+        let names = self.names.iter().position(|other| **other == *name);
+        let unknown = || NoIndex::Unknown { names: self.names.clone() };
+        let index = names.and_then(|number| self.indexes.get(number)).ok_or_else(unknown)?;
+        if index.is_complete() { Ok(index) } else { Err(NoIndex::Building) }
+    }
+
+    pub(super) fn check_readable(&self, name: &str) -> Result<(), NoIndex> {
+        self.find(name).map(drop)
+    }
+
+    /// The slots of the keys with a value in an index, from the key `from` on, in key order.
+    pub(super) fn keys_of(
+        &self,
+        table: &Table,
+        name: &str,
+        value: &str,
+        from: Bound<&str>,
+    ) -> Result<impl Iterator<Item = Slot>, NoIndex> {
+        Ok(self.find(name)?.keys_of(table, value, from))
+    }
+
+    /// The values of an index from `from` on, in the order of their texts, with the number of keys of each.
+    pub(super) fn values_from(
+        &self,
+        name: &str,
+        from: Bound<&str>,
+    ) -> Result<impl Iterator<Item = (&str, usize)>, NoIndex> {
+        Ok(self.find(name)?.values_from(from))
+    }
+
+    pub(super) fn statuses(&self) -> Vec<IndexStatus> {
+        let named = self.names.iter().zip(&self.pointers).zip(&self.indexes);
+        let status = |((name, pointer), index): ((&Arc<str>, &Pointer), &Index)| IndexStatus {
+            name: name.clone(),
+            pointer: pointer.text.clone(),
+            is_ready: index.is_complete(),
+            values: index.len(),
+            keys: index.keys(),
+            omitted: index.omitted(),
+        };
+        named.map(status).collect()
+    }
+
+    /// Checks the invariants.
+    pub(super) fn check(&self, state: &State) -> Result<(), String> {
+        let settings = state.config.indexes.iter().map(|setting| (&setting.name, &setting.pointer));
+        if !settings.eq(self.names.iter().zip(&self.pointers)) {
+            return Err(String::from("the indexes are not those of the settings"));
+        }
+        let objects: Vec<(Slot, &str, SmallVec<[Values<'_>; 2]>)> = state
+            .entries_after(None)
+            .filter_map(|(slot, entry)| {
+                let object = known_object(entry)?.as_str();
+                Some((slot, entry.key.as_str(), values(object, &self.pointers)))
+            })
+            .collect();
+        for (number, (name, index)) in self.names.iter().zip(&self.indexes).enumerate() {
+            let covered = objects.iter().filter(|(slot, ..)| slot.index() < index.covered());
+            let of_index = covered.filter_map(|(_, key, values)| Some((*key, values.get(number)?)));
+            index.check(&state.table, of_index).map_err(|rule| format!("index {name}: {rule}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn known_object(entry: &Entry) -> Option<&Object> {
+    entry.known.as_ref().map(|known| &known.object)
+}

@@ -1,0 +1,68 @@
+//! The reads of a queue through its indexes.
+
+use std::ops::Bound;
+
+use super::indexes::{IndexStatus, NoIndex};
+use super::queue::Queue;
+use super::table::Entry;
+
+impl Queue {
+    /// Builds the indexes that are not complete, with a bounded amount of work: `budget` small objects. Returns whether all
+    /// indexes are complete.
+    pub fn build_indexes(&mut self, budget: usize) -> bool {
+        let (state, indexes) = self.state_and_indexes();
+        indexes.build(state, budget);
+        !indexes.is_building()
+    }
+
+    /// Whether an index is not complete.
+    #[must_use]
+    pub fn is_building_indexes(&self) -> bool {
+        self.volatile.indexes.is_building()
+    }
+
+    /// The indexes, in the order of their names.
+    #[must_use]
+    pub fn indexes(&self) -> Vec<IndexStatus> {
+        self.volatile.indexes.statuses()
+    }
+
+    /// Checks that an index can be read.
+    ///
+    /// # Errors
+    /// [`NoIndex`].
+    pub fn check_index(&self, index: &str) -> Result<(), NoIndex> {
+        self.volatile.indexes.check_readable(index)
+    }
+
+    /// The keys whose known objects have a value in an index, from the key `from` on, in key order.
+    ///
+    /// # Errors
+    /// [`NoIndex`].
+    pub fn entries_with_value(
+        &self,
+        index: &str,
+        value: &str,
+        from: Bound<&str>,
+    ) -> Result<impl Iterator<Item = &Entry>, NoIndex> {
+        let slots = self.volatile.indexes.keys_of(self.table(), index, value, from)?;
+        Ok(slots.filter_map(|slot| self.table().at(slot)))
+    }
+
+    /// The values of an index from the value `from` on, in the order of their bytes, with the number of keys of each.
+    ///
+    /// # Errors
+    /// [`NoIndex`].
+    pub fn index_values(
+        &self,
+        index: &str,
+        from: Bound<&str>,
+    ) -> Result<impl Iterator<Item = (&str, usize)>, NoIndex> {
+        self.volatile.indexes.values_from(index, from)
+    }
+
+    /// Checks the invariants of the indexes.
+    pub(super) fn check_indexes(&self) -> Result<(), String> {
+        self.volatile.indexes.check(self.state())
+    }
+}

@@ -1,0 +1,117 @@
+//! Indexes of known objects: the list of indexes, the values of an index, and lookups.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use deltaq_types::{IndexDocument, IndexValueDocument, Page};
+
+use super::read::{lines, page_limit, stream_pages, wants_lines};
+use crate::engine::limits::INDEX_VALUE_BYTES_MAX;
+use crate::http::call::ReadCall;
+use crate::http::cursor::{self, List};
+use crate::http::limits::INDEX_WAIT_MAX;
+use crate::http::openapi::params::{InQueue, IndexQuery, OfIndex};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
+use crate::http::params::{Params, path_index, wrong};
+use crate::http::problem::Problem;
+use crate::http::reply::Reply;
+use crate::http::wire;
+use crate::service::{Handle, Lookup};
+
+/// List the indexes of the queue, in the order of their names.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/indexes", tag = "reading", operation_id = "list_indexes",
+    params(InQueue),
+    responses(
+        (status = 200, description = "All indexes.", content((Page<IndexDocument> = "application/json"), (Vec<IndexDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable,
+    )
+)]
+pub(in crate::http) async fn list(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let streams = wants_lines(&call.headers)?;
+    let indexes = handle.indexes().await?;
+    let items = indexes.entries.iter().map(wire::index).collect();
+    let page = Page { items, next: None, resource_version: indexes.resource_version.get() };
+    Ok(if streams { lines(&page)? } else { Reply::of(&call.context, page).into_response() })
+}
+
+/// List the values of an index in the order of their bytes, with the number of keys of each.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/indexes/{name}", tag = "reading", operation_id = "list_index_values",
+    params(InQueue, OfIndex, IndexQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<IndexValueDocument> = "application/json"), (Vec<IndexValueDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable,
+    )
+)]
+pub(in crate::http) async fn values(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let index: Arc<str> = path_index(call.uri.path())?.into();
+    let ReadCall { params, headers, context, .. } = call;
+    let streams = wants_lines(&headers)?;
+    let prefix: Arc<str> = params.text("prefix").unwrap_or_default().into();
+    let limit = page_limit(&params, streams)?.entries;
+    let wait = wait(&params)?;
+    let after = params.text("continue").map(str::to_owned);
+    let page = move |after| value_page(handle.clone(), index.clone(), prefix.clone(), after, limit, wait);
+    if streams {
+        return stream_pages(context, after, page).await;
+    }
+    Ok(Reply::of(&context, page(after).await?).into_response())
+}
+
+async fn value_page(
+    handle: Arc<Handle>,
+    index: Arc<str>,
+    prefix: Arc<str>,
+    after: Option<String>,
+    limit: usize,
+    wait: Duration,
+) -> Result<Page<IndexValueDocument>, Problem> {
+    let after = after.map(|after| decode(&handle, &index, &after)).transpose()?;
+    let page = handle.index_values(&index, &prefix, after, limit, wait).await?;
+    let next = page.next.map(|value| {
+        let position = format!("{index}:{value}");
+        cursor::encode(List::IndexValues, handle.incarnation(), &position)
+    });
+    let items = page.entries.into_iter();
+    let items =
+        items.map(|found| IndexValueDocument { value: found.value, keys: found.keys as u64 }).collect();
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// The value in a `continue` token of the index.
+fn decode(handle: &Handle, index: &str, text: &str) -> Result<String, Problem> {
+    let position = cursor::decode(List::IndexValues, handle.incarnation(), text)?;
+    let value = position.strip_prefix(index).and_then(|rest| rest.strip_prefix(':'));
+    value.map(str::to_owned).ok_or_else(cursor::expired)
+}
+
+/// The lookup of a list of known objects, if it has one.
+pub(super) fn lookup(params: &Params) -> Result<Option<Arc<Lookup>>, Problem> {
+    let wait = wait(params)?;
+    let (index, value) = match (params.text("index"), params.text("value")) {
+        (Some(index), Some(value)) => (index.into(), value.to_owned()),
+        (Some(_), None) => return Err(wrong("index", "it needs value")),
+        (None, Some(_)) => return Err(wrong("value", "it needs index")),
+        (None, None) if params.text("wait").is_some() => return Err(wrong("wait", "it needs index")),
+        (None, None) => return Ok(None),
+    };
+    if params.text("key").is_some() {
+        return Err(wrong("key", "a list of the keys with a value has no key"));
+    }
+    if value.len() > INDEX_VALUE_BYTES_MAX {
+        let why = format!(
+            "it has {} bytes; longer values than {INDEX_VALUE_BYTES_MAX} are in no index",
+            value.len()
+        );
+        return Err(wrong("value", &why).with("limit", INDEX_VALUE_BYTES_MAX));
+    }
+    Ok(Some(Arc::new(Lookup { index, value, wait })))
+}
+
+fn wait(params: &Params) -> Result<Duration, Problem> {
+    Ok(params.duration("wait", Duration::ZERO..=INDEX_WAIT_MAX)?.unwrap_or_default())
+}
