@@ -16,7 +16,7 @@ use super::event::{
 };
 use super::follow::{FollowPhase, FollowPosition};
 use super::freshness::Changes;
-use super::id::{Rv, Slot, Token};
+use super::id::{Rv, Slot, Source, Token};
 use super::initial::InitialList;
 use super::key::Key;
 use super::known::{Known, set_known};
@@ -134,6 +134,7 @@ impl State {
                 return Err("the sequence of its source does not grow");
             }
         }
+        self.apply_to_versions(&event.kind, event.at)?;
         self.apply_to_queue(&event.kind, event.at)?;
         if matches!(event.kind, EventKind::VersionRemembered { .. }) {
             return Ok(Applied::default());
@@ -205,17 +206,7 @@ impl State {
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
             }
-            EventKind::VersionRemembered { key, version } => {
-                let (key, version, rv) = (key.clone(), version.clone(), self.rv);
-                if !self.versions.remember(RememberedVersion { key, version, rv, at }) {
-                    return Err("the key has a remembered version that is not older");
-                }
-            }
-            EventKind::Removed { key } | EventKind::Seeded { key, .. } => drop(self.versions.forget(key)),
             EventKind::Configured { config } => {
-                if self.config.version != config.version {
-                    self.versions = RememberedVersions::default();
-                }
                 if self.config.resync_period != config.resync_period {
                     self.next_resync = config.resync_period.map(|period| at.plus(period));
                 }
@@ -240,16 +231,7 @@ impl State {
                 self.next_resync = self.config.resync_period.map(|period| at.plus(period));
             }
             EventKind::ReplaceStarted { source, first } => {
-                if *first {
-                    self.initial = self.initial.started();
-                }
-                if let Some(source) = source {
-                    self.sources.called(source, at);
-                }
-                let (source, counts) = (source.clone(), ReplaceCounts::default());
-                let replace = LastReplace { source, counts, started: at, ended: None, aborted: false };
-                self.sources.replaced(&replace);
-                self.last_replace = Some(replace);
+                self.apply_replace_started(source.as_ref(), *first, at);
             }
             EventKind::ReplaceEnded(ended) => self.apply_replace_ended(ended, at)?,
             EventKind::Followed { position } => self.apply_followed(*position),
@@ -261,7 +243,10 @@ impl State {
             | EventKind::Extended { .. }
             | EventKind::DelayElapsed { .. }
             | EventKind::Forgotten { .. }
-            | EventKind::Redriven { .. } => {}
+            | EventKind::Redriven { .. }
+            | EventKind::Removed { .. }
+            | EventKind::VersionRemembered { .. }
+            | EventKind::Seeded { .. } => {}
         }
         Ok(())
     }
@@ -282,6 +267,37 @@ impl State {
         if position.is_some() && matches!(self.initial, InitialList::Running { .. }) {
             self.initial = self.initial.ended(true);
         }
+    }
+
+    /// Applies the event's effect on the remembered versions.
+    fn apply_to_versions(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
+        match kind {
+            EventKind::VersionRemembered { key, version } => {
+                let (key, version, rv) = (key.clone(), version.clone(), self.rv);
+                if !self.versions.remember(RememberedVersion { key, version, rv, at }) {
+                    return Err("the key has a remembered version that is not older");
+                }
+            }
+            EventKind::Removed { key } | EventKind::Seeded { key, .. } => drop(self.versions.forget(key)),
+            EventKind::Configured { config } if self.config.version != config.version => {
+                self.versions = RememberedVersions::default();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn apply_replace_started(&mut self, source: Option<&Source>, first: bool, at: Time) {
+        if first {
+            self.initial = self.initial.started();
+        }
+        if let Some(source) = source {
+            self.sources.called(source, at);
+        }
+        let (source, counts) = (source.cloned(), ReplaceCounts::default());
+        let replace = LastReplace { source, counts, started: at, ended: None, aborted: false };
+        self.sources.replaced(&replace);
+        self.last_replace = Some(replace);
     }
 
     fn apply_replace_ended(&mut self, ended: &ReplaceEnded, at: Time) -> Result<(), Reason> {

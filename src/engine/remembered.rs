@@ -59,7 +59,9 @@ impl RememberedVersions {
     /// The versions of a checkpoint.
     pub(super) fn restore(all: Vec<RememberedVersion>) -> Self {
         let mut restored = Self::default();
-        all.into_iter().for_each(|remembered| restored.insert(remembered));
+        for remembered in all {
+            restored.insert(remembered);
+        }
         restored
     }
 

@@ -99,7 +99,7 @@ fn a_stored_version_comes_back() {
 #[test]
 fn a_version_is_a_number_or_a_string_of_limited_length() {
     let pointer: Arc<str> = "/meta/at".into();
-    for text in [r#"{}"#, r#"{"meta":{"at":null}}"#, r#"{"meta":[1]}"#, r#"{"meta":3}"#, r#"{"at":1}"#] {
+    for text in ["{}", r#"{"meta":{"at":null}}"#, r#"{"meta":[1]}"#, r#"{"meta":3}"#, r#"{"at":1}"#] {
         assert_eq!(read(text), Err(VersionError::Missing { pointer: pointer.clone() }), "{text}");
     }
     for (value, found) in [("true", "a boolean"), ("[]", "an array"), ("{}", "an object")] {

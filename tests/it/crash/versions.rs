@@ -31,7 +31,11 @@ type Seen = BTreeMap<String, BTreeMap<u64, u64>>;
 
 /// The calls of the feed, with their versions. Producers write the same version in different ways.
 fn feed_call(version: u64, producer: u64) -> Message {
-    let at = if producer.is_multiple_of(2) { json!(version) } else { json!(version as f64) };
+    let at = if producer.is_multiple_of(2) {
+        json!(version)
+    } else {
+        json!(f64::from(u32::try_from(version).expect("a few calls")))
+    };
     let call = if is_deletion(version) { "delete" } else { "update" };
     let object = json!({"key": format!("k{}", version % KEYS), "at": at, "n": version});
     Message::post(format!("/v1/queues/feed/{call}?source=producer-{producer}"), &object)
@@ -142,7 +146,9 @@ fn a_feed_of_four_producers_in_any_order_ends_with_the_newest_versions() {
             running = Spawned::start(&store);
             *server.address.lock() = running.api;
         }
-        producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
+        for producer in producers {
+            producer.join().expect("a producer");
+        }
         server.is_over.store(true, Ordering::Relaxed);
         (worker.join().expect("the worker"), running)
     });
