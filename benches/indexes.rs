@@ -99,10 +99,10 @@ fn over_http() {
     }
     bare_us.sort_unstable();
     indexed_us.sort_unstable();
-    let (bare, indexed) = (percentile_ms(&bare_us, 0.5), percentile_ms(&indexed_us, 0.5));
+    let (without_ms, with_ms) = (percentile_ms(&bare_us, 0.5), percentile_ms(&indexed_us, 0.5));
     println!("acknowledgements of {BATCH} keys, each with another city (target: at least 0.8 of the speed)");
-    println!("  without  p50 {bare:.2} ms");
-    println!("  with     p50 {indexed:.2} ms, {:.2} of the speed without", bare / indexed);
+    println!("  without  p50 {without_ms:.2} ms");
+    println!("  with     p50 {with_ms:.2} ms, {:.2} of the speed without", without_ms / with_ms);
 
     println!("queries of about 100 objects (target: p99 < 5 ms)");
     print_queries("while nothing else happens", &queries(&clock, &server));

@@ -43,6 +43,7 @@ impl IndexSettings {
     }
 
     /// The indexes, in the order of their names.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &IndexSetting> {
         self.0.iter()
     }

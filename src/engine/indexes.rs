@@ -35,7 +35,7 @@ const BYTES_OF_A_SLOT: usize = 1_024;
 pub(super) struct Indexes {
     names: Vec<Arc<str>>,
     pointers: Vec<Pointer>,
-    indexes: Vec<Index>,
+    contents: Vec<Index>,
 }
 
 /// What the indexes must know of a key before an event changes the key: its known object.
@@ -82,19 +82,14 @@ impl Indexes {
     /// Follows the settings: begins new indexes. Returns the indexes that are dropped.
     fn configure(&mut self, state: &State) -> Vec<Index> {
         let old = std::mem::take(self);
-        let mut old: Vec<_> = old.names.into_iter().zip(old.pointers).zip(old.indexes).collect();
+        let mut old: Vec<_> = old.names.into_iter().zip(old.pointers).zip(old.contents).collect();
         for IndexSetting { name, pointer } in state.config.indexes.iter() {
             let kept = old.iter().position(|((old, at), _)| old == name && at.text == pointer.text);
-            let index = kept.map(|kept| old.swap_remove(kept).1).unwrap_or_else(|| {
-                let mut index = Index::default();
-                if state.table.slots() == 0 {
-                    index.set_covered(usize::MAX);
-                }
-                index
-            });
+            let new = || Index::begin(state.table.slots() == 0);
+            let index = kept.map_or_else(new, |kept| old.swap_remove(kept).1);
             self.names.push(name.clone());
             self.pointers.push(pointer.clone());
-            self.indexes.push(index);
+            self.contents.push(index);
         }
         old.into_iter().map(|(_, index)| index).collect()
     }
@@ -105,7 +100,7 @@ impl Indexes {
             &event.kind,
             EventKind::Settled { ending: Ending::Acked, .. } | EventKind::Seeded { .. }
         );
-        if self.indexes.is_empty() || !changes_known {
+        if self.contents.is_empty() || !changes_known {
             return None;
         }
         let entry = match (scope, event.kind.key()) {
@@ -136,7 +131,7 @@ impl Indexes {
         }
         let texts = [before.as_ref(), after].map(|object| object.map_or("", Object::as_str));
         let ([old, new], none) = (texts.map(|text| values(text, &self.pointers)), Values::default());
-        for (number, index) in self.indexes.iter_mut().enumerate() {
+        for (number, index) in self.contents.iter_mut().enumerate() {
             let (old, new) = (old.get(number).unwrap_or(&none), new.get(number).unwrap_or(&none));
             index.change(&state.table, key.as_str(), slot, old, new);
         }
@@ -145,17 +140,17 @@ impl Indexes {
 
     /// The names of the indexes that are not complete.
     pub(super) fn building(&self) -> Vec<Arc<str>> {
-        let named = self.names.iter().zip(&self.indexes);
+        let named = self.names.iter().zip(&self.contents);
         named.filter(|(_, index)| !index.is_complete()).map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn is_building(&self) -> bool {
-        !self.indexes.iter().all(Index::is_complete)
+        !self.contents.iter().all(Index::is_complete)
     }
 
     /// Indexes the next slots: at most `budget`, fewer if their objects are large.
     pub(super) fn build(&mut self, state: &State, budget: usize) {
-        let Some(first) = self.indexes.iter().map(Index::covered).min().filter(|first| *first != usize::MAX)
+        let Some(first) = self.contents.iter().map(Index::covered).min().filter(|first| *first != usize::MAX)
         else {
             return;
         };
@@ -172,7 +167,7 @@ impl Indexes {
             let found = values(object.as_str(), &self.pointers);
             work += object.bytes() / BYTES_OF_A_SLOT
                 + found.iter().map(|values| values.texts.len()).sum::<usize>();
-            for (index, values) in self.indexes.iter_mut().zip(&found) {
+            for (index, values) in self.contents.iter_mut().zip(&found) {
                 if index.covered() <= slot.index() {
                     index.set_covered(next);
                     index.change(&state.table, entry.key.as_str(), slot, &none, values);
@@ -181,7 +176,8 @@ impl Indexes {
         }
         // From now on, keys in new slots are indexed when their objects become known.
         let covered = if next >= slots { usize::MAX } else { next };
-        for index in self.indexes.iter_mut().filter(|index| index.covered() < covered && !index.is_complete())
+        for index in
+            self.contents.iter_mut().filter(|index| index.covered() < covered && !index.is_complete())
         {
             index.set_covered(covered);
         }
@@ -190,7 +186,7 @@ impl Indexes {
     fn find(&self, name: &str) -> Result<&Index, NoIndex> {
         let names = self.names.iter().position(|other| **other == *name);
         let unknown = || NoIndex::Unknown { names: self.names.clone() };
-        let index = names.and_then(|number| self.indexes.get(number)).ok_or_else(unknown)?;
+        let index = names.and_then(|number| self.contents.get(number)).ok_or_else(unknown)?;
         if index.is_complete() { Ok(index) } else { Err(NoIndex::Building) }
     }
 
@@ -219,7 +215,7 @@ impl Indexes {
     }
 
     pub(super) fn statuses(&self) -> Vec<IndexStatus> {
-        let named = self.names.iter().zip(&self.pointers).zip(&self.indexes);
+        let named = self.names.iter().zip(&self.pointers).zip(&self.contents);
         let status = |((name, pointer), index): ((&Arc<str>, &Pointer), &Index)| IndexStatus {
             name: name.clone(),
             pointer: pointer.text.clone(),
@@ -244,7 +240,7 @@ impl Indexes {
                 Some((slot, entry.key.as_str(), values(object, &self.pointers)))
             })
             .collect();
-        for (number, (name, index)) in self.names.iter().zip(&self.indexes).enumerate() {
+        for (number, (name, index)) in self.names.iter().zip(&self.contents).enumerate() {
             let covered = objects.iter().filter(|(slot, ..)| slot.index() < index.covered());
             let of_index = covered.filter_map(|(_, key, values)| Some((*key, values.get(number)?)));
             index.check(&state.table, of_index).map_err(|rule| format!("index {name}: {rule}"))?;

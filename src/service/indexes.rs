@@ -43,7 +43,7 @@ impl Handle {
         while let Ok(false) = self.build_part_of_indexes() {
             tokio::task::yield_now().await;
         }
-        self.indexes_changed.notify_waiters();
+        self.indexes_built.notify_waiters();
     }
 
     /// Returns whether all indexes are complete.
@@ -121,7 +121,7 @@ impl Handle {
         let end = tokio::time::sleep(wait);
         tokio::pin!(end);
         loop {
-            let changed = self.indexes_changed.notified();
+            let changed = self.indexes_built.notified();
             tokio::pin!(changed);
             // From here on a wake-up counts, even before the await.
             changed.as_mut().enable();

@@ -54,8 +54,8 @@ pub struct Handle {
     pub(super) version_waits: VersionWaits,
     /// The reads that wait until everything up to a version is acknowledged.
     pub(super) ack_waits: VersionWaits,
-    /// Wakes the reads that wait for an index.
-    pub(super) indexes_changed: Notify,
+    /// Wakes the reads that wait for an index, when no index is being built any more.
+    pub(super) indexes_built: Notify,
     /// The task of a follower.
     pub(super) follow_task: FollowTask,
 }
@@ -131,7 +131,7 @@ impl Handle {
             feed_readers: FeedReaders::default(),
             version_waits: VersionWaits::default(),
             ack_waits: VersionWaits::default(),
-            indexes_changed: Notify::new(),
+            indexes_built: Notify::new(),
             follow_task: FollowTask::default(),
         }
     }
@@ -337,7 +337,7 @@ impl Handle {
         self.feed_readers.wake_all();
         self.version_waits.wake_all();
         self.ack_waits.wake_all();
-        self.indexes_changed.notify_waiters();
+        self.indexes_built.notify_waiters();
         self.follow_task.wake.notify_one();
         drop_in_background(content);
     }

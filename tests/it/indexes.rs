@@ -77,7 +77,8 @@ async fn a_read_of_an_index_that_is_built_waits_or_is_refused() {
     let values = handle.index_values("a", "", None, 10, Duration::ZERO).await;
     assert_eq!(values.err(), building.err());
     assert_eq!(count(&handle, "a", "1", WAIT).await, Ok(2_500));
-    assert_eq!(handle.document().await.expect("the queue").status.building_indexes, [Arc::from(""); 0]);
+    let status = handle.document().await.expect("the queue").status;
+    assert!(status.building_indexes.is_empty());
 
     // A read that waits learns that its index is removed.
     configure(&handle, &[("a", "/b")]).now_or_never().expect("nothing to wait for");
@@ -139,10 +140,11 @@ async fn indexes_are_right_after_settings_changed_while_workers_acknowledged() {
             for (index, _) in indexes {
                 count(&handle, index, "1", WAIT).await.expect("the index is built");
             }
+            work(&handle, &mut rng, KEYS).await;
         }
+        let checked = handle.read(|queue, _| queue.check()).await.expect("the queue");
+        assert_eq!(checked, Ok(()), "round {round}");
     }
-    let checked = handle.read(|queue, _| queue.check()).await.expect("the queue");
-    assert_eq!(checked, Ok(()));
     configure(&handle, SETTINGS[0]).await;
     let found = count(&handle, "a", "1", WAIT).await.expect("the index is built");
     let checked = handle.read(|queue, _| (queue.check(), queue.table().len())).await.expect("the queue");

@@ -276,7 +276,7 @@ fn an_index_takes_few_bytes_per_key_and_none_once_it_is_removed() {
     drop(queue.take_effects());
     for pointer in ["/number", "/city", "/even", "/tags", "/nowhere"] {
         let built = allocation_counter::measure(|| configured(&mut queue, &[("index", pointer)]));
-        let per_key = built.bytes_current / INDEXED_KEYS as i64;
+        let per_key = built.bytes_current / i64::try_from(INDEXED_KEYS).expect("few");
         println!("{pointer}: {per_key} bytes per key");
         assert!(per_key < INDEX_BYTES_PER_KEY, "{pointer}: {per_key} bytes per key");
         let removed = allocation_counter::measure(|| configured(&mut queue, &[]));

@@ -40,6 +40,11 @@ pub(super) struct Index {
 type Content<'i> = (BTreeMap<&'i str, Vec<&'i str>>, usize, usize);
 
 impl Index {
+    /// An index without values, which is complete if the queue has no keys.
+    pub(super) fn begin(is_complete: bool) -> Self {
+        Self { covered: if is_complete { usize::MAX } else { 0 }, ..Self::default() }
+    }
+
     pub(super) fn covered(&self) -> usize {
         self.covered
     }
@@ -97,18 +102,17 @@ impl Index {
             return value.keys.insert(key, slot, key_of);
         }
         let value = Some(IndexedValue { text: text.into(), keys: KeysOfValue::One(slot) });
-        let place = match self.free.pop() {
-            Some(place) => {
-                if let Some(free) = self.values.get_mut(place.index()) {
-                    *free = value;
-                }
-                place
+        let place = if let Some(place) = self.free.pop() {
+            if let Some(free) = self.values.get_mut(place.index()) {
+                *free = value;
             }
-            None => {
-                self.values.push(value);
-                // A queue has fewer than 2^32 keys.
-                Slot::at(self.values.len() - 1).unwrap_or(Slot::MAX)
-            }
+            place
+        } else {
+            self.values.push(value);
+            let Some(place) = Slot::at(self.values.len() - 1) else {
+                panic!("an index can't hold more than 2^32 values");
+            };
+            place
         };
         let values = &self.values;
         self.order.insert(text, place, |place| text_at(values, place));

@@ -188,9 +188,8 @@ impl Handle {
         }
         if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
             self.config.store(state.queue.config().clone());
-            // The task builds new indexes, and a read of a removed index ends.
+            // The task builds new indexes.
             self.requests.wake();
-            self.indexes_changed.notify_waiters();
             self.follow_task.wake.notify_one();
         }
         if state.awaits_room && state.queue.follow_room() > 0 {

@@ -89,6 +89,7 @@ async fn a_lookup_has_pages_filters_fields_and_lines() {
     let expected: Vec<Value> = (0..750).map(|number| json!({"key": format!("k{:04}", 2 * number)})).collect();
     assert_eq!(all, expected);
     assert_eq!(keys(&service, &format!("{query}&prefix=k000")).await.len(), 5);
+    assert_eq!(keys(&service, &format!("{query}&prefix=k143")).await.len(), 5);
     assert_eq!(keys(&service, &format!("{query}&source=erp")).await.len(), 0);
     let mut shards = 0;
     for shard in ["0/2", "1/2"] {
@@ -234,5 +235,12 @@ async fn values_beyond_the_limits_are_counted_and_match_nothing() {
     assert_eq!(
         (&index["values"], &index["keys"], &index["omitted_values"]),
         (&json!(101), &json!(2), &json!(4))
+    );
+    service.post(&format!("{QUEUE}/update"), &json!({"key": "many", "v": many[..101]})).await.ok();
+    acked(&service).await;
+    assert_eq!(
+        get(&service, "indexes").await["items"][0]["omitted_values"],
+        2,
+        "the old object does not count"
     );
 }
