@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::delta::{Delta, Deltas};
 use super::id::{Rv, Slot, Source};
+use super::mode::ModeRules;
 use super::queue::Queue;
 use super::schedule::{IndexSizes, Place};
 use super::table::Entry;
@@ -150,29 +151,38 @@ impl Queue {
                 )?;
             }
         }
-        let bytes: usize = entry.waiting.iter().map(|delta| delta.object.bytes()).sum();
-        rule(bytes == entry.waiting.bytes(), "has a wrong sum of waiting bytes")?;
-        let rvs: Vec<_> = entry.leased.iter().chain(entry.waiting.iter()).map(|delta| delta.rv).collect();
-        rule(rvs.is_sorted_by(|a, b| a < b), "has deltas out of order")?;
-        // The cap is no invariant: after it is lowered, only the next append merges.
-        rule(
-            !rules.only_newest_waits || entry.waiting.len() <= 1,
-            "has more than one waiting delta in mode latest",
-        )?;
-        if !rules.leases_oldest_delta {
-            return Ok(());
-        }
-        rule(entry.leased.len() <= 1, "has more than one leased delta in mode events")?;
-        rule(leased.is_none() || schedule_state.delay().is_none(), "is leased and delayed in mode events")?;
-        rule(
-            entry.oldest_delta().map(Delta::event) == schedule_state.oldest_change(),
-            "has another oldest change than its oldest delta in mode events",
-        )?;
-        let Place::Ready(position) = schedule_state.place else { return Ok(()) };
-        rule(schedule_state.delay().is_none(), "is ready and delayed in mode events")?;
-        let oldest = entry.waiting.oldest().map(|delta| delta.rv);
-        rule(oldest == Some(position.rv), "is not ready at the position of its oldest delta")
+        check_deltas(rules, entry)
     }
+}
+
+fn check_deltas(rules: ModeRules, entry: &Entry) -> Result<(), &'static str> {
+    let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
+    let bytes: usize = entry.waiting.iter().map(|delta| delta.object.bytes()).sum();
+    rule(bytes == entry.waiting.bytes(), "has a wrong sum of waiting bytes")?;
+    let rvs: Vec<_> = entry.leased.iter().chain(entry.waiting.iter()).map(|delta| delta.rv).collect();
+    rule(rvs.is_sorted_by(|a, b| a < b), "has deltas out of order")?;
+    // The cap is no invariant: after it is lowered, only the next append merges.
+    rule(
+        !rules.only_newest_waits || entry.waiting.len() <= 1,
+        "has more than one waiting delta in mode latest",
+    )?;
+    if rules.leases_oldest_delta { check_oldest_delta(entry) } else { Ok(()) }
+}
+
+/// Mode events: checks that the oldest delta of the key decides.
+fn check_oldest_delta(entry: &Entry) -> Result<(), &'static str> {
+    let schedule_state = &entry.schedule_state;
+    let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
+    rule(entry.leased.len() <= 1, "has more than one leased delta in mode events")?;
+    rule(
+        entry.oldest_delta().map(Delta::event) == schedule_state.oldest_change(),
+        "has another oldest change than its oldest delta in mode events",
+    )?;
+    let is_delayed = schedule_state.delay().is_some();
+    rule(schedule_state.place == Place::Idle || !is_delayed, "is delayed and not idle in mode events")?;
+    let Place::Ready(position) = schedule_state.place else { return Ok(()) };
+    let oldest = entry.waiting.oldest().map(|delta| delta.rv);
+    rule(oldest == Some(position.rv), "is not ready at the position of its oldest delta")
 }
 
 /// The newest event that left a trace in the entry.

@@ -23,7 +23,7 @@ use script::{Generator, Setup, Step};
 use world::{Difference, World};
 
 const SEED: u64 = 20_261_121;
-const COMMANDS: u64 = 3_000_000;
+const COMMANDS: u64 = 4_000_000;
 const STEPS_PER_CASE: usize = 250;
 /// Each mode gets its share of the commands.
 const MODES: u64 = 4;

@@ -19,15 +19,12 @@ impl Model {
     pub(super) fn go_on(&mut self, key: Name, (rv, at): (u64, Micros)) {
         let position = self.position(key, rv);
         let Some(next) = self.items[key].waiting.first() else { return };
-        match next.due.filter(|due| *due > at) {
-            Some(due) => {
-                self.item(key).wait_until(due, rv);
-                self.hit("the next delta is not due");
-            }
-            None => {
-                self.item(key).wake((position, at));
-                self.hit("the next delta is due");
-            }
+        if let Some(due) = next.due.filter(|due| *due > at) {
+            self.item(key).wait_until(due, rv);
+            self.hit("the next delta is not due");
+        } else {
+            self.item(key).wake((position, at));
+            self.hit("the next delta is due");
         }
     }
 

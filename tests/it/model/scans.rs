@@ -181,7 +181,7 @@ impl Model {
         let behind = if events { 1 } else { item.waiting.len() };
         let waiting = item.waiting.split_off(behind);
         let changes = if events { item.changes.split_off(1) } else { Vec::new() };
-        *item = Item { known, waiting, changes, ..Item::default() };
+        *item = Item { waiting, known, changes, ..Item::default() };
         self.go_on(key, stamp);
         self.tidy(key);
         self.hit("discard");

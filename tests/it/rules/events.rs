@@ -224,6 +224,26 @@ fn a_nack_without_a_wait_keeps_the_place() {
 }
 
 #[test]
+fn a_failed_delta_returns_unmerged() {
+    let mut fixture = bounded(|config| config.max_deltas_per_key = 3);
+    fixture.produce([deleted("a"), deleted("a"), added("a", 1)]).expect("no refusal");
+    let item = fixture.pop();
+    fixture.settle(item.token, nack(Some(0)));
+    fixture
+        .queue
+        .configure(
+            fixture.now(),
+            config(|config| {
+                (config.mode, config.max_deltas_per_key) = (Mode::Events, 2);
+            }),
+        )
+        .expect("a limit can change");
+    let item = fixture.pop();
+    fixture.settle(item.token, How::Release);
+    assert_eq!(fixture.waiting("a"), "Deleted {?, Deleted {?, Added 1");
+}
+
+#[test]
 fn failures_belong_to_the_delta() {
     let mut fixture = events();
     fixture.produce([added("a", 1), updated("a", 2)]).expect("no refusal");
@@ -318,6 +338,34 @@ fn a_delayed_delta_waits_behind_another_one_and_then_until_it_is_due() {
     assert_eq!(fixture.work_off(), ["a: Updated 3"]);
 }
 
+#[test]
+fn a_delayed_delta_behind_a_lease_waits_until_it_is_due() {
+    let mut fixture = events();
+    fixture.call(added("a", 1));
+    let item = fixture.pop();
+    fixture.call(updated("a", 2).after(100));
+    fixture.wait(50);
+    fixture.settle(item.token, How::Ack);
+    assert_eq!((fixture.place("a"), fixture.due_in("a")), ("delayed", Some(50)));
+    fixture.wait(50);
+    let item = fixture.pop();
+    fixture.settle(item.token, nack(None));
+    assert_eq!((fixture.place("a"), fixture.due_in("a")), ("delayed", Some(100)), "the backoff");
+}
+
+#[test]
+fn a_delayed_delta_keeps_its_due_time_under_another_owner() {
+    let mut fixture = events();
+    fixture.call(added("a", 1));
+    fixture.call(updated("a", 2).after(100));
+    let unchanged = Replace { only_changed: true, ..list_of("erp", &[("a", 2)]) };
+    let result = fixture.replace(unchanged).expect("no refusal");
+    assert_eq!((counts(&result), fixture.owner("a")), (replaced([0, 0, 1, 0, 0]), Some("erp")));
+    let item = fixture.pop();
+    fixture.settle(item.token, How::Ack);
+    assert_eq!(fixture.place("a"), "delayed");
+}
+
 // The initial list, Resync, freshness.
 
 #[test]
@@ -339,6 +387,20 @@ fn the_initial_list_is_synced_when_its_own_deltas_are_acknowledged() {
         flag("a: Updated 2", false, true),
     ];
     assert_eq!(flags, expected);
+}
+
+#[test]
+fn the_ack_of_an_older_delta_leaves_its_key_in_the_initial_list() {
+    let mut fixture = events();
+    fixture.seed(&[("a", 1)]);
+    fixture.resync();
+    fixture.replace(list(&[("a", 2)])).expect("no refusal");
+    for (delivered, synced) in [("a: Sync 1", false), ("a: Replaced 2", true)] {
+        let item = fixture.pop();
+        assert_eq!((text(&item).as_str(), item.is_in_initial_list), (delivered, true));
+        fixture.settle(item.token, How::Ack);
+        assert_eq!(fixture.has_synced(), synced);
+    }
 }
 
 #[test]
