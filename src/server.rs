@@ -139,8 +139,7 @@ impl Server {
             auditing.end().await;
             return Err(error);
         }
-        shutdown.spawn("journal follower", registry.clone().follow());
-        shutdown.spawn("followers", registry.clone().run_followers());
+        registry.start_tasks();
         log_start(settings, api, metrics_address, &reloadable);
         Ok(Self {
             api,

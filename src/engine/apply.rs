@@ -8,8 +8,10 @@ mod settle;
 
 use std::fmt;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::config::Config;
 use super::delta::{self, Delta, Deltas};
 use super::event::{
     Appended, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
@@ -206,23 +208,7 @@ impl State {
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
             }
-            EventKind::Configured { config } => {
-                if self.config.resync_period != config.resync_period {
-                    self.next_resync = config.resync_period.map(|period| at.plus(period));
-                }
-                if self.config.rate_limiter.bucket != config.rate_limiter.bucket {
-                    self.bucket = None;
-                }
-                let follows_on = match (&self.config.follow, &config.follow) {
-                    (Some(before), Some(after)) => before.takes_the_same(after),
-                    _ => false,
-                };
-                if !follows_on {
-                    self.unfollow();
-                }
-                self.config = config.clone();
-                self.auto_created = false;
-            }
+            EventKind::Configured { config } => self.apply_configured(config, at),
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,
             EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
@@ -249,6 +235,24 @@ impl State {
             | EventKind::Seeded { .. } => {}
         }
         Ok(())
+    }
+
+    fn apply_configured(&mut self, config: &Arc<Config>, at: Time) {
+        if self.config.resync_period != config.resync_period {
+            self.next_resync = config.resync_period.map(|period| at.plus(period));
+        }
+        if self.config.rate_limiter.bucket != config.rate_limiter.bucket {
+            self.bucket = None;
+        }
+        let follows_on = match (&self.config.follow, &config.follow) {
+            (Some(before), Some(after)) => before.takes_the_same(after),
+            _ => false,
+        };
+        if !follows_on {
+            self.unfollow();
+        }
+        self.config = config.clone();
+        self.auto_created = false;
     }
 
     /// Applies a new position.

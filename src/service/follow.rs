@@ -73,7 +73,7 @@ impl Handle {
 
 impl Registry {
     /// Runs the tasks of all followers, until the shutdown begins.
-    pub async fn run_followers(self: Arc<Self>) {
+    pub(super) async fn run_followers(self: Arc<Self>) {
         loop {
             for handle in self.followers_without_task() {
                 self.shutdown().spawn("follower", run(self.clone(), handle));
@@ -162,13 +162,13 @@ impl<'f> Feeder<'f> {
         lists: bool,
     ) -> Result<Self, Stop> {
         let name = Name::new(&follow.queue).map_err(|_| Error::QueueNotFound)?;
-        let followed = registry.get(&name)?;
+        let parent = registry.get(&name)?;
         let now = follower.now();
         follower.follow_task.set(|activity| {
-            activity.followed = Some(Arc::downgrade(&followed) as Weak<dyn Versioned>);
+            activity.followed = Some(Arc::downgrade(&parent) as Weak<dyn Versioned>);
             activity.behind_since.get_or_insert(now);
         });
-        let incarnation = followed.incarnation().0;
+        let incarnation = parent.incarnation().0;
         let position = follower.open()?.queue.follow_position();
         let position = position.filter(|position| !lists && position.incarnation == incarnation);
         let from = match position {
@@ -179,15 +179,14 @@ impl<'f> Feeder<'f> {
             Some(FollowPosition { after, .. }) => WatchFrom::After(after),
         };
         let filter = KeyFilter { prefix: follow.prefix.to_string(), shard: None };
-        let watcher = followed.watch(follow.view, from, filter).await?;
-        let position = match position {
-            Some(position) => position,
-            None => {
-                let since = watcher.listing_since().unwrap_or_default();
-                let begin =
-                    follower.change(|state, now| state.queue.begin_follow_list(now, incarnation, since))?;
-                begin.0.ok_or(Stop::Blocked(Obstacle::Busy))?
-            }
+        let watcher = parent.watch(follow.view, from, filter).await?;
+        let position = if let Some(position) = position {
+            position
+        } else {
+            let since = watcher.listing_since().unwrap_or_default();
+            let (begun, _) =
+                follower.change(|state, now| state.queue.begin_follow_list(now, incarnation, since))?;
+            begun.ok_or(Stop::Blocked(Obstacle::Busy))?
         };
         Ok(Self { follower, follow, watcher, position })
     }

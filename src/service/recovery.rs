@@ -172,7 +172,7 @@ impl Registry {
     }
 
     /// Loads queues again that were lost by a failure of the journal or by a panic, until the shutdown begins.
-    pub async fn follow(self: Arc<Self>) {
+    pub(super) async fn follow(self: Arc<Self>) {
         let Some(journal) = self.journal() else { return };
         tokio::select! {
             biased;

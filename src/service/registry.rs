@@ -542,6 +542,12 @@ impl Registry {
         &self.shutdown
     }
 
+    /// Starts the tasks that load failed queues again and feed the followers.
+    pub fn start_tasks(self: &Arc<Self>) {
+        self.shutdown.spawn("journal follower", self.clone().follow());
+        self.shutdown.spawn("followers", self.clone().run_followers());
+    }
+
     /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn render_metrics(&self) -> String {

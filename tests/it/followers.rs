@@ -62,8 +62,8 @@ fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-fn follow((_, queue, view, prefix, max_waiting): (&str, &str, View, &str, usize)) -> Option<Arc<Follow>> {
-    Some(Arc::new(Follow { queue: queue.into(), view, prefix: prefix.into(), max_waiting }))
+fn follow((_, queue, view, prefix, max_waiting): (&str, &str, View, &str, usize)) -> Arc<Follow> {
+    Arc::new(Follow { queue: queue.into(), view, prefix: prefix.into(), max_waiting })
 }
 
 /// The number of an object.
@@ -90,7 +90,7 @@ impl World {
         let parent = Arc::new(Config { max_failures: 0, ..Config::default() });
         registry.create(&name(PARENT), parent.clone(), Creator::Operator).expect("it is created");
         for follower in FOLLOWERS {
-            let config = Config { follow: follow(follower), ..Config::clone(&parent) };
+            let config = Config { follow: Some(follow(follower)), ..Config::clone(&parent) };
             registry.create(&name(follower.0), Arc::new(config), Creator::Operator).expect("it is created");
         }
         // The queues are durable before the first crash.
@@ -219,7 +219,7 @@ impl World {
     async fn detach_or_attach(&mut self) {
         let follower = FOLLOWERS[self.rng.usize(..FOLLOWERS.len())];
         let handle = self.queue(follower.0);
-        let follow = if handle.config().follow.is_some() { None } else { follow(follower) };
+        let follow = if handle.config().follow.is_some() { None } else { Some(follow(follower)) };
         let edit = |config: &Config| Ok::<_, Error>(Config { follow: follow.clone(), ..config.clone() });
         let _outcome = self.registry.configure(&handle, edit).await;
     }
@@ -244,7 +244,7 @@ impl World {
         for follower in FOLLOWERS {
             let handle = self.queue(follower.0);
             let edit =
-                |config: &Config| Ok::<_, Error>(Config { follow: follow(follower), ..config.clone() });
+                |config: &Config| Ok::<_, Error>(Config { follow: Some(follow(follower)), ..config.clone() });
             self.registry.configure(&handle, edit).await.expect("it follows");
         }
         for (name, followed, view, prefix, _) in FOLLOWERS {

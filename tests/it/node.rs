@@ -77,7 +77,6 @@ pub(crate) async fn start_with<S: Store + Reader + Clone>(
         Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);
     let registry = Arc::new(registry);
     registry.recover(contents, unclean).await?;
-    shutdown.spawn("journal follower", registry.clone().follow());
-    shutdown.spawn("followers", registry.clone().run_followers());
+    registry.start_tasks();
     Ok(Node { registry, writing })
 }

@@ -74,7 +74,7 @@ impl Queue {
         let mut provenance = Provenance::default();
         let mut after = from.after;
         for row in rows {
-            if row.kind != RowKind::Deleted && self.check_room(std::iter::once(&row.key)).is_err() {
+            if !self.has_room(row) {
                 if after != from.after {
                     self.emit(now, EventKind::Followed { position: FollowPosition { after, ..from } });
                 }
@@ -89,6 +89,13 @@ impl Queue {
         }
         self.emit(now, EventKind::Followed { position: to });
         Taken::All(to)
+    }
+
+    /// Whether the queue has room for the object of a row.
+    fn has_room(&self, row: &Row) -> bool {
+        row.kind == RowKind::Deleted
+            || self.check_room(std::iter::once(&row.key)).is_ok()
+                && row.object.iter().all(|object| self.check_bounds_of_item(&row.key, object, 0).is_ok())
     }
 
     fn take_row(&mut self, now: Time, phase: FollowPhase, row: &Row, provenance: &mut Provenance) {
@@ -114,7 +121,10 @@ impl Queue {
         };
         // Only the row of a deleted key may have no object.
         let Some(object) = row.object.clone().filter(|_| kind != DeltaKind::Deleted) else {
-            self.delete(now, &call, provenance);
+            // A watch may have a row of a deleted key that the follower never had.
+            if self.is_live(slot) {
+                self.delete(now, &call, provenance);
+            }
             return;
         };
         if !is_list {

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use super::super::problem::Problem;
 use super::config::{invalid, of_engine};
-use super::follow;
+use super::follow::{self, FollowPatch};
 use crate::admission::{Admission, Schema};
-use crate::engine::config::{Config, Follow};
+use crate::engine::config::Config;
 use crate::engine::key::{KeySpec, Pointer};
 
 /// The settings in a PUT.
@@ -22,15 +22,17 @@ pub struct Patch {
     /// The settings that the settings file also has.
     pub(super) common: Map<String, Value>,
     pub(super) admission: AdmissionPatch,
-    /// `None` for no change, `Some(None)` to detach the queue.
-    pub(super) follow: Option<Option<Arc<Follow>>>,
+    pub(super) follow: FollowPatch,
 }
 
 impl Patch {
     /// The queue that the queue follows from now on, if the PUT says so.
     #[must_use]
     pub fn followed(&self) -> Option<&str> {
-        Some(&self.follow.as_ref()?.as_ref()?.queue)
+        match &self.follow {
+            FollowPatch::Set(follow) => Some(&follow.queue),
+            FollowPatch::Keep | FollowPatch::Detach => None,
+        }
     }
 }
 
@@ -137,8 +139,11 @@ impl PatchDocument {
         };
         let prune = self.prune.map(|text| pointers(&read_setting("prune", &text, PRUNE_BYTES_MAX)?));
         let admission = AdmissionPatch { schema, prune: prune.transpose()? };
-        let follow = self.follow.map(|text| follow::read(read_setting("follow", &text, SETTING_BYTES_MAX)?));
-        Ok(Patch { common, admission, follow: follow.transpose()? })
+        let follow = match self.follow {
+            Some(text) => follow::read(read_setting("follow", &text, SETTING_BYTES_MAX)?)?,
+            None => FollowPatch::Keep,
+        };
+        Ok(Patch { common, admission, follow })
     }
 }
 

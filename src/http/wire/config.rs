@@ -165,8 +165,8 @@ pub fn patched(current: &Config, defaults: &Config, patch: &Patch) -> Result<Con
     if let Some((admission, version)) = admission.as_ref().zip(common.version.as_ref()) {
         admission.check_version(version)?;
     }
-    let follow = patch.follow.clone().unwrap_or_else(|| current.follow.clone());
-    let config = Config { admission, follow, ..common };
+    let follow = patch.follow.applied(current.follow.as_ref());
+    let config = Config { follow, admission, ..common };
     follow::check(&config)?;
     Ok(config)
 }

@@ -19,10 +19,32 @@ use crate::service::{FollowReport, Obstacle};
 /// The largest `max_waiting`.
 const MAX_WAITING_MAX: u64 = 1_000_000_000;
 
-/// The setting in a PUT; `None` for null.
-pub(super) fn read(value: Value) -> Result<Option<Arc<Follow>>, Problem> {
+/// The change of the setting by a PUT.
+#[derive(Debug, Default)]
+pub(super) enum FollowPatch {
+    /// No change.
+    #[default]
+    Keep,
+    /// The queue follows no queue from now on.
+    Detach,
+    Set(Arc<Follow>),
+}
+
+impl FollowPatch {
+    /// The setting after the change.
+    pub(super) fn applied(&self, current: Option<&Arc<Follow>>) -> Option<Arc<Follow>> {
+        match self {
+            Self::Keep => current.cloned(),
+            Self::Detach => None,
+            Self::Set(follow) => Some(follow.clone()),
+        }
+    }
+}
+
+/// The setting in a PUT.
+pub(super) fn read(value: Value) -> Result<FollowPatch, Problem> {
     if value.is_null() {
-        return Ok(None);
+        return Ok(FollowPatch::Detach);
     }
     let document: deltaq_types::Follow = serde_json::from_value(value).map_err(|error| {
         invalid(
@@ -40,7 +62,7 @@ pub(super) fn read(value: Value) -> Result<Option<Arc<Follow>>, Problem> {
         let why = format!("it takes 1 to {MAX_WAITING_MAX}, not {max_waiting}");
         return Err(invalid("follow.max_waiting", &why).with("limit", MAX_WAITING_MAX));
     }
-    Ok(Some(Arc::new(Follow {
+    Ok(FollowPatch::Set(Arc::new(Follow {
         queue: queue.into(),
         view: match view {
             FollowedView::Latest => View::Latest,
@@ -95,7 +117,10 @@ pub(super) fn status(report: &FollowReport) -> FollowStatus {
         (None, _) => FollowState::Listing,
     };
     let detail = report.obstacle.as_ref().map(|obstacle| match obstacle {
-        Obstacle::Full => "max_waiting or max_keys of the follower is reached".to_owned(),
+        Obstacle::Full => {
+            "max_waiting or max_keys of the follower is reached, or in mode events a bound of a key"
+                .to_owned()
+        }
         Obstacle::Busy => "a Replace or a seed of the follower has not ended".to_owned(),
         Obstacle::Failed(error) => Problem::from(error.clone()).detail().to_owned(),
     });

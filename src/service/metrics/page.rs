@@ -239,9 +239,12 @@ fn write_sources(text: &mut String, samples: &[Sample]) {
     text.push('\n');
 }
 
+/// Name, value and text of a family.
+type LagFamily = (&'static str, fn(&Lag) -> f64, &'static str);
+
 /// Appends the lags of the followers, if there are any.
 fn write_lags(text: &mut String, samples: &[Sample]) {
-    let families: [(_, fn(&Lag) -> f64, _); 2] = [
+    let families: [LagFamily; 2] = [
         (
             "deltaq_follower_lag_seconds",
             |lag| lag.time.as_secs_f64(),

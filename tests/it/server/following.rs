@@ -150,7 +150,16 @@ async fn impossible_followers_are_refused() {
         ("third", json!({"follow": {"queue": "forgetful", "view": "known"}}), "known_objects is false"),
         ("third", json!({"mode": "keys", "follow": {"queue": "prices"}}), "use mode latest"),
         ("third", json!({"known_objects": false, "follow": {"queue": "prices"}}), "needs known_objects"),
-        ("third", json!({"prune": ["/x"], "follow": {"queue": "prices"}}), "set schema and prune there"),
+        (
+            "third",
+            json!({"prune": ["/x"], "follow": {"queue": "prices"}}),
+            "set schema, prune and version there",
+        ),
+        (
+            "third",
+            json!({"version": "/v", "follow": {"queue": "prices"}}),
+            "set schema, prune and version there",
+        ),
         ("third", json!({"follow": {"queue": "prices", "veiw": "known"}}), "unknown field `veiw`"),
         ("third", json!({"follow": {"queue": "prices", "max_waiting": 0}}), "1 to 1000000000, not 0"),
         ("third", json!({"follow": {"queue": "Prices"}}), "a queue name is made of"),
@@ -242,4 +251,30 @@ async fn a_queue_has_at_most_1000_followers() {
     assert_eq!(refused["limit"], 1_000);
     // A change of another setting is not a new follower.
     assert_eq!(client.call("PUT", "/v1/queues/f0", &json!({"lease": "1m"})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_follower_of_mode_events_gets_each_change_as_an_event() {
+    let service = Service::start().await;
+    put(&service, PARENT, json!({})).await;
+    let settings = json!({"mode": "events", "max_deltas_per_key": 2, "follow": {"queue": "prices"}});
+    put(&service, FOLLOWER, settings).await;
+    for change in ["add", "update"] {
+        let version =
+            post(&service, &format!("{PARENT}/{change}"), json!({"key": "a"})).await["resource_version"]
+                .take();
+        reaches(&service, FOLLOWER, &version).await;
+    }
+    // The key is full: the follower takes the third change once there is room.
+    let third = post(&service, &format!("{PARENT}/update"), json!({"key": "a", "v": 3})).await;
+    assert!(blocked(&service).await["resource_version"].as_u64() < third["resource_version"].as_u64());
+    // A key that comes and goes meanwhile is no event for the follower.
+    post(&service, &format!("{PARENT}/add"), json!({"key": "b"})).await;
+    let version =
+        post(&service, &format!("{PARENT}/delete?key=b"), Value::Null).await["resource_version"].take();
+    assert_eq!(work(&service, FOLLOWER).await, ["a:Added"]);
+    reaches(&service, FOLLOWER, &version).await;
+    assert_eq!(work(&service, FOLLOWER).await, ["a:Updated"]);
+    assert_eq!(work(&service, FOLLOWER).await, ["a:Updated"]);
+    assert_eq!(work(&service, FOLLOWER).await, [""; 0]);
 }
