@@ -15,7 +15,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ struct Watched {
 }
 
 /// Starts a watcher of the changes from now on. It sends the time at which it gets a row.
-fn watcher(server: &Spawned, clock: &Clock, watched: &Arc<Watched>, got: &Sender<u64>) {
+fn watcher(server: &Spawned, clock: &Clock, watched: &Arc<Watched>, got: &SyncSender<u64>) {
     let mut stream = TcpStream::connect(&server.address).expect("a connection");
     let head =
         format!("GET {QUEUE}/watch?resource_version=now&bookmark=1m HTTP/1.1\r\nhost: {}", server.address);
@@ -91,7 +91,7 @@ fn deliver(clock: &Clock, control: &mut Connection, got: &Receiver<u64>, watcher
 /// A watch as a page of JSON.
 fn page(server: &Spawned, query: &str) -> Value {
     let mut reader = server.connect();
-    reader.headers = "accept: application/json\r\n".to_owned();
+    "accept: application/json\r\n".clone_into(&mut reader.headers);
     reader.call("GET", &format!("{QUEUE}/watch?{query}"), "")
 }
 
@@ -105,7 +105,7 @@ fn main() {
     add_rate(&server, &clock, adds / 10);
     let without = add_rate(&server, &clock, adds);
 
-    let (watched, (sender, got)) = (Arc::<Watched>::default(), channel());
+    let (watched, (sender, got)) = (Arc::<Watched>::default(), sync_channel(100_000));
     let before = server.memory("VmRSS:");
     (0..watchers).for_each(|_| watcher(&server, &clock, &watched, &sender));
     let resident = server.memory("VmRSS:").saturating_sub(before) / 1024 / watchers.max(1);

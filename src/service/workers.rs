@@ -66,8 +66,8 @@ impl Workers {
                 lease.and_then(|lease| Some((lease, self.state(lease.worker.as_ref())?)))
             {
                 worker.leased += 1;
-                worker.oldest_lease = earlier(worker.oldest_lease, lease.since);
-                worker.next_expiry = earlier(worker.next_expiry, lease.deadline);
+                set_earlier(&mut worker.oldest_lease, lease.since);
+                set_earlier(&mut worker.next_expiry, lease.deadline);
             }
             examined += 1;
             if examined == EXAMINED_MAX {
@@ -83,7 +83,7 @@ impl Workers {
         for (position, waiter) in state.waiters.after(after) {
             if let Some(worker) = self.state(waiter.pop.worker.as_ref()) {
                 worker.waiting += 1;
-                worker.waiting_since = earlier(worker.waiting_since, waiter.since);
+                set_earlier(&mut worker.waiting_since, waiter.since);
             }
             examined += 1;
             if examined == EXAMINED_MAX {
@@ -94,8 +94,9 @@ impl Workers {
     }
 }
 
-fn earlier(known: Option<Time>, other: Time) -> Option<Time> {
-    Some(known.map_or(other, |known| known.min(other)))
+/// Sets a time that is unset or later.
+fn set_earlier(known: &mut Option<Time>, other: Time) {
+    *known = Some(known.map_or(other, |known| known.min(other)));
 }
 
 impl Handle {

@@ -3,10 +3,11 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cli::{Server, finished, until};
@@ -65,7 +66,7 @@ impl Site {
     }
 
     fn events(&self) -> Vec<Value> {
-        self.events.lock().expect("a lock").clone()
+        self.events.lock().clone()
     }
 
     /// Whether the page has got a row of this key.
@@ -115,7 +116,7 @@ fn serve(
             let mut body = vec![0; length];
             reader.read_exact(&mut body)?;
             let batch: Vec<Value> = serde_json::from_slice(&body).expect("a list of events");
-            events.lock().expect("a lock").extend(batch);
+            events.lock().extend(batch);
             ("200 OK", "")
         }
         _ => ("404 Not Found", ""),

@@ -488,6 +488,11 @@ async fn reading() {
     talk.note("explain");
     talk.get("/v1/queues/q/explain/a/b").await;
     talk.get("/v1/queues/q/explain/absent").await;
+    read_workers_and_sources(&mut talk).await;
+    assert_snapshot!(talk.end());
+}
+
+async fn read_workers_and_sources(talk: &mut Talk) {
     talk.note("sources");
     talk.get("/v1/queues/q/sources").await;
     talk.post(
@@ -509,7 +514,6 @@ async fn reading() {
     talk.get("/v1/queues/q/synced?wait=56s").await;
     talk.get("/v1/queues/q/synced?resource_version=now").await;
     talk.get("/v1/queues/q/synced?resource_version=soon").await;
-    assert_snapshot!(talk.end());
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use crate::cli::{Server, until};
 
 /// Far longer than a row takes that is not held back.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The program of Debian's package, which is not in the PATH of users.
+const NGINX: &str = "/usr/sbin/nginx";
 
 /// A proxy of a server, run by the user of the test.
 struct Proxy {
@@ -55,9 +58,8 @@ impl Proxy {
         );
         let file = folder.join("nginx.conf");
         std::fs::write(&file, config).expect("a file");
-        let mut command = Command::new("nginx");
+        let mut command = Command::new(NGINX);
         command.arg("-p").arg(&folder).arg("-c").arg(&file).arg("-e").arg(folder.join("error.log"));
-        command.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()));
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         let proxy = Self { child: child.expect("nginx is installed; .ci/run installs it"), address };
         until("nginx accepts connections", || TcpStream::connect(address).is_ok());
@@ -86,7 +88,7 @@ impl Curl {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("curl is installed");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (sender, lines) = channel();
+        let (sender, lines) = sync_channel(1_000);
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, lines }
     }

@@ -210,7 +210,9 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
     }
     rows.retain(|row| row.series.is_watched.load(Ordering::Relaxed));
     if !rows.is_empty() {
-        WATCH_FAMILIES.iter().for_each(|family| family.write(text, &rows));
+        for family in &WATCH_FAMILIES {
+            family.write(text, &rows);
+        }
     }
     write_sources(text, samples);
     write_lags(text, samples);
