@@ -130,22 +130,21 @@ impl Handle {
         self.command(|queue, now| queue.set_closed(now, closed)).await
     }
 
-    /// Replaces the settings by the result of `edit`, which gets the present settings. The caller checks what the queue follows:
-    /// [`Registry::configure`](super::Registry::configure).
+    /// Replaces the settings by the result of `edit`, which gets the present settings. The result, a refusal too, depends on the commit. The
+    /// caller checks what the queue follows: [`Registry::configure`](super::Registry::configure).
     ///
     /// # Errors
     /// The error of `edit`, or a refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub fn configure<E: From<Error>>(
         self: &Arc<Self>,
         edit: impl FnOnce(&Config) -> Result<Config, E>,
-    ) -> Result<Commit, E> {
-        let (configured, commit) = self.change(|state, now| -> Result<(), E> {
+    ) -> (Result<(), E>, Commit) {
+        let configured = self.change(|state, now| -> Result<(), E> {
             let config = edit(state.queue.config())?;
             state.queue.configure(now, Arc::new(config)).map_err(Error::from)?;
             Ok(())
-        })?;
-        configured?;
-        Ok(commit)
+        });
+        configured.unwrap_or_else(|error| (Err(error.into()), Commit::done()))
     }
 
     /// Replaces the objects of a source by a list whose keys were read by the settings `config`. `kept` is dropped when the

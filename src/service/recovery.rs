@@ -242,6 +242,7 @@ impl Registry {
                     let resumed =
                         loaded.and_then(|loaded| handle.resume(journal, loaded, epoch, self.is_unclean()));
                     problems.extend(resumed.err());
+                    self.note_loaded(&handle);
                 }
                 Some(_) => {}
                 // The commit that created the queue has failed.
@@ -298,6 +299,7 @@ impl Registry {
         let loaded = load(journal, &row, &Arc::default()).await;
         let loaded = loaded.map_err(|error| problem(&row, &error))?;
         handle.resume(journal, loaded, epoch, self.is_unclean())?;
+        self.note_loaded(handle);
         tracing::info!(queue = %handle.name(), "the queue is loaded again after a panic");
         Ok(())
     }

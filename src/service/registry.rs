@@ -312,7 +312,7 @@ impl Registry {
             let Some(follower) = queues.live.get(&follower).cloned() else { continue };
             let edit = |config: &Config| Ok::<_, Error>(Config { follow: None, ..config.clone() });
             // The journal writes in order, so this is durable before the deletion.
-            let _earlier = self.configure_now(&mut queues, &follower, edit)?;
+            self.configure_now(&mut queues, &follower, edit).0?;
         }
         let (last_rv, commit) = handle.delete(epoch)?;
         self.metrics.forget(handle.metrics());
@@ -332,8 +332,9 @@ impl Registry {
         handle: &Arc<Handle>,
         edit: impl FnOnce(&Config) -> Result<Config, E>,
     ) -> Result<(), E> {
-        let commit = self.configure_now(&mut self.queues.write(), handle, edit)?;
-        commit.wait().await.map_err(|error| Error::from(error).into())
+        let (configured, commit) = self.configure_now(&mut self.queues.write(), handle, edit);
+        commit.wait().await.map_err(Error::from)?;
+        configured
     }
 
     fn configure_now<E: From<Error>>(
@@ -341,15 +342,15 @@ impl Registry {
         queues: &mut Queues,
         handle: &Arc<Handle>,
         edit: impl FnOnce(&Config) -> Result<Config, E>,
-    ) -> Result<Commit, E> {
+    ) -> (Result<(), E>, Commit) {
         let before = handle.config().follow.clone();
-        let commit = handle.configure(|config| -> Result<Config, E> {
+        let configured = handle.configure(|config| -> Result<Config, E> {
             let config = edit(config)?;
             queues.check_follow(handle.name(), &config)?;
             Ok(config)
-        })?;
+        });
         self.note_follow(queues, handle, before.as_deref());
-        Ok(commit)
+        configured
     }
 
     /// The document of a queue.

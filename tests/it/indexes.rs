@@ -52,7 +52,9 @@ fn object(a: usize, b: usize) -> Object {
 async fn configure(handle: &Arc<Handle>, indexes: &[(&str, &str)]) {
     let indexes = IndexSettings::new(indexes.iter().copied()).expect("valid settings");
     let edit = |config: &Config| Ok::<_, Error>(Config { indexes, ..config.clone() });
-    handle.configure(edit).expect("the settings change").wait().await.expect("the commit");
+    let (configured, commit) = handle.configure(edit);
+    configured.expect("the settings change");
+    commit.wait().await.expect("the commit");
 }
 
 async fn count(handle: &Handle, index: &str, value: &str, wait: Duration) -> Result<usize, Error> {

@@ -14,7 +14,7 @@ fn same<T: Serialize + DeserializeOwned + Debug>(text: &str) {
 }
 
 const CONFIG: &str = r#"{"mode":"latest","key":[{"pointer":"/ns","optional":true},"/name"],"known_objects":true,"emit_replaced":false,"lease":"1m","max_failures":5,"rate_limiter":{"item_exponential":{"base":"5ms","max":"1000s"},"item_fast_slow":{"fast":"1s","slow":"1m","max_fast":3},"bucket":{"qps":0.5,"burst":2},"max_wait":"1h","jitter":0.1},"resync_period":"10h","max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":12.5,"max_deletes":3,"retention":{"age":"7d","bytes":9},"schema":{"minimum":1.50},"prune":["/debug"]}"#;
-const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"oldest_unacknowledged_age_ms":9,"paused":false,"closed":true,"drained":false,"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5},"started":"2026-11-21T04:20:03.491Z","ended":null,"aborted":true}}"#;
+const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"oldest_unacknowledged_age_ms":9,"paused":false,"closed":true,"drained":false,"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5},"started":"2026-11-21T04:20:03.491Z","ended":null,"aborted":true},"follow":{"state":"waiting","resource_version":null,"lag_events":10,"lag_ms":11,"detail":"why"},"followers":["b"]}"#;
 
 #[test]
 fn replies_survive_a_round_trip() {

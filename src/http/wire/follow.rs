@@ -99,10 +99,11 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
         let why = "a follower needs known_objects, because they tell which keys were deleted";
         return Err(invalid("follow", why));
     }
-    if config.admission.is_some() {
+    if config.admission.is_some() || config.version.is_some() {
         let queue = &follow.queue;
-        let why =
-            format!("a follower takes objects as {queue:?} has accepted them; set schema and prune there");
+        let why = format!(
+            "a follower takes objects as {queue:?} has accepted them; set schema, prune and version there"
+        );
         return Err(invalid("follow", &why));
     }
     Ok(())

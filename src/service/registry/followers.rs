@@ -71,6 +71,16 @@ impl Registry {
         }
     }
 
+    /// Notes what a queue follows that was loaded again: a change of its settings may be lost.
+    pub(in crate::service) fn note_loaded(&self, handle: &Handle) {
+        let mut queues = self.queues.write();
+        queues.followers.retain(|_, followers| {
+            followers.remove(handle.name());
+            !followers.is_empty()
+        });
+        self.note_follow(&mut queues, handle, None);
+    }
+
     /// The followers of the queue of this name.
     #[must_use]
     pub fn followers_of(&self, name: &Name) -> Vec<Name> {

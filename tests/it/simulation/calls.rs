@@ -551,10 +551,8 @@ impl Caller {
                 let edit = |config: &Config| {
                     Ok::<_, Error>(Config { lease, max_failures: failures, ..config.clone() })
                 };
-                match handle.configure(edit) {
-                    Ok(commit) => commit.wait().await.map_err(Error::from),
-                    Err(error) => Err(error),
-                }
+                let (configured, commit) = handle.configure(edit);
+                commit.wait().await.map_err(Error::from).and(configured)
             }
         };
         self.note(("operate", choice, &target.queue.0, &done));

@@ -90,7 +90,9 @@ impl Run {
             let max_failures = 0;
             Ok::<_, Error>(Config { resync_period: None, max_failures, ..config.clone() })
         };
-        target.handle.configure(edit)?.wait().await?;
+        let (configured, commit) = target.handle.configure(edit);
+        commit.wait().await?;
+        configured?;
         target.handle.redrive(None).await?;
         target.handle.set_closed(false).await?;
         target.handle.set_paused(false).await
