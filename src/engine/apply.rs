@@ -258,7 +258,9 @@ impl State {
     /// Applies a new position.
     fn apply_followed(&mut self, position: FollowPosition) {
         match position.phase {
-            FollowPhase::List { .. } if self.initial.is_wanted() => self.initial = self.initial.started(),
+            FollowPhase::Sweep { .. } | FollowPhase::List { .. } if self.initial.is_wanted() => {
+                self.initial = self.initial.started();
+            }
             FollowPhase::Changes => self.initial = self.initial.ended(false),
             _ => {}
         }

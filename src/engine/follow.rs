@@ -1,7 +1,7 @@
 //! A follower: a queue that takes its objects from a view of another queue, as client-go's shared informer feeds each of its listeners.
 //!
-//! A follower begins with the list of all keys. The list is a Replace: each listed object is queued, unless the follower has it
-//! already, and then the sweep deletes the keys that the followed queue does not have. After that the follower takes the changes. It
+//! A follower begins with the list of all keys. The list is a Replace: first the sweep deletes the keys that the followed queue does not
+//! have, which makes room, and then each listed object is queued, unless the follower has it already. After that the follower takes the changes. It
 //! takes rows of the change feed, so a follower that lags gets each key once, with its newest object.
 //!
 //! The position of the follower is in the event [`EventKind::Followed`](super::event::EventKind), which belongs to the same change as the
@@ -50,13 +50,16 @@ pub struct FollowPosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FollowPhase {
-    /// The follower takes the list of all keys.
+    /// The follower deletes the keys that the followed queue does not have.
+    Sweep {
+        /// The newest event of the followed queue when the list began.
+        since: Rv,
+    },
+    /// The follower takes the list of all keys, and the deletions since the list began.
     List {
         /// The newest event of the followed queue when the list began.
         since: Rv,
     },
-    /// The follower deletes the keys that the followed queue does not have.
-    Sweep,
     /// The follower takes changes.
     Changes,
 }

@@ -1,10 +1,13 @@
 //! Followers: queues that take their objects from a view of another queue. Each has a task, which reads the change feed of the followed
 //! queue and gives the rows to the follower.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::follow_task::{FollowReport, Obstacle, Versioned};
+use futures_util::FutureExt as _;
+
+use super::follow_task::{Activity, FollowReport, Obstacle, Versioned};
 use super::metrics::Lag;
 use super::queue::Handle;
 use super::registry::Registry;
@@ -99,6 +102,7 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
     let mut lists_again = false;
     loop {
         let Some(follow) = follower.config().follow.clone() else {
+            task.set(|activity| *activity = Activity::default());
             task.ends();
             // A PUT meanwhile has relied on this task.
             if follower.config().follow.is_none() || !task.begins() {
@@ -109,7 +113,10 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
         let stop = tokio::select! {
             biased;
             () = follower.shutdown().draining().cancelled() => return,
-            stop = feed(&registry, &follower, &follow, lists_again) => stop,
+            // A panic loses the state of the follower. The task must outlive it, because the queue is loaded again.
+            stop = AssertUnwindSafe(feed(&registry, &follower, &follow, lists_again)).catch_unwind() => {
+                stop.unwrap_or(Stop::Blocked(Obstacle::Failed(Error::Broken)))
+            }
         };
         lists_again = matches!(stop, Stop::List);
         if let Stop::Blocked(obstacle) = stop {
@@ -167,15 +174,18 @@ impl<'f> Feeder<'f> {
         follower.follow_task.set(|activity| {
             activity.followed = Some(Arc::downgrade(&parent) as Weak<dyn Versioned>);
             activity.behind_since.get_or_insert(now);
+            activity.read = Rv::ZERO;
         });
         let incarnation = parent.incarnation().0;
         let position = follower.open()?.queue.follow_position();
         let position = position.filter(|position| !lists && position.incarnation == incarnation);
         let from = match position {
             None => WatchFrom::Start,
-            Some(FollowPosition { after, phase: FollowPhase::List { since }, .. }) => {
-                WatchFrom::List { after, since }
-            }
+            Some(FollowPosition {
+                after,
+                phase: FollowPhase::Sweep { since } | FollowPhase::List { since },
+                ..
+            }) => WatchFrom::List { after, since },
             Some(FollowPosition { after, .. }) => WatchFrom::After(after),
         };
         let filter = KeyFilter { prefix: follow.prefix.to_string(), shard: None };
@@ -192,13 +202,17 @@ impl<'f> Feeder<'f> {
     }
 
     async fn step(&mut self) -> Result<(), Stop> {
-        if self.position.phase == FollowPhase::Sweep {
-            self.sweep().await?;
+        if let FollowPhase::Sweep { since } = self.position.phase {
+            self.sweep(since).await?;
         }
         let room = self.wait_for_room().await?;
         let page = self.watcher.read(RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES }).await?;
         self.take(&page).await?;
-        if page.is_last && self.position.phase == FollowPhase::Changes {
+        self.follower.follow_task.set(|activity| {
+            activity.obstacle = None;
+            activity.read = page.next;
+        });
+        if page.is_last {
             self.wait_for_changes().await?;
         }
         Ok(())
@@ -207,11 +221,10 @@ impl<'f> Feeder<'f> {
     async fn wait_for_room(&self) -> Result<usize, Stop> {
         loop {
             let room = self.follower.room()?;
-            let obstacle = (room == 0).then_some(Obstacle::Full);
-            self.follower.follow_task.set(|activity| activity.obstacle = obstacle);
             if room > 0 {
                 return Ok(room);
             }
+            self.follower.follow_task.set(|activity| activity.obstacle = Some(Obstacle::Full));
             self.follower.follow_task.wake.notified().await;
             self.check_settings()?;
         }
@@ -223,9 +236,10 @@ impl<'f> Feeder<'f> {
             () = self.watcher.changed() => {}
             () = self.follower.follow_task.wake.notified() => {}
         }
+        self.check_settings()?;
         let now = self.follower.now();
         self.follower.follow_task.set(|activity| activity.behind_since = Some(now));
-        self.check_settings()
+        Ok(())
     }
 
     fn check_settings(&self) -> Result<(), Stop> {
@@ -235,7 +249,7 @@ impl<'f> Feeder<'f> {
     /// Gives a page of rows to the follower.
     async fn take(&mut self, page: &RowPage) -> Result<(), Stop> {
         let phase = match self.position.phase {
-            FollowPhase::List { .. } if page.is_last => FollowPhase::Sweep,
+            FollowPhase::List { .. } if page.is_last => FollowPhase::Changes,
             phase => phase,
         };
         let end = FollowPosition { after: page.next, phase, ..self.position };
@@ -259,12 +273,14 @@ impl<'f> Feeder<'f> {
         }
     }
 
-    /// Deletes the keys that the followed queue does not have.
-    async fn sweep(&mut self) -> Result<(), Stop> {
+    /// Deletes the keys that the followed queue does not have. A key that leaves or enters the view meanwhile has a row after `since`.
+    async fn sweep(&mut self, since: Rv) -> Result<(), Stop> {
         let Follow { view, prefix, .. } = &**self.follow;
         let mut after: Option<Key> = None;
         loop {
-            let (mut keys, next) = self.follower.open()?.queue.keys_to_sweep(after.as_ref(), STEP_ROWS);
+            let room = self.wait_for_room().await?;
+            let (mut keys, next) =
+                self.follower.open()?.queue.keys_to_sweep(after.as_ref(), room.min(STEP_ROWS));
             let gone = self.watcher.handle().read(|queue, _| {
                 let has = |key: &Key| queue.table().get(key.as_str())?.version_in(*view);
                 keys.retain(|key| !key.as_str().starts_with(&**prefix) || has(key).is_none());
@@ -279,13 +295,15 @@ impl<'f> Feeder<'f> {
                 }
                 commit.wait().await.map_err(Error::from)?;
             }
+            self.follower.follow_task.set(|activity| activity.obstacle = None);
             tokio::task::yield_now().await;
             after = next;
             if after.is_none() {
                 break;
             }
         }
-        let (from, to) = (self.position, FollowPosition { phase: FollowPhase::Changes, ..self.position });
+        let (from, to) =
+            (self.position, FollowPosition { phase: FollowPhase::List { since }, ..self.position });
         match self.follower.change(|state, now| state.queue.take_rows(now, from, &[], to))?.0 {
             Taken::All(position) => self.position = position,
             Taken::Full | Taken::Moved => return Err(Stop::Again),

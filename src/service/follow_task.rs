@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Error;
-use crate::engine::follow::FollowPosition;
+use crate::engine::follow::{FollowPhase, FollowPosition};
 use crate::engine::id::Rv;
 use crate::engine::time::Time;
 
@@ -36,6 +36,8 @@ pub(super) struct Activity {
     /// The followed queue.
     pub(super) followed: Option<Weak<dyn Versioned>>,
     pub(super) obstacle: Option<Obstacle>,
+    /// The follower has all rows up to this event. Its position may be smaller, if none of the events since has a row.
+    pub(super) read: Rv,
     /// Since when the follower does not have all rows; `None` if it has.
     pub(super) behind_since: Option<Time>,
 }
@@ -81,10 +83,14 @@ impl FollowTask {
 
     /// How far the follower has got at this time.
     pub(super) fn report(&self, position: Option<FollowPosition>, now: Time) -> FollowReport {
-        let (followed, obstacle, behind_since) = {
+        let (followed, obstacle, behind_since, read) = {
             let activity = self.activity.lock();
-            (activity.followed.clone(), activity.obstacle.clone(), activity.behind_since)
+            (activity.followed.clone(), activity.obstacle.clone(), activity.behind_since, activity.read)
         };
+        let position = position.map(|position| match position.phase {
+            FollowPhase::Changes => FollowPosition { after: position.after.max(read), ..position },
+            _ => position,
+        });
         let newest =
             followed.and_then(|followed| followed.upgrade()).map_or(Rv::ZERO, |queue| queue.newest());
         let after = position.map_or(Rv::ZERO, |position| position.after);

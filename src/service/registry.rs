@@ -295,18 +295,23 @@ impl Registry {
         Ok(())
     }
 
-    /// Deletes the queue and its state; waiting pops fail. `force` detaches its followers first. All of that is durable once the commit is
-    /// done.
+    /// Deletes the queue and its state; waiting pops fail. Followers in `detached` are detached first. All of that is durable once the
+    /// commit is done.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], [`Error::Followed`] without `force`, or [`Error::Journal`] while the journal takes no events.
-    pub fn delete(&self, name: &Name, force: bool) -> Result<Commit, Error> {
+    /// [`Error::QueueNotFound`], [`Error::Followed`] if there are other followers, or [`Error::Journal`] while the journal takes no events.
+    pub fn delete(&self, name: &Name, detached: &[Name]) -> Result<Commit, Error> {
         let mut queues = self.queues.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?.clone();
         let epoch = self.check_journal()?;
         let followers = queues.followers_of(name);
-        if !followers.is_empty() && !force {
+        if followers.iter().any(|follower| !detached.contains(follower)) {
             return Err(Error::Followed(followers));
+        }
+        // A queue that can't be changed at present is found before the first change.
+        drop(handle.open()?);
+        for follower in followers.iter().filter_map(|follower| queues.live.get(follower)) {
+            drop(follower.open()?);
         }
         for follower in followers {
             let Some(follower) = queues.live.get(&follower).cloned() else { continue };
@@ -345,9 +350,12 @@ impl Registry {
     ) -> (Result<(), E>, Commit) {
         let before = handle.config().follow.clone();
         let configured = handle.configure(|config| -> Result<Config, E> {
-            let config = edit(config)?;
-            queues.check_follow(handle.name(), &config)?;
-            Ok(config)
+            let next = edit(config)?;
+            if next.follow != config.follow {
+                queues.check_follow(handle.name(), &next)?;
+            }
+            queues.check_followers(handle.name(), &next)?;
+            Ok(next)
         });
         self.note_follow(queues, handle, before.as_deref());
         configured

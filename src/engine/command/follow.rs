@@ -60,7 +60,7 @@ impl Queue {
         if is_busy || self.state().config.follow.is_none() {
             return None;
         }
-        let position = FollowPosition { incarnation, after: Rv::ZERO, phase: FollowPhase::List { since } };
+        let position = FollowPosition { incarnation, after: Rv::ZERO, phase: FollowPhase::Sweep { since } };
         self.emit(now, EventKind::Followed { position });
         Some(position)
     }
@@ -127,23 +127,31 @@ impl Queue {
             }
             return;
         };
-        if !is_list {
-            self.append(now, &call, provenance);
-        } else if self.has_newest(slot, row) {
+        if is_list && self.has_newest(slot, row) {
             self.volatile.effects.counters.ignored_unchanged += 1;
-        } else {
-            let owner = row.source.as_ref();
-            let appended = Appended {
-                key: row.key.clone(),
-                delta: if self.state().config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
-                final_state_unknown: false,
-                origin: Origin::replace(matches!(self.state().initial, InitialList::Running { .. })),
-                provenance: provenance.same_or_next(owner, owner, None),
-                due: None,
-                object,
-            };
-            self.emit_at(now, slot, EventKind::Appended(appended));
+            return;
         }
+        let (delta, origin) = match self.state().initial {
+            _ if !is_list => (kind, Origin::Call),
+            initial => (self.replace_kind(), Origin::replace(matches!(initial, InitialList::Running { .. }))),
+        };
+        // The row says who owns the key, also if nobody does.
+        let owner = row.source.as_ref();
+        let appended = Appended {
+            key: row.key.clone(),
+            delta,
+            final_state_unknown: false,
+            origin,
+            provenance: provenance.same_or_next(owner, owner, None),
+            due: None,
+            object,
+        };
+        self.emit_at(now, slot, EventKind::Appended(appended));
+    }
+
+    /// The type of the deltas of a list.
+    fn replace_kind(&self) -> DeltaKind {
+        if self.state().config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync }
     }
 
     /// Whether the queue has a state of the key that is not a deletion.

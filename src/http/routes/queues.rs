@@ -223,14 +223,11 @@ pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>,
 )]
 pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Problem> {
     let (name, registry) = (call.name()?, &call.state.registry);
-    let force = call.params.flag("force")?;
-    if force {
-        // Whoever detaches a queue changes its settings.
-        for follower in registry.followers_of(&name) {
-            authorize_on(&call.context, Verb::Admin, follower.as_str())?;
-        }
+    let detached = if call.params.flag("force")? { registry.followers_of(&name) } else { Vec::new() };
+    for follower in &detached {
+        authorize_on(&call.context, Verb::Admin, follower.as_str())?;
     }
-    let gone = registry.delete(&name, force)?;
+    let gone = registry.delete(&name, &detached)?;
     gone.wait().await.map_err(service::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -25,6 +25,16 @@ impl Queues {
         }
     }
 
+    /// Checks that the queue of this name has the views that its followers follow, with these settings.
+    pub(super) fn check_followers(&self, name: &Name, config: &Config) -> Result<(), Error> {
+        let followers = self.followers_of(name);
+        let has_view = |follower: &Name| {
+            let follow = self.live.get(follower).and_then(|handle| handle.config().follow.clone());
+            follow.is_none_or(|follow| no_view(config, follow.view).is_none())
+        };
+        if followers.iter().all(has_view) { Ok(()) } else { Err(Error::Followed(followers)) }
+    }
+
     /// Checks that the queue of this name can follow what `config` says.
     pub(super) fn check_follow(&self, name: &Name, config: &Config) -> Result<(), Error> {
         let Some(follow) = &config.follow else { return Ok(()) };
@@ -41,14 +51,9 @@ impl Queues {
             next = follow.and_then(|follow| Name::new(&follow.queue).ok());
         }
         let source = self.live.get(&followed).ok_or_else(not_found)?.config();
-        let no_view = |why| {
-            Error::Follow(FollowError::NoView { queue: followed.clone(), view: follow.view.as_str(), why })
-        };
-        if !source.rules().has_objects {
-            return Err(no_view("its mode is keys, so it has no objects"));
-        }
-        if follow.view == View::Known && !source.known_objects {
-            return Err(no_view("its known_objects is false"));
+        if let Some(why) = no_view(&source, follow.view) {
+            let view = follow.view.as_str();
+            return Err(Error::Follow(FollowError::NoView { queue: followed, view, why }));
         }
         let others = self
             .followers
@@ -90,4 +95,12 @@ impl Registry {
     pub(in crate::service) fn followers_changed(&self) -> &Notify {
         &self.followers_changed
     }
+}
+
+/// The reason for which a queue with these settings does not have a view.
+fn no_view(config: &Config, view: View) -> Option<&'static str> {
+    if !config.rules().has_objects {
+        return Some("its mode is keys, so it has no objects");
+    }
+    (view == View::Known && !config.known_objects).then_some("its known_objects is false")
 }

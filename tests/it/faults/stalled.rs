@@ -71,7 +71,7 @@ async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_di
     assert!((LIMIT / OBJECT_BYTES / 2..LIMIT / OBJECT_BYTES).contains(&accepted.len()), "{accepted:?}");
     let other = registry.get_or_create(&Name::new("other").expect("a name"), FirstCommand::Produce(&[]));
     assert_eq!(other.map(drop), Err(refused.clone()), "no queue is created either");
-    assert_eq!(registry.delete(handle.name(), false).map(drop), Err(refused), "nor deleted");
+    assert_eq!(registry.delete(handle.name(), &[]).map(drop), Err(refused), "nor deleted");
 
     memory.release();
     let keys = handle.read(|queue, _| queue.keys()).await.expect("the journal goes on");

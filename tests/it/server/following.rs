@@ -278,3 +278,55 @@ async fn a_follower_of_mode_events_gets_each_change_as_an_event() {
     assert_eq!(work(&service, FOLLOWER).await, ["a:Updated"]);
     assert_eq!(work(&service, FOLLOWER).await, [""; 0]);
 }
+
+#[tokio::test]
+async fn a_full_follower_deletes_before_it_takes_the_list() {
+    let service = Service::start().await;
+    post(&service, &format!("{FOLLOWER}/add"), json!([{"key": "a"}, {"key": "b"}])).await;
+    work(&service, FOLLOWER).await;
+    post(&service, &format!("{PARENT}/add"), json!([{"key": "c"}, {"key": "d"}])).await;
+    put(&service, FOLLOWER, json!({"max_keys": 2, "follow": {"queue": "prices"}})).await;
+    let got = within(async {
+        let mut got = Vec::new();
+        while got.len() < 4 {
+            got.extend(work(&service, FOLLOWER).await);
+        }
+        got
+    });
+    assert_eq!(got.await, ["a:Deleted", "b:Deleted", "c:Replaced", "d:Replaced"]);
+}
+
+#[tokio::test]
+async fn a_key_without_a_source_loses_its_source_in_the_follower() {
+    let service = Service::start().await;
+    post(&service, &format!("{PARENT}/add?source=erp"), json!({"key": "k"})).await;
+    begin(&service, json!({"queue": "prices", "max_waiting": 1})).await;
+    within(async { while work(&service, FOLLOWER).await.is_empty() {} }).await;
+    assert_eq!(service.get(&format!("{FOLLOWER}/known/k")).await.ok()["source"], "erp");
+    post(&service, &format!("{PARENT}/add"), json!({"key": "x"})).await;
+    is_full(&service).await;
+    post(&service, &format!("{PARENT}/delete?key=k"), Value::Null).await;
+    work(&service, PARENT).await;
+    post(&service, &format!("{PARENT}/add"), json!({"key": "k", "v": 2})).await;
+    assert_eq!(work(&service, FOLLOWER).await, ["x:Added"]);
+    is_full(&service).await;
+    assert_eq!(work(&service, FOLLOWER).await, ["k:Updated"], "the follower has not seen the deletion");
+    assert_eq!(service.get(&format!("{FOLLOWER}/known/k")).await.ok()["source"], Value::Null);
+}
+
+/// Waits until one key of the follower is ready, so that a follower with `max_waiting` 1 takes nothing more.
+async fn is_full(service: &Service) {
+    within(async { while service.get(FOLLOWER).await.ok()["status"]["ready"] != 1 {} }).await;
+}
+
+#[tokio::test]
+async fn a_followed_queue_keeps_the_view_that_is_followed() {
+    let service = Service::start().await;
+    begin(&service, json!({"queue": "prices", "view": "known"})).await;
+    for settings in [json!({"mode": "keys"}), json!({"known_objects": false})] {
+        let refused = service.call("PUT", PARENT, &settings).await.problem("followed");
+        assert_eq!(refused["followers"], json!(["search"]), "{settings}");
+    }
+    put(&service, PARENT, json!({"lease": "1m"})).await;
+    put(&service, FOLLOWER, json!({"lease": "1m"})).await;
+}

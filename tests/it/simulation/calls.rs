@@ -573,7 +573,7 @@ impl Caller {
             ledger.deletes(&queue)
         })?;
         self.note(("delete", &queue));
-        let deleted = match self.registry.delete(&setup.name, false) {
+        let deleted = match self.registry.delete(&setup.name, &[]) {
             Ok(commit) => commit.wait().await.map_err(Error::from),
             Err(error) => Err(error),
         };

@@ -372,7 +372,8 @@ impl Dice {
 
     fn follow_position(&mut self) -> FollowPosition {
         let since = self.rv();
-        let phase = self.of(&[FollowPhase::List { since }, FollowPhase::Sweep, FollowPhase::Changes]);
+        let phase =
+            self.of(&[FollowPhase::List { since }, FollowPhase::Sweep { since }, FollowPhase::Changes]);
         FollowPosition { incarnation: self.0.u32(..), after: self.rv(), phase }
     }
 

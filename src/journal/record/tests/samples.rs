@@ -166,7 +166,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
             counts: counts(),
         }),
         EventKind::Followed { position: position(FollowPhase::List { since: Rv::new(30) }) },
-        EventKind::Followed { position: position(FollowPhase::Sweep) },
+        EventKind::Followed { position: position(FollowPhase::Sweep { since: Rv::new(30) }) },
         EventKind::Followed { position: position(FollowPhase::Changes) },
     ]);
     kinds
