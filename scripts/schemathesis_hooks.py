@@ -98,6 +98,10 @@ def filter_case(context, case):
     fields = body if isinstance(body, dict) else {}
     if ("sequence" in query and "source" not in query) or not is_possible(query.get("shard")):
         return False
+    if name == "known" and "index" in query and ("value" not in query or "key" in query):
+        return False
+    if name == "known" and "index" not in query and ("value" in query or "wait" in query):
+        return False
     if name == "close":
         return "wait" not in query or query.get("drain") is True or query.get("drain") == "true"
     if name == "add":

@@ -62,7 +62,7 @@ terms! {
     /// A number of keys or objects.
     Count = ObjectBuilder::new().schema_type(Type::Integer).format(Some(uint64())).minimum(Some(0)).maximum(Some(u64::MAX));
     /// The name of an index.
-    IndexName = text().pattern(Some("^[A-Za-z0-9][A-Za-z0-9_-]*$")).min_length(Some(1)).max_length(Some(INDEX_NAME_BYTES_MAX)).examples(["by_city"]);
+    IndexName = text().pattern(Some("^[A-Za-z0-9][A-Za-z0-9_-]*$")).min_length(Some(1)).max_length(Some(INDEX_NAME_BYTES_MAX));
     /// A JSON pointer (RFC 6901) that is not empty.
     JsonPointer = text().pattern(Some("^/([^~]|~[01])*$")).examples(["/key"]);
 }
