@@ -73,6 +73,7 @@ mod tests {
             List::Known,
             List::IndexValues,
             List::Sources,
+            List::Workers,
             List::History,
             List::Watch,
         ];

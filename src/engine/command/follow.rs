@@ -74,7 +74,7 @@ impl Queue {
         let mut provenance = Provenance::default();
         let mut after = from.after;
         for row in rows {
-            if !self.has_room(row) {
+            if !self.has_room(from.phase, row) {
                 if after != from.after {
                     self.emit(now, EventKind::Followed { position: FollowPosition { after, ..from } });
                 }
@@ -91,9 +91,12 @@ impl Queue {
         Taken::All(to)
     }
 
-    /// Whether the queue has room for the object of a row.
-    fn has_room(&self, row: &Row) -> bool {
+    /// Whether the queue has room for the object of a row, or takes nothing from the row.
+    fn has_room(&self, phase: FollowPhase, row: &Row) -> bool {
+        let slot = self.state().table.find(row.key.as_str());
+        let is_ignored = matches!(phase, FollowPhase::List { .. }) && self.has_newest(slot, row);
         row.kind == RowKind::Deleted
+            || is_ignored
             || self.check_room(std::iter::once(&row.key)).is_ok()
                 && row.object.iter().all(|object| self.check_bounds_of_item(&row.key, object, 0).is_ok())
     }

@@ -166,7 +166,12 @@ pub fn patched(current: &Config, defaults: &Config, patch: &Patch) -> Result<Con
         admission.check_version(version)?;
     }
     let follow = patch.follow.applied(current.follow.as_ref());
-    let config = Config { follow, admission, ..common };
+    let mut config = Config { follow, admission, ..common };
+    // A follower has no versions, so the default for all queues does not concern the follower.
+    let names_none = patch.common.get("version").is_none_or(Value::is_null);
+    if config.follow.is_some() && names_none && config.version == defaults.version {
+        config.version = None;
+    }
     follow::check(&config)?;
     Ok(config)
 }
