@@ -4,7 +4,7 @@ use deltaq::duration::DurationText;
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, object, objects, settled, settling, take, waiters};
-use crate::harness::Service;
+use crate::harness::{Service, within};
 
 #[tokio::test]
 async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
@@ -16,6 +16,7 @@ async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
     let mut waits = service.send("POST", &pop, &Value::Null).await;
     waiters(&service, 1).await;
     let mut drain = service.send("POST", &format!("{QUEUE}/close?drain=true&wait=30s"), &Value::Null).await;
+    within(async { while service.get(QUEUE).await.body["status"]["closed"] != true {} }).await;
     assert_eq!(service.get("/readyz").await.status, 200);
 
     service.shutdown.signal();
