@@ -2,13 +2,12 @@
 //! queue and gives the rows to the follower.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::follow_task::{Activity, FollowReport, Obstacle, Versioned};
-use super::metrics::Lag;
+use super::follow_task::{Activity, Obstacle};
 use super::queue::Handle;
 use super::registry::Registry;
 use super::{Error, KeyFilter, Name, WatchFrom, Watcher};
@@ -17,7 +16,6 @@ use crate::engine::feed::{RowLimit, RowPage};
 use crate::engine::follow::{Follow, FollowPhase, FollowPosition};
 use crate::engine::id::Rv;
 use crate::engine::key::Key;
-use crate::engine::time::Time;
 
 /// Most rows that are read at once.
 const PAGE_ROWS: usize = 1_000;
@@ -46,25 +44,7 @@ impl From<Error> for Stop {
     }
 }
 
-impl Versioned for Handle {
-    fn newest(&self) -> Rv {
-        self.lock().queue.resource_version()
-    }
-}
-
 impl Handle {
-    /// How far the queue has got at this time, if it follows another queue.
-    pub(super) fn follow_report(&self, position: Option<FollowPosition>, now: Time) -> Option<FollowReport> {
-        self.config().follow.as_ref().map(|_| self.follow_task.report(position, now))
-    }
-
-    /// The lag of a follower.
-    pub(super) fn lag(&self, position: Option<FollowPosition>, now: Time) -> Option<Lag> {
-        let follows = self.config().follow.as_ref()?.queue.clone();
-        let FollowReport { lag_events: events, lag: time, .. } = self.follow_report(position, now)?;
-        Some(Lag { follows, events, time })
-    }
-
     /// How many rows the follower takes now. If it takes none, its task is woken when it does.
     fn room(&self) -> Result<usize, Error> {
         let mut state = self.open()?;
@@ -172,7 +152,6 @@ impl<'f> Feeder<'f> {
         let parent = registry.get(&name)?;
         let now = follower.now();
         follower.follow_task.set(|activity| {
-            activity.followed = Some(Arc::downgrade(&parent) as Weak<dyn Versioned>);
             activity.behind_since.get_or_insert(now);
             activity.read = Rv::ZERO;
         });

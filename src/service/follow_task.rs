@@ -1,7 +1,5 @@
 //! The task of a follower, as its queue sees it.
 
-use std::fmt;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,12 +10,6 @@ use super::Error;
 use crate::engine::follow::{FollowPhase, FollowPosition};
 use crate::engine::id::Rv;
 use crate::engine::time::Time;
-
-/// A queue that tells its newest version.
-pub(super) trait Versioned: fmt::Debug + Send + Sync {
-    /// The newest event, durable or not.
-    fn newest(&self) -> Rv;
-}
 
 /// The task of a follower, as its queue sees it.
 #[derive(Debug, Default)]
@@ -33,8 +25,7 @@ pub(super) struct FollowTask {
 /// What the task of a follower does.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
-    /// The followed queue.
-    pub(super) followed: Option<Weak<dyn Versioned>>,
+    /// The reason for which the follower takes no rows.
     pub(super) obstacle: Option<Obstacle>,
     /// The follower has all rows up to this event. Its position may be smaller, if none of the events since has a row.
     pub(super) read: Rv,
@@ -81,21 +72,16 @@ impl FollowTask {
         self.is_running.store(false, Ordering::Release);
     }
 
-    /// How far the follower has got at this time.
-    pub(super) fn report(&self, position: Option<FollowPosition>, now: Time) -> FollowReport {
-        let (followed, obstacle, behind_since, read) = {
-            let activity = self.activity.lock();
-            (activity.followed.clone(), activity.obstacle.clone(), activity.behind_since, activity.read)
-        };
+    /// How far the follower has got at this time. `newest` is the newest event of the followed queue.
+    pub(super) fn report(&self, position: Option<FollowPosition>, newest: Rv, now: Time) -> FollowReport {
+        let activity = self.activity.lock();
         let position = position.map(|position| match position.phase {
-            FollowPhase::Changes => FollowPosition { after: position.after.max(read), ..position },
+            FollowPhase::Changes => FollowPosition { after: position.after.max(activity.read), ..position },
             _ => position,
         });
-        let newest =
-            followed.and_then(|followed| followed.upgrade()).map_or(Rv::ZERO, |queue| queue.newest());
         let after = position.map_or(Rv::ZERO, |position| position.after);
-        let lag_events = behind_since.map_or(0, |_| newest.get().saturating_sub(after.get()));
-        let lag = behind_since.map_or(Duration::ZERO, |since| now.since(since));
-        FollowReport { position, obstacle, lag_events, lag }
+        let lag_events = activity.behind_since.map_or(0, |_| newest.get().saturating_sub(after.get()));
+        let lag = activity.behind_since.map_or(Duration::ZERO, |since| now.since(since));
+        FollowReport { position, obstacle: activity.obstacle.clone(), lag_events, lag }
     }
 }

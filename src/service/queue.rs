@@ -246,29 +246,24 @@ impl Handle {
         Ok(out)
     }
 
-    /// The queue's document, without its followers.
+    /// The queue's document, without what it follows and its followers.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub async fn document(&self) -> Result<Document, Error> {
-        let read = |state: &State, moment: Moment| {
-            let document = Document {
-                name: self.meta.name.clone(),
-                incarnation: self.meta.incarnation,
-                auto_created: state.queue.is_auto_created(),
-                created_at: self.meta.created_at,
-                config: state.queue.config().clone(),
-                status: state.queue.status(moment.now),
-                moment,
-                waiters: state.waiters.len(),
-                follow: None,
-                followers: Vec::new(),
-            };
-            (document, state.queue.follow_position())
+        let document = |state: &State, moment: Moment| Document {
+            name: self.meta.name.clone(),
+            incarnation: self.meta.incarnation,
+            auto_created: state.queue.is_auto_created(),
+            created_at: self.meta.created_at,
+            config: state.queue.config().clone(),
+            status: state.queue.status(moment.now),
+            moment,
+            waiters: state.waiters.len(),
+            follow: None,
+            followers: Vec::new(),
         };
-        let (document, position) = self.read_state(read).await?;
-        let follow = self.follow_report(position, document.moment.now);
-        Ok(Document { follow, ..document })
+        self.read_state(document).await
     }
 
     /// Waits until the queue has synced, at most `wait`. Returns whether the queue has synced, and the number of keys of the
@@ -364,11 +359,7 @@ impl Handle {
         }
         self.context.metrics.absorb(&mut state.counters);
         let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
-        let moment = self.moment();
-        let sample = self.context.metrics.sample(&state.queue, waiting, moment, self.lead());
-        let position = state.queue.follow_position();
-        drop(state);
-        Some(sample.with_lag(self.lag(position, moment.now)))
+        Some(self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead()))
     }
 
     /// The metrics of the queue.

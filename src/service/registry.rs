@@ -366,7 +366,13 @@ impl Registry {
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn document(&self, handle: &Handle) -> Result<Document, Error> {
-        Ok(Document { followers: self.followers_of(handle.name()), ..handle.document().await? })
+        let mut document = handle.document().await?;
+        document.followers = self.followers_of(handle.name());
+        if document.config.follow.is_some() {
+            let position = handle.read(|queue, _| queue.follow_position()).await?;
+            document.follow = self.follow_report(handle, position);
+        }
+        Ok(document)
     }
 
     /// Adds a loaded queue and starts its task.
@@ -560,7 +566,9 @@ impl Registry {
     /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn render_metrics(&self) -> String {
-        let samples: Vec<_> = self.handles().iter().filter_map(|handle| handle.sample()).collect();
+        let handles = self.handles();
+        let samples = handles.iter().filter_map(|handle| Some(handle.sample()?.with_lag(self.lag(handle))));
+        let samples: Vec<_> = samples.collect();
         self.metrics.render(&samples)
     }
 }

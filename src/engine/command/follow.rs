@@ -5,13 +5,14 @@ use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::{Appended, EventKind, Origin};
 use crate::engine::feed::{Row, RowKind};
 use crate::engine::follow::{FollowPhase, FollowPosition};
-use crate::engine::id::{Rv, Slot};
+use crate::engine::id::Rv;
 use crate::engine::initial::InitialList;
 use crate::engine::key::Key;
 use crate::engine::object::Object;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
 use crate::engine::state::State;
+use crate::engine::table::Entry;
 use crate::engine::time::Time;
 
 /// After this many events without a row for the follower, the follower records its position, so that a restart does not read all
@@ -27,6 +28,16 @@ pub enum Taken {
     Full,
     /// The queue is no longer at the position of the caller, and has taken nothing.
     Moved,
+}
+
+/// What a row means for the follower.
+#[derive(Clone, Copy, Debug)]
+enum RowEffect {
+    Nothing,
+    /// The follower has the listed object.
+    Unchanged,
+    Delete,
+    Append(DeltaKind),
 }
 
 impl Queue {
@@ -74,13 +85,23 @@ impl Queue {
         let mut provenance = Provenance::default();
         let mut after = from.after;
         for row in rows {
-            if !self.has_room(from.phase, row) {
+            let effect = self.effect_of(from.phase, row);
+            if matches!(effect, RowEffect::Append(_)) && !self.has_room(row) {
                 if after != from.after {
                     self.emit(now, EventKind::Followed { position: FollowPosition { after, ..from } });
                 }
                 return Taken::Full;
             }
-            self.take_row(now, from.phase, row, &mut provenance);
+            match effect {
+                RowEffect::Nothing => {}
+                RowEffect::Unchanged => self.volatile.effects.counters.ignored_unchanged += 1,
+                RowEffect::Delete => {
+                    let (object, final_state_unknown) = (row.object.clone(), row.final_state_unknown);
+                    let call = Call { object, final_state_unknown, ..deletion(&row.key) };
+                    self.delete(now, &call, &mut provenance);
+                }
+                RowEffect::Append(delta) => self.append_row(now, from.phase, row, delta, &mut provenance),
+            }
             after = row.rv;
         }
         let quiet = to.after.get().saturating_sub(from.after.get());
@@ -91,87 +112,53 @@ impl Queue {
         Taken::All(to)
     }
 
-    /// Whether the queue has room for the object of a row, or takes nothing from the row.
-    fn has_room(&self, phase: FollowPhase, row: &Row) -> bool {
+    /// What a row means for the queue.
+    fn effect_of(&self, phase: FollowPhase, row: &Row) -> RowEffect {
         let slot = self.state().table.find(row.key.as_str());
-        let is_ignored = matches!(phase, FollowPhase::List { .. }) && self.has_newest(slot, row);
-        row.kind == RowKind::Deleted
-            || is_ignored
-            || self.check_room(std::iter::once(&row.key)).is_ok()
-                && row.object.iter().all(|object| self.check_bounds_of_item(&row.key, object, 0).is_ok())
+        let entry = slot.map(|slot| self.state().entry(slot)).filter(|entry| is_live(entry));
+        let is_list = matches!(phase, FollowPhase::List { .. });
+        match (row.kind, entry) {
+            (RowKind::Deleted, Some(_)) => RowEffect::Delete,
+            // A watch may have a row of a deleted key that the follower never had.
+            (RowKind::Deleted, None) => RowEffect::Nothing,
+            (_, Some(entry)) if is_list && has_object_of(entry, row) => RowEffect::Unchanged,
+            _ if is_list && self.state().config.emit_replaced => RowEffect::Append(DeltaKind::Replaced),
+            _ if is_list => RowEffect::Append(DeltaKind::Sync),
+            (RowKind::Added, None) => RowEffect::Append(DeltaKind::Added),
+            // An added key that the follower has was deleted and added again, and the follower has not seen the deletion.
+            (RowKind::Added | RowKind::Updated, _) => RowEffect::Append(DeltaKind::Updated),
+        }
     }
 
-    fn take_row(&mut self, now: Time, phase: FollowPhase, row: &Row, provenance: &mut Provenance) {
-        let is_list = matches!(phase, FollowPhase::List { .. });
-        let slot = self.state().table.find(row.key.as_str());
-        let kind = match row.kind {
-            RowKind::Deleted => DeltaKind::Deleted,
-            // The key was deleted and added again, and the follower has not seen the deletion.
-            RowKind::Added if self.is_live(slot) => DeltaKind::Updated,
-            RowKind::Added => DeltaKind::Added,
-            RowKind::Updated => DeltaKind::Updated,
-        };
-        let call = Call {
-            kind,
-            key: row.key.clone(),
-            object: row.object.clone(),
-            source: row.source.clone(),
-            delay: None,
-            final_state_unknown: row.final_state_unknown,
-            rate_limited: false,
-            trace: None,
-            version: None,
-        };
+    /// Whether the queue has room for the object of a row.
+    fn has_room(&self, row: &Row) -> bool {
+        self.check_room(std::iter::once(&row.key)).is_ok()
+            && row.object.iter().all(|object| self.check_bounds_of_item(&row.key, object, 0).is_ok())
+    }
+
+    fn append_row(
+        &mut self,
+        now: Time,
+        phase: FollowPhase,
+        row: &Row,
+        delta: DeltaKind,
+        provenance: &mut Provenance,
+    ) {
         // Only the row of a deleted key may have no object.
-        let Some(object) = row.object.clone().filter(|_| kind != DeltaKind::Deleted) else {
-            // A watch may have a row of a deleted key that the follower never had.
-            if self.is_live(slot) {
-                self.delete(now, &call, provenance);
-            }
-            return;
-        };
-        if is_list && self.has_newest(slot, row) {
-            self.volatile.effects.counters.ignored_unchanged += 1;
-            return;
-        }
-        let (delta, origin) = match self.state().initial {
-            _ if !is_list => (kind, Origin::Call),
-            initial => (self.replace_kind(), Origin::replace(matches!(initial, InitialList::Running { .. }))),
-        };
+        let Some(object) = row.object.clone() else { return };
+        let is_initial = matches!(self.state().initial, InitialList::Running { .. });
         // The row says who owns the key, also if nobody does.
         let owner = row.source.as_ref();
         let appended = Appended {
             key: row.key.clone(),
             delta,
             final_state_unknown: false,
-            origin,
+            origin: if phase == FollowPhase::Changes { Origin::Call } else { Origin::replace(is_initial) },
             provenance: provenance.same_or_next(owner, owner, None),
             due: None,
             object,
         };
-        self.emit_at(now, slot, EventKind::Appended(appended));
-    }
-
-    /// The type of the deltas of a list.
-    fn replace_kind(&self) -> DeltaKind {
-        if self.state().config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync }
-    }
-
-    /// Whether the queue has a state of the key that is not a deletion.
-    fn is_live(&self, slot: Option<Slot>) -> bool {
-        slot.is_some_and(|slot| {
-            let entry = self.state().entry(slot);
-            entry.has_state() && !entry.is_deleted()
-        })
-    }
-
-    /// Whether the newest object of the key is the object of the row, with the same owner.
-    fn has_newest(&self, slot: Option<Slot>, row: &Row) -> bool {
-        slot.filter(|slot| self.is_live(Some(*slot))).is_some_and(|slot| {
-            let entry = self.state().entry(slot);
-            let newest = entry.newest_object().map(Object::as_str);
-            newest == row.object.as_ref().map(Object::as_str) && entry.owner() == row.source.as_ref()
-        })
+        self.emit(now, EventKind::Appended(appended));
     }
 
     /// The keys among the next `budget` that the sweep must look for in the followed queue, and the last examined key; `None` if there
@@ -182,7 +169,7 @@ impl Queue {
         for (_, entry) in self.state().entries_after(after.map(Key::as_str)).take(budget) {
             seen += 1;
             last = Some(&entry.key);
-            if entry.has_state() && !entry.is_deleted() {
+            if is_live(entry) {
                 keys.push(entry.key.clone());
             }
         }
@@ -197,12 +184,7 @@ impl Queue {
         }
         let mut provenance = Provenance::default();
         for key in keys {
-            let call = Call {
-                kind: DeltaKind::Deleted,
-                final_state_unknown: true,
-                ..Call::of_key(key.clone(), None)
-            };
-            self.delete(now, &call, &mut provenance);
+            self.delete(now, &deletion(key), &mut provenance);
         }
         true
     }
@@ -222,4 +204,20 @@ impl Queue {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether the key has a state that is not a deletion.
+fn is_live(entry: &Entry) -> bool {
+    entry.has_state() && !entry.is_deleted()
+}
+
+/// Whether the newest object of the key is the object of the row, with the same owner.
+fn has_object_of(entry: &Entry, row: &Row) -> bool {
+    let newest = entry.newest_object().map(Object::as_str);
+    newest == row.object.as_ref().map(Object::as_str) && entry.owner() == row.source.as_ref()
+}
+
+/// The deletion of a key whose last object is unknown.
+fn deletion(key: &Key) -> Call {
+    Call { kind: DeltaKind::Deleted, final_state_unknown: true, ..Call::of_key(key.clone(), None) }
 }

@@ -275,6 +275,26 @@ pub(super) fn no_key(key: &Key, why: &str) -> Problem {
     Problem::new(Code::KeyNotFound, format!("for the key {} {why}", Excerpt(key.as_str())))
 }
 
+/// A list of a queue that has no parameters of its own: a page, or all pages as lines.
+async fn reply_in_pages<T, F>(
+    call: ReadCall,
+    read: fn(Arc<Handle>, Option<String>, usize) -> F,
+) -> Result<Response, Problem>
+where
+    T: Serialize + Send + 'static,
+    F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
+{
+    let handle = call.state.registry.get(&call.name()?)?;
+    let streams = wants_lines(&call.headers)?;
+    let limit = page_limit(&call.params, streams)?.entries;
+    let after = call.params.text("continue").map(str::to_owned);
+    let page = move |after| read(handle.clone(), after, limit);
+    if streams {
+        return stream_pages(call.context, after, page).await;
+    }
+    Ok(Reply::of(&call.context, page(after).await?).into_response())
+}
+
 /// List the sources by name, with the number of their keys and their last calls.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/sources", tag = "reading", operation_id = "list_sources",
@@ -285,16 +305,7 @@ pub(super) fn no_key(key: &Key, why: &str) -> Problem {
     )
 )]
 pub(in crate::http) async fn sources(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
-    let ReadCall { params, headers, context, .. } = call;
-    let streams = wants_lines(&headers)?;
-    let limit = page_limit(&params, streams)?.entries;
-    let after = params.text("continue").map(str::to_owned);
-    if streams {
-        let page = move |after| source_page(handle.clone(), after, limit);
-        return stream_pages(context, after, page).await;
-    }
-    Ok(Reply::of(&context, source_page(handle, after, limit).await?).into_response())
+    reply_in_pages(call, source_page).await
 }
 
 async fn source_page(
@@ -319,16 +330,7 @@ async fn source_page(
     )
 )]
 pub(in crate::http) async fn workers(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
-    let ReadCall { params, headers, context, .. } = call;
-    let streams = wants_lines(&headers)?;
-    let limit = page_limit(&params, streams)?.entries;
-    let after = params.text("continue").map(str::to_owned);
-    if streams {
-        let page = move |after| worker_page(handle.clone(), after, limit);
-        return stream_pages(context, after, page).await;
-    }
-    Ok(Reply::of(&context, worker_page(handle, after, limit).await?).into_response())
+    reply_in_pages(call, worker_page).await
 }
 
 async fn worker_page(

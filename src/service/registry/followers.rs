@@ -4,8 +4,12 @@ use tokio::sync::Notify;
 
 use super::{Queues, Registry};
 use crate::engine::config::{Config, Follow};
+use crate::engine::follow::FollowPosition;
+use crate::engine::id::Rv;
 use crate::engine::limits::FOLLOWERS_MAX;
 use crate::engine::view::View;
+use crate::service::follow_task::FollowReport;
+use crate::service::metrics::Lag;
 use crate::service::queue::Handle;
 use crate::service::{Error, FollowError, Name};
 
@@ -90,6 +94,25 @@ impl Registry {
     #[must_use]
     pub fn followers_of(&self, name: &Name) -> Vec<Name> {
         self.queues.read().followers_of(name)
+    }
+
+    /// How far a queue has got that follows another queue. `position` is durable.
+    pub(super) fn follow_report(
+        &self,
+        handle: &Handle,
+        position: Option<FollowPosition>,
+    ) -> Option<FollowReport> {
+        let name = Name::new(&handle.config().follow.as_ref()?.queue).ok()?;
+        let newest = self.find(&name).map_or(Rv::ZERO, |followed| followed.lock().queue.resource_version());
+        Some(handle.follow_task.report(position, newest, handle.now()))
+    }
+
+    /// How far a follower is behind the queue that it follows.
+    pub(super) fn lag(&self, handle: &Handle) -> Option<Lag> {
+        let follows = handle.config().follow.as_ref()?.queue.clone();
+        let position = handle.lock().queue.follow_position();
+        let FollowReport { lag_events: events, lag: time, .. } = self.follow_report(handle, position)?;
+        Some(Lag { follows, events, time })
     }
 
     pub(in crate::service) fn followers_changed(&self) -> &Notify {

@@ -80,18 +80,7 @@ impl EngineFifo {
         object: Option<Object>,
         final_state_unknown: bool,
     ) -> Result<(), String> {
-        let (source, delay, rate_limited) = (None, None, false);
-        let call = Call {
-            kind,
-            key,
-            object,
-            source,
-            delay,
-            final_state_unknown,
-            rate_limited,
-            trace: None,
-            version: None,
-        };
+        let call = Call { kind, object, final_state_unknown, ..Call::of_key(key, None) };
         let now = self.tick();
         self.queue.produce(now, &[call]).map(|_| ()).map_err(|refusal| refusal.to_string())
     }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use deltaq::engine::command::{Call, How, Pop, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::key::Key;
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
@@ -174,19 +173,7 @@ impl Workqueue {
 
     fn add(&mut self, item: &str, delay: Option<Duration>, rate_limited: bool) {
         let key = Key::new(item).expect("items are keys");
-        let (object, source, final_state_unknown) = (None, None, false);
-        let kind = DeltaKind::Added;
-        let call = Call {
-            kind,
-            key,
-            object,
-            source,
-            delay,
-            final_state_unknown,
-            rate_limited,
-            trace: None,
-            version: None,
-        };
+        let call = Call { rate_limited, ..Call::of_key(key, delay) };
         self.queue.produce(self.now, &[call]).expect("an add is never refused");
     }
 
