@@ -100,7 +100,7 @@ fn set_earlier(known: &mut Option<Time>, other: Time) {
 }
 
 impl Handle {
-    /// The workers after the name `after`, by name. The pops without a name are the worker with the empty name, which is the first.
+    /// The workers after the name `after`, by name. Pops that name no worker count for the empty name, which comes first.
     ///
     /// # Errors
     /// As for reads.

@@ -1,5 +1,5 @@
-//! Four producers send the same feed of updates and deletes out of order, twice, while the server is killed and started again. The end state
-//! is that of the newest versions, and the versions that a worker sees of a key grow.
+//! Four producers send the same feed of updates and deletes out of order, twice, while the server is killed and started again. At the end each key has
+//! its newest version, and the versions that a worker gets for a key grow.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
