@@ -9,13 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::clock::{Clock, ManualClock};
-use deltaq::engine::command::{Call, How, ObjectList, Pop, Progress, Replace, Settle, Settled};
+use deltaq::engine::Queue;
+use deltaq::engine::command::{Call, How, ObjectList, Pop, Progress, Replace, Settle, Settled, Taken};
 use deltaq::engine::config::{Config, Follow};
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::event::{Appended, EventKind};
-use deltaq::engine::feed::TombstoneLimits;
+use deltaq::engine::feed::{Row, RowKind, TombstoneLimits};
+use deltaq::engine::follow::{FollowPhase, FollowPosition};
+use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
+use deltaq::engine::time::Time;
 use deltaq::engine::view::View;
 use deltaq::journal::WriterOptions;
 use deltaq::journal::record::Decoder;
@@ -308,4 +312,27 @@ fn followers_reach_the_state_of_their_queue_and_take_each_change_once() {
         situations.extend(run(seed));
     }
     assert_eq!(situations, BTreeSet::from(["a commit failed", "a crash"]), "the seeds cover this");
+}
+
+#[test]
+fn a_page_is_taken_only_at_the_position_from_which_it_was_read() {
+    let config = Config { follow: Some(follow(FOLLOWERS[0])), ..Config::default() };
+    let mut queue = Queue::new(Arc::new(config), Rv::ZERO, Time::default());
+    let began = queue.begin_follow_list(Time::default(), 1, Rv::new(9)).expect("nothing else runs");
+    let changes = FollowPosition { after: Rv::new(9), phase: FollowPhase::Changes, ..began };
+    let row = |key: &str| Row {
+        kind: RowKind::Added,
+        key: Key::new(key).expect("a key"),
+        rv: Rv::new(10),
+        object: Some(Object::from_valid("{}")),
+        source: None,
+        final_state_unknown: false,
+    };
+    let later = FollowPosition { after: Rv::new(10), ..changes };
+    assert_eq!(queue.take_rows(Time::default(), changes, &[row("a")], later), Taken::Moved);
+    assert_eq!((queue.keys(), queue.follow_position()), (0, Some(began)));
+    assert_eq!(queue.take_rows(Time::default(), began, &[], changes), Taken::All(changes));
+    assert_eq!(queue.take_rows(Time::default(), changes, &[row("a")], later), Taken::All(later));
+    assert_eq!(queue.take_rows(Time::default(), changes, &[row("b")], later), Taken::Moved);
+    assert_eq!((queue.keys(), queue.follow_position()), (1, Some(later)));
 }

@@ -330,3 +330,18 @@ async fn a_followed_queue_keeps_the_view_that_is_followed() {
     put(&service, PARENT, json!({"lease": "1m"})).await;
     put(&service, FOLLOWER, json!({"lease": "1m"})).await;
 }
+
+#[tokio::test]
+async fn a_full_follower_takes_the_rest_of_a_page_once_there_is_room() {
+    let service = Service::start().await;
+    put(&service, PARENT, json!({})).await;
+    put(&service, FOLLOWER, json!({"max_keys": 2, "follow": {"queue": "prices"}})).await;
+    // One commit, so the follower reads the three rows in one page.
+    let added =
+        post(&service, &format!("{PARENT}/add"), json!([{"key": "a"}, {"key": "b"}, {"key": "c"}])).await;
+    let follow = blocked(&service).await;
+    assert!(follow["resource_version"].as_u64() < added["resource_version"].as_u64(), "{follow}");
+    put(&service, FOLLOWER, json!({"max_keys": 3})).await;
+    reaches(&service, FOLLOWER, &added["resource_version"]).await;
+    assert_eq!(work(&service, FOLLOWER).await, ["a:Added", "b:Added", "c:Added"]);
+}
