@@ -336,3 +336,22 @@ fn a_page_is_taken_only_at_the_position_from_which_it_was_read() {
     assert_eq!(queue.take_rows(Time::default(), changes, &[row("b")], later), Taken::Moved);
     assert_eq!((queue.keys(), queue.follow_position()), (1, Some(later)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_goes_on_after_a_detach_that_was_not_written() {
+    let mut world = World::new(0).await;
+    let handle = world.queue("all");
+    world.memory.fault_at(world.memory.steps() + 1, Fault::Refused);
+    let detach = |config: &Config| Ok::<_, Error>(Config { follow: None, ..config.clone() });
+    assert!(world.registry.configure(&handle, detach).await.is_err());
+    world.pass(Duration::from_mins(2)).await;
+    assert!(handle.config().follow.is_some(), "the queue was loaded again");
+    let followers = world.registry.followers_of(&name(PARENT));
+    assert_eq!(followers, ["all", "slow", "some"].map(name));
+    let (key, object) = world.object();
+    let call = Call { object: Some(object), ..Call::of_key(key, None) };
+    let parent = world.queue(PARENT);
+    parent.produce(&parent.config(), &[call]).await.expect("the journal works again");
+    world.pass(Duration::from_secs(2)).await;
+    assert_eq!(world.view("all", View::Latest, "").await, world.view(PARENT, View::Latest, "").await);
+}
