@@ -41,6 +41,14 @@ properties commands="30000000":
 crash cycles="200":
     CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::kill_nine_cycles -- --nocapture
 
+# Followers while the server is killed at random moments.
+crash-readers cycles="200":
+    CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::followers -- --nocapture
+
+# Failures of three nodes on one PostgreSQL: kills, freezes, cuts and restarts of the database. 8 rounds take 90 seconds.
+crash-nodes rounds="200":
+    CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::faults_of_three_nodes -- --nocapture
+
 # End the process at every single write of a workload, not only at some.
 crash-steps:
     DELTAQ_ALL_STEPS=1 cargo test --locked --test it faults:: -- --nocapture
@@ -84,6 +92,10 @@ bench-journal *scenarios:
 # Measure scrapes of 1,000 queues with 1,000,000 keys beside pops.
 bench-scrape:
     cargo bench --locked --bench scrape
+
+# Measure followers: what ten of them cost a producer, and a new follower of 1,000,000 keys.
+bench-followers:
+    cargo bench --locked --bench followers
 
 # Measure indexes of 1,000,000 known objects: memory, acknowledgements, queries.
 bench-indexes:

@@ -112,12 +112,12 @@ impl Connection {
         self.stream.write_all(text.as_bytes()).expect("the request is sent");
     }
 
-    /// Reads a reply, which must be a 200 with a JSON document.
+    /// Reads a reply, which must be a 200 or 201 with a JSON document.
     pub(crate) fn reply(&mut self) -> Value {
         serde_json::from_slice(&self.body()).expect("JSON")
     }
 
-    /// Reads a reply, which must be a 200, and returns its body.
+    /// Reads a reply, which must be a 200 or 201, and returns its body.
     pub(crate) fn body(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         let mut buffer = [0; 4096];
@@ -135,7 +135,11 @@ impl Connection {
         text.extend(rest);
         let (head, body) = text.split_at(head);
         let head = String::from_utf8_lossy(head);
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}{}", String::from_utf8_lossy(body));
+        assert!(
+            ["HTTP/1.1 200 ", "HTTP/1.1 201 "].iter().any(|status| head.starts_with(status)),
+            "{head}{}",
+            String::from_utf8_lossy(body)
+        );
         body.to_vec()
     }
 

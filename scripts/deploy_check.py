@@ -74,6 +74,30 @@ for each in compose["services"].values():
         assert source in compose["volumes"] or (source.startswith(".") and (deploy / source).is_file()), volume
 prometheus = yaml.safe_load((deploy / "compose/prometheus.yml").read_text())
 assert prometheus["scrape_configs"][0]["static_configs"][0]["targets"] == [f"deltaq:{metrics_port}"]
+
+# Compose with several nodes.
+nodes_compose = yaml.safe_load((deploy / "compose.nodes.yaml").read_text())
+ComposeSpecification.model_validate({name: part for name, part in nodes_compose.items() if not name.startswith("x-")}, extra="forbid")
+nodes = {name: each for name, each in nodes_compose["services"].items() if each.get("build")}
+ports = [port for each in nodes_compose["services"].values() for port in each.get("ports", [])]
+assert all(port.startswith("127.0.0.1:") for port in ports) and len(set(ports)) == len(ports)
+for name, node in nodes.items():
+    command = node["command"]
+    accepts(*command)
+    flags = dict(zip(command[2::2], command[3::2]))
+    assert flags == {"--node-name": name, "--advertise": f"http://{name}:{api_port}"}, command
+    settings = {variable: value for variable, value in node["environment"].items() if variable != "PGPASSWORD"}
+    knows(image_env | settings | {"DELTAQ_CLUSTER__NODE_NAME": name, "DELTAQ_CLUSTER__ADVERTISE": flags["--advertise"]})
+    assert settings["DELTAQ_CLUSTER__SECRET_FILE"] == f"/run/secrets/{node['secrets'][0]}"
+    assert node["environment"]["PGPASSWORD"] == nodes_compose["services"]["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    assert seconds(node["stop_grace_period"]) > shutdown
+for each in nodes_compose["services"].values():
+    for volume in each.get("volumes", []):
+        source = volume.partition(":")[0]
+        assert source in nodes_compose["volumes"] or (source.startswith(".") and (deploy / source).is_file()), volume
+scraped = yaml.safe_load((deploy / "compose/prometheus.nodes.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
+assert scraped == [f"{name}:{metrics_port}" for name in nodes]
+
 grafana = yaml.safe_load((deploy / "compose/grafana-datasource.yml").read_text())
 assert grafana["datasources"][0]["url"].startswith("http://prometheus:")
 
@@ -105,6 +129,33 @@ assert pod["terminationGracePeriodSeconds"] > shutdown
 monitor = yaml.safe_load(re.sub(r"^# ?", "", manifest[manifest.index("# apiVersion: monitoring") :], flags=re.M))
 assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
 assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+# Kubernetes with several nodes.
+documents = list(yaml.safe_load_all((deploy / "kubernetes/nodes.yaml").read_text()))
+for document in documents:
+    kubernetes_validate.validate(document, "1.37", strict=True)
+service, of_nodes, budget, stateful_set = documents
+pod = stateful_set["spec"]["template"]["spec"]
+(container,) = pod["containers"]
+labels = stateful_set["spec"]["template"]["metadata"]["labels"]
+for selector in (service["spec"]["selector"], of_nodes["spec"]["selector"], budget["spec"]["selector"]["matchLabels"]):
+    assert selector.items() <= labels.items()
+assert stateful_set["spec"]["serviceName"] == of_nodes["metadata"]["name"]
+accepts(*container["args"])
+name = stateful_set["metadata"]["name"] + "-0"
+environment = {variable["name"]: variable.get("value", name) for variable in container["env"] if variable["name"] != "PGPASSWORD"}
+advertised = environment["DELTAQ_CLUSTER__ADVERTISE"].replace("$(DELTAQ_CLUSTER__NODE_NAME)", name)
+assert advertised == f"http://{name}.{of_nodes['metadata']['name']}:{api_port}"
+knows(image_env | environment | {"DELTAQ_CLUSTER__ADVERTISE": advertised})
+ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+assert ports == {"api": api_port, "metrics": metrics_port}
+for probe in ("livenessProbe", "readinessProbe"):
+    assert container[probe]["httpGet"]["path"] in paths and container[probe]["httpGet"]["port"] == "api"
+mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
+for variable in ("DELTAQ_ACCESS__TOKENS_FILE", "DELTAQ_CLUSTER__SECRET_FILE"):
+    assert str(pathlib.PurePath(environment[variable]).parent) in mounted
+assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (65532, 65532)
+assert pod["terminationGracePeriodSeconds"] > shutdown
 
 # systemd.
 unit = (deploy / "systemd/deltaq.service").read_text()

@@ -257,6 +257,14 @@ impl Tokens {
         valid(found, now_us)
     }
 
+    /// The caller with the token of this name.
+    ///
+    /// # Errors
+    /// As [`caller`](Self::caller).
+    pub fn by_name(&self, name: &str, now_us: u64) -> Result<Arc<Caller>, Denied> {
+        valid(self.named(name), now_us)
+    }
+
     /// The present entry of the token of `earlier`, whose grants and expiry may have changed since.
     ///
     /// # Errors

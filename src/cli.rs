@@ -47,9 +47,9 @@ pub enum Command {
     Check(offline::Check),
     /// Copy a store to a file, even while a server runs.
     Backup(offline::Backup),
-    /// Write the known objects of a queue of a stopped store, one JSON document per line.
+    /// Write a stopped store, or the known objects of one of its queues, one JSON document per line.
     Export(offline::Export),
-    /// Read known objects in the format of export into a queue of a stopped store.
+    /// Read what export has written into an empty place, or known objects into a queue of a stopped store.
     Import(offline::Import),
     /// Print a completion script for a shell.
     #[command(
@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn flags_become_settings() {
-        let line = "deltaq serve --listen 127.0.0.1:0 --metrics-listen= --in-memory --log-format json --log-level debug";
+        let line = "deltaq serve --listen 127.0.0.1:0 --metrics-listen= --in-memory --node-name a \
+                    --advertise http://a:7070 --log-format json --log-level debug";
         let Command::Serve(serve) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
             panic!("not serve")
         };
@@ -109,6 +110,9 @@ mod tests {
             listen: Some("127.0.0.1:0".to_owned()),
             metrics_listen: Some(String::new()),
             data_dir: None,
+            store: None,
+            node_name: Some("a".to_owned()),
+            advertise: Some("http://a:7070".to_owned()),
             in_memory: true,
             insecure: false,
             log_format: Some(LogFormat::Json),
@@ -118,9 +122,15 @@ mod tests {
     }
 
     #[test]
-    fn data_dir_and_in_memory_exclude_each_other() {
-        let line = "deltaq serve --data-dir x --in-memory";
-        let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
-        assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
+    fn the_places_of_a_journal_exclude_each_other() {
+        for places in [
+            "--data-dir x --in-memory",
+            "--data-dir x --store postgres://a@h/q",
+            "--in-memory --store postgres://a@h/q",
+        ] {
+            let line = format!("deltaq serve {places}");
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict, "{places}");
+        }
     }
 }

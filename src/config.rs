@@ -9,6 +9,7 @@
 //! every field of the structs.
 
 pub mod access;
+mod cluster;
 mod environment;
 mod layers;
 pub mod queue;
@@ -25,8 +26,9 @@ use serde::Deserialize;
 use toml::Value;
 
 pub use self::access::Access;
+pub use self::cluster::Cluster;
 pub use self::environment::{client_token, client_url, is_supervised, permits_colors, rust_log, variables};
-use self::layers::Layers;
+use self::layers::{Layers, UNSET};
 use self::queue::QueueDefaults;
 pub use self::sections::{
     Audit, AuditCalls, Log, LogFormat, LogLevel, Metrics, Queues, Server, Storage, Sync, Trace, Watch,
@@ -49,6 +51,8 @@ pub struct Settings {
     pub watch: Watch,
     /// The journal.
     pub storage: Storage,
+    /// This server as one of several nodes on a database.
+    pub cluster: Cluster,
     /// Tokens.
     pub access: Access,
     /// The audit log.
@@ -74,6 +78,17 @@ pub struct Flags {
     /// Directory of the journal [default: ./deltaq-data].
     #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
     pub data_dir: Option<PathBuf>,
+    /// PostgreSQL database of the journal, instead of a directory, such as postgres://user@host/database; PGPASSWORD or ~/.pgpass
+    /// has the password.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["in_memory", "data_dir"])]
+    pub store: Option<String>,
+    /// Name of this node, if several nodes share the database; all nodes have different names.
+    #[arg(long, value_name = "NAME")]
+    pub node_name: Option<String>,
+    /// URL at which the other nodes reach this node, such as <http://10.0.0.1:7070>; port 0 is
+    /// that of --listen.
+    #[arg(long, value_name = "URL")]
+    pub advertise: Option<String>,
     /// Keep no journal: queues end with the process.
     #[arg(long)]
     pub in_memory: bool,
@@ -265,10 +280,16 @@ impl Flags {
         for (path, flag, value) in [
             ("server.listen", "--listen", self.listen.as_deref().map(text)),
             ("server.metrics_listen", "--metrics-listen", self.metrics_listen.as_deref().map(text)),
-            // A directory also overrides `in_memory` of a lower layer.
+            // A flag that says where the journal is also overrides the other places of a lower layer.
             ("storage.in_memory", "--data-dir", data_dir.as_ref().map(|_| Value::Boolean(false))),
+            ("storage.store", "--data-dir", data_dir.as_ref().map(|_| text(UNSET))),
             ("storage.data_dir", "--data-dir", data_dir.as_deref().map(text)),
+            ("storage.in_memory", "--store", self.store.as_ref().map(|_| Value::Boolean(false))),
+            ("storage.store", "--store", self.store.as_deref().map(text)),
+            ("storage.store", "--in-memory", self.in_memory.then(|| text(UNSET))),
             ("storage.in_memory", "--in-memory", switch(self.in_memory)),
+            ("cluster.node_name", "--node-name", self.node_name.as_deref().map(text)),
+            ("cluster.advertise", "--advertise", self.advertise.as_deref().map(text)),
             ("access.insecure", "--insecure", switch(self.insecure)),
             ("log.format", "--log-format", name_of(self.log_format)),
             ("log.level", "--log-level", name_of(self.log_level)),

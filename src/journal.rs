@@ -9,6 +9,7 @@
 //! - no module imports from this one, which only names the public parts;
 //! - a commit has exactly one outcome. If it fails, every commit that was queued behind it fails too.
 
+pub mod postgres;
 pub mod record;
 pub mod recovery;
 pub mod snapshot;
@@ -23,6 +24,7 @@ mod grouped_batch;
 mod handle;
 mod hooks;
 mod options;
+mod pages;
 mod queue_log;
 
 pub use self::commit::{Commit, Error, Health};

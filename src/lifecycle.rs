@@ -52,6 +52,8 @@ pub struct Shutdown {
     draining: CancellationToken,
     /// Whether `draining` is cancelled. Every change of a queue reads this; the token would take a lock that all threads share.
     is_draining: Arc<AtomicBool>,
+    /// The flag of the shutdown that this one is a part of.
+    parent: Option<Arc<AtomicBool>>,
     /// Cancelled from the second stage on.
     cut: CancellationToken,
     tasks: TaskTracker,
@@ -108,7 +110,22 @@ impl Shutdown {
     /// Whether the first stage has begun.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.is_draining.load(Ordering::Acquire)
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Acquire);
+        is_set(&self.is_draining) || self.parent.as_ref().is_some_and(is_set)
+    }
+
+    /// The shutdown of a part of the process. Its stages begin with those of the process, or earlier. The process does not wait for
+    /// its tasks: [`Self::join`] of the part does. A part has no parts.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self {
+            draining: self.draining.child_token(),
+            is_draining: Arc::default(),
+            parent: Some(self.is_draining.clone()),
+            cut: self.cut.child_token(),
+            tasks: TaskTracker::new(),
+            runtime: self.runtime.clone(),
+        }
     }
 
     /// Runs a task in the runtime of the process, whichever thread spawns it. [`Self::join`] waits for the task. If the task
@@ -165,7 +182,7 @@ impl Shutdown {
         F::Output: Send + 'static,
     {
         let runtime =
-            runtime::Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_time().build()?;
+            runtime::Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build()?;
         let handle = runtime.handle().clone();
         // Created before the task begins, because a task that is aborted at once must also shut its runtime down.
         let own_runtime = OwnRuntime(Some(runtime));
@@ -208,6 +225,7 @@ impl Shutdown {
         let shutdown = Self {
             draining: CancellationToken::new(),
             is_draining: Arc::default(),
+            parent: None,
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             runtime: Handle::current(),
@@ -340,6 +358,22 @@ mod tests {
         shutdown.signal();
         assert_eq!(shutdown.join().await, 0);
         assert!(task.await.unwrap_err().is_panic());
+    }
+
+    #[tokio::test]
+    async fn a_part_stops_alone_or_with_the_process() {
+        let shutdown = Shutdown::manual(NEVER);
+        let (first, second) = (shutdown.part(), shutdown.part());
+        let token = first.draining().clone();
+        let _task = first.spawn("waits", async move { token.cancelled().await });
+        first.signal();
+        assert_eq!(first.join().await, 0);
+        assert!(first.is_draining() && !second.is_draining() && !shutdown.is_draining());
+        shutdown.signal();
+        assert!(second.is_draining());
+        second.draining().cancelled().await;
+        shutdown.signal();
+        assert!(first.cut().is_cancelled() && second.cut().is_cancelled());
     }
 
     #[tokio::test]

@@ -3,14 +3,17 @@
 //! They are not a second implementation of queues. Commands that only read use a snapshot and change nothing. The
 //! import runs the service itself, with its journal.
 //!
-//! Every message addresses the operator who typed the command: one line with the folder and the remedy.
+//! Every message addresses the operator who typed the command: one line with the folder or the database, and the remedy.
 
 pub mod backup;
 pub mod check;
+pub mod dump;
 pub mod export;
 pub mod import;
 
 mod stores;
+
+pub use self::stores::Location;
 
 use std::io;
 use std::path::PathBuf;
@@ -58,6 +61,54 @@ pub enum Error {
         /// One of these files.
         beside: &'static str,
     },
+    /// The database has no tables of deltaq.
+    #[error("the database {at} contains no deltaq store: `deltaq serve --store` creates it")]
+    NoTables {
+        /// The database.
+        at: String,
+    },
+    /// A server uses the database, or was killed.
+    #[error(
+        "the store in the database {at} is not closed: stop the server that uses it. After a kill, start the server and stop \
+         it. A running server imports by itself: POST /v1/queues/NAME/seed"
+    )]
+    Open {
+        /// The database.
+        at: String,
+    },
+    /// A whole store can't be imported beside queues.
+    #[error("{at} has queues: a whole store can only be imported into a place without queues")]
+    NotEmpty {
+        /// The folder or the database.
+        at: String,
+    },
+    /// The store is damaged, and its damage was printed.
+    #[error("the store in {at} is damaged, so it was not exported: docs/backup.md has the remedies")]
+    Unsound {
+        /// The folder or the database.
+        at: String,
+    },
+    /// A dump has no place for partitions.
+    #[error(
+        "the database {at} is shared by several nodes: copy it as a whole with pg_dump, or export each queue with --queue"
+    )]
+    Partitions {
+        /// The database.
+        at: String,
+    },
+    /// The reader of a whole store has closed the output.
+    #[error("the reader closed the output before the whole store was written")]
+    CutOff,
+    /// PostgreSQL has its own backups.
+    #[error(
+        "the store is in PostgreSQL, which has its own backups. While the server runs: \
+         pg_dump --schema=deltaq --format=custom --file={} URL",
+        to.display()
+    )]
+    NeedsDump {
+        /// The file of the backup.
+        to: PathBuf,
+    },
     /// The operating system refuses access.
     #[error("can't read {}", at.display())]
     Unreadable {
@@ -78,12 +129,12 @@ pub enum Error {
         hint: String,
     },
     /// No queue has this name.
-    #[error("there is no queue {name} in {}; there {others}", at.display())]
+    #[error("there is no queue {name} in {at}; there {others}")]
     NoQueue {
         /// The name.
         name: Name,
-        /// The folder.
-        at: PathBuf,
+        /// The store.
+        at: String,
         /// The existing queues, as in "are prices, stock".
         others: String,
     },

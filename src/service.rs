@@ -23,6 +23,7 @@ mod history;
 mod indexes;
 mod lists;
 mod long_command;
+mod partitions;
 mod pop;
 mod reaching;
 mod recovery;
@@ -43,6 +44,7 @@ pub use self::follow_task::{FollowReport, Obstacle};
 pub use self::history::History;
 pub use self::indexes::{IndexValue, Lookup};
 pub use self::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
+pub use self::partitions::{Owner, Partitions, Peer};
 pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
 pub use self::reaching::Acknowledged;
@@ -67,6 +69,9 @@ pub enum Error {
     /// No queue has this name, and the call does not create one.
     #[error("there is no queue of this name")]
     QueueNotFound,
+    /// Another server owns the partition of the queue, or none does.
+    #[error("this server does not own the queue")]
+    NotOwner,
     /// The queue was deleted while the call ran.
     #[error("the queue was deleted")]
     QueueDeleted,

@@ -3,37 +3,93 @@
 //! Results go to stdout and errors to stderr. The exit code is 0 for success, 1 for failure or damage, 2 for wrong usage.
 
 use std::fs::File;
-use std::io::{self, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches, error::ErrorKind};
 
 use crate::clock::Clock;
 use crate::config::{self, Flags, Log, LogFormat, LogLevel};
 use crate::http;
 use crate::http::wire::config::to_engine;
 use crate::name::Name;
-use crate::offline::{self, backup, check, export, import};
+use crate::offline::{self, Location, backup, check, dump, export, import};
 use crate::telemetry;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The store.
+/// The flags that say where the store is.
 #[derive(Debug, Clone, Args)]
-pub struct DataDir {
+struct StoreFlags {
     /// Directory of the store, as for `deltaq serve --data-dir`.
     #[arg(long, value_name = "DIR", env = "DELTAQ_STORAGE__DATA_DIR")]
-    pub data_dir: PathBuf,
+    data_dir: Option<PathBuf>,
+    /// PostgreSQL database of the store, as for `deltaq serve --store`.
+    #[arg(long, value_name = "URL", env = "DELTAQ_STORAGE__STORE")]
+    store: Option<String>,
+}
+
+/// The store of a command: `None` only for a command that reads a backup instead.
+#[derive(Debug, Clone)]
+pub struct StoreArgs(Option<Location>);
+
+impl StoreArgs {
+    fn get(&self) -> Result<&Location, Failure> {
+        self.0.as_ref().ok_or_else(|| "there is neither --data-dir nor --store".into())
+    }
+}
+
+impl Args for StoreArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        StoreFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        StoreFlags::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for StoreArgs {
+    /// A flag comes before a variable, and of two variables the database, as in the settings of a server.
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let StoreFlags { data_dir, store } = StoreFlags::from_arg_matches(matches)?;
+        let is_flag = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let wrong = |kind, what: &str| clap::Error::raw(kind, format!("{what}\n"));
+        let location = match (data_dir, store) {
+            (Some(_), Some(_)) if is_flag("data_dir") && is_flag("store") => {
+                let what = "--data-dir and --store exclude each other: a store is in one of them";
+                return Err(wrong(ErrorKind::ArgumentConflict, what));
+            }
+            (Some(folder), store) if is_flag("data_dir") || store.is_none() => Location::Folder(folder),
+            // clap would show the value, which may contain a password, if it parsed it.
+            (_, Some(url)) => Location::database(&url)
+                .map_err(|error| wrong(ErrorKind::ValueValidation, &format!("--store: {error}")))?,
+            (_, None) if matches!(matches.try_get_one::<PathBuf>("backup"), Ok(Some(_))) => {
+                return Ok(Self(None));
+            }
+            (_, None) => {
+                let what = "the store is missing: --data-dir DIR or --store URL";
+                return Err(wrong(ErrorKind::MissingRequiredArgument, what));
+            }
+        };
+        Ok(Self(Some(location)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// `deltaq check`.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = CHECK_HELP)]
 pub struct Check {
-    /// Directory of the store, as for `deltaq serve --data-dir`.
-    #[arg(long, value_name = "DIR", env = "DELTAQ_STORAGE__DATA_DIR", required_unless_present = "backup")]
-    pub data_dir: Option<PathBuf>,
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Check a backup, which is one file, instead.
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
@@ -45,7 +101,9 @@ its checksum, format, text and position; and deltaq.mark, which records the last
 each queue into memory, one after the other, as a start does. So it needs as much memory as the largest
 queue, and reads the whole file.
 
-A server may run: the check reads a snapshot of the store (the WAL grows meanwhile).
+A server may run: the check reads a snapshot of the store (the WAL grows meanwhile). In PostgreSQL the check
+reads every row of every table in one transaction, without indexes, and compares the counts with the
+indexes; pg_amcheck checks the structure of the files.
 
 Each finding is a line with table, row, queue and key. \"damage (history only)\" is in rows that a start no
 longer needs: the state is complete, and only the history of keys is shorter. A \"note\" is not damage.
@@ -54,6 +112,7 @@ Exit code: 0 no damage, 1 damage found or the check failed, 2 wrong usage.
 
 Examples:
   deltaq check --data-dir /var/lib/deltaq
+  deltaq check --store postgres://deltaq@db.example/deltaq
   deltaq check --backup /backup/deltaq-monday.db";
 
 /// `deltaq backup`.
@@ -62,14 +121,15 @@ Examples:
 pub struct Backup {
     /// The store.
     #[command(flatten)]
-    pub store: DataDir,
+    pub store: StoreArgs,
     /// The file to write; it must not exist.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 }
 
 const BACKUP_HELP: &str = "\
-The copy is a snapshot of the store, whether a server runs or not. A running server continues; its WAL
+Copies a store in a data directory. A store in PostgreSQL is refused: it is backed up with pg_dump or a base
+backup. The copy is a snapshot of the store, whether a server runs or not. A running server continues; its WAL
 grows until the copy is complete. The copy has every change whose response was sent before the backup
 began. Every row of the copy is checked.
 
@@ -93,23 +153,30 @@ began after the backup are unknown.";
 pub struct Export {
     /// The store.
     #[command(flatten)]
-    pub store: DataDir,
-    /// The queue.
+    pub store: StoreArgs,
+    /// The queue. Without it, the whole store.
     #[arg(long, value_name = "NAME")]
-    pub queue: Name,
+    pub queue: Option<Name>,
     /// The file to write; it must not exist. Without it, stdout.
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
 
 const EXPORT_HELP: &str = "\
-Writes the objects that consumers acknowledged last, in the order of their keys, one JSON document per line:
+Without --queue, writes the whole store: all queues with their settings, known objects, waiting, leased and
+parked keys, history and numbers. `deltaq import` reads it into an empty place of either kind, so this moves a
+store from a data directory to PostgreSQL and back, where a server continues with the same leases:
+  deltaq export --data-dir /var/lib/deltaq | deltaq import --store postgres://deltaq@db.example/deltaq
+The store must be stopped, and every row is checked before. Never start a server on both stores.
+
+With --queue, writes the objects that consumers acknowledged last, in the order of their keys, one JSON
+document per line:
   {\"key\":\"sku-1\",\"source\":\"erp\",\"object\":{\"key\":\"sku-1\",\"price\":10}}
-`deltaq import` and POST /v1/queues/NAME/seed read this format. An object is written as it was sent, byte
+`deltaq import --queue` and POST /v1/queues/NAME/seed read this format. An object is written as it was sent, byte
 for byte, except that line breaks between its members become spaces. Waiting and leased objects are not
 known objects and are not written.
 
-The store must be stopped. A running server has the same list:
+A store in a data directory must be stopped. A running server has the same list:
   curl -H 'accept: application/x-ndjson' localhost:7070/v1/queues/NAME/known
 The store is not changed. The queue must fit into memory.
 
@@ -121,10 +188,10 @@ Exit code: 0 success, 1 failure, 2 wrong usage.";
 pub struct Import {
     /// The store.
     #[command(flatten)]
-    pub store: DataDir,
-    /// The queue.
+    pub store: StoreArgs,
+    /// The queue. Without it, a whole store.
     #[arg(long, value_name = "NAME")]
-    pub queue: Name,
+    pub queue: Option<Name>,
     /// The file to read. Without it, stdin.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
@@ -134,16 +201,20 @@ pub struct Import {
 }
 
 const IMPORT_HELP: &str = "\
-Sets known objects without queueing deltas, by the rules of POST /v1/queues/NAME/seed: one line each,
-{\"key\":..,\"source\":..,\"object\":..}; key and source are optional. A missing queue is created. The queue
+Without --queue, reads a whole store of `deltaq export` into a place without queues: a missing or empty
+directory or database, or a store in which no queue was created. The queues appear with the last commit, after
+the last line and the checksum of all lines. If the import fails, no queue is there, and it can be repeated.
+
+With --queue, sets known objects without queueing deltas, by the rules of POST /v1/queues/NAME/seed: one
+line each, {\"key\":..,\"source\":..,\"object\":..}; key and source are optional. A missing queue is created. The queue
 must have no waiting, leased or parked keys. Known objects of other keys are kept.
 
 The import is atomic: an invalid line is reported by its number and nothing is imported, and all objects are
 one commit, so after a crash all objects or none are there. The import needs about three times the bytes of
 the objects in memory, besides the queues of the store.
 
-A missing or empty directory becomes a new store. An existing store must be stopped; the import closes it
-cleanly. Run it as the user of the server, so that the server keeps owning the files.
+A missing or empty directory or database becomes a new store. An existing store must be stopped; the import
+closes it cleanly. With a directory, run it as the user of the server, so that the server keeps owning the files.
 
 Exit code: 0 success, 1 failure, 2 wrong usage.";
 
@@ -176,12 +247,9 @@ impl Check {
         let clock = Clock::system();
         let mut print_line = |line: String| print(&line);
         let found = runtime()?.block_on(async {
-            match (&self.backup, &self.data_dir) {
-                (Some(file), _) => check::check_backup(file, &clock, &mut print_line).await,
-                (None, folder) => {
-                    let folder = folder.as_deref().unwrap_or(Path::new("."));
-                    check::check(folder, &clock, &mut print_line).await
-                }
+            match &self.backup {
+                Some(file) => Ok(check::check_backup(file, &clock, &mut print_line).await?),
+                None => Ok::<_, Failure>(check::check(self.store.get()?, &clock, &mut print_line).await?),
             }
         })?;
         Ok(report(&found))
@@ -202,7 +270,7 @@ impl Backup {
                 print(&line);
             }
         };
-        let copying = backup::backup(&self.store.data_dir, &self.to, &clock, &mut print_line);
+        let copying = backup::backup(self.store.get()?, &self.to, &clock, &mut print_line);
         let (bytes, found) = runtime()?.block_on(copying)?;
         let (to, took) = (self.to.display(), clock.since(begun_us).as_secs_f64());
         print(&format!("copied {bytes} bytes to {to} in {took:.1} s"));
@@ -221,18 +289,35 @@ impl Export {
     /// The export failed; the file may be incomplete.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let mut warn = |line: String| eprintln!("deltaq: warning: {line}");
-        let queue = runtime()?.block_on(export::load(&self.store.data_dir, &self.queue, &mut warn))?;
+        let Some(name) = &self.queue else { return self.whole_store() };
+        let queue = runtime()?.block_on(export::load(self.store.get()?, name, &mut warn))?;
         match &self.to {
             None => {
                 export::to_stdout(&queue)?;
             }
             Some(to) => {
                 let written = export::to_file(&queue, to)?;
-                print(&format!("{written} objects of queue {} are in {}", self.queue, to.display()));
+                print(&format!("{written} objects of queue {name} are in {}", to.display()));
             }
         }
         // The process ends, so freeing a large queue would only take time.
         std::mem::forget(queue);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn whole_store(&self) -> Result<ExitCode, Failure> {
+        // The standard output may be the store.
+        let mut print_damage = |line: String| {
+            if !line.starts_with("note: ") {
+                eprintln!("{line}");
+            }
+        };
+        let (to, clock) = (self.to.as_deref(), Clock::system());
+        let exporting = dump::export(self.store.get()?, to, &clock, &mut print_damage);
+        let counts = runtime()?.block_on(exporting)?;
+        if let Some(to) = to {
+            print(&format!("{counts} are in {}", to.display()));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -243,7 +328,24 @@ impl Import {
     /// # Errors
     /// Nothing was imported.
     pub fn run(&self) -> Result<ExitCode, Failure> {
-        let flags = Flags { data_dir: Some(self.store.data_dir.clone()), ..Flags::default() };
+        let store = self.store.get()?;
+        let mut input: Box<dyn BufRead> = match &self.from {
+            None => Box::new(io::stdin().lock()),
+            Some(from) => {
+                let unreadable = |source| offline::Error::Unreadable { at: from.clone(), source };
+                Box::new(BufReader::new(File::open(from).map_err(unreadable)?))
+            }
+        };
+        let Some(queue) = &self.queue else {
+            let counts = runtime()?.block_on(dump::import(store, &mut input))?;
+            print(&format!("imported {counts}"));
+            return Ok(ExitCode::SUCCESS);
+        };
+        let data_dir = match store {
+            Location::Folder(folder) => Some(folder.clone()),
+            Location::Postgres(_) => None,
+        };
+        let flags = Flags { data_dir, ..Flags::default() };
         let settings = config::load(self.config.as_deref(), config::variables(), &flags)?;
         let log = Log { format: LogFormat::Human, level: LogLevel::Warn };
         telemetry::init(log, config::rust_log().as_deref())?;
@@ -252,16 +354,7 @@ impl Import {
             .map_err(|problem| format!("the settings in queue_defaults are refused: {}", problem.detail()))?;
         let rules = import::Rules { defaults, max_queues: settings.queues.max_queues, read: http::read_seed };
         let clock = Clock::system();
-        let (folder, queue) = (&self.store.data_dir, &self.queue);
-        let runtime = runtime()?;
-        let count = match &self.from {
-            None => runtime.block_on(import::import(folder, queue, rules, io::stdin().lock(), &clock))?,
-            Some(from) => {
-                let unreadable = |source| offline::Error::Unreadable { at: from.clone(), source };
-                let input = BufReader::new(File::open(from).map_err(unreadable)?);
-                runtime.block_on(import::import(folder, queue, rules, input, &clock))?
-            }
-        };
+        let count = runtime()?.block_on(import::import(store, queue, rules, &mut input, &clock))?;
         print(&format!("{count} objects are in queue {queue}"));
         Ok(ExitCode::SUCCESS)
     }

@@ -10,7 +10,7 @@ use super::{Error, Fault, Origin, QUEUE_SECTION, Settings, environment};
 /// The defaults.
 const DEFAULTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
 /// The value that removes an optional setting of a lower layer: TOML has no null.
-const UNSET: &str = "unset";
+pub(super) const UNSET: &str = "unset";
 /// A name that no setting has.
 const NOT_A_NAME: &str = "?";
 /// How similar two names are, from 0 to 1, before one is suggested for the other.
@@ -280,6 +280,11 @@ impl Settings {
                 return fault(needed_by, format!("{name} is required with it"));
             }
         }
+        if self.storage.in_memory && self.storage.store.is_some() {
+            let why = "storage.in_memory is true, so there is no journal; set only one of the two";
+            return fault("storage.store", why.to_owned());
+        }
+        self.cluster.check(&self.storage)?;
         let (delay, timeout) = (server.drain_delay, server.shutdown_timeout);
         if delay.as_us() > 0 && delay >= timeout {
             let why = format!("{delay} is not shorter than server.shutdown_timeout ({timeout})");

@@ -269,6 +269,52 @@ pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     })
 }
 
+/// The name of a node.
+pub(super) fn node_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, "a name of 1 to 63 characters of a-z, 0-9, . and -", |name| {
+        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
+        ((1..=63).contains(&name.len()) && name.bytes().all(is_allowed)).then(|| Some(name.to_owned()))
+    })
+}
+
+/// The URL of a node: scheme, host and port. The result has no slash at its end.
+pub(super) fn node_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected =
+        "a URL without user and path, such as \"http://10.0.0.1:7070\" or \"https://a.example:7070\"";
+    text(deserializer, expected, |url| {
+        let url = url.strip_suffix('/').unwrap_or(url);
+        let authority = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
+        let is_port = |port: &str| port.parse::<u16>().is_ok();
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if is_port(port) => host,
+            _ => authority,
+        };
+        is_host(host).then(|| Some(url.to_owned()))
+    })
+}
+
+/// The URL of a PostgreSQL database, without a password. An error does not repeat the text, which may contain one.
+pub(super) fn database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let form = "invalid value, expected a URL such as \"postgres://deltaq@db.example/deltaq\"";
+    let text = String::deserialize(deserializer).map_err(|_| de::Error::custom(form))?;
+    let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
+    let rest = rest.filter(|rest| rest.bytes().all(|byte| byte.is_ascii_graphic()));
+    let rest = rest.ok_or_else(|| de::Error::custom(form))?;
+    let (location, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = location.split_once('/').map_or(location, |(authority, _)| authority);
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let is_password = |name: &str| name == "password" || name == "sslpassword";
+    if user.contains(':')
+        || query.split('&').any(|pair| is_password(pair.split('=').next().unwrap_or_default()))
+    {
+        return Err(de::Error::custom(
+            "invalid value, expected a URL without a password, because settings are shown: put the password into the \
+             variable PGPASSWORD or the file ~/.pgpass",
+        ));
+    }
+    Ok(Some(text))
+}
+
 /// Host names without port, IPv6 addresses in brackets, `*` and `*.domain`.
 pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let expected =

@@ -151,9 +151,12 @@ pub struct Storage {
     /// The directory of the journal.
     #[serde(deserialize_with = "range::path")]
     pub data_dir: PathBuf,
+    /// The URL of the PostgreSQL database of the journal; `None` uses `data_dir`.
+    #[serde(default, deserialize_with = "range::database_url")]
+    pub store: Option<String>,
     /// Whether the server keeps no journal, so that queues end with the process.
     pub in_memory: bool,
-    /// How durable a change is when its response is sent.
+    /// How durable a change in `data_dir` is when its response is sent.
     pub sync: Sync,
     /// Most bytes of changes that wait to be committed. Past it, changes are refused.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]

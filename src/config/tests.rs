@@ -148,6 +148,123 @@ fn the_environment_reaches_every_kind_of_setting() {
 }
 
 #[test]
+fn a_flag_for_the_place_of_the_journal_overrides_the_other_places() {
+    const URL: &str = "postgres://deltaq@db.example/deltaq";
+    let storage = |file: &str, flags: &Flags| {
+        layered(Some((Path::new("f.toml"), file)), [], flags).map(|settings| settings.storage)
+    };
+    let in_postgres = format!("[storage]\nstore = '{URL}'\n");
+    let in_memory = "[storage]\nin_memory = true\n";
+    let none = Flags::default();
+    let folder = Flags { data_dir: Some("data".into()), ..Flags::default() };
+    let store = Flags { store: Some(URL.to_owned()), ..Flags::default() };
+    let memory = Flags { in_memory: true, ..Flags::default() };
+    assert_eq!(storage("", &none).unwrap().store, None);
+    for (file, flags) in [(in_postgres.as_str(), &none), (in_memory, &store)] {
+        let storage = storage(file, flags).unwrap();
+        assert_eq!((storage.store.as_deref(), storage.in_memory), (Some(URL), false));
+    }
+    assert_eq!(storage(&in_postgres, &folder).unwrap().store, None);
+    let storage_in_memory = storage(&in_postgres, &memory).unwrap();
+    assert_eq!((storage_in_memory.store, storage_in_memory.in_memory), (None, true));
+    let both = storage(&format!("{in_postgres}in_memory = true\n"), &none).unwrap_err().to_string();
+    assert!(both.contains("storage.in_memory is true"), "{both}");
+}
+
+#[test]
+fn the_url_of_a_database_has_no_password_and_no_error_repeats_it() {
+    for url in [
+        "postgres://deltaq:hunter2@db.example/deltaq",
+        "postgres://deltaq@db.example/deltaq?sslmode=require&password=hunter2",
+        "mysql://hunter2@db.example",
+        "hunter2",
+        "postgres://deltaq@db.example/hunter2 x",
+    ] {
+        let flags = Flags { store: Some(url.to_owned()), ..Flags::default() };
+        let problem = message(layered(None, [], &flags));
+        assert!(problem.contains("storage.store` of the flag --store"), "{problem}");
+        assert!(problem.contains("postgres://") || problem.contains("PGPASSWORD"), "{problem}");
+        assert!(!problem.contains("hunter2"), "{problem}");
+    }
+    let number = message(with_file("[storage]\nstore = 5\n"));
+    assert!(number.contains("expected a URL"), "{number}");
+}
+
+/// A file that makes the server a node, without the line that begins with `without`.
+fn node_file(without: &str) -> String {
+    let lines = [
+        "storage.store = 'postgres://deltaq@db.example/deltaq'",
+        "cluster.node_name = 'a'",
+        "cluster.advertise = 'http://10.0.0.1:7070/'",
+        "cluster.secret_file = '/etc/deltaq/node-secret'",
+    ];
+    lines.into_iter().filter(|line| !line.starts_with(without)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_node_has_a_name_a_url_a_secret_and_a_database() {
+    let cluster = with_file(&node_file("-")).unwrap().cluster;
+    assert_eq!(cluster.node_name.as_deref(), Some("a"));
+    assert_eq!(cluster.advertise.as_deref(), Some("http://10.0.0.1:7070"));
+    assert_eq!((cluster.partitions, Settings::default().cluster.node_name), (12, None));
+    for (without, expected) in [
+        ("storage.store", "`cluster.node_name` in deltaq.toml: storage.store is required with it"),
+        ("cluster.node_name", "`cluster.advertise` in deltaq.toml: cluster.node_name is required with it"),
+        ("cluster.advertise", "`cluster.node_name` in deltaq.toml: cluster.advertise is required with it"),
+        (
+            "cluster.secret_file",
+            "`cluster.node_name` in deltaq.toml: cluster.secret_file is required with it",
+        ),
+    ] {
+        let error = message(with_file(&node_file(without)));
+        assert!(error.contains(expected), "{error}");
+    }
+    let file = node_file("-");
+    let flags = Flags {
+        node_name: Some("b".to_owned()),
+        advertise: Some("https://b.example:7070".to_owned()),
+        ..Flags::default()
+    };
+    let cluster = layered(Some((Path::new("f.toml"), &file)), [], &flags).unwrap().cluster;
+    assert_eq!(
+        (cluster.node_name.as_deref(), cluster.advertise.as_deref()),
+        (Some("b"), Some("https://b.example:7070"))
+    );
+}
+
+#[test]
+fn the_name_and_the_url_of_a_node_have_a_form() {
+    let advertise =
+        |url: &str| with_file(&format!("{}\ncluster.advertise = '{url}'", node_file("cluster.advertise")));
+    for url in ["http://a", "http://a.example:7070", "https://[::1]:7070/", "http://10.0.0.1:7070"] {
+        advertise(url).expect(url);
+    }
+    for url in [
+        "a:7070",
+        "ftp://a",
+        "http://",
+        "http://u@a",
+        "http://u:p@a:1",
+        "http://a/x",
+        "http://a:99999",
+        "http://a?b",
+        "http://a//",
+    ] {
+        let error = message(advertise(url));
+        assert!(
+            error.contains("cluster.advertise") && error.contains("expected a URL without user and path"),
+            "{error}"
+        );
+    }
+    let long = "a".repeat(64);
+    for name in ["", "A", "a_b", "a b", &long] {
+        let error =
+            message(with_file(&format!("{}\ncluster.node_name = '{name}'", node_file("cluster.node_name"))));
+        assert!(error.contains("expected a name of 1 to 63 characters"), "{error}");
+    }
+}
+
+#[test]
 fn a_listener_may_have_the_name_localhost_or_only_a_port() {
     let listen = |text: &str| {
         let flags = Flags { listen: Some(text.to_owned()), ..Flags::default() };

@@ -156,7 +156,7 @@ impl State {
             EventKind::Queued(queued) => self.apply_queued(slot, queued, id)?,
             EventKind::Leased(leased) => self.apply_leased(slot, leased, id)?,
             EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, id)?,
-            EventKind::Removed { key } => self.apply_removed(slot, key, id)?,
+            EventKind::Removed { key, .. } => self.apply_removed(slot, key, id)?,
             other => self.apply_to_key(slot, other, id)?,
         };
         self.track_changes(slot, changes, &event.kind, id);
@@ -278,13 +278,14 @@ impl State {
     /// Applies the event's effect on the remembered versions.
     fn apply_to_versions(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
         match kind {
-            EventKind::VersionRemembered { key, version } => {
-                let (key, version, rv) = (key.clone(), version.clone(), self.rv);
-                if !self.versions.remember(RememberedVersion { key, version, rv, at }) {
+            EventKind::VersionRemembered { key, version, before } => {
+                let (key, version, before, rv) = (key.clone(), version.clone(), before.clone(), self.rv);
+                if !self.versions.remember(RememberedVersion { key, version, before, rv, at }) {
                     return Err("the key has a remembered version that is not older");
                 }
             }
-            EventKind::Removed { key } | EventKind::Seeded { key, .. } => drop(self.versions.forget(key)),
+            EventKind::Removed { key, keeps_version: false } => self.versions.fall_back(key),
+            EventKind::Seeded { key, .. } => drop(self.versions.forget(key)),
             EventKind::Configured { config } if self.config.version != config.version => {
                 self.versions = RememberedVersions::default();
             }

@@ -123,14 +123,20 @@ pub enum EventKind {
     Removed {
         /// The key.
         key: Key,
+        /// Whether the remembered version of the key still counts. It is not the version of a dropped delta.
+        #[serde(default, skip_serializing_if = "is_default")]
+        keeps_version: bool,
     },
-    /// The version of the key counts without an object that has it: later objects of the key must be newer. Purges, discards and
-    /// seeds of the key end this.
+    /// The version of the key counts without an object that has it: later objects of the key must be newer. Seeds of the key end this,
+    /// and so does a `Removed` that drops a delta with this version.
     VersionRemembered {
         /// The key.
         key: Key,
         /// The version.
         version: ObjectVersion,
+        /// The version that counts again if the present deltas of the key are dropped.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        before: Option<ObjectVersion>,
     },
     /// The object became known without a delta.
     Seeded {
@@ -267,7 +273,7 @@ impl EventKind {
             | Self::DelayElapsed { key }
             | Self::Forgotten { key }
             | Self::Redriven { key }
-            | Self::Removed { key }
+            | Self::Removed { key, .. }
             | Self::VersionRemembered { key, .. }
             | Self::Seeded { key, .. } => Some(key),
             Self::Populated

@@ -11,7 +11,7 @@ use super::deletion_limit::DeletionGuard;
 use super::delta::{DeltaKind, Provenance};
 use super::event::ReplaceCounts;
 use super::id::{Sequence, Source};
-use super::key::{Key, KeySet};
+use super::key::{Key, KeySet, Pointer};
 use super::object::Object;
 use super::scan::ScanCursor;
 use super::trace::Trace;
@@ -26,6 +26,8 @@ pub(super) struct ReplaceJob {
     pub(super) id: ReplaceId,
     pub(super) items: IntoIter<(Key, Object)>,
     pub(super) keys: KeySet,
+    /// The length of the longest object in the list.
+    pub(super) longest_bytes: usize,
     pub(super) source: Option<Source>,
     /// The sequence of the call, which the end of the Replace records. `None` for a dry run and for a duplicate.
     pub(super) sequence: Option<Sequence>,
@@ -46,13 +48,25 @@ pub(super) struct ReplaceJob {
     pub(super) wanted: KeySet,
     /// Room that is reserved for listed keys that are not queued yet.
     pub(super) reserved: usize,
-    /// Keys that are listed or in the queue and had a produce call since the acceptance, and whether such a call named a
-    /// source.
-    pub(super) called: HashMap<Key, bool>,
+    /// Keys that are listed or in the queue, and the produce calls for them since the acceptance.
+    pub(super) called: HashMap<Key, CallsMeanwhile>,
+    /// The setting `version` at the acceptance, by which the listed objects are judged.
+    pub(super) version: Option<Pointer>,
+    /// Whether versions decide between listed objects and calls: the queue has the setting, and has not changed it since the acceptance.
+    pub(super) versions_decide: bool,
     /// Whether this Replace brings the initial list, unless another Replace does so first.
     pub(super) may_be_first: bool,
     pub(super) deletions: u64,
     pub(super) owned: u64,
+}
+
+/// The produce calls for a key since the acceptance of a Replace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallsMeanwhile {
+    /// Whether a call named a source.
+    pub(super) named_source: bool,
+    /// Whether all calls had an object with a version.
+    pub(super) are_versioned: bool,
 }
 
 /// The next step of a Replace.
@@ -79,6 +93,28 @@ impl ReplaceJob {
     /// Whether the queue is not synced before this job has ended.
     pub(super) fn may_be_first(&self) -> bool {
         self.may_be_first && !self.is_dry && self.phase != Phase::Duplicate
+    }
+
+    /// Whether the list may still queue an object that fits by the plan, although the key gets calls with versions meanwhile.
+    pub(super) fn needs_room(&self, key: &Key) -> bool {
+        self.versions_decide
+            && matches!(self.phase, Phase::Plan { .. } | Phase::Start | Phase::Items)
+            && !self.is_dry
+            && self.keys.contains(key)
+            && self.newer_calls(key).is_none()
+    }
+
+    /// Records a call for a key.
+    pub(super) fn note_call(&mut self, key: &Key, named_source: bool, is_versioned: bool) {
+        let first = CallsMeanwhile { named_source: false, are_versioned: true };
+        let calls = self.called.entry(key.clone()).or_insert(first);
+        calls.named_source |= named_source;
+        calls.are_versioned &= is_versioned;
+    }
+
+    /// The calls for a listed key, if they are newer than the list whatever versions say.
+    pub(super) fn newer_calls(&self, key: &Key) -> Option<CallsMeanwhile> {
+        self.called.get(key).copied().filter(|calls| !(self.versions_decide && calls.are_versioned))
     }
 
     /// The sequence of the call.

@@ -28,8 +28,12 @@ pub(super) struct RememberedVersions {
 impl RememberedVersions {
     /// The remembered version of a key.
     pub(super) fn of(&self, key: &Key) -> Option<&ObjectVersion> {
-        let rv = self.by_key.get(key)?;
-        self.by_rv.get(rv).map(|remembered| &remembered.version)
+        self.get(key).map(|remembered| &remembered.version)
+    }
+
+    /// What is remembered of a key.
+    pub(super) fn get(&self, key: &Key) -> Option<&RememberedVersion> {
+        self.by_rv.get(self.by_key.get(key)?)
     }
 
     /// Remembers a version of a key, and forgets the one before and all that exceed a limit. Returns whether the version is
@@ -49,6 +53,13 @@ impl RememberedVersions {
         let removed = self.by_rv.remove(&rv)?;
         self.bytes -= bytes(&removed);
         Some(removed)
+    }
+
+    /// Forgets the version of a key whose deltas were dropped. The version before it counts again.
+    pub(super) fn fall_back(&mut self, key: &Key) {
+        if let Some(RememberedVersion { key, before: Some(version), rv, at, .. }) = self.forget(key) {
+            self.insert(RememberedVersion { key, version, before: None, rv, at });
+        }
     }
 
     /// All versions, the oldest first.
@@ -103,5 +114,6 @@ impl RememberedVersions {
 }
 
 fn bytes(remembered: &RememberedVersion) -> usize {
-    REMEMBERED_BYTES + remembered.key.as_str().len() + remembered.version.bytes()
+    let before = remembered.before.as_ref().map_or(0, ObjectVersion::bytes);
+    REMEMBERED_BYTES + remembered.key.as_str().len() + remembered.version.bytes() + before
 }

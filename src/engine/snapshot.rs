@@ -59,6 +59,8 @@ pub struct RememberedVersion {
     pub key: Key,
     /// The version.
     pub version: ObjectVersion,
+    /// The version that counts again if the deltas that the key had then are dropped.
+    pub before: Option<ObjectVersion>,
     /// The event that remembered the version.
     pub rv: Rv,
     /// When that event happened.

@@ -83,12 +83,8 @@ impl TextOrder {
     ) -> impl Iterator<Item = Slot> {
         let (index, skipped) = match from {
             Bound::Unbounded => (0, 0),
-            Bound::Included(text) => {
-                (self.chunk_of(text), self.count_in_chunk(text, |other| other < text, text_of))
-            }
-            Bound::Excluded(text) => {
-                (self.chunk_of(text), self.count_in_chunk(text, |other| other <= text, text_of))
-            }
+            Bound::Included(text) => self.place(text, |other| other < text, text_of),
+            Bound::Excluded(text) => self.place(text, |other| other <= text, text_of),
         };
         let chunks = self.chunks.get(index..).unwrap_or_default();
         chunks.iter().flat_map(|chunk| &chunk.slots).copied().skip(skipped)
@@ -109,15 +105,16 @@ impl TextOrder {
         self.chunks.partition_point(|chunk| chunk.lower_bound.as_str() <= text).saturating_sub(1)
     }
 
-    /// How many texts of the chunk of `text` come first and fulfil `is_before`.
-    fn count_in_chunk<'t>(
+    /// The index of the chunk of `text`, and how many texts of the chunk come first and fulfil `is_before`.
+    fn place<'t>(
         &self,
         text: &str,
         is_before: impl Fn(&str) -> bool,
         text_of: impl Fn(Slot) -> &'t str,
-    ) -> usize {
-        let slots = self.chunks.get(self.chunk_of(text)).map_or(&[][..], |chunk| &chunk.slots);
-        slots.partition_point(|slot| is_before(text_of(*slot)))
+    ) -> (usize, usize) {
+        let index = self.chunk_of(text);
+        let slots = self.chunks.get(index).map_or(&[][..], |chunk| &chunk.slots);
+        (index, slots.partition_point(|slot| is_before(text_of(*slot))))
     }
 
     /// Splits a chunk at the position of its newest text, within limits: texts often come in order.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use axum::http::{HeaderMap, header};
 
 use super::context::RequestContext;
+use super::node;
 use super::operation::Permission;
 use super::problem::{Code, Problem};
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
@@ -25,6 +26,9 @@ fn check(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
     if need == Permission::Nothing {
         return Ok(());
     }
+    if context.is_from_node {
+        return check_node(context, headers);
+    }
     let gate = &context.state.gate;
     if gate.demands_certificates && context.peer().is_none_or(|peer| peer.certificate.is_none()) {
         let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
@@ -44,6 +48,27 @@ fn check(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
         Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
     })?;
     allow(caller, need, context.queue())
+}
+
+/// Finds the token of the client whose call another node has forwarded. That node has checked the token and has counted the call in the
+/// rate of the token.
+fn check_node(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
+    let access = &context.state.gate.access;
+    let Some(name) = headers.get(&node::CALLER).filter(|_| !access.is_open()) else { return Ok(()) };
+    let name = name.to_str().unwrap_or_default();
+    let caller = access.tokens().by_name(name, context.state.clock.wall_us());
+    let caller = caller.map_err(|denied| match denied {
+        Denied::Unknown => {
+            let detail = format!(
+                "the owner of the queue does not have the token {name:?} of the node that forwarded the request; all nodes need the \
+                 same tokens"
+            );
+            Problem::new(Code::Unauthorized, detail)
+        }
+        Denied::Expired { .. } => refusal(context, denied),
+    })?;
+    let _set_once = context.caller.set(caller);
+    Ok(())
 }
 
 /// Refuses a caller without a grant of `verb` on another queue than that of the path.

@@ -66,6 +66,10 @@ pub(super) struct RequestContext {
     target: Target,
     /// None in a test of the routes alone.
     pub(super) connection: Option<Connection>,
+    /// Whether another node has sent the request. That node has checked the permission of the client.
+    pub(super) is_from_node: bool,
+    /// Whether another node returns leases that did not reach its client.
+    pub(super) is_undelivered: bool,
     /// The verb of the operation, once it is known.
     pub(super) verb: OnceLock<Verb>,
     /// The token, once it is known.
@@ -100,6 +104,7 @@ impl RequestContext {
         target: Target,
         connection: Option<Connection>,
         state: AppState,
+        is_from_node: bool,
     ) -> Arc<Self> {
         let body_kind = target.operation.map_or(BodyKind::Ignored, |operation| operation.body);
         Arc::new(Self {
@@ -108,6 +113,8 @@ impl RequestContext {
             method: method_label(request.method().as_str()),
             target,
             connection,
+            is_from_node,
+            is_undelivered: is_from_node && head.is_undelivered,
             verb: OnceLock::new(),
             caller: OnceLock::new(),
             expired: OnceLock::new(),
@@ -210,6 +217,11 @@ impl RequestContext {
     /// The operation that the request asks for.
     pub(super) fn operation(&self) -> Option<&'static Operation> {
         self.target.operation
+    }
+
+    /// Whether another node asks for the queues of this node.
+    pub(super) fn is_list_for_node(&self) -> bool {
+        self.is_from_node && self.operation().is_some_and(Operation::lists_queues)
     }
 
     /// The body of the operation.

@@ -9,28 +9,54 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
+use super::forwarded_leases::ForwardedLeases;
 use super::in_flight::{PIECE_BYTES, ReplyBytes};
 use crate::service::Delivered;
 
 /// The pops of one connection whose replies hyper has buffered but not written. What is left when the connection ends
 /// returns to its queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outbox(Arc<Mutex<Vec<Delivered>>>);
+pub(super) struct Outbox(Arc<Mutex<Vec<Leases>>>);
 
 impl Outbox {
     /// hyper has written everything in its buffer.
     pub(super) fn written(&self) {
         let mut written = std::mem::take(&mut *self.0.lock());
-        written.iter_mut().for_each(Delivered::confirm);
+        written.iter_mut().for_each(Leases::confirm);
     }
 
     /// Whether a buffered reply has leases that are undone unless the reply is written.
     pub(super) fn holds_leases(&self) -> bool {
-        self.0.lock().iter().any(Delivered::holds_leases)
+        self.0.lock().iter().any(Leases::holds_leases)
     }
 
-    fn take_over(&self, delivered: Delivered) {
-        self.0.lock().push(delivered);
+    fn take_over(&self, leases: Leases) {
+        self.0.lock().push(leases);
+    }
+}
+
+/// The leases of a reply to a pop. Unless they are confirmed, dropping them returns them to their queue.
+#[derive(Debug)]
+pub(super) enum Leases {
+    /// Leases of a queue of this server.
+    Own(Delivered),
+    /// Leases of a queue of another node.
+    Forwarded(ForwardedLeases),
+}
+
+impl Leases {
+    fn holds_leases(&self) -> bool {
+        match self {
+            Self::Own(delivered) => delivered.holds_leases(),
+            Self::Forwarded(leases) => leases.holds_leases(),
+        }
+    }
+
+    fn confirm(&mut self) {
+        match self {
+            Self::Own(delivered) => delivered.confirm(),
+            Self::Forwarded(leases) => leases.confirm(),
+        }
     }
 }
 
@@ -38,7 +64,8 @@ impl Outbox {
 /// the last piece is written.
 pub(super) struct DeliveryBody {
     rest: Bytes,
-    delivered: Delivered,
+    /// `None` once the last piece is taken.
+    leases: Option<Leases>,
     /// `None` without a connection, in tests of the router: then a reply counts as written when it is taken.
     outbox: Option<Outbox>,
     /// Counts the bytes of the reply until the body is dropped.
@@ -47,12 +74,12 @@ pub(super) struct DeliveryBody {
 
 impl DeliveryBody {
     pub(super) fn new(
-        text: String,
-        delivered: Delivered,
+        text: impl Into<Bytes>,
+        leases: Leases,
         outbox: Option<Outbox>,
         bytes: Option<ReplyBytes>,
     ) -> Self {
-        Self { rest: text.into(), delivered, outbox, _bytes: bytes }
+        Self { rest: text.into(), leases: Some(leases), outbox, _bytes: bytes }
     }
 }
 
@@ -69,11 +96,12 @@ impl Body for DeliveryBody {
         }
         let piece = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(piece);
-        if self.rest.is_empty() {
-            let mut delivered = std::mem::take(&mut self.delivered);
+        if self.rest.is_empty()
+            && let Some(mut leases) = self.leases.take()
+        {
             match &self.outbox {
-                Some(outbox) => outbox.take_over(delivered),
-                None => delivered.confirm(),
+                Some(outbox) => outbox.take_over(leases),
+                None => leases.confirm(),
             }
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))

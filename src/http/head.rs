@@ -16,6 +16,13 @@ pub(super) struct Head<'h> {
     pub(super) content_type: Header<'h>,
     pub(super) content_encoding: Header<'h>,
     pub(super) transfer_encoding: Header<'h>,
+    pub(super) forwarded: Header<'h>,
+    pub(super) node_secret: Header<'h>,
+    pub(super) caller: Header<'h>,
+    /// A header of calls between nodes.
+    pub(super) has_node_headers: bool,
+    /// A node returns leases that did not reach their client.
+    pub(super) is_undelivered: bool,
     /// `Sec-Fetch-Site: cross-site`: a page of another site caused the request.
     pub(super) is_cross_site: bool,
     /// `Sec-Fetch-Mode: navigate`: a browser follows a link, and only its user sees the response.
@@ -47,6 +54,10 @@ impl<'h> Head<'h> {
                 "content-type" => head.content_type.add(value),
                 "content-encoding" => head.content_encoding.add(value),
                 "transfer-encoding" => head.transfer_encoding.add(value),
+                "deltaq-forwarded" => head.forwarded.add(value),
+                "deltaq-node-secret" => head.node_secret.add(value),
+                "deltaq-caller" => head.caller.add(value),
+                "deltaq-undelivered" => head.is_undelivered = true,
                 "sec-fetch-site" => {
                     head.is_cross_site |= value.as_bytes().eq_ignore_ascii_case(b"cross-site");
                 }
@@ -56,6 +67,10 @@ impl<'h> Head<'h> {
                 _ => {}
             }
         }
+        head.has_node_headers = head.forwarded.first.is_some()
+            || head.node_secret.first.is_some()
+            || head.caller.first.is_some()
+            || head.is_undelivered;
         head
     }
 }

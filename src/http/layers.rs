@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
+use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 use tower_http::cors::CorsLayer;
+
+use super::problem::PassedOn;
 
 /// Smallest reply that is compressed, in bytes.
 const COMPRESSED_BYTES_MIN: u64 = 1_024;
@@ -60,9 +62,14 @@ pub(super) async fn compressed<F: Future<Output = Response>>(
     });
     let compression = CompressionLayer::new()
         .quality(CompressionLevel::Fastest)
-        .compress_when(SizeAbove::new(COMPRESSED_BYTES_MIN));
+        .compress_when(SizeAbove::new(COMPRESSED_BYTES_MIN).and(is_of_this_server));
     let response = compression.layer(answer).oneshot(request).await;
     response.unwrap_or_else(|never| match never {}).map(Body::new)
+}
+
+/// Whether this server has made the reply. Another node has compressed its reply, or has decided not to.
+fn is_of_this_server(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
+    extensions.get::<PassedOn>().is_none()
 }
 
 /// Lets other connections of the thread run between two pieces of a reply, of which each takes time to compress.

@@ -19,6 +19,7 @@ use super::access;
 use super::body_drain::BodyDrain;
 use super::call::{Handler, ResponseFuture, boxed};
 use super::context::{Connection, RequestContext};
+use super::forward;
 use super::head::Head;
 use super::operation::{Class, Operation, Target};
 use super::operations;
@@ -39,8 +40,14 @@ pub(super) async fn answer(
     request: Request,
 ) -> Response {
     let head = Head::of(request.headers());
-    let context = RequestContext::of(&request, &head, target, connection, state);
-    let checked = check_head(&context, &request, &head);
+    let sender = state.node.as_ref().map_or(Ok(false), |node| node.is_sender(&head));
+    let is_from_node = matches!(sender, Ok(true));
+    let context = RequestContext::of(&request, &head, target, connection, state, is_from_node);
+    let checked = match sender {
+        Ok(true) => Ok(()),
+        Ok(false) => check_head(&context, &request, &head),
+        Err(problem) => Err(problem),
+    };
     let mut observed = Observed::begin(context.clone());
     // A panic leaves no half-done change: a queue whose change panics is loaded again.
     let response = AssertUnwindSafe(pass(&context, handler, request, checked)).catch_unwind().await;
@@ -82,7 +89,10 @@ fn dispatch(
     query: Query,
 ) -> ResponseFuture {
     if let Some(handler) = handler {
-        return handler(context.clone(), request, query);
+        return match &context.state.node {
+            None => handler(context.clone(), request, query),
+            Some(node) => forward::answer(node, context.clone(), handler, request, query),
+        };
     }
     let path = request.uri().path();
     let Some(allow) = context.allow() else {
@@ -116,6 +126,10 @@ fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
     let state = &context.state;
     access::authorize(context, request.headers())?;
     context.acquire_permit()?;
+    if state.node.is_some() {
+        // A node may load queues that the request does not concern.
+        return Ok(());
+    }
     origin::check_recovered(state, context.operation().is_some_and(Operation::needs_queues))
 }
 

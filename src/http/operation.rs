@@ -96,9 +96,14 @@ impl Operation {
         matches!(self.permission, Permission::OnQueue(_))
     }
 
+    /// Whether it lists the queues of all nodes.
+    pub(super) fn lists_queues(&self) -> bool {
+        self.id == Some("list_queues")
+    }
+
     /// Whether the queues must be loaded before the handler runs.
     pub(super) fn needs_queues(&self) -> bool {
-        self.names_queue() || self.id == Some("list_queues")
+        self.names_queue() || self.lists_queues()
     }
 
     /// Whether the `wait` parameter extends the request timeout.

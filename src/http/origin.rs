@@ -62,10 +62,10 @@ pub(super) fn check_head(uri: &Uri, head: &Head<'_>, limits: &HttpLimits) -> Res
 
 /// Refuses requests to queues until all queues are loaded.
 pub(super) fn check_recovered(state: &AppState, needs_queues: bool) -> Result<(), Problem> {
-    if needs_queues && !state.registry.is_ready() {
-        return Err(Problem::recovering(state.registry.progress()));
+    match state.partitions.loading() {
+        Some(registry) if needs_queues => Err(Problem::recovering(registry.progress())),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses a request that a foreign web page has caused. `is_sent` is false for a request without a connection, in tests of

@@ -53,6 +53,10 @@ struct Document<'a> {
     fields: &'a Map<String, Value>,
 }
 
+/// Marks a response of another node, whose problem document is complete. Its code is for the log and the metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct PassedOn(pub Option<Code>);
+
 /// The wait before a request is repeated, unless the problem has a more exact one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest detail, in characters: a last resort, since every detail shortens the text of the caller that it repeats.
@@ -224,6 +228,10 @@ pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) 
     if !(status.is_client_error() || status.is_server_error()) {
         return (response, None);
     }
+    if let Some(PassedOn(code)) = response.extensions().get() {
+        let code = *code;
+        return (response, code);
+    }
     let (mut parts, _) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| of_status(status));
     let body = problem.document(request_id);
@@ -288,6 +296,7 @@ impl From<service::Error> for Problem {
                 let way_out = "PUT creates it, and so do add and pop unless queues.auto_create is off";
                 Self::new(Code::QueueNotFound, format!("{detail}; {way_out}"))
             }
+            Error::NotOwner | Error::Journal(JournalError::Closing) => Self::new(Code::NotOwner, detail),
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
             Error::Follow(error) => {
                 let problem =

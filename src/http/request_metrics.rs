@@ -12,6 +12,9 @@ pub(super) const UNMATCHED: &str = "unmatched";
 /// The label of every unknown method, so that callers can't create new labels.
 pub(super) const UNKNOWN: &str = "other";
 
+/// The results of calls on queues of other nodes.
+const FORWARDED_RESULTS: [&str; 4] = ["answered", "unreachable", "interrupted", "no_owner"];
+
 /// The metrics of requests. Clones share them.
 #[derive(Clone, Debug)]
 pub struct RequestMetrics(Metrics);
@@ -22,6 +25,9 @@ impl RequestMetrics {
     pub fn new(metrics: &Metrics) -> Self {
         let metrics = Self(metrics.clone());
         metrics.count_refused(0);
+        for result in FORWARDED_RESULTS {
+            metrics.count_forwarded(result, 0);
+        }
         metrics
     }
 
@@ -61,6 +67,16 @@ impl RequestMetrics {
     pub(super) fn client_disconnected(&self, method: &'static str, route: &str) {
         let labels = vec![Label::from_static_parts("method", method), Label::new("route", route.to_owned())];
         self.0.counter("deltaq_http_requests_gone_total", labels).increment(1);
+    }
+
+    /// A call on a queue of another node, or of no node, has ended.
+    pub(super) fn forwarded(&self, result: &'static str) {
+        self.count_forwarded(result, 1);
+    }
+
+    fn count_forwarded(&self, result: &'static str, calls: u64) {
+        let labels = vec![Label::from_static_parts("result", result)];
+        self.0.counter("deltaq_forwarded_requests_total", labels).increment(calls);
     }
 
     /// A request has its response.

@@ -15,6 +15,7 @@ mod admitted;
 mod documents;
 mod former;
 mod list;
+mod queue_list;
 mod received;
 
 pub use self::seed::read_seed;

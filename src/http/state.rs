@@ -11,13 +11,14 @@ use tokio_util::task::AbortOnDropHandle;
 use super::blocking::joined;
 use super::body_rate::BodyRateLimit;
 use super::in_flight::InFlightLimits;
+use super::node::Node;
 use super::request_metrics::RequestMetrics;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::lifecycle::Shutdown;
-use crate::service::Registry;
+use crate::service::Partitions;
 use crate::spans::Spans;
 
 /// The state that the handlers share. It is one pointer, because each handler gets a clone.
@@ -103,7 +104,7 @@ impl Deref for AppState {
 #[derive(Debug)]
 pub struct Parts {
     /// All queues.
-    pub registry: Arc<Registry>,
+    pub partitions: Arc<Partitions>,
     /// The metrics of requests.
     pub request_metrics: RequestMetrics,
     /// The limits of the HTTP layer.
@@ -120,8 +121,10 @@ pub struct Parts {
     pub shutdown: Shutdown,
     /// When the process started, in microseconds since the Unix epoch.
     pub started_us: u64,
-    /// What an acknowledged change survives.
-    pub durability: Durability,
+    /// Where changes are stored.
+    pub store: StoreInfo,
+    /// This server as one of several nodes; `None` if it is alone.
+    pub node: Option<Arc<Node>>,
     /// Whether the API listener serves `/metrics`, too.
     pub serves_metrics: bool,
 }
@@ -153,6 +156,22 @@ impl Gate {
         }));
         Self { access: Access::default(), demands_certificates: false, in_flight }
     }
+}
+
+/// Where changes are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreInfo {
+    /// The kind: `memory`, `sqlite` or `postgres`.
+    pub kind: &'static str,
+    /// What an acknowledged change survives.
+    pub durability: Durability,
+    /// Whether a standby has a change before it is acknowledged; `None` if the store can't have a standby.
+    pub is_replicated: Option<bool>,
+}
+
+impl StoreInfo {
+    /// A server without a journal.
+    pub const MEMORY: Self = Self { kind: "memory", durability: Durability::Memory, is_replicated: None };
 }
 
 /// What an acknowledged change survives.

@@ -9,8 +9,9 @@ use deltaq_types::Timestamp;
 use tracing::Level;
 
 use super::context::{Peer, REQUEST_ID, RequestContext};
+use super::node;
 use super::operation::{Class as Limit, Permission};
-use super::problem::{self, Code, Problem};
+use super::problem::{self, Code, PassedOn, Problem};
 use super::request_metrics::UNMATCHED;
 use crate::access;
 use crate::audit::{Class, Line};
@@ -23,7 +24,9 @@ use crate::spans;
 /// long has no `settled`: the results of its settles are unknown.
 fn with_settled(mut response: Response) -> Response {
     let status = response.status();
-    if (status.is_client_error() || status.is_server_error()) && status != Code::Timeout.status() {
+    let is_passed_on = response.extensions().get::<PassedOn>().is_some();
+    let is_problem = status.is_client_error() || status.is_server_error();
+    if is_problem && !is_passed_on && status != Code::Timeout.status() {
         let problem = response.extensions_mut().remove::<Problem>();
         let problem = problem.unwrap_or_else(|| problem::of_status(status));
         let settled = problem.with_default("settled", Vec::<()>::new());
@@ -76,6 +79,9 @@ impl Observed {
         let headers = response.headers_mut();
         if let Ok(value) = HeaderValue::from_str(&context.id) {
             headers.insert(&REQUEST_ID, value);
+        }
+        if let Some(code) = code.filter(|_| context.is_from_node) {
+            headers.insert(&node::OUTCOME, HeaderValue::from_static(code.name()));
         }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

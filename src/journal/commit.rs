@@ -21,6 +21,9 @@ pub enum Error {
         /// The setting `storage.max_uncommitted_bytes`.
         limit: usize,
     },
+    /// The journal is being closed. Nothing was applied.
+    #[error("this server stops writing for the queue")]
+    Closing,
 }
 
 impl From<&store::Error> for Error {

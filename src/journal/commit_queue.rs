@@ -119,13 +119,16 @@ struct State {
     numbers: Numbers,
     down: Option<Error>,
     epoch: Epoch,
+    /// Whether no more events are accepted.
+    is_closing: bool,
     /// Once closed: the epoch in which every queue was intact.
     closed: Option<Epoch>,
 }
 
 impl CommitQueue {
     pub(super) fn new(numbers: Numbers, epoch: Epoch, uncommitted_max: usize) -> Self {
-        let state = State { batches: VecDeque::new(), numbers, down: None, epoch, closed: None };
+        let state =
+            State { batches: VecDeque::new(), numbers, down: None, epoch, is_closing: false, closed: None };
         Self {
             state: Mutex::new(state),
             uncommitted: Arc::default(),
@@ -146,10 +149,17 @@ impl CommitQueue {
         state.down.map_or(Ok(state.epoch), Err)
     }
 
-    /// As [`check`](Self::check), and there is room for more events. The bound is checked before an append
+    /// As [`check`](Self::check), and more events are accepted and have room. The bound is checked before an append
     /// and not with it, so the batches can exceed it by one change per thread.
     pub(super) fn admit(&self) -> Result<Epoch, Error> {
-        let epoch = self.check()?;
+        let epoch = {
+            let state = self.lock();
+            state.down.map_or(Ok(()), Err)?;
+            if state.is_closing {
+                return Err(Error::Closing);
+            }
+            state.epoch
+        };
         let limit = self.uncommitted_max;
         if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(epoch) }
     }
@@ -271,6 +281,10 @@ impl CommitQueue {
             state.down = None;
         }
         self.health.send_replace(Health { epoch, down: None });
+    }
+
+    pub(super) fn begin_closing(&self) {
+        self.lock().is_closing = true;
     }
 
     pub(super) fn close(&self, epoch: Epoch) {

@@ -51,7 +51,7 @@ impl Journal {
     /// its change, so that a refused change has no effect.
     ///
     /// # Errors
-    /// As [`check`](Self::check), and [`Error::Backlog`].
+    /// As [`check`](Self::check), [`Error::Backlog`] and [`Error::Closing`].
     pub fn admit(&self) -> Result<Epoch, Error> {
         self.commit_queue.admit()
     }
@@ -114,6 +114,11 @@ impl Journal {
     #[must_use]
     pub fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, epoch: Epoch) -> Commit {
         self.commit_queue.delete(queue, meta, last_rv, epoch)
+    }
+
+    /// Accepts no more changes: [`admit`](Self::admit) fails from now on. Changes that were admitted before may still append.
+    pub fn begin_closing(&self) {
+        self.commit_queue.begin_closing();
     }
 
     /// Ends the journal: the writer commits the remaining events and stops. It marks the store as cleanly

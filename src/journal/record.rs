@@ -35,6 +35,6 @@ mod tests;
 pub use self::content::{Error, FORMAT, Identity, QueueRecord};
 pub use self::decode::Decoder;
 pub use self::encode::{
-    ROW_BYTES_MAX, deleted_queue_row, journal_rows, key_row, may_tell_of, queue_row, tombstone,
+    ROW_BYTES_MAX, deleted_queue_row, in_epoch, journal_rows, key_row, may_tell_of, queue_row, tombstone,
 };
 pub(super) use self::event::bytes_about;

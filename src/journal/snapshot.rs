@@ -7,13 +7,15 @@ use std::fmt;
 
 use futures_util::future::LocalBoxFuture;
 
-use super::store::{Error, Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader, TombstoneRow};
+use super::store::{Error, Holder, JournalRow, KeyRow, Opening, QueueId, QueueRow, Reader, TombstoneRow};
 
 /// A row of a table, or the reason why it can't be read.
 #[derive(Debug)]
 pub struct Found<T> {
-    /// The row's number in its table, as a person finds it.
+    /// Identifies the row in its table, in this snapshot.
     pub id: i64,
+    /// The queue of the row, if that can be read.
+    pub queue: Option<QueueId>,
     /// The row. The error names the column with an impossible value.
     pub row: Result<T, String>,
 }
@@ -32,7 +34,7 @@ pub struct Placed {
 /// The position of a row in a queue's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The row's number in its table.
+    /// Identifies the row in its table, in this snapshot.
     pub id: i64,
     /// The last event before the row.
     pub prev_rv: Rv,
@@ -68,6 +70,12 @@ pub trait Snapshot: fmt::Debug {
     /// # Errors
     /// [`Error::Locked`].
     fn refuse_server(&self) -> Result<(), Error>;
+
+    /// The place of a row, as a person finds it: "table keys, id 7".
+    fn place(&self, table: &str, id: i64) -> String;
+
+    /// What the store says about itself; `None` if that can't be read.
+    fn opening(&self) -> Option<&Opening>;
 
     /// Reads rows as recovery does.
     fn reader(&self) -> &dyn Reader;

@@ -187,7 +187,7 @@ impl Store for Sqlite {
         if writes.is_empty() {
             return Ok(());
         }
-        write::check(&writes)?;
+        writes.check_numbers()?;
         let Some(connections) = self.connections.as_mut().filter(|_| self.is_sound) else {
             let doing = "write: an earlier write failed, and the store was not reopened".to_owned();
             return Err(Error::Failed { doing, source: None });

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 use crate::causes::with_causes;
 use crate::engine::id::Rv;
 use crate::engine::time::Time;
 
 /// Identifies a queue for the lifetime of the store: a recreated queue has another id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueId(pub u32);
 
 impl fmt::Display for QueueId {
@@ -25,11 +26,12 @@ impl fmt::Display for QueueId {
 
 /// The tenure of a store's writer. It grows each time the store is opened or reopened, and it is stored, so that
 /// a writer that lost the store to another process is recognised.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
 /// The events of one queue in one commit, or a part of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct JournalRow {
     /// The queue.
     pub queue: QueueId,
@@ -53,7 +55,8 @@ pub struct JournalRow {
 }
 
 /// A key at a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KeyRow {
     /// The queue.
     pub queue: QueueId,
@@ -78,7 +81,8 @@ pub struct KeyRow {
 }
 
 /// States that an event removed a key. Older events of the key must not be replayed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TombstoneRow {
     /// The queue.
     pub queue: QueueId,
@@ -93,7 +97,8 @@ pub struct TombstoneRow {
 }
 
 /// A queue at its last checkpoint, or a deleted queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct QueueRow {
     /// The queue.
     pub id: QueueId,
@@ -166,6 +171,47 @@ impl Writes {
     pub fn is_empty(&self) -> bool {
         *self == Self { epoch: self.epoch, ..Self::default() }
     }
+
+    /// Whether there is nothing to write besides journal rows.
+    pub(super) fn is_only_journal(&self) -> bool {
+        let Self {
+            epoch: _,
+            journal: _,
+            queues,
+            tombstones,
+            keys,
+            expired_tombstones,
+            trimmed,
+            swept,
+            forgotten,
+            clean,
+        } = self;
+        let is_empty = queues.is_empty() && tombstones.is_empty() && keys.is_empty();
+        let removes_none =
+            expired_tombstones.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
+        is_empty && removes_none && clean.is_none()
+    }
+
+    /// Refuses numbers from 2^63 on, which the signed integers of databases would order differently. Times are exempt: no
+    /// statement orders by them, and the largest time is used.
+    pub(super) fn check_numbers(&self) -> Result<(), Error> {
+        let journal = self
+            .journal
+            .iter()
+            .flat_map(|row| [row.epoch.0, row.prev_rv.get(), row.first_rv.get(), row.last_rv.get()]);
+        let queues = self.queues.iter().flat_map(|row| [row.version, row.rv.get()]);
+        let tombstones = self.tombstones.iter().map(|row| row.rv.get());
+        let keys = self.keys.iter().flat_map(|row| [row.rv.get(), row.known_rv.unwrap_or_default().get()]);
+        match journal.chain(queues).chain(tombstones).chain(keys).find(|number| *number > i64::MAX as u64) {
+            None => Ok(()),
+            Some(number) => Err(Error::Failed { doing: format!("write the number {number}"), source: None }),
+        }
+    }
+}
+
+/// The number as a bound for columns whose numbers are below 2^63.
+pub(super) fn bound(number: impl Into<u64>) -> i64 {
+    i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
 
 /// Journal rows, newest first, and the event at which the next page starts if there is one.
@@ -238,6 +284,12 @@ pub enum Error {
         /// The damage and its place.
         found: String,
     },
+    /// The store lacks writes that were acknowledged, as after a failover to a replica that lags.
+    #[error("the store has lost acknowledged changes: {found}")]
+    RolledBack {
+        /// What is missing.
+        found: String,
+    },
     /// The paths no longer lead to the files that were opened.
     #[error("{what}")]
     Replaced {
@@ -254,13 +306,12 @@ pub enum Error {
     },
     /// A newer program has migrated the store.
     #[error(
-        "{} has version {found}, and this program supports versions up to {known}: start a newer program, or \
-         restore the backup from before the upgrade",
-        .at.display()
+        "{at} has version {found}, and this program supports versions up to {known}: start a newer program, or \
+         restore the backup from before the upgrade"
     )]
     Newer {
-        /// The folder of the store.
-        at: PathBuf,
+        /// The folder or the database of the store.
+        at: String,
         /// The version of the store.
         found: i64,
         /// The newest version that this program supports.

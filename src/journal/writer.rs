@@ -68,8 +68,8 @@ pub struct Writer<S> {
     next_upkeep_us: u64,
     /// Deleted queues that may have rows left.
     deleted: VecDeque<QueueId>,
-    /// Another process has taken over the store.
-    is_fenced: bool,
+    /// Why nothing can be written any more.
+    stopped: Option<Ended>,
 }
 
 /// Opens a journal over a store that was just opened: the journal, its writer, and the list of queues.
@@ -106,7 +106,7 @@ pub async fn open<S: Store>(
         next_chunk_us: 0,
         next_upkeep_us: 0,
         deleted: contents.deleted.clone().into(),
-        is_fenced: false,
+        stopped: None,
     };
     Ok((journal, writer, contents))
 }
@@ -118,6 +118,8 @@ pub enum Ended {
     Closed,
     /// Another process has taken over the store.
     Fenced,
+    /// The store has lost acknowledged writes, so the loaded queues are ahead of it.
+    RolledBack,
 }
 
 /// Stops a writer before all queues are loaded. The store is not marked as cleanly closed, which requires
@@ -134,11 +136,11 @@ impl<S: Store> Writer<S> {
         let _guard = PanicGuard(self.commit_queue.clone());
         // The first write: from here on, a store that is not closed again is recognised as such.
         while !self.write_or_recover(Writes { clean: Some(false), ..Writes::default() }).await {
-            if self.is_fenced || self.cut.is_cancelled() || self.commit_queue.is_closed() {
+            if self.stopped.is_some() || self.cut.is_cancelled() || self.commit_queue.is_closed() {
                 return self.close().await;
             }
         }
-        while !self.commit_queue.is_closed() && !self.is_fenced {
+        while !self.commit_queue.is_closed() && self.stopped.is_none() {
             if !self.step().await {
                 self.commit_queue.wait(UPKEEP_PERIOD).await;
             }
@@ -196,7 +198,7 @@ impl<S: Store> Writer<S> {
     }
 
     async fn close(self) -> Ended {
-        let ended = if self.is_fenced { Ended::Fenced } else { Ended::Closed };
+        let ended = self.stopped.unwrap_or(Ended::Closed);
         self.store.close().await;
         ended
     }
@@ -360,7 +362,7 @@ impl<S: Store> Writer<S> {
             self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(whole_us(wait));
         }
         self.commit_queue.go_down(Error::from(error), batch);
-        if self.stops_if_fenced(error) {
+        if self.stops_after(error) {
             return;
         }
         let mut wait = REOPEN_WAIT;
@@ -379,7 +381,7 @@ impl<S: Store> Writer<S> {
                 Err(error) => error,
             };
             self.commit_queue.go_down(Error::from(&error), None);
-            if self.stops_if_fenced(&error) || is_closed {
+            if self.stops_after(&error) || is_closed {
                 return;
             }
             if mem::replace(&mut reported, error.to_string()) != reported {
@@ -390,13 +392,15 @@ impl<S: Store> Writer<S> {
         tracing::info!(epoch = epoch.0, "the journal has recovered");
     }
 
-    /// Stops the writer if another process has taken over the store.
-    fn stops_if_fenced(&mut self, error: &store::Error) -> bool {
-        if matches!(error, store::Error::Fenced { .. }) {
-            self.is_fenced = true;
-            tracing::error!(error = %with_causes(error), "the journal writes nothing any more");
-        }
-        self.is_fenced
+    /// Stops the writer if the store can't be used any more: another process has taken it over, or it has lost acknowledged writes.
+    fn stops_after(&mut self, error: &store::Error) -> bool {
+        self.stopped = match error {
+            store::Error::Fenced { .. } => Some(Ended::Fenced),
+            store::Error::RolledBack { .. } => Some(Ended::RolledBack),
+            _ => return self.stopped.is_some(),
+        };
+        tracing::error!(error = %with_causes(error), "the journal writes nothing any more");
+        true
     }
 }
 

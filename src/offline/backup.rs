@@ -4,21 +4,23 @@ use std::fs;
 use std::path::Path;
 
 use super::check::{self, Depth, Report};
-use super::{Error, stores};
+use super::{Error, Location, stores};
 use crate::clock::Clock;
 
-/// Copies the store in `folder` to the file `to`, then checks every row of the copy and compares the copy with
+/// Copies a store of SQLite to the file `to`, then checks every row of the copy and compares the copy with
 /// the store's high-water mark. Returns the bytes of the copy and the findings. A damaged copy is kept, because
 /// it may be the best one available.
 ///
 /// # Errors
-/// [`Error::Exists`]; what is in the folder instead of a store; and any error of the store, after which the copy is removed.
+/// [`Error::NeedsDump`] for PostgreSQL; [`Error::Exists`]; what is in the folder instead of a store; and any error of the store, after
+/// which the copy is removed.
 pub async fn backup(
-    folder: &Path,
+    store: &Location,
     to: &Path,
     clock: &Clock,
     print: &mut dyn FnMut(String),
 ) -> Result<(u64, Report), Error> {
+    let Location::Folder(folder) = store else { return Err(Error::NeedsDump { to: to.to_owned() }) };
     stores::check_folder(folder)?;
     let unwritable = |source| Error::Write { to: to.to_owned(), source };
     if to.try_exists().map_err(unwritable)? {

@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Error, stores};
+use super::{Error, Location, stores};
 use crate::causes::with_causes;
 use crate::clock::Clock;
 use crate::engine::id::Rv;
@@ -52,6 +52,20 @@ pub struct Report {
     pub took: Duration,
 }
 
+impl Report {
+    /// Adds the report of another partition.
+    fn add(&mut self, other: Self) {
+        self.queues += other.queues;
+        self.keys += other.keys;
+        self.journal_rows += other.journal_rows;
+        self.events += other.events;
+        self.damage += other.damage;
+        self.history_only += other.history_only;
+        self.whole.extend(other.whole);
+        self.took += other.took;
+    }
+}
+
 /// The consequence of a finding for the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
@@ -88,18 +102,28 @@ struct Examiner<'a> {
     report: Report,
 }
 
-/// Checks the store in a folder. A server may use it meanwhile.
+/// Checks a store. A server may use it meanwhile.
 ///
 /// # Errors
 /// What is in the folder instead of a store; [`Error::Store`] if nothing can be read.
-pub async fn check(folder: &Path, clock: &Clock, print: &mut dyn FnMut(String)) -> Result<Report, Error> {
-    stores::check_folder(folder)?;
-    let snapshot = stores::snapshot(folder).await.map_err(without_check_advice)?;
-    if let Some(holder) = snapshot.server() {
-        print(format!("note: {holder} uses the store; this is its content when the check began"));
+pub async fn check(at: &Location, clock: &Clock, print: &mut dyn FnMut(String)) -> Result<Report, Error> {
+    let advice = |error| match error {
+        Error::Store(error) => without_check_advice(error),
+        error => error,
+    };
+    let mut snapshot = stores::snapshot(at).await.map_err(advice)?;
+    let mut report = Report::default();
+    for partition in 1.. {
+        if let Some(holder) = snapshot.server() {
+            print(format!("note: {holder} uses the store; this is its content when the check began"));
+        }
+        report.add(examine(snapshot.as_ref(), Depth::Queues, clock, print).await);
+        snapshot.close().await;
+        match stores::snapshot_of(at, partition).await.map_err(advice)? {
+            Some(next) => snapshot = next,
+            None => break,
+        }
     }
-    let report = examine(snapshot.as_ref(), Depth::Queues, clock, print).await;
-    snapshot.close().await;
     Ok(report)
 }
 

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::{Error, stores};
+use super::{Error, Location, stores};
 use crate::engine::Queue;
 use crate::engine::known::Known;
 use crate::journal::recovery::{self, Progress};
@@ -21,17 +21,26 @@ const CHUNK_BYTES: usize = 1 << 16;
 ///
 /// # Errors
 /// [`Error::Served`], [`Error::NoQueue`], [`Error::Load`], or an error of the store.
-pub async fn load(folder: &Path, name: &Name, warn: &mut dyn FnMut(String)) -> Result<Queue, Error> {
-    stores::check_folder(folder)?;
-    let snapshot = stores::snapshot(folder).await?;
-    let loaded = load_from(snapshot.as_ref(), folder, name, warn).await;
-    snapshot.close().await;
-    loaded
+pub async fn load(at: &Location, name: &Name, warn: &mut dyn FnMut(String)) -> Result<Queue, Error> {
+    let mut snapshot = stores::snapshot(at).await?;
+    for partition in 1.. {
+        let loaded = load_from(snapshot.as_ref(), at, name, warn).await;
+        snapshot.close().await;
+        match (loaded, stores::snapshot_of(at, partition).await?) {
+            (Err(Error::NoQueue { .. }), Some(next)) => snapshot = next,
+            (loaded, None) => return loaded,
+            (loaded, Some(other)) => {
+                other.close().await;
+                return loaded;
+            }
+        }
+    }
+    Err(Error::NoTables { at: at.to_string() })
 }
 
 async fn load_from(
     snapshot: &dyn Snapshot,
-    folder: &Path,
+    at: &Location,
     name: &Name,
     warn: &mut dyn FnMut(String),
 ) -> Result<Queue, Error> {
@@ -57,7 +66,7 @@ async fn load_from(
             names if names.len() > NAMES_SHOWN => "are many others".to_owned(),
             names => format!("are {}", names.join(", ")),
         };
-        return Err(Error::NoQueue { name: name.clone(), at: folder.to_owned(), others });
+        return Err(Error::NoQueue { name: name.clone(), at: at.to_string(), others });
     };
     let loaded = recovery::load(snapshot.reader(), row, &Progress::default()).await;
     let loaded = loaded.map_err(|source| Error::Load { name: name.to_string(), source })?;

@@ -3,18 +3,18 @@
 //! The import is one commit, so that either all objects or none are in the store, however the command ends.
 
 use std::io::BufRead;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::{Error, stores};
+use super::{Error, Location, stores};
 use crate::clock::Clock;
 use crate::engine::Seed;
 use crate::engine::config::Config;
 use crate::engine::refusal::Refusal;
 use crate::journal::WriterOptions;
+use crate::journal::store::{Opening, Reader, Store};
 use crate::journal::writer;
 use crate::lifecycle::Shutdown;
 use crate::name::Name;
@@ -42,19 +42,26 @@ pub struct Rules {
 /// # Errors
 /// [`Error::Line`], [`Error::Input`] and [`Error::Refused`] leave the store unchanged.
 pub async fn import(
-    folder: &Path,
+    at: &Location,
     name: &Name,
     rules: Rules,
     input: impl BufRead,
     clock: &Clock,
 ) -> Result<usize, Error> {
-    match stores::check_folder(folder) {
-        // Opening the store creates it.
-        Err(Error::Missing { .. } | Error::Empty { .. }) => {}
-        checked => checked?,
-    }
     let read = rules.read;
-    let running = Running::start(folder, rules, clock).await?;
+    let running = match at {
+        Location::Folder(folder) => {
+            match stores::check_folder(folder) {
+                // Opening the store creates it.
+                Err(Error::Missing { .. } | Error::Empty { .. }) => {}
+                checked => checked?,
+            }
+            Running::start(stores::open_folder(folder).await?, rules, clock).await?
+        }
+        Location::Postgres(settings) => {
+            Running::start(stores::open_database(settings).await?, rules, clock).await?
+        }
+    };
     let imported = seed(&running.registry, name, read, input).await;
     let closed = running.close().await;
     let count = imported?;
@@ -131,9 +138,12 @@ struct Running {
 }
 
 impl Running {
-    async fn start(folder: &Path, rules: Rules, clock: &Clock) -> Result<Self, Error> {
+    async fn start(
+        opened: (impl Store, Arc<dyn Reader>, Opening),
+        rules: Rules,
+        clock: &Clock,
+    ) -> Result<Self, Error> {
         let metrics = Metrics::new(0).map_err(Error::Metrics)?;
-        let opened = stores::open(folder).await?;
         let (unclean, shutdown) = (!opened.2.clean, Shutdown::manual(CLOSING_MAX));
         let observer = Arc::new(metrics.of_journal());
         let cut = shutdown.cut().clone();

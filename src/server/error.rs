@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::journal::Place;
+use crate::http::NodeError;
 use crate::http::connection::tls;
-use crate::journal::recovery;
-use crate::journal::store;
+use crate::journal::{postgres, recovery, store};
 use crate::{access, audit, config, spans};
 
 /// Why a start or a reload fails.
@@ -85,6 +86,12 @@ pub enum Error {
         /// The cause.
         source: spans::Error,
     },
+    /// The server can't be a node.
+    #[error("can't be one of several nodes")]
+    Node {
+        /// The cause.
+        source: NodeError,
+    },
     /// The handler of SIGHUP can't be installed.
     #[error("can't listen for SIGHUP")]
     Signal {
@@ -94,19 +101,25 @@ pub enum Error {
     /// The default settings of queues are invalid.
     #[error("the settings in queue_defaults are invalid: {0}")]
     Defaults(String),
-    /// The folder of the journal can't be used.
-    #[error("can't use the data directory {}", folder.display())]
+    /// The place of the journal can't be used.
+    #[error("can't use the {place}")]
     Store {
-        /// The folder.
-        folder: PathBuf,
+        /// The data directory or the database.
+        place: Place,
         /// The cause.
         source: store::Error,
     },
+    /// The setting that names the database is wrong.
+    #[error("invalid setting `storage.store`")]
+    Database {
+        /// The cause.
+        source: postgres::InvalidUrl,
+    },
     /// The queues can't be loaded.
-    #[error("can't load the queues of {}", folder.display())]
+    #[error("can't load the queues of {}", place.name())]
     Recovery {
-        /// The folder.
-        folder: PathBuf,
+        /// The data directory or the database.
+        place: Place,
         /// The damaged row and the damage.
         source: recovery::Error,
     },
@@ -116,6 +129,11 @@ pub enum Error {
     /// Another process has taken over the store. The log has the epochs.
     #[error("another process has taken over the store; only that process may serve its queues")]
     TakenOver,
+    /// The database has lost acknowledged changes. The log names them.
+    #[error(
+        "the database has lost acknowledged changes; a new start loads what it has, and the numbers of lost changes are not used again"
+    )]
+    RolledBack,
     /// The shutdown began before all queues were loaded.
     #[error("stopped before all queues were loaded")]
     Stopped,

@@ -14,7 +14,7 @@ use crate::config::{self, Settings};
 use crate::http::connection::tls::{self, Tls};
 use crate::http::{Gate, InFlightLimits};
 use crate::lifecycle::Shutdown;
-use crate::service::Registry;
+use crate::service::Partitions;
 use crate::service::metrics::ReloadMetrics;
 use crate::supervisor;
 
@@ -100,7 +100,7 @@ impl Reloadable {
     pub(super) async fn run(
         self,
         mut hangups: Signal,
-        registry: Arc<Registry>,
+        partitions: Arc<Partitions>,
         metrics: ReloadMetrics,
         shutdown: Shutdown,
     ) {
@@ -110,7 +110,7 @@ impl Reloadable {
                 Some(()) = hangups.recv() => {
                     if reload_task.is_none() {
                         // A supervisor that waits for the first "ready" must not get it from a reload.
-                        is_reported = registry.is_ready() && !shutdown.is_draining();
+                        is_reported = partitions.loading().is_none() && !shutdown.is_draining();
                         if is_reported {
                             supervisor::reloading();
                         }

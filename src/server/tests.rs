@@ -15,7 +15,8 @@ async fn a_panic_of_the_journals_writer_ends_the_server_with_an_error() {
     let shutdown = Shutdown::manual(Duration::from_hours(1));
     let mut server = Server::start(&settings, shutdown.clone()).await.expect("the server starts");
     let writing = shutdown.spawn_on_own_thread("journal writer", async { panic!("on purpose") });
-    server.writing = Some(writing.expect("a thread"));
+    let Backend::Alone(alone) = &mut server.backend else { panic!("it has the store alone") };
+    alone.writing = Some(writing.expect("a thread"));
     let ended = tokio::time::timeout(PATIENCE, server.run()).await.expect("the server ends by itself");
     assert!(matches!(ended, Err(Error::Writer)), "{ended:?}");
     assert!(shutdown.cut().is_cancelled());

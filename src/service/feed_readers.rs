@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::engine::feed::TombstoneLimits;
@@ -39,8 +39,43 @@ pub(super) struct ViewReaders {
     pub(super) has_changed: AtomicBool,
     /// When the first of these changes happened, in microseconds of the monotonic clock.
     pub(super) changed_us: AtomicU64,
+    pub(super) announced: Announcements,
+}
+
+/// Wakes the readers of a view, in the order in which they began to wait. The order of a `tokio::sync::watch` is random, so that no run of
+/// the simulation could be repeated.
+#[derive(Debug, Default)]
+pub(super) struct Announcements {
+    count: AtomicU64,
+    /// The value of the newest announcement.
+    changed_us: AtomicU64,
+    wake: Notify,
+}
+
+impl Announcements {
     /// Announces changes: when the first of them happened, or 0 if the queue was deleted or loaded again.
-    pub(super) announced: watch::Sender<u64>,
+    pub(super) fn send(&self, changed_us: u64) {
+        self.changed_us.store(changed_us, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.wake.notify_waiters();
+    }
+
+    /// Number of announcements, and the value of the newest one.
+    pub(super) fn newest(&self) -> (u64, u64) {
+        (self.count.load(Ordering::Acquire), self.changed_us.load(Ordering::Relaxed))
+    }
+
+    /// Waits until there are more announcements than `seen`.
+    pub(super) async fn more_than(&self, seen: u64) {
+        loop {
+            // An announcement from here on ends the wait.
+            let woken = self.wake.notified();
+            if self.newest().0 > seen {
+                return;
+            }
+            woken.await;
+        }
+    }
 }
 
 impl FeedReaders {
@@ -78,7 +113,7 @@ impl FeedReaders {
     /// Wakes all readers, which then find the queue deleted or loaded again.
     pub(super) fn wake_all(&self) {
         for readers in &self.views {
-            readers.announced.send_replace(0);
+            readers.announced.send(0);
         }
         self.changed.notify_one();
     }

@@ -23,6 +23,8 @@ const PAGE_ROWS: usize = 1_000;
 const PAGE_BYTES: usize = 1 << 20;
 /// Most rows that are taken, and most keys that are swept, in one critical section.
 const STEP_ROWS: usize = 256;
+/// A follower takes the changes of this time together, so that the commits of its rows leave room for those of producers.
+const PAUSE: Duration = Duration::from_millis(10);
 /// How long a follower waits before it tries again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
@@ -168,7 +170,7 @@ impl<'f> Feeder<'f> {
             Some(FollowPosition { after, .. }) => WatchFrom::After(after),
         };
         let filter = KeyFilter { prefix: follow.prefix.to_string(), shard: None };
-        let watcher = parent.watch(follow.view, from, filter).await?;
+        let watcher = parent.watch(follow.view, from, filter).await?.with_pause(PAUSE);
         let position = if let Some(position) = position {
             position
         } else {
@@ -212,6 +214,7 @@ impl<'f> Feeder<'f> {
     async fn wait_for_changes(&mut self) -> Result<(), Stop> {
         self.follower.follow_task.set(|activity| activity.behind_since = None);
         tokio::select! {
+            biased;
             () = self.watcher.changed() => {}
             () = self.follower.follow_task.wake.notified() => {}
         }

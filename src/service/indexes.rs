@@ -128,10 +128,13 @@ impl Handle {
             let checked = self.open()?.queue.check_index(index);
             match checked {
                 Ok(()) => return Ok(()),
+                // A timer without a length would still let the task of the queue run.
+                Err(NoIndex::Building) if wait.is_zero() => return Err(refused(index, NoIndex::Building)),
                 Err(NoIndex::Building) => {}
                 Err(unknown) => return Err(refused(index, unknown)),
             }
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = &mut end => return Err(refused(index, NoIndex::Building)),
                 () = self.shutdown().draining().cancelled() => return Err(refused(index, NoIndex::Building)),

@@ -41,6 +41,8 @@ const COMMIT_EVENTS: &str = "deltaq_journal_commit_events";
 const JOURNAL_BYTES: &str = "deltaq_journal_bytes";
 const CHECKPOINT_DURATION: &str = "deltaq_checkpoint_duration_seconds";
 const CHECKPOINT_LAG: &str = "deltaq_checkpoint_lag_events";
+const OWNED_PARTITIONS: &str = "deltaq_owned_partitions";
+const ROLLBACKS: &str = "deltaq_partition_rollbacks_total";
 const RELOAD_SUCCESSFUL: &str = "deltaq_last_reload_successful";
 const RELOAD_SUCCESS_TIMESTAMP: &str = "deltaq_last_reload_success_timestamp_seconds";
 const AUDIT_LOST: &str = "deltaq_audit_lost_total";
@@ -49,12 +51,18 @@ const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
 /// The metrics that the recorder keeps. `page` has the metrics of queues, `requests` has those of requests, and a crate has
 /// those of the process.
-const DESCRIPTIONS: [(&str, Kind, &str); 14] = [
+const DESCRIPTIONS: [(&str, Kind, &str); 17] = [
     (COMMIT_DURATION, Kind::Histogram, "Time from encoding a batch until it is durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
     (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
     (CHECKPOINT_DURATION, Kind::Histogram, "Duration of a checkpoint."),
     (CHECKPOINT_LAG, Kind::Gauge, "Events that a start would replay."),
+    (OWNED_PARTITIONS, Kind::Gauge, "Partitions of the database that this node owns."),
+    (
+        ROLLBACKS,
+        Kind::Counter,
+        "Partitions of this node that lacked acknowledged changes in the database, as after a failover to a replica that lags.",
+    ),
     (RELOAD_SUCCESSFUL, Kind::Gauge, "1 if the last reload of tokens and certificates succeeded."),
     (RELOAD_SUCCESS_TIMESTAMP, Kind::Gauge, "Time of the last successful reload, in seconds since 1970."),
     (AUDIT_LOST, Kind::Counter, "Lines of the audit log that could not be written."),
@@ -70,6 +78,11 @@ const DESCRIPTIONS: [(&str, Kind, &str); 14] = [
         "deltaq_http_connections_limit",
         Kind::Gauge,
         "Maximum number of open connections: server.max_connections.",
+    ),
+    (
+        "deltaq_forwarded_requests_total",
+        Kind::Counter,
+        "Requests on queues that this node does not own, by result.",
     ),
     (
         "deltaq_http_requests_gone_total",
@@ -180,12 +193,32 @@ impl Metrics {
     /// The metrics of the journal.
     #[must_use]
     pub fn of_journal(&self) -> JournalMetrics {
+        self.of_journal_with(Vec::new())
+    }
+
+    /// The metrics of the journal of one of several partitions.
+    #[must_use]
+    pub fn of_partition(&self, number: i16) -> JournalMetrics {
+        self.of_journal_with(vec![Label::new("partition", number.to_string())])
+    }
+
+    /// `labels` tell the journals of a node apart where a sum would say less.
+    fn of_journal_with(&self, labels: Vec<Label>) -> JournalMetrics {
         JournalMetrics {
             commit_duration: self.histogram(COMMIT_DURATION, Vec::new()),
             commit_events: self.histogram(COMMIT_EVENTS, Vec::new()),
             bytes: self.gauge(JOURNAL_BYTES, Vec::new()),
             checkpoint_duration: self.histogram(CHECKPOINT_DURATION, Vec::new()),
-            checkpoint_lag: self.gauge(CHECKPOINT_LAG, Vec::new()),
+            checkpoint_lag: self.gauge(CHECKPOINT_LAG, labels),
+        }
+    }
+
+    /// The metrics of a node.
+    #[must_use]
+    pub fn of_node(&self) -> NodeMetrics {
+        NodeMetrics {
+            owned: self.gauge(OWNED_PARTITIONS, Vec::new()),
+            rollbacks: self.counter(ROLLBACKS, Vec::new()),
         }
     }
 
@@ -245,6 +278,25 @@ impl Observer for JournalMetrics {
     fn sized(&self, bytes: u64, lag_events: u64) {
         self.bytes.set(page::count(usize::try_from(bytes).unwrap_or(usize::MAX)));
         self.checkpoint_lag.set(page::count(usize::try_from(lag_events).unwrap_or(usize::MAX)));
+    }
+}
+
+/// The metrics of a node.
+#[derive(Clone, Debug)]
+pub struct NodeMetrics {
+    owned: Gauge,
+    rollbacks: Counter,
+}
+
+impl NodeMetrics {
+    /// Sets the number of partitions that the node owns.
+    pub fn owns(&self, partitions: usize) {
+        self.owned.set(page::count(partitions));
+    }
+
+    /// Counts a partition that lacks acknowledged changes in the database.
+    pub fn rolled_back(&self) {
+        self.rollbacks.increment(1);
     }
 }
 

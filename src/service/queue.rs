@@ -17,7 +17,7 @@ use super::delivery::Delivery;
 use super::feed_readers::{FeedReaders, WatchLimits};
 use super::follow_task::{FollowReport, FollowTask};
 use super::metrics::{QueueMetrics, Sample, Waiting};
-use super::requests::Requests;
+use super::requests::{Requests, Undelivered};
 use super::time::{Moment, QueueClock};
 use super::unused::UnusedQueue;
 use super::version_wait::VersionWaits;
@@ -185,6 +185,12 @@ impl Handle {
     pub fn token(&self, id: &str) -> Token {
         let own = LeaseId::parse(id).filter(|id| id.incarnation == self.meta.incarnation);
         own.map_or_else(Token::default, |id| id.token)
+    }
+
+    /// Returns the keys of leases that did not reach a worker to the queue, as if they had never been leased. Leases that have ended
+    /// are ignored.
+    pub fn reclaim(&self, tokens: Vec<Token>) {
+        self.requests.reclaim(Undelivered { tokens, commit: Commit::done() });
     }
 
     /// Distinguishes this queue from earlier and later queues of the same name.

@@ -48,6 +48,7 @@ impl Handle {
                 return Ok(());
             }
             tokio::select! {
+                biased;
                 () = woken => {}
                 () = &mut end => return Err(Error::VersionNotReached { newest }),
                 () = self.shutdown().draining().cancelled() => return Err(Error::VersionNotReached { newest }),
@@ -87,6 +88,7 @@ impl Handle {
                 break true;
             }
             tokio::select! {
+                biased;
                 () = woken => {}
                 () = &mut end => break false,
                 () = self.shutdown().draining().cancelled() => break false,

@@ -121,7 +121,8 @@ impl Registry {
         let loading = async {
             // The contents were read before the journal could fail.
             let epoch = self.recovered();
-            let loads = contents.live.iter().map(|row| self.load(journal, row, progress, epoch));
+            let load = |row| async move { self.load(journal, &row, progress, epoch).await };
+            let loads = contents.live.into_iter().map(load);
             stream::iter(loads).buffered(LOADS_MAX).try_collect::<()>().await
         };
         tokio::pin!(loading);

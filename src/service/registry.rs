@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::commands::DryRun;
 use super::feed_readers::WatchLimits;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle};
 use super::unused::UnusedQueues;
 use super::{Error, Incarnation, Name, task};
@@ -483,15 +483,27 @@ impl Registry {
         self.handles().iter().map(super::queue::Handle::leased).sum()
     }
 
-    /// Closes the journal. All callers must have ended before. Undelivered keys return to their queues, and the journal writes
-    /// all events that it has. The store is closed cleanly if every queue is intact.
+    /// Closes the journal. Undelivered keys return to their queues, later changes fail, and the journal writes all events that it
+    /// has. The store is closed cleanly if every queue is intact.
     pub fn close(&self) {
         for handle in self.handles() {
             // A lost queue has nothing to return: its last events are those in the journal.
             let _lost = handle.change(|_, _| ());
         }
-        if let Some(journal) = &self.journal {
-            journal.close(self.recovered());
+        let Some(journal) = &self.journal else { return };
+        journal.begin_closing();
+        // Every change asks the journal and appends to it under one of these locks, so all that were admitted have appended.
+        let queues = self.queues.write();
+        for handle in queues.live.values() {
+            drop(handle.lock());
+        }
+        journal.close(self.recovered());
+    }
+
+    /// Removes the metrics of all queues, which another node has from now on.
+    pub fn forget_metrics(&self) {
+        for handle in self.handles() {
+            self.metrics.forget(handle.metrics());
         }
     }
 
@@ -563,12 +575,10 @@ impl Registry {
         self.shutdown.spawn("followers", self.clone().run_followers());
     }
 
-    /// All metrics in Prometheus' text format.
-    #[must_use]
-    pub fn render_metrics(&self) -> String {
+    /// The metrics of all queues at present.
+    pub(super) fn samples(&self) -> Vec<Sample> {
         let handles = self.handles();
         let samples = handles.iter().filter_map(|handle| Some(handle.sample()?.with_lag(self.lag(handle))));
-        let samples: Vec<_> = samples.collect();
-        self.metrics.render(&samples)
+        samples.collect()
     }
 }

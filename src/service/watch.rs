@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Error;
@@ -21,6 +20,7 @@ use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::engine::view::View;
 use crate::journal::record::{Decoder, Error as RecordError};
+use crate::journal::recovery::on_own_thread;
 use crate::journal::store::JournalRow;
 
 /// Number of slots that are indexed in one critical section.
@@ -29,6 +29,11 @@ const SLOTS_AT_A_TIME: usize = 2_048;
 const BACKFILL_PAGE_BYTES: usize = 4 << 20;
 /// About how many bytes of the journal are read at most. A reader of an older version lists the view again, which is then cheaper.
 const BACKFILL_BYTES_MAX: usize = 64 << 20;
+/// After it is woken, a reader waits this long, times the number of readers of the view, before it is woken again. So many readers of a
+/// queue that changes all the time leave room for other work, and each gets several changes at once.
+const PAUSE_PER_READER: Duration = Duration::from_micros(25);
+/// The longest of these waits.
+const PAUSE_MAX: Duration = Duration::from_millis(25);
 /// How often the feeds of a queue are trimmed, and removed if nobody reads them.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
 
@@ -85,9 +90,14 @@ pub struct Watcher {
     view: View,
     filter: KeyFilter,
     position: Position,
-    announced: watch::Receiver<u64>,
+    /// Number of announcements that the reader knows.
+    announced: u64,
     /// When the change happened that woke the reader, in microseconds of the monotonic clock; 0 if none did.
     changed_us: u64,
+    /// The shortest wait between two wake-ups.
+    pause_min: Duration,
+    /// The reader is not woken before this instant.
+    next_read: Instant,
 }
 
 impl Drop for Watcher {
@@ -112,9 +122,18 @@ impl Handle {
         let readers = self.feed_readers.of(view);
         // The feed is not removed while it has readers, so their number grows first.
         readers.count.fetch_add(1, Ordering::Relaxed);
-        let announced = readers.announced.subscribe();
+        let (announced, _) = readers.announced.newest();
         let position = Position { after: Rv::ZERO, listing_since: None };
-        let mut watcher = Watcher { handle: self.clone(), view, filter, position, announced, changed_us: 0 };
+        let mut watcher = Watcher {
+            handle: self.clone(),
+            view,
+            filter,
+            position,
+            announced,
+            changed_us: 0,
+            pause_min: Duration::ZERO,
+            next_read: Instant::now(),
+        };
         self.metrics().note_watch();
         self.run_feed_task();
         // The feed begins before the version is read, so that it has all changes since that version.
@@ -174,8 +193,7 @@ impl Handle {
                 return Ok(());
             }
             bytes += rows.iter().map(|row| row.events.len()).sum::<usize>();
-            let noted = tokio::task::spawn_blocking(move || note_rows(backfill, &rows)).await;
-            let noted = noted.map_err(|_panic| Error::PastUnreadable)?;
+            let noted = on_own_thread(async move { note_rows(backfill, &rows) }).await;
             let Some(noted) = noted.map_err(|error| self.unreadable(&error))? else { return Ok(()) };
             backfill = noted;
         }
@@ -256,7 +274,7 @@ async fn run(handle: Arc<Handle>) {
                 let _failed = commit.wait().await;
                 for view in &readers.views {
                     if view.has_changed.swap(false, Ordering::Relaxed) {
-                        view.announced.send_replace(view.changed_us.load(Ordering::Relaxed));
+                        view.announced.send(view.changed_us.load(Ordering::Relaxed));
                     }
                 }
             }
@@ -265,6 +283,13 @@ async fn run(handle: Arc<Handle>) {
 }
 
 impl Watcher {
+    /// The same reader, which waits at least this long between two wake-ups.
+    #[must_use]
+    pub(super) fn with_pause(mut self, pause_min: Duration) -> Self {
+        self.pause_min = pause_min;
+        self
+    }
+
     /// Makes the feed reach back to the reader's position.
     async fn prepare(&self) -> Result<(), Error> {
         let Position { after, listing_since } = self.position;
@@ -328,11 +353,17 @@ impl Watcher {
         Ok(page)
     }
 
-    /// Waits until the view has changed since the last call.
+    /// Waits until the view has changed since the last call. A call soon after the last one may wait a little longer.
     pub async fn changed(&mut self) {
-        // The sender lives as long as the queue, which the reader holds.
-        let _never = self.announced.changed().await;
-        self.changed_us = *self.announced.borrow_and_update();
+        let readers = self.handle.feed_readers.of(self.view);
+        readers.announced.more_than(self.announced).await;
+        if self.next_read > Instant::now() {
+            tokio::time::sleep_until(self.next_read).await;
+        }
+        (self.announced, self.changed_us) = readers.announced.newest();
+        let count = readers.count.load(Ordering::Relaxed);
+        let pause = PAUSE_PER_READER.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        self.next_read = Instant::now() + pause.min(PAUSE_MAX).max(self.pause_min);
     }
 
     /// The event up to which the reader has everything.

@@ -144,7 +144,7 @@ impl Run {
 
     /// The error output of a command that ended with this code.
     #[track_caller]
-    fn failed(self, code: i32) -> String {
+    pub(crate) fn failed(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
         self.stderr
     }

@@ -16,10 +16,10 @@ use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::config::Config;
-use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
+use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
-use deltaq::service::{Limits, Registry, WatchLimits};
+use deltaq::service::{Limits, Partitions, Registry, WatchLimits};
 use deltaq::spans::Spans;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ impl Talk {
         ));
         let state = AppState::from(Parts {
             request_metrics: RequestMetrics::new(registry.metrics()),
-            registry: registry.clone(),
+            partitions: Arc::new(Partitions::single(registry.clone())),
             limits: http,
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
@@ -92,7 +92,8 @@ impl Talk {
             started_us: clock.wall_us(),
             clock,
             shutdown: shutdown.clone(),
-            durability: Durability::Memory,
+            store: StoreInfo::MEMORY,
+            node: None,
             serves_metrics: true,
         });
         let router = router(state);

@@ -9,16 +9,20 @@
 //! choices are the same for a seed; the scheduling of threads is not.
 //!
 //!     CRASH_CYCLES=200 cargo test --test it crash::kill_nine_cycles -- --nocapture
+//!
+//! With the store in PostgreSQL, the database is killed and cut off as well, and the server goes on.
 
 mod alarm;
 mod client;
 mod counters;
 mod cycles;
+pub(crate) mod database;
 mod faulty_proxy;
 mod followers;
 mod history;
 mod judge;
 mod load;
+mod nodes;
 mod producer;
 mod queues;
 mod reading;
@@ -28,13 +32,22 @@ mod snapshot;
 mod versions;
 mod worker;
 
+use std::sync::Arc;
+
 use self::cycles::{Plan, Report, run};
+use self::database::Database;
 use self::faulty_proxy::ProxyFault;
 use self::judge::Rule;
 use self::server::Store;
 
 /// Number of kills, unless the environment sets another.
 const CYCLES: usize = 20;
+
+/// Number of cycles with PostgreSQL, where each also needs a restart or an outage of the database.
+const CYCLES_POSTGRES: usize = 12;
+
+/// Number of rounds with three nodes: one with each failure.
+const ROUNDS: usize = 8;
 
 /// Events that a run of that length must contain: without them it would prove little.
 const REQUIRED: &[&str] = &[
@@ -78,6 +91,27 @@ fn kill_nine_cycles() {
     let report = run(&Plan { seed: seed(), cycles, store, kills: true, fault: None });
     assert_clean(&report);
     for event in REQUIRED.iter().filter(|_| cycles >= CYCLES) {
+        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
+    }
+}
+
+#[test]
+fn kill_nine_cycles_of_server_and_postgres() {
+    let cycles = number("CRASH_CYCLES").map_or(CYCLES_POSTGRES, |cycles| cycles.try_into().expect("a count"));
+    let store = Store::Postgres(Arc::new(Database::durable()));
+    let report = run(&Plan { seed: seed(), cycles, store, kills: true, fault: None });
+    assert_clean(&report);
+    for event in REQUIRED.iter().filter(|_| cycles >= CYCLES) {
+        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
+    }
+}
+
+#[test]
+fn faults_of_three_nodes() {
+    let rounds = number("CRASH_CYCLES").map_or(ROUNDS, |rounds| rounds.try_into().expect("a count"));
+    let report = nodes::run(seed(), rounds);
+    assert_clean(&report);
+    for event in REQUIRED.iter().filter(|_| rounds >= ROUNDS) {
         assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
     }
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::engine::Queue;
-use deltaq::engine::command::{Call, How, ObjectList, Pop, Progress, Replace, Settle, Settled, Taken};
+use deltaq::engine::command::{Call, How, Item, ObjectList, Pop, Progress, Replace, Settle, Settled, Taken};
 use deltaq::engine::config::{Config, Follow};
 use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::event::{Appended, EventKind};
+use deltaq::engine::event::{Appended, Event, EventKind};
 use deltaq::engine::feed::{Row, RowKind, TombstoneLimits};
 use deltaq::engine::follow::{FollowPhase, FollowPosition};
 use deltaq::engine::id::Rv;
@@ -23,6 +23,7 @@ use deltaq::engine::time::Time;
 use deltaq::engine::view::View;
 use deltaq::journal::WriterOptions;
 use deltaq::journal::record::Decoder;
+use deltaq::journal::store::QueueId;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Creator, Error, Handle, Name, Registry, WatchLimits};
 use fastrand::Rng;
@@ -44,7 +45,67 @@ const FOLLOWERS: [(&str, &str, View, &str, usize); 4] = [
 ];
 
 /// The objects of a view, by key.
-type Objects = BTreeMap<String, String>;
+pub(crate) type Objects = BTreeMap<String, String>;
+
+/// The changes that followers have taken, by their journals: each once, and none older after a newer one.
+#[derive(Debug, Default)]
+pub(crate) struct TakenChanges {
+    /// The version of the last change that a follower has taken for a key.
+    newest: BTreeMap<(QueueId, String), u64>,
+}
+
+impl TakenChanges {
+    /// Notes an event of a follower. `versions` are those at which the followed view got this object for the key, in order.
+    pub(crate) fn note(
+        &mut self,
+        follower: QueueId,
+        event: &Event,
+        versions: impl FnOnce(&str, &str) -> Vec<u64>,
+    ) -> Result<(), String> {
+        let EventKind::Appended(Appended { key, delta, object, .. }) = &event.kind else { return Ok(()) };
+        if *delta == DeltaKind::Deleted {
+            return Ok(());
+        }
+        let newest = self.newest.entry((follower, key.to_string())).or_default();
+        let versions = versions(key.as_str(), object.as_str());
+        match versions.iter().find(|version| *version > newest) {
+            Some(version) => {
+                *newest = *version;
+                Ok(())
+            }
+            None => Err(format!("{key}: {follower:?} takes {object:?} of {versions:?} after {newest}")),
+        }
+    }
+}
+
+/// Pops keys and settles them. `None` if the pop fails.
+pub(crate) async fn work(handle: &Arc<Handle>, max: usize, how: How) -> Option<Work> {
+    let pop = Pop { max, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false };
+    let items = handle.long_command(move |queue, now| queue.hand_out(now, &pop).map(Progress::Done)).await;
+    let items = items.ok()?;
+    let settle = |item: &Item| Settle { token: item.token, how: how.clone() };
+    let settled = handle.settle(&items.iter().map(settle).collect::<Vec<_>>()).await;
+    let is_ok = |settled: &Settled| matches!(settled, Settled::Ok { .. });
+    Some(Work { is_settled: settled.is_ok_and(|all| all.iter().all(is_ok)), items })
+}
+
+/// The result of [`work`].
+pub(crate) struct Work {
+    pub(crate) items: Vec<Item>,
+    /// Whether all leases were settled.
+    pub(crate) is_settled: bool,
+}
+
+/// The objects of a view whose keys begin so. `None` if the queue can't be read.
+pub(crate) async fn objects_in(handle: &Handle, view: View, prefix: &str) -> Option<Objects> {
+    let objects = handle.read(|queue, _| {
+        let objects = queue.table().from(Bound::Unbounded).filter_map(|(_, entry)| entry.object_in(view));
+        objects.map(|found| (found.key.to_string(), found.object.as_str().to_owned())).collect::<Objects>()
+    });
+    let mut objects = objects.await.ok()?;
+    objects.retain(|key, _| key.starts_with(prefix));
+    Some(objects)
+}
 
 struct World {
     seed: u64,
@@ -174,14 +235,10 @@ impl World {
         let _outcome = queue.replace(queue.config(), Replace::new(list, None), ()).await;
     }
 
-    /// Pops keys of a queue, checks them, and acknowledges them or not.
+    /// Pops keys of a queue, acknowledges them or not, and checks them.
     async fn work(&mut self, queue: &'static str, max: usize, ack: bool) -> usize {
-        let handle = self.queue(queue);
-        let pop = Pop { max, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false };
-        let items =
-            handle.long_command(move |queue, now| queue.hand_out(now, &pop).map(Progress::Done)).await;
-        let Ok(items) = items else { return 0 };
-        let mut settles = Vec::new();
+        let how = if ack { How::Ack } else { How::Nack { delay: None, error: None } };
+        let Some(Work { items, is_settled }) = work(&self.queue(queue), max, how).await else { return 0 };
         for item in &items {
             let key = (queue, item.key.to_string());
             for delta in &item.deltas {
@@ -195,14 +252,9 @@ impl World {
                     self.seed
                 );
             }
-            let how = if ack { How::Ack } else { How::Nack { delay: None, error: None } };
-            settles.push(Settle { token: item.token, how });
-        }
-        let settled = handle.settle(&settles).await;
-        if ack && settled.is_ok_and(|all| all.iter().all(|settled| matches!(settled, Settled::Ok { .. }))) {
-            for item in &items {
+            if ack && is_settled {
                 let newest = item.deltas.last().expect("a delta");
-                self.delivered.insert((queue, item.key.to_string()), number(&newest.object));
+                self.delivered.insert(key, number(&newest.object));
             }
         }
         items.len()
@@ -229,16 +281,7 @@ impl World {
     }
 
     async fn view(&self, queue: &str, view: View, prefix: &str) -> Option<Objects> {
-        let handle = self.queue(queue);
-        let objects = handle.read(|queue, _| {
-            let objects = queue.table().from(Bound::Unbounded).filter_map(|(_, entry)| entry.object_in(view));
-            objects
-                .map(|found| (found.key.to_string(), found.object.as_str().to_owned()))
-                .collect::<Objects>()
-        });
-        let mut objects = objects.await.ok()?;
-        objects.retain(|key, _| key.starts_with(prefix));
-        Some(objects)
+        objects_in(&self.queue(queue), view, prefix).await
     }
 
     /// Attaches all followers, and checks that each reaches the state of the queue that it follows.
@@ -268,23 +311,19 @@ impl World {
         self.check_journal(seed);
     }
 
-    /// Checks by the journal that no follower took a change twice.
+    /// Checks by the journal that followers took each change once, and in order.
     fn check_journal(&self, seed: u64) {
-        let mut taken = BTreeSet::new();
+        let mut taken = TakenChanges::default();
         let mut decoder = Decoder::new();
         let rows = self.memory.journal_rows();
         // The followed queue was created first.
         let parent = rows.iter().map(|row| row.queue).min();
-        for row in rows {
-            if Some(row.queue) == parent {
-                continue;
-            }
-            for event in decoder.events(&row).expect("readable rows") {
-                let EventKind::Appended(Appended { key, delta, object, .. }) = event.kind else { continue };
-                if delta != DeltaKind::Deleted {
-                    let change = (row.queue, key.to_string(), number(&object));
-                    assert!(taken.insert(change.clone()), "seed {seed}: {change:?} was taken twice");
-                }
+        for row in rows.iter().filter(|row| Some(row.queue) != parent) {
+            for event in decoder.events(row).expect("readable rows") {
+                // A later object of a key has a larger number.
+                let number = |_: &str, object: &str| vec![number(&Object::from_valid(object))];
+                let checked = taken.note(row.queue, &event, number);
+                checked.unwrap_or_else(|found| panic!("seed {seed}: {found}"));
             }
         }
     }

@@ -220,6 +220,17 @@ pub(crate) struct ModelSource {
     pub(crate) sequence: Option<u64>,
 }
 
+/// A version of a key that no object has any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ModelRemembered {
+    pub(crate) rank: u8,
+    /// The rank that counts again if the deltas that the key had then are dropped.
+    pub(crate) before: Option<u8>,
+    /// The number and the time of the event.
+    pub(crate) rv: u64,
+    pub(crate) at: Micros,
+}
+
 /// One queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -245,8 +256,8 @@ pub(crate) struct Model {
     pub(crate) last_replace: Option<LastReplace>,
     /// What each source did.
     pub(crate) sources: BTreeMap<&'static str, ModelSource>,
-    /// The versions of keys that no object has any more: the rank, the number of the event, and its time.
-    pub(crate) remembered: BTreeMap<Name, (u8, u64, Micros)>,
+    /// The versions of keys that no object has any more.
+    pub(crate) remembered: BTreeMap<Name, ModelRemembered>,
     /// How often each rule was reached, by name.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
@@ -495,6 +506,7 @@ impl Model {
             self.next_resync = config.resync_period.map(|period| at + micros(period));
         }
         if self.config.version != config.version {
+            self.jobs.iter_mut().for_each(|job| job.versions_decide = false);
             self.remembered.clear();
         }
         self.config = config.clone();

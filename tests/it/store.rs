@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test with its message")]
 
 pub(crate) mod fake;
+pub(crate) mod postgres;
 mod reading;
 mod removing;
 mod sqlite;

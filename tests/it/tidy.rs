@@ -57,6 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "access",
             "audit",
             "spans",
+            "causes",
         ],
     ),
     ("spans", &["config", "engine"]),

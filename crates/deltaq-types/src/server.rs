@@ -12,10 +12,22 @@ pub struct Info {
     pub version: String,
     /// What an acknowledged change survives: `memory` nothing, `normal` the end of the process, `full` a power loss.
     pub durability: String,
+    /// Where changes are stored.
+    pub store: InfoStore,
     /// How long the process has run, in milliseconds.
     pub uptime_ms: u64,
     /// The limits of requests.
     pub limits: InfoLimits,
+}
+
+/// Where changes are stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InfoStore {
+    /// `memory`, `sqlite` or `postgres`.
+    pub kind: String,
+    /// PostgreSQL: whether a standby has a change before it is acknowledged, so that the change survives a failover.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicated: Option<bool>,
 }
 
 /// The limits of requests.

@@ -29,6 +29,10 @@ impl Queue {
             return Err(Refusal::ImmutableConfig { field, keys: self.state().keys() });
         }
         if self.state().auto_created || *self.state().config != *config {
+            if self.state().config.version != config.version {
+                // The versions of the calls and of the list can't be compared any more.
+                self.volatile.replace_jobs.iter_mut().for_each(|job| job.versions_decide = false);
+            }
             self.emit(now, EventKind::Configured { config });
         }
         Ok(())
@@ -93,10 +97,10 @@ impl Queue {
         let is_old = |entry: &Entry| waits(entry) && newest_work(entry) <= begun;
         for slot in cursor.next_slots(self.state(), budget, is_old) {
             let entry = self.state().entry(slot);
-            let key = entry.key.clone();
+            let removal = self.removal(entry);
             cursor.deltas += entry.waiting.len() as u64;
             cursor.keys += u64::from(entry.schedule_state.lease().is_none());
-            self.emit_at(now, Some(slot), EventKind::Removed { key });
+            self.emit_at(now, Some(slot), removal);
         }
         if cursor.after.is_some() {
             Progress::More
@@ -113,7 +117,7 @@ impl Queue {
         cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, cursor, budget, |key| EventKind::Redriven { key })
+        self.parked_step(now, keys, cursor, budget, |_, entry| EventKind::Redriven { key: entry.key.clone() })
     }
 
     /// Drops parked keys: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
@@ -124,7 +128,7 @@ impl Queue {
         cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, cursor, budget, |key| EventKind::Removed { key })
+        self.parked_step(now, keys, cursor, budget, Self::removal)
     }
 
     fn parked_step(
@@ -133,7 +137,7 @@ impl Queue {
         keys: Option<&mut IntoIter<Key>>,
         cursor: &mut ScanCursor,
         budget: usize,
-        event: impl Fn(Key) -> EventKind,
+        event: impl Fn(&Self, &Entry) -> EventKind,
     ) -> Progress<u64> {
         let now = self.advance(now);
         let (batch, more) = match keys {
@@ -142,8 +146,9 @@ impl Queue {
         };
         for key in batch {
             let entry = self.state().table.get(key.as_str());
-            if entry.is_some_and(|entry| entry.schedule_state.place == Place::Parked) {
-                self.emit(now, event(key));
+            if let Some(entry) = entry.filter(|entry| entry.schedule_state.place == Place::Parked) {
+                let event = event(self, entry);
+                self.emit(now, event);
                 cursor.keys += 1;
             }
         }

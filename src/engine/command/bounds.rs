@@ -3,6 +3,9 @@
 //! Leased deltas count, so a failed delta always fits when its lease ends. The first delta of a key always fits. Resyncs
 //! queue only such deltas. The tombstone of a Replace fits, too: a key has at most one beyond the bounds, because a Replace
 //! does not delete a deleted key.
+//!
+//! A Replace checks its whole list before it queues anything. While it runs, a call with a version leaves room for the listed object of
+//! its key: the object may be newer than the call. That room has the size of the longest object in the list.
 
 use std::collections::HashMap;
 
@@ -41,15 +44,18 @@ impl HeldDeltas {
 }
 
 impl Queue {
-    /// Refuses calls whose deltas do not fit, if the queue keeps every delta.
-    pub(super) fn check_bounds(&self, calls: &[Call]) -> Result<(), Refusal> {
+    /// Refuses calls whose deltas do not fit, if the queue keeps every delta. Each call has its index.
+    pub(super) fn check_bounds<'c>(
+        &self,
+        calls: impl Iterator<Item = (usize, &'c Call)>,
+    ) -> Result<(), Refusal> {
         let config = &self.state().config;
         if !config.rules().keeps_every_delta {
             return Ok(());
         }
         let mut held: HashMap<&Key, HeldDeltas> = HashMap::new();
-        for (index, call) in calls.iter().enumerate() {
-            let held = held.entry(&call.key).or_insert_with(|| self.held_deltas(&call.key));
+        for (index, call) in calls {
+            let held = held.entry(&call.key).or_insert_with(|| self.held_and_planned(call));
             let bytes = call.object.as_ref().map_or(held.newest_bytes, Object::bytes);
             held.add(bytes, &call.key, config, index)?;
         }
@@ -68,6 +74,18 @@ impl Queue {
             return Ok(());
         }
         self.held_deltas(key).add(object.bytes(), key, config, index)
+    }
+
+    /// The deltas of the key of a call, and the object of a running Replace for which the call leaves room. A call without a version
+    /// leaves none: it is newer than the list.
+    fn held_and_planned(&self, call: &Call) -> HeldDeltas {
+        let mut held = self.held_deltas(&call.key);
+        let running = self.volatile.replace_jobs.front().filter(|_| call.version.is_some());
+        if let Some(job) = running.filter(|job| job.needs_room(&call.key)) {
+            held.deltas += 1;
+            held.bytes += job.longest_bytes;
+        }
+        held
     }
 
     fn held_deltas(&self, key: &Key) -> HeldDeltas {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::version::may_merge_deletion;
+use super::version::{StaleCalls, may_merge_deletion};
 use super::{Call, Produced};
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::{Appended, EventKind, Origin, Queued};
@@ -43,14 +43,15 @@ impl Queue {
             }
             self.check_sequence(sequence)?;
         }
-        self.check_calls(calls)?;
+        let stale = self.stale_calls(calls);
+        self.check_fresh_calls(calls, &stale)?;
         self.volatile.sequence = sequence.cloned();
         let has_objects = self.state().config.rules().has_objects;
         // The deltas of one command mostly have the same source, so they share it.
         let mut provenance = Provenance::default();
         let mut produced = Produced::default();
-        for call in calls {
-            if self.is_stale(call) {
+        for (index, call) in calls.iter().enumerate() {
+            if stale.contains(index) {
                 self.volatile.effects.counters.ignored_stale += 1;
                 produced.stale += 1;
                 self.populate(now);
@@ -81,6 +82,11 @@ impl Queue {
     /// # Errors
     /// As [`produce`](Self::produce).
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
+        self.check_fresh_calls(calls, &self.stale_calls(calls))
+    }
+
+    /// As [`check_calls`](Self::check_calls). A stale call changes nothing, so it needs no room.
+    fn check_fresh_calls(&self, calls: &[Call], stale: &StaleCalls) -> Result<(), Refusal> {
         self.check_takes_calls()?;
         let rules = self.state().config.rules();
         let limit = self.state().config.max_object_bytes;
@@ -99,9 +105,10 @@ impl Queue {
         if rules.stops_when_closed && self.state().closed {
             return Ok(());
         }
-        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted || rules.keeps_every_delta);
-        self.check_room(adds.map(|call| &call.key))?;
-        self.check_bounds(calls)
+        let fresh = calls.iter().enumerate().filter(|(index, _)| !stale.contains(*index));
+        let is_add = |call: &Call| call.kind != DeltaKind::Deleted || rules.keeps_every_delta;
+        self.check_room(fresh.clone().filter(|(_, call)| is_add(call)).map(|(_, call)| &call.key))?;
+        self.check_bounds(fresh)
     }
 
     /// Refuses new keys if the queue has no room for them.

@@ -18,6 +18,7 @@ use crate::engine::job::{Phase, ReplaceJob};
 use crate::engine::key::{Key, KeySet};
 use crate::engine::limits::REPLACES_MAX;
 use crate::engine::object::Object;
+use crate::engine::object_version::ObjectVersion;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
 use crate::engine::scan::ScanCursor;
@@ -63,7 +64,7 @@ impl Queue {
         };
         let room =
             self.state().config.max_keys.saturating_sub(self.state().keys() + self.volatile.reserved());
-        let ObjectList { items, keys, .. } = replace.list;
+        let ObjectList { items, keys, longest_bytes } = replace.list;
         let fits = keys.len() <= room;
         let phase = match fits {
             _ if duplicate => Phase::Duplicate,
@@ -78,6 +79,7 @@ impl Queue {
             phase,
             items: items.into_iter(),
             keys,
+            longest_bytes,
             source: replace.source,
             sequence: sequence.filter(|_| !replace.dry_run && !duplicate),
             only_changed: replace.only_changed,
@@ -91,6 +93,8 @@ impl Queue {
             comparison: Arc::default(),
             wanted: KeySet::default(),
             called: HashMap::new(),
+            version: self.state().config.version.clone(),
+            versions_decide: self.state().config.version.is_some(),
             may_be_first: self.state().initial.is_wanted(),
             deletions: 0,
             owned: 0,
@@ -108,16 +112,15 @@ impl Queue {
         if !self.state().config.rules().has_objects {
             return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
         }
+        let sequence = replace.sequence();
+        if sequence.as_ref().is_some_and(|sequence| self.has_applied(sequence)) {
+            return Ok(());
+        }
         if self.volatile.replace_jobs.len() >= REPLACES_MAX {
             return Err(Refusal::TooManyReplaces { limit: REPLACES_MAX });
         }
-        if let Some(sequence) = replace.sequence() {
-            if self.has_applied(&sequence) {
-                return Ok(());
-            }
-            if !replace.dry_run {
-                self.check_sequence(&sequence)?;
-            }
+        if let Some(sequence) = sequence.filter(|_| !replace.dry_run) {
+            self.check_sequence(&sequence)?;
         }
         let limit = self.state().config.max_object_bytes;
         if replace.list.longest_bytes <= limit {
@@ -139,11 +142,7 @@ impl Queue {
         budget: usize,
     ) -> Result<Progress<Replaced>, Refusal> {
         let now = self.advance(now);
-        // A seed would overwrite the objects of this Replace with older ones.
-        let is_next = |job: &mut ReplaceJob| job.id == id && self.volatile.seeding.is_none();
-        let Some(mut job) = self.volatile.replace_jobs.pop_front_if(is_next) else {
-            return Ok(Progress::NotYet);
-        };
+        let Some(mut job) = self.take_job(id) else { return Ok(Progress::NotYet) };
         let next = self.next_part(now, &mut job, budget);
         let progress = match next {
             Ok(Next::More) => Progress::More,
@@ -156,6 +155,16 @@ impl Queue {
         };
         self.volatile.replace_jobs.push_front(job);
         Ok(progress)
+    }
+
+    /// Takes a job out of its queue, if it may go on: the first one, or one that has nothing to do.
+    fn take_job(&mut self, id: ReplaceId) -> Option<ReplaceJob> {
+        let jobs = &mut self.volatile.replace_jobs;
+        let index = jobs.iter().position(|job| job.id == id)?;
+        let is_duplicate = jobs.get(index).is_some_and(|job| job.phase == Phase::Duplicate);
+        // A seed would overwrite the objects of this Replace with older ones.
+        let is_next = index == 0 && self.volatile.seeding.is_none();
+        if is_next || is_duplicate { jobs.remove(index) } else { None }
     }
 
     fn next_part(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> Result<Next, Refusal> {
@@ -195,9 +204,7 @@ impl Queue {
         Replaced { resource_version: self.state().rv, counts: job.counts, duplicate }
     }
 
-    /// Records a produce call for `key`, which is newer than the lists of all accepted Replaces.
-    ///
-    /// With versions, the version of a listed object says whether it is newer than the object of the call.
+    /// Records a produce call, which is newer than the lists of all accepted Replaces unless versions decide.
     pub(in crate::engine) fn note_call(&mut self, call: &Call) {
         let (key, named_source) = (&call.key, call.source.is_some());
         if let Some(seeding) = &mut self.volatile.seeding {
@@ -209,9 +216,7 @@ impl Queue {
             return;
         }
         for job in &mut self.volatile.replace_jobs {
-            if call.version.is_none() || !is_listed(job) {
-                *job.called.entry(key.clone()).or_default() |= named_source;
-            }
+            job.note_call(key, named_source, call.version.is_some());
         }
     }
 
@@ -389,10 +394,10 @@ impl Queue {
 
     /// What the listed object means for its key; `None` if the objects must be compared first, without the lock.
     fn verdict(&self, job: &ReplaceJob, key: &Key, object: &Object) -> Option<Verdict> {
-        if let Some(named_source) = job.called.get(key) {
-            return Some(Verdict::Skipped { take_over: !named_source });
+        if let Some(calls) = job.newer_calls(key) {
+            return Some(Verdict::Skipped { take_over: !calls.named_source });
         }
-        if let Some(verdict) = self.stale_verdict(key, object) {
+        if let Some(verdict) = self.stale_verdict(job, key, object) {
             return Some(verdict);
         }
         let Some(newest) = self.newest_to_compare(job, key) else { return Some(Verdict::Changed) };
@@ -406,9 +411,12 @@ impl Queue {
 
     /// The verdict on a listed object that is not newer than the newest state of its key. At the same version, the list has the state
     /// of the key, so its source owns the key.
-    fn stale_verdict(&self, key: &Key, object: &Object) -> Option<Verdict> {
-        let version = self.version_of(object)?;
-        match version.cmp(&self.newest_version(key)?) {
+    fn stale_verdict(&self, job: &ReplaceJob, key: &Key, object: &Object) -> Option<Verdict> {
+        let pointer = job.version.as_ref()?;
+        let version = ObjectVersion::read(pointer, object).ok()?;
+        let held = self.held_version(key, pointer);
+        let remembered = self.state().versions.of(key).filter(|_| job.versions_decide).cloned();
+        match version.cmp(&held.max(remembered)?) {
             Ordering::Greater => None,
             order => Some(Verdict::Stale { take_over: order == Ordering::Equal }),
         }
@@ -424,7 +432,7 @@ impl Queue {
     fn compare(&self, job: &mut ReplaceJob, next: usize) -> Next {
         let mut comparison = Comparison::default();
         let next_items = job.items.as_slice().iter().skip(next).take(PAIRS_MAX);
-        for (key, object) in next_items.filter(|(key, _)| !job.called.contains_key(key)) {
+        for (key, object) in next_items.filter(|(key, _)| job.newer_calls(key).is_none()) {
             if let Some(newest) = self.newest_to_compare(job, key).filter(|newest| !is_cheap(newest, object))
             {
                 comparison.push(newest, object);

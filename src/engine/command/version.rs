@@ -2,18 +2,34 @@
 //!
 //! The version of a present key is read from the newest object that the queue holds. An event remembers a version that no held object
 //! has: of a key whose deletion was acknowledged, of a Delete that had nothing to delete, of an acknowledged object of a queue without
-//! known objects.
+//! known objects. A purge and a discard forget such a version only if they drop a delta that it belongs to. Versions grow, so it belongs to the
+//! dropped deltas if it is not less than the version of the oldest of them.
+
+use std::collections::HashMap;
 
 use super::Call;
-use crate::engine::delta::DeltaKind;
+use crate::engine::delta::{Delta, DeltaKind};
 use crate::engine::event::EventKind;
 use crate::engine::id::Slot;
-use crate::engine::key::Key;
+use crate::engine::key::{Key, Pointer};
 use crate::engine::object::Object;
 use crate::engine::object_version::ObjectVersion;
 use crate::engine::queue::Queue;
+use crate::engine::schedule::Place;
+use crate::engine::snapshot::RememberedVersion;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
+
+/// The calls of a command that are stale.
+#[derive(Debug, Default)]
+pub(super) struct StaleCalls(Vec<bool>);
+
+impl StaleCalls {
+    /// Whether the call with this index is stale.
+    pub(super) fn contains(&self, index: usize) -> bool {
+        self.0.get(index).is_some_and(|is_stale| *is_stale)
+    }
+}
 
 impl Queue {
     /// The version of an object; `None` if the queue has no setting `version`, or the object has no usable version.
@@ -23,16 +39,31 @@ impl Queue {
 
     /// The version that a new object of the key must exceed.
     pub(super) fn newest_version(&self, key: &Key) -> Option<ObjectVersion> {
-        self.state().config.version.as_ref()?;
-        let newest = self.state().table.get(key.as_str()).and_then(Entry::newest_object);
-        let held = newest.and_then(|object| self.version_of(object));
+        let held = self.held_version(key, self.state().config.version.as_ref()?);
         held.max(self.state().versions.of(key).cloned())
     }
 
-    /// Whether a call is not newer than the newest state of its key.
-    pub(super) fn is_stale(&self, call: &Call) -> bool {
-        let Some(version) = &call.version else { return false };
-        self.newest_version(&call.key).is_some_and(|newest| *version <= newest)
+    /// The version of the newest object of the key, by this pointer.
+    pub(super) fn held_version(&self, key: &Key, pointer: &Pointer) -> Option<ObjectVersion> {
+        let newest = self.state().table.get(key.as_str()).and_then(Entry::newest_object)?;
+        ObjectVersion::read(pointer, newest).ok()
+    }
+
+    /// Finds the calls that are not newer than the newest state of their key, which is that before all calls or that of an earlier call.
+    pub(super) fn stale_calls(&self, calls: &[Call]) -> StaleCalls {
+        if self.state().config.version.is_none() {
+            return StaleCalls::default();
+        }
+        let mut newest: HashMap<&Key, Option<ObjectVersion>> = HashMap::new();
+        let are_stale = calls.iter().map(|call| {
+            let newest = newest.entry(&call.key).or_insert_with(|| self.newest_version(&call.key));
+            let is_newer = call.version > *newest;
+            if is_newer {
+                newest.clone_from(&call.version);
+            }
+            call.version.is_some() && !is_newer
+        });
+        StaleCalls(are_stale.collect())
     }
 
     /// Remembers the version of a deletion that no delta may have: the version of the call, or without one the newest version of the
@@ -62,8 +93,41 @@ impl Queue {
     fn remember_version(&mut self, now: Time, key: &Key, version: Option<ObjectVersion>) {
         let Some(version) = version else { return };
         if self.state().versions.of(key).is_none_or(|remembered| *remembered < version) {
-            self.emit(now, EventKind::VersionRemembered { key: key.clone(), version });
+            let before = self.version_before_deltas(key);
+            self.emit(now, EventKind::VersionRemembered { key: key.clone(), version, before });
         }
+    }
+
+    /// The remembered version that stays if all deltas of the key are dropped.
+    fn version_before_deltas(&self, key: &Key) -> Option<ObjectVersion> {
+        let remembered = self.state().versions.get(key)?;
+        let oldest = self.state().table.get(key.as_str())?.oldest_delta()?;
+        if self.is_before(remembered, oldest) {
+            Some(remembered.version.clone())
+        } else {
+            remembered.before.clone()
+        }
+    }
+
+    /// Whether a remembered version is that of an earlier state of its key, and not that of `delta` or a later one.
+    fn is_before(&self, remembered: &RememberedVersion, delta: &Delta) -> bool {
+        match self.version_of(&delta.object) {
+            Some(version) => remembered.version < version,
+            None => remembered.rv < delta.rv,
+        }
+    }
+
+    /// The event of a purge or a discard, which drops the deltas that wait for the key. In mode events, a discard drops the oldest.
+    pub(super) fn removal(&self, entry: &Entry) -> EventKind {
+        let is_discard = entry.schedule_state.place == Place::Parked;
+        let some_stay =
+            is_discard && self.state().config.rules().leases_oldest_delta && entry.waiting.len() > 1;
+        let oldest = entry.waiting.oldest();
+        let stays = |remembered: &RememberedVersion| {
+            some_stay || oldest.is_none_or(|oldest| self.is_before(remembered, oldest))
+        };
+        let keeps_version = self.state().versions.get(&entry.key).is_some_and(stays);
+        EventKind::Removed { key: entry.key.clone(), keeps_version }
     }
 }
 

@@ -10,9 +10,9 @@ use super::*;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::engine::config::Config;
-use crate::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics};
+use crate::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo};
 use crate::service::metrics::Metrics;
-use crate::service::{Limits, Name, Registry, WatchLimits};
+use crate::service::{Limits, Name, Partitions, Registry, WatchLimits};
 use crate::spans::Spans;
 
 /// Bytes that the pipe holds in each direction.
@@ -37,7 +37,7 @@ fn state(shutdown: &Shutdown) -> AppState {
     };
     AppState::from(Parts {
         request_metrics: RequestMetrics::new(registry.metrics()),
-        registry: Arc::new(registry),
+        partitions: Arc::new(Partitions::single(Arc::new(registry))),
         limits,
         gate: Arc::new(Gate::open()),
         audit: Audit::default(),
@@ -45,7 +45,8 @@ fn state(shutdown: &Shutdown) -> AppState {
         started_us: clock.wall_us(),
         clock,
         shutdown: shutdown.clone(),
-        durability: Durability::Memory,
+        store: StoreInfo::MEMORY,
+        node: None,
         serves_metrics: false,
     })
 }
@@ -97,7 +98,7 @@ async fn leased_after(is_enough: impl Fn(&[u8]) -> bool) -> bool {
     }
     drop(stream);
     connection.await.expect("no panic");
-    let handle = state.registry.get(&Name::new("q").expect("a name")).expect("the queue");
+    let handle = state.partitions.get(&Name::new("q").expect("a name")).expect("the queue");
     // Any change of the queue gives back first what did not arrive.
     handle.set_paused(false).await.expect("the queue");
     let leased = handle.document().await.expect("the queue").status.leased;

@@ -13,6 +13,12 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
+            /// The code of this name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.name() == name)
+            }
+
             /// The name in JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
@@ -137,6 +143,8 @@ codes! {
         "No key is delivered any more; settles were still accepted. Repeat the pop elsewhere or later.";
     TooManyConnections "too-many-connections" 503 true "Too many connections are open"
         "limit is server.max_connections. Each long poll holds one. Reuse connections, or raise the limit.";
+    NotOwner "not-owner" 503 true "No server owns the queue at present"
+        "Several servers share a database, and the owner of the queue is changing. Whether the request took effect is unknown if the owner lost the queue meanwhile. Repeat it after the time in Retry-After.";
     Recovering "recovering" 503 true "The server is still starting"
         "Repeat the request once /readyz replies 200.";
     JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"

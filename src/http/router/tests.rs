@@ -18,10 +18,10 @@ use crate::http::call::{Handler, boxed};
 use crate::http::context::RequestContext;
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::operations::Endpoint;
-use crate::http::{Durability, Gate, HttpLimits, InFlightLimits, Parts, RequestMetrics};
+use crate::http::{Gate, HttpLimits, InFlightLimits, Parts, RequestMetrics, StoreInfo};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
-use crate::service::{Limits, Registry, WatchLimits};
+use crate::service::{Limits, Partitions, Registry, WatchLimits};
 use crate::spans::Spans;
 use crate::telemetry::json_format;
 
@@ -67,7 +67,7 @@ fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router
     let gate = Gate { in_flight: Arc::new(InFlightLimits::new(&bounds)), ..Gate::open() };
     let state = AppState::from(Parts {
         request_metrics: RequestMetrics::new(registry.metrics()),
-        registry: Arc::new(registry),
+        partitions: Arc::new(Partitions::single(Arc::new(registry))),
         limits: HttpLimits { request_timeout, ..HttpLimits::of(&Settings::default()) },
         gate: Arc::new(gate),
         audit: Audit::default(),
@@ -75,7 +75,8 @@ fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router
         started_us: clock.wall_us(),
         clock,
         shutdown,
-        durability: Durability::Memory,
+        store: StoreInfo::MEMORY,
+        node: None,
         serves_metrics: false,
     });
     let operations = Arc::new(Operations::of(operations.iter().chain([&LIVEZ])));

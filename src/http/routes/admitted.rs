@@ -61,10 +61,10 @@ impl AdmissionRules {
 
     fn for_queue(state: &AppState, name: &Name, account: Account) -> Self {
         let permit_timeout = state.limits.request_timeout;
-        if let Some(handle) = state.registry.find(name) {
+        if let Some(handle) = state.partitions.find(name) {
             return Self::by(handle, account, permit_timeout);
         }
-        let config = state.registry.defaults().clone();
+        let config = state.partitions.defaults().clone();
         Self { config, handle: None, permits: None, account, permit_timeout }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::HeaderValue;
 use axum::response::Response;
 use deltaq_types::{
     ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleAs, SettleBody,
@@ -24,9 +25,10 @@ use crate::http::blocking::run_blocking;
 use crate::http::body::blank_hinted;
 use crate::http::call::QueueCall;
 use crate::http::context::{RequestContext, RequestCounts};
-use crate::http::delivery::DeliveryBody;
+use crate::http::delivery::{DeliveryBody, Leases};
 use crate::http::in_flight::CountedReply;
 use crate::http::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
+use crate::http::node;
 use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::params::{read_duration, wrong};
@@ -79,7 +81,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let (leases, hows) = read_settles(body.settle)?;
     check_done(&state, &name, &hows)?;
 
-    let handle = state.registry.get_or_create(&name, FirstCommand::Pop)?;
+    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCommand::Pop)?;
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &leases, hows);
     let popping = {
@@ -117,7 +119,11 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };
     let outbox = context.connection.as_ref().map(|connection| connection.outbox.clone());
     let is_counted = reserved.is_some();
-    let mut response = json(Body::new(DeliveryBody::new(text, delivered, outbox, reserved)));
+    let has_new_leases = context.is_from_node && delivered.holds_leases();
+    let mut response = json(Body::new(DeliveryBody::new(text, Leases::Own(delivered), outbox, reserved)));
+    if has_new_leases {
+        response.headers_mut().insert(&node::LEASES, HeaderValue::from_static("new"));
+    }
     if is_counted {
         response.extensions_mut().insert(CountedReply);
     }
@@ -194,7 +200,7 @@ pub(in crate::http) async fn extend(
     let length = length
         .map(|(field, text)| read_duration(&text, LEASE_MIN..=LEASE_MAX).map_err(|wrong| wrong.field(field)));
     let length = length.transpose()?;
-    let handle = state.registry.get(&name)?;
+    let handle = state.partitions.get(&name)?;
     let tokens: Vec<Token> = leases.iter().map(|lease| handle.token(lease.id())).collect();
     let extended = handle.extend(&tokens, length).await?;
     let moment = handle.moment();
@@ -243,7 +249,7 @@ async fn parked_keys(
     let QueueCall { state, name, incoming, context, .. } = call;
     let body: KeysBody = incoming.document().await?;
     let keys = body.keys.as_deref().map(read_keys).transpose()?;
-    Ok((state.registry.get(&name)?, keys, context))
+    Ok((state.partitions.get(&name)?, keys, context))
 }
 
 /// The keys of a request.
@@ -273,6 +279,11 @@ async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledL
     let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
     let leases = read_leases(body.lease_ids, body.leases, is_blank)?;
     check_leases(leases.iter())?;
+    if context.is_undelivered {
+        let handle = state.partitions.get(&name)?;
+        handle.reclaim(leases.iter().map(|lease| handle.token(lease.id())).collect());
+        return Ok(Reply::of(&context, SettledList { settled: Vec::new(), stale: 0 }));
+    }
     let hows = vec![how_all; leases.len()];
     let leases = leases.into_iter().map(|lease| (lease, how)).collect();
     settle_all(&state, &name, leases, hows).await.map(|list| Reply::of(&context, list))
@@ -284,7 +295,7 @@ async fn settle_all(
     leases: Vec<NamedSettle>,
     hows: Vec<How>,
 ) -> Result<SettledList, Problem> {
-    let handle = state.registry.get(name)?;
+    let handle = state.partitions.get(name)?;
     check_done(state, name, &hows)?;
     let settles = settles_of(&handle, &leases, hows);
     let is_large = settles.len() > LARGE_CALL_KEYS;
@@ -390,8 +401,8 @@ fn check_done(state: &AppState, name: &Name, hows: &[How]) -> Result<(), Problem
     if !hows.iter().any(|how| matches!(how, How::Done { .. })) {
         return Ok(());
     }
-    let handle = state.registry.find(name);
-    let mode = handle.map_or(state.registry.defaults().mode, |handle| handle.config().mode);
+    let handle = state.partitions.find(name);
+    let mode = handle.map_or(state.partitions.defaults().mode, |handle| handle.config().mode);
     if mode == Mode::Keys {
         return Ok(());
     }

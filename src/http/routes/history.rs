@@ -43,7 +43,7 @@ pub(in crate::http) async fn history(call: ReadCall) -> Result<Reply<Page<EventD
 }
 
 async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem> {
-    let (handle, params) = (call.state.registry.get(&call.name()?)?, &call.params);
+    let (handle, params) = (call.state.partitions.get(&call.name()?)?, &call.params);
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let before = match params.text("continue") {
         Some(token) => {

@@ -29,7 +29,7 @@ use crate::service::{Handle, Lookup};
     )
 )]
 pub(in crate::http) async fn list(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
+    let handle = call.state.partitions.get(&call.name()?)?;
     let streams = wants_lines(&call.headers)?;
     let indexes = handle.indexes().await?;
     let items = indexes.entries.iter().map(wire::index).collect();
@@ -47,7 +47,7 @@ pub(in crate::http) async fn list(call: ReadCall) -> Result<Response, Problem> {
     )
 )]
 pub(in crate::http) async fn values(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
+    let handle = call.state.partitions.get(&call.name()?)?;
     let index: Arc<str> = path_index(call.uri.path())?.into();
     let ReadCall { params, headers, context, .. } = call;
     let streams = wants_lines(&headers)?;

@@ -185,7 +185,7 @@ async fn apply<C: Send + Sync + 'static>(
         let handle = if let Some(handle) = there {
             handle
         } else {
-            state.registry.get_or_create(name, FirstCommand::Produce(&calls))?
+            state.partitions.registry(name)?.get_or_create(name, FirstCommand::Produce(&calls))?
         };
         match handle.produce_and_read(&rules.config, &calls, sequence.as_ref()).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
@@ -316,12 +316,13 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
         dry_run,
         trace: context.trace(),
     };
-    if dry_run && state.registry.find(&name).is_none() {
-        let dry_run = state.registry.dry_run(replace)?;
+    let registry = state.partitions.registry(&name)?;
+    if dry_run && registry.find(&name).is_none() {
+        let dry_run = registry.dry_run(replace)?;
         let replaced = run_blocking(account, move || dry_run.run()).await?;
         return Ok(Reply::of(&context, wire::replaced(replaced)));
     }
-    let handle = state.registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
+    let handle = registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
     let now = handle.config();
     // After a change of admission the objects cannot be read again: their original text is gone.
     let reads_otherwise = now.key != config.key || now.version != config.version;
@@ -348,7 +349,7 @@ pub(in crate::http) async fn resync(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<Produced>, Problem> {
     incoming.nothing().await?;
-    let handle = state.registry.get_or_create(&name, FirstCommand::Resync)?;
+    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCommand::Resync)?;
     let resynced = handle.resync(context.trace()).await?;
     Ok(Reply::of(&context, wire::produced(resynced)))
 }
@@ -368,7 +369,7 @@ pub(in crate::http) async fn forget(
 ) -> Result<Reply<KeysCount>, Problem> {
     let body: ForgetBody = incoming.document().await?;
     let keys = read_keys(&body.keys)?;
-    let handle = state.registry.get(&name)?;
+    let handle = state.partitions.get(&name)?;
     let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
     let keys = handle.forget(unique).await?;
     Ok(Reply::of(&context, KeysCount { keys }))

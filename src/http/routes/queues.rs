@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus, UnavailableQueue};
+use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 use tokio::sync::Semaphore;
 
+use super::queue_list::{QueueList, complete};
 use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
@@ -15,8 +16,7 @@ use crate::engine::excerpt::Excerpt;
 use crate::http::access::authorize_on;
 use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
-use crate::http::cursor::{self, List};
-use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
+use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
 use crate::http::openapi::responses::{
     Always, Conflict, ExpiredToken, Full, NotAcceptable, OfBody, OfQueue, Unprocessable,
@@ -25,11 +25,10 @@ use crate::http::openapi::schemas::QueuePatch;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
-use crate::http::state::AppState;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{self, config};
 use crate::service;
-use crate::service::{Creator, Handle, Incarnation, Name, Registry};
+use crate::service::{Creator, Handle, Registry};
 
 /// Permits for compiling a schema, which may take a second.
 static COMPILING: Semaphore = Semaphore::const_new(2);
@@ -57,19 +56,19 @@ pub(in crate::http) async fn put(
     if let Some(followed) = patch.followed() {
         authorize_on(&context, Verb::Read, followed)?;
     }
-    let defaults = state.registry.defaults().clone();
-    let (handle, created) = if let Some(handle) = state.registry.find(&name) {
+    let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
+    let (handle, created) = if let Some(handle) = registry.find(&name) {
         (handle, false)
     } else {
-        let fresh = config::patched(&defaults, &defaults, &patch)?;
-        state.registry.create(&name, Arc::new(fresh), Creator::Operator)?
+        let fresh = config::patched(defaults, defaults, &patch)?;
+        registry.create(&name, Arc::new(fresh), Creator::Operator)?
     };
     if !created {
-        let edit = |current: &Config| config::patched(current, &defaults, &patch);
-        state.registry.configure(&handle, edit).await?;
+        let edit = |current: &Config| config::patched(current, defaults, &patch);
+        registry.configure(&handle, edit).await?;
     }
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, document(&state.registry, &handle).await?).into_response())
+    Ok((status, document(&registry, &handle).await?).into_response())
 }
 
 /// List the queues that the caller may read, in the order of their names.
@@ -82,105 +81,27 @@ pub(in crate::http) async fn put(
     )
 )]
 pub(in crate::http) async fn list(
-    ReadCall { state, params, headers, context, .. }: ReadCall,
+    ReadCall { params, headers, context, .. }: ReadCall,
 ) -> Result<Response, Problem> {
     let streams = wants_lines(&headers)?;
-    let prefix = params.text("prefix").unwrap_or_default().to_owned();
-    let caller = context.caller.get().cloned();
-    let wanted = move |name: &Name| {
-        let may_see = caller.as_ref().is_none_or(|caller| caller.may(Verb::Read, name.as_str()));
-        may_see && name.as_str().starts_with(&prefix)
-    };
+    let queues = QueueList::new(&context, params.text("prefix").unwrap_or_default());
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
     if streams {
         let page = move |after| {
-            let listed = list_page(state.clone(), wanted.clone(), after, PAGE_DEFAULT);
-            async move { listed.await?.complete() }
+            let queues = queues.clone();
+            async move { queues.page(after, PAGE_DEFAULT).await.and_then(complete) }
         };
         return stream_pages(context, after, page).await;
     }
     let is_first = after.is_none();
-    let mut listed = list_page(state, wanted, after, limit).await?;
+    let mut listed = queues.page(after, limit).await?;
     // A client that ignores `unavailable` must not take an empty list for a server without queues.
-    if is_first && listed.page.items.is_empty() && listed.page.next.is_none() {
-        listed = Listed { page: listed.complete()?, unavailable: Vec::new() };
+    if is_first && listed.items.is_empty() && listed.next.is_none() {
+        let Page { items, next, resource_version } = complete(listed)?;
+        listed = QueuePage { items, unavailable: Vec::new(), next, resource_version };
     }
-    Ok(Reply::of(&context, QueuePage::from(listed)).into_response())
-}
-
-/// A page of queues.
-struct Listed {
-    /// The queues that can be read.
-    page: Page<QueueDocument>,
-    /// The queues that can't be read, and why.
-    unavailable: Vec<(Arc<Handle>, Problem)>,
-}
-
-impl Listed {
-    /// The page, if all its queues can be read.
-    fn complete(self) -> Result<Page<QueueDocument>, Problem> {
-        match self.unavailable.into_iter().next() {
-            Some((handle, problem)) => Err(problem.with("queue", handle.name().as_str())),
-            None => Ok(self.page),
-        }
-    }
-}
-
-impl From<Listed> for QueuePage {
-    fn from(Listed { page: Page { items, next, resource_version }, unavailable }: Listed) -> Self {
-        let unavailable = unavailable.into_iter().map(|(handle, problem)| UnavailableQueue {
-            name: handle.name().to_string(),
-            code: problem.code().name().to_owned(),
-            detail: problem.detail().to_owned(),
-        });
-        Self { items, unavailable: unavailable.collect(), next, resource_version }
-    }
-}
-
-async fn list_page(
-    state: AppState,
-    wanted: impl Fn(&Name) -> bool,
-    after: Option<String>,
-    limit: u64,
-) -> Result<Listed, Problem> {
-    // Names outlive queues, so a cursor in the list of queues never expires.
-    const LIST: Incarnation = Incarnation(0);
-    let after = after.map(|after| cursor::decode(List::Queues, LIST, &after)).transpose()?;
-    let after = after.map(|name| Name::new(&name)).transpose();
-    let after = after.map_err(|_| cursor::expired())?;
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    // One more than the limit shows whether another page follows.
-    let handles = state.registry.list(after.as_ref(), limit.saturating_add(1), wanted);
-    let (mut items, mut unavailable) = (Vec::with_capacity(handles.len()), Vec::new());
-    let (mut bytes, mut last, mut more) = (0, None, false);
-    for (index, handle) in handles.iter().enumerate() {
-        more = index == limit || bytes >= PAGE_BYTES_MAX;
-        if more {
-            break;
-        }
-        last = Some(handle.name());
-        let document = match state.registry.document(handle).await {
-            Ok(document) => document,
-            // The queue was deleted meanwhile, which is no error of the list.
-            Err(service::Error::QueueDeleted) => continue,
-            Err(error) => {
-                unavailable.push((handle.clone(), Problem::from(error)));
-                continue;
-            }
-        };
-        bytes += schema_bytes(&document.config);
-        items.push(wire::queue(&document));
-    }
-    let next = last.filter(|_| more).map(|name| cursor::encode(List::Queues, LIST, name.as_str()));
-    let page = Page { items, next, resource_version: state.registry.version() };
-    Ok(Listed { page, unavailable })
-}
-
-/// The bytes of the schema, the only part of the document of a queue that may be large.
-fn schema_bytes(config: &Config) -> usize {
-    let schema = config.admission.as_ref().and_then(|admission| admission.schema());
-    schema.map_or(0, |schema| schema.as_str().len())
+    Ok(Reply::of(&context, listed).into_response())
 }
 
 /// One queue.
@@ -193,8 +114,9 @@ fn schema_bytes(config: &Config) -> usize {
     )
 )]
 pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, Problem> {
-    let registry = &call.state.registry;
-    document(registry, &*registry.get(&call.name()?)?).await
+    let name = call.name()?;
+    let registry = call.state.partitions.registry(&name)?;
+    document(&registry, &*registry.get(&name)?).await
 }
 
 /// The counts and flags of a queue, without its settings.
@@ -207,8 +129,9 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, 
     )
 )]
 pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>, Problem> {
-    let registry = &call.state.registry;
-    let document = registry.document(&*registry.get(&call.name()?)?).await?;
+    let name = call.name()?;
+    let registry = call.state.partitions.registry(&name)?;
+    let document = registry.document(&*registry.get(&name)?).await?;
     Ok(Json(wire::status(&document)))
 }
 
@@ -222,7 +145,8 @@ pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>,
     )
 )]
 pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Problem> {
-    let (name, registry) = (call.name()?, &call.state.registry);
+    let name = call.name()?;
+    let registry = call.state.partitions.registry(&name)?;
     let detached = if call.params.flag("force")? { registry.followers_of(&name) } else { Vec::new() };
     for follower in &detached {
         authorize_on(&call.context, Verb::Admin, follower.as_str())?;
@@ -298,14 +222,15 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
         }
     };
     incoming.nothing().await?;
-    let handle = state.registry.get(&name)?;
+    let registry = state.partitions.registry(&name)?;
+    let handle = registry.get(&name)?;
     if at_once {
         handle.close_at_once().await?;
     } else {
         handle.set_closed(true).await?;
     }
     let drained = if drain { Some(handle.wait_drained(wait.unwrap_or_default()).await?) } else { None };
-    let Json(queue) = document(&state.registry, &handle).await?;
+    let Json(queue) = document(&registry, &handle).await?;
     Ok(Json(QueueDocument { drained, ..queue }))
 }
 
@@ -322,7 +247,7 @@ pub(in crate::http) async fn purge(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<PurgedDocument>, Problem> {
     incoming.nothing().await?;
-    let handle = state.registry.get(&name)?;
+    let handle = state.partitions.get(&name)?;
     let purged = handle.purge().await?;
     Ok(Reply::of(&context, PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
@@ -333,9 +258,10 @@ async fn switch(
 ) -> Result<Json<QueueDocument>, Problem> {
     let QueueCall { state, name, incoming, .. } = call;
     incoming.nothing().await?;
-    let handle = state.registry.get(&name)?;
+    let registry = state.partitions.registry(&name)?;
+    let handle = registry.get(&name)?;
     change(handle.clone()).await?;
-    document(&state.registry, &handle).await
+    document(&registry, &handle).await
 }
 
 async fn document(registry: &Registry, handle: &Handle) -> Result<Json<QueueDocument>, Problem> {

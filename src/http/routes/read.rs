@@ -130,7 +130,7 @@ fn lines_of<T: Serialize>(page: &Page<T>) -> Result<RenderedPage, String> {
     )
 )]
 pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
+    let handle = call.state.partitions.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
     let fields = Fields::read::<ItemDocument>(params.text("fields"))?;
     let streams = wants_lines(&headers)?;
@@ -245,7 +245,7 @@ pub(super) fn page_limit(params: &Params, streams: bool) -> Result<PageLimit, Pr
 )]
 pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, Problem> {
     let (name, key) = (call.name()?, call.key()?);
-    one_item(&*call.state.registry.get(&name)?, &key).await
+    one_item(&*call.state.partitions.get(&name)?, &key).await
 }
 
 async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
@@ -266,7 +266,7 @@ async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Prob
 )]
 pub(in crate::http) async fn explain(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
     let (name, key) = (call.name()?, call.key()?);
-    let handle = call.state.registry.get(&name)?;
+    let handle = call.state.partitions.get(&name)?;
     let (explanation, moment) = handle.explain(&key).await?;
     Ok(Json(wire::explain(&handle, &key, &explanation, moment)))
 }
@@ -284,7 +284,7 @@ where
     T: Serialize + Send + 'static,
     F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
 {
-    let handle = call.state.registry.get(&call.name()?)?;
+    let handle = call.state.partitions.get(&call.name()?)?;
     let streams = wants_lines(&call.headers)?;
     let limit = page_limit(&call.params, streams)?.entries;
     let after = call.params.text("continue").map(str::to_owned);
@@ -362,7 +362,7 @@ pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocumen
         Some("now") => Some(None),
         _ => params.count("resource_version", 0..=i64::MAX.unsigned_abs())?.map(|rv| Some(Rv::new(rv))),
     };
-    let handle = state.registry.get(&name)?;
+    let handle = state.partitions.get(&name)?;
     let Some(version) = version else {
         let (synced, remaining) = handle.wait_synced(wait).await?;
         return Ok(Json(wire::synced(synced, remaining, None)));

@@ -41,7 +41,7 @@ pub(in crate::http) async fn seed(
     let account = rules.account();
     let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
     let queued = seeds.len() as u64;
-    let handle = state.registry.get_or_create(&name, FirstCommand::Seed(&seeds))?;
+    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCommand::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
     let resource_version = resource_version.get();
     Ok(Reply::of(

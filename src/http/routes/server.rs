@@ -2,7 +2,7 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{Info, InfoLimits};
+use deltaq_types::{Info, InfoLimits, InfoStore};
 
 use crate::duration;
 use crate::engine::excerpt::Excerpt;
@@ -39,10 +39,10 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     if state.shutdown.is_draining() {
         return Err(Problem::new(Code::Draining, "the server is shutting down"));
     }
-    if !state.registry.is_ready() {
-        return Err(Problem::recovering(state.registry.progress()));
+    if let Some(registry) = state.partitions.loading() {
+        return Err(Problem::recovering(registry.progress()));
     }
-    state.registry.check_queues()?;
+    state.partitions.registries().try_for_each(|registry| registry.check_queues())?;
     Ok("ok\n")
 }
 
@@ -55,11 +55,12 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     )
 )]
 pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Json<Info>, Problem> {
-    let limits = state.registry.limits();
+    let limits = state.partitions.limits();
     Ok(Json(Info {
         name: "deltaq".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        durability: state.durability.as_str().to_owned(),
+        durability: state.store.durability.as_str().to_owned(),
+        store: InfoStore { kind: state.store.kind.to_owned(), replicated: state.store.is_replicated },
         uptime_ms: millis(state.clock.since(0)),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX as u64,
@@ -81,8 +82,8 @@ pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Js
 /// All metrics in Prometheus' text format; by default on a listener of its own.
 pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result<Response, Problem> {
     // With thousands of queues it takes a while, and must not delay the requests of a thread.
-    let registry = state.registry.clone();
-    let text = tokio::task::spawn_blocking(move || registry.render_metrics()).await;
+    let partitions = state.partitions.clone();
+    let text = tokio::task::spawn_blocking(move || partitions.render_metrics()).await;
     let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

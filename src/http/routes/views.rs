@@ -78,7 +78,7 @@ pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> 
 }
 
 async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
+    let handle = call.state.partitions.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
     let streams = wants_lines(&headers)?;
     let fields = Fields::read::<ObjectDocument>(params.text("fields"))?;
@@ -136,7 +136,7 @@ async fn page(
 
 async fn one(call: ReadCall, view: View) -> Result<Response, Problem> {
     let (name, key) = (call.name()?, call.key()?);
-    let handle = call.state.registry.get(&name)?;
+    let handle = call.state.partitions.get(&name)?;
     wait_for_version(&handle, &call.params).await?;
     let (found, _) = handle.view_object(view, &key).await?;
     let Some(found) = found else {

@@ -58,7 +58,7 @@ enum Transport {
     )
 )]
 pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
+    let handle = call.state.partitions.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
     let transport = transport(&headers)?;
     let from = from(&params, &headers, &handle, transport)?;

@@ -63,6 +63,14 @@ pub fn may_tell_of(row: &JournalRow, key: &Key) -> bool {
     row.events.contains(&format!("\"key\":{key}"))
 }
 
+/// The row as a writer of this epoch would have written it.
+#[must_use]
+pub fn in_epoch(row: JournalRow, epoch: Epoch) -> JournalRow {
+    let mut row = JournalRow { epoch, ..row };
+    row.checksum = checksum::of_journal_row(&row);
+    row
+}
+
 /// The row of a deleted queue; `last_rv` is the queue's last event, and the `version` in `identity` is that of its
 /// deletion.
 #[must_use]

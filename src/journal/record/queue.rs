@@ -85,6 +85,8 @@ struct WireVersion<'a> {
     #[serde(borrow)]
     key: Text<'a>,
     version: ObjectVersion,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<ObjectVersion>,
 }
 
 /// Consecutive leases with the same outcome; usually all of them.
@@ -191,8 +193,14 @@ impl<'a> WireSource<'a> {
 
 impl<'a> WireVersion<'a> {
     fn of(remembered: &'a RememberedVersion) -> Self {
-        let RememberedVersion { key, version, rv, at } = remembered;
-        Self { rv: *rv, at: at.as_micros(), key: Text::of(key.as_str()), version: version.clone() }
+        let RememberedVersion { key, version, before, rv, at } = remembered;
+        Self {
+            rv: *rv,
+            at: at.as_micros(),
+            key: Text::of(key.as_str()),
+            version: version.clone(),
+            before: before.clone(),
+        }
     }
 
     fn read(&self) -> Result<RememberedVersion, String> {
@@ -200,6 +208,7 @@ impl<'a> WireVersion<'a> {
         Ok(RememberedVersion {
             key,
             version: self.version.clone(),
+            before: self.before.clone(),
             rv: self.rv,
             at: Time::from_micros(self.at),
         })

@@ -143,7 +143,11 @@ pub(super) async fn refuse_newer(connection: &mut SqliteConnection, paths: &Path
     let known = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
     let found = sqlx::query_scalar::<_, i64>(sql::VERSION).fetch_one(connection).await;
     let found = found.map_err(|error| database("read the version of the store", error))?;
-    if found > known { Err(Error::Newer { at: paths.folder.clone(), found, known }) } else { Ok(()) }
+    if found > known {
+        Err(Error::Newer { at: paths.folder.display().to_string(), found, known })
+    } else {
+        Ok(())
+    }
 }
 
 /// Runs a check of the database. Returns the damage.

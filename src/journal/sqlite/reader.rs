@@ -17,14 +17,14 @@ use sqlx::sqlite::{
     Sqlite as Database, SqliteArguments, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow,
 };
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::error::database;
 use super::files::Paths;
-use super::write::{bound, key_id};
+use super::write::key_id;
 use super::{connect, rows, sql};
+use crate::journal::pages::{Range, add_to_segments, ahead};
 use crate::journal::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, TombstoneRow,
+    Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, TombstoneRow, bound,
 };
 
 /// Most statements that read at the same time; further ones wait.
@@ -185,11 +185,7 @@ impl ReadPool {
         let query = sqlx::query(sql::MEASURE_JOURNAL).bind(queue.0).bind(bound(after));
         let range = self.some("measure the journal", query, |range: &mut Range, row| {
             let (prev_rv, row_bytes) = rows::extent(&row)?;
-            let fits = range.is_empty() || range.bytes.saturating_add(row_bytes) <= bytes as u64;
-            if fits {
-                range.add(prev_rv, row_bytes);
-            }
-            Ok(fits)
+            Ok(range.add_newer(prev_rv, row_bytes, bytes))
         });
         let Some((first, last)) = range.await?.ends else { return Ok(Vec::new()) };
         let query = sqlx::query(sql::READ_JOURNAL).bind(queue.0).bind(bound(first)).bind(bound(last));
@@ -200,11 +196,7 @@ impl ReadPool {
         let query = sqlx::query(sql::MEASURE_HISTORY).bind(queue.0).bind(bound(from));
         let range = self.some("measure the journal", query, |range: &mut Range, row| {
             let (prev_rv, row_bytes) = rows::extent(&row)?;
-            range.has_more = range.rows >= 2 && range.bytes >= bytes as u64;
-            if !range.has_more {
-                range.add(prev_rv, row_bytes);
-            }
-            Ok(!range.has_more)
+            Ok(range.add_older(prev_rv, row_bytes, bytes))
         });
         let range = range.await?;
         let Some((newest, oldest)) = range.ends else { return Ok((Vec::new(), None)) };
@@ -217,56 +209,11 @@ impl ReadPool {
     async fn read_segments(&self, queue: QueueId, bytes: u64) -> Result<Vec<Segment>, Error> {
         let query = sqlx::query(sql::SEGMENTS).bind(queue.0);
         self.some("measure the journal", query, |segments: &mut Vec<Segment>, row| {
-            let next = rows::segment(&row)?;
-            match segments.last_mut() {
-                Some(last) if last.bytes.saturating_add(next.bytes) <= bytes => {
-                    *last = Segment { bytes: last.bytes + next.bytes, ..next };
-                }
-                _ => segments.push(next),
-            }
+            add_to_segments(segments, rows::segment(&row)?, bytes);
             Ok(true)
         })
         .await
     }
-}
-
-/// Consecutive rows of a queue's journal.
-#[derive(Default)]
-struct Range {
-    /// The `prev_rv` of the first row and of the last row.
-    ends: Option<(Rv, Rv)>,
-    rows: u64,
-    /// Bytes of the events of all rows.
-    bytes: u64,
-    /// Whether at least one more row follows.
-    has_more: bool,
-}
-
-impl Range {
-    fn is_empty(&self) -> bool {
-        self.ends.is_none()
-    }
-
-    fn add(&mut self, prev_rv: Rv, bytes: u64) {
-        let (first, _) = self.ends.unwrap_or((prev_rv, prev_rv));
-        self.ends = Some((first, prev_rv));
-        self.rows += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
-}
-
-/// Starts to read a page at once, while the caller does something else.
-fn ahead<T: Send + 'static>(
-    doing: &'static str,
-    page: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> BoxFuture<'static, Result<T, Error>> {
-    #[expect(clippy::disallowed_methods, reason = "the returned future owns the task")]
-    let page = AbortOnDropHandle::new(tokio::spawn(page));
-    Box::pin(async move {
-        page.await.unwrap_or_else(|ended| {
-            Err(Error::Failed { doing: doing.to_owned(), source: Some(ended.into()) })
-        })
-    })
 }
 
 impl Reader for SqliteReader {

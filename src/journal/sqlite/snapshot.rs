@@ -18,7 +18,7 @@ use super::reader::SqliteReader;
 use super::rows;
 use super::sql::{self, Scan};
 use crate::journal::snapshot::{Finding, Found, Link, Placed, Snapshot, Visiting, Visitor};
-use crate::journal::store::{Error, Holder, KeyRow, QueueId, QueueRow, Reader, TombstoneRow};
+use crate::journal::store::{Error, Holder, KeyRow, Opening, QueueId, QueueRow, Reader, TombstoneRow};
 
 /// A store at one instant.
 pub struct SqliteSnapshot {
@@ -184,7 +184,7 @@ impl SqliteSnapshot {
             rows += 1;
             damage.extend(found.row.err().map(|what| format!("table store, id {}: {what}", found.id)));
         };
-        self.scan(&sql::SCAN_STORE, read, visit).await?;
+        self.scan(&sql::SCAN_STORE, |_| None, read, visit).await?;
         if rows != 1 {
             damage.push(format!("table store: it has {rows} rows instead of 1"));
         }
@@ -209,6 +209,7 @@ impl SqliteSnapshot {
     async fn scan<T>(
         &self,
         scan: &'static Scan,
+        queue_of: impl Fn(&SqliteRow) -> Option<u32>,
         read: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
         mut visit: impl FnMut(Found<T>),
     ) -> Result<(), Error> {
@@ -216,11 +217,11 @@ impl SqliteSnapshot {
         let each = |(): &mut (), row: SqliteRow| {
             let id = row.try_get_unchecked(scan.columns.len())?;
             let types: String = row.try_get_unchecked(scan.columns.len() + 1)?;
-            let row = match wrong_type(scan, &types) {
+            let read_row = match wrong_type(scan, &types) {
                 Some(wrong) => Err(wrong),
                 None => read(&row).map_err(|error| unreadable(&error)),
             };
-            visit(Found { id, row });
+            visit(Found { id, queue: queue_of(&row).map(QueueId), row: read_row });
             Ok(true)
         };
         self.reader.some(&format!("read table {}", scan.table), query, each).await
@@ -240,6 +241,15 @@ impl Snapshot for SqliteSnapshot {
             None => Ok(()),
             Some(holder) => Err(Error::Locked { at: self.paths.folder.clone(), holder }),
         }
+    }
+
+    fn place(&self, table: &str, id: i64) -> String {
+        let column = if table == "tombstones" { "rowid" } else { "id" };
+        format!("table {table}, {column} {id}")
+    }
+
+    fn opening(&self) -> Option<&Opening> {
+        self.state.as_ref().ok().map(|state| &state.opening)
     }
 
     fn reader(&self) -> &dyn Reader {
@@ -285,7 +295,7 @@ impl Snapshot for SqliteSnapshot {
             0 | 1 => rows::queue_row(row),
             other => Err(sqlx::Error::Decode(format!("deleted is {other}").into())),
         };
-        Box::pin(self.scan(&sql::SCAN_QUEUES, read, visit))
+        Box::pin(self.scan(&sql::SCAN_QUEUES, |row| row.try_get_unchecked(0).ok(), read, visit))
     }
 
     fn journal<'a>(&'a self, visit: Visitor<'a, Found<Placed>>) -> Visiting<'a> {
@@ -293,20 +303,18 @@ impl Snapshot for SqliteSnapshot {
             let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::rv(row, 4)?);
             Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|error| unreadable(&error)) })
         };
-        Box::pin(self.scan(&sql::SCAN_JOURNAL, read, visit))
+        Box::pin(self.scan(&sql::SCAN_JOURNAL, |row| row.try_get_unchecked(0).ok(), read, visit))
     }
 
     fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a> {
-        let read = |row: &SqliteRow| {
-            let queue = rows::number(row, 0)? >> 32;
-            rows::key_row(QueueId(u32::try_from(queue).unwrap_or_default()), row)
-        };
-        Box::pin(self.scan(&sql::SCAN_KEYS, read, visit))
+        let queue_of = |row: &SqliteRow| u32::try_from(rows::number(row, 0).ok()? >> 32).ok();
+        let read = move |row: &SqliteRow| rows::key_row(QueueId(queue_of(row).unwrap_or_default()), row);
+        Box::pin(self.scan(&sql::SCAN_KEYS, queue_of, read, visit))
     }
 
     fn tombstones<'a>(&'a self, visit: Visitor<'a, Found<TombstoneRow>>) -> Visiting<'a> {
         let read = |row: &SqliteRow| rows::tombstone_row(QueueId(row.try_get_unchecked(4)?), row);
-        Box::pin(self.scan(&sql::SCAN_TOMBSTONES, read, visit))
+        Box::pin(self.scan(&sql::SCAN_TOMBSTONES, |row| row.try_get_unchecked(4).ok(), read, visit))
     }
 
     fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a> {

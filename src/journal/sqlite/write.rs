@@ -11,6 +11,7 @@ use super::error::database;
 use super::sql;
 use crate::journal::store::{
     Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, TombstoneRow, Writes,
+    bound,
 };
 
 /// About how many bytes of WAL it takes to remove rows of a queue.
@@ -29,22 +30,6 @@ pub(super) fn slot_of(id: i64) -> u32 {
     let low = id.cast_unsigned() & u64::from(u32::MAX);
     // The value has 32 bits.
     u32::try_from(low).unwrap_or_default()
-}
-
-/// Refuses numbers from 2^63 on, which SQLite's signed integers would order differently. Times are exempt: no
-/// statement orders by them, and the largest time is used.
-pub(super) fn check(writes: &Writes) -> Result<(), Error> {
-    let journal = writes
-        .journal
-        .iter()
-        .flat_map(|row| [row.epoch.0, row.prev_rv.get(), row.first_rv.get(), row.last_rv.get()]);
-    let queues = writes.queues.iter().flat_map(|row| [row.version, row.rv.get()]);
-    let tombstones = writes.tombstones.iter().map(|row| row.rv.get());
-    let keys = writes.keys.iter().flat_map(|row| [row.rv.get(), row.known_rv.unwrap_or_default().get()]);
-    match journal.chain(queues).chain(tombstones).chain(keys).find(|number| *number > i64::MAX as u64) {
-        None => Ok(()),
-        Some(number) => Err(Error::Failed { doing: format!("write the number {number}"), source: None }),
-    }
 }
 
 /// An upper estimate of the bytes that the write adds to the WAL.
@@ -71,7 +56,7 @@ pub(super) async fn commit(
     let own = writes.epoch;
     let failed = |error| database("write", error);
     let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
-    if let Some(text) = short.filter(|_| is_only_journal(&writes)) {
+    if let Some(text) = short.filter(|_| writes.is_only_journal()) {
         let query = (first_row..).zip(writes.journal).fold(sqlx::query(text.as_str()), bind_journal);
         let inserted = run(connection, query.bind(own.0.cast_signed())).await.map_err(failed)?;
         return if inserted > 0 {
@@ -102,25 +87,6 @@ async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<u64,
         }
     }
     Err(sqlx::Error::WorkerCrashed)
-}
-
-fn is_only_journal(writes: &Writes) -> bool {
-    let Writes {
-        epoch: _,
-        journal: _,
-        queues,
-        tombstones,
-        keys,
-        expired_tombstones,
-        trimmed,
-        swept,
-        forgotten,
-        clean,
-    } = writes;
-    let is_empty = queues.is_empty() && tombstones.is_empty() && keys.is_empty();
-    let removes_none =
-        expired_tombstones.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
-    is_empty && removes_none && clean.is_none()
 }
 
 async fn write_all(
@@ -186,11 +152,6 @@ async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> 
         run(connection, sqlx::query(text).bind(queue.0).bind(rows)).await?;
     }
     Ok(())
-}
-
-/// The number as a bound for columns whose numbers are below 2^63.
-pub(super) fn bound(number: impl Into<u64>) -> i64 {
-    i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
 
 async fn in_chunks<T>(

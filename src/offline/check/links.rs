@@ -48,16 +48,17 @@ impl Examiner<'_> {
         let is_history = known.is_deleted || link.prev_rv.max(last_rv) <= known.checkpoint_rv;
         let severity = if is_history { Severity::History } else { Severity::State };
         let Link { id, prev_rv, first_rv, last_rv: to } = *link;
+        let place = self.snapshot.place("journal", id);
         if prev_rv > last_rv {
             let what = format!(
-                "table journal, id {id}: events {} to {prev_rv} are missing before journal row {id} (events {first_rv} to {to})",
+                "{place}: events {} to {prev_rv} are missing before this row (events {first_rv} to {to})",
                 last_rv.next()
             );
             self.damage(Some(queue), severity, &what);
         } else if prev_rv < last_rv {
             let what = format!(
-                "table journal, id {id}: journal row {id} (events {first_rv} to {to}) follows event {prev_rv}, and the row \
-                 before it ends with event {last_rv}"
+                "{place}: this row (events {first_rv} to {to}) follows event {prev_rv}, and the row before it ends with event \
+                 {last_rv}"
             );
             self.damage(Some(queue), severity, &what);
         }

@@ -39,13 +39,12 @@ impl Examiner<'_> {
     }
 
     fn queue(&mut self, found: Found<QueueRow>) {
-        let place = format!("table queues, id {}", found.id);
-        let id = u32::try_from(found.id).map(QueueId);
+        let place = self.snapshot.place("queues", found.id);
         let row = match found.row {
             Ok(row) => row,
             Err(what) => {
                 // The queue's other rows still belong to a known queue.
-                if let Ok(id) = id {
+                if let Some(id) = found.queue {
                     self.queues.insert(id, Known { is_damaged: true, ..Known::default() });
                 }
                 self.report.queues += 1;
@@ -86,7 +85,7 @@ impl Examiner<'_> {
 
     fn journal_row(&mut self, found: Found<Placed>) {
         self.report.journal_rows += 1;
-        let place = format!("table journal, id {}", found.id);
+        let place = self.snapshot.place("journal", found.id);
         let Placed { queue, last_rv, row } = match found.row {
             Ok(placed) => placed,
             Err(what) => {
@@ -112,7 +111,7 @@ impl Examiner<'_> {
     }
 
     fn tombstone(&mut self, found: Found<TombstoneRow>) {
-        let place = format!("table tombstones, rowid {}", found.id);
+        let place = self.snapshot.place("tombstones", found.id);
         let row = match found.row {
             Ok(row) => row,
             Err(what) => return self.damage(None, Severity::State, &format!("{place}: {what}")),
@@ -133,8 +132,8 @@ impl Examiner<'_> {
 
     fn key(&mut self, found: Found<KeyRow>, seen: &mut Seen) {
         self.report.keys += 1;
-        let place = format!("table keys, id {}", found.id);
-        let queue = QueueId(u32::try_from(found.id.cast_unsigned() >> 32).unwrap_or_default());
+        let place = self.snapshot.place("keys", found.id);
+        let queue = found.queue.unwrap_or(QueueId(0));
         let severity = self.severity_of_state(queue);
         let row = match found.row {
             Ok(row) => row,

@@ -13,10 +13,10 @@ use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::access::{TokenEntry, Verb};
 use deltaq::config::{self, Settings};
 use deltaq::engine::config::Config;
-use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
+use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
-use deltaq::service::{Limits, Registry, WatchLimits};
+use deltaq::service::{Limits, Partitions, Registry, WatchLimits};
 use deltaq::spans::Spans;
 use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
@@ -49,7 +49,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
     let tokens = Tokens::new(&entries, &Tokens::default()).expect("a valid entry");
     let state = AppState::from(Parts {
         request_metrics: RequestMetrics::new(registry.metrics()),
-        registry: Arc::new(registry),
+        partitions: Arc::new(Partitions::single(Arc::new(registry))),
         limits: HttpLimits::of(&Settings::default()),
         gate: Arc::new(Gate { access: Access::new(tokens), ..Gate::open() }),
         audit,
@@ -57,7 +57,8 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         started_us: clock.wall_us(),
         clock,
         shutdown,
-        durability: Durability::Memory,
+        store: StoreInfo::MEMORY,
+        node: None,
         serves_metrics: false,
     });
     (router(state), hand)

@@ -167,6 +167,12 @@ fn tools_print_and_write_what_they_are_for() {
     assert!(shown.contains("storage.data_dir = \"here\""), "{shown}");
     tool(&[&["config", "check", "--in-memory"], flags.as_slice()].concat()).ok();
     tool(&["config", "check", "--data-dir", "here"]).ok();
+    let shown = tool(&["config", "show", "--store", "postgres://deltaq@db/deltaq"]).ok();
+    assert!(shown.contains("postgres://deltaq@db/deltaq"), "{shown}");
+    tool(&["config", "check", "--store", "postgres://deltaq@db/deltaq"]).ok();
+    let node = ["--store", "postgres://deltaq@db/deltaq", "--node-name", "a", "--advertise", "http://a:7070"];
+    let failed = tool(&[&["config", "check"], node.as_slice()].concat()).failed(1);
+    assert!(failed.contains("cluster.secret_file is required with it"), "{failed}");
 
     let grants = ["--verbs", "read", "--queues", "*", "--file", "tokens.toml"];
     let first = tool(&[&["token", "reader"], grants.as_slice()].concat()).ok();

@@ -10,6 +10,7 @@ use deltaq::clock::Clock;
 use super::alarm::{Alarm, Moment};
 use super::client::Client;
 use super::counters::Counters;
+use super::database::Outage;
 use super::faulty_proxy::{FaultyProxy, ProxyFault};
 use super::history::{Crash, Epoch, Snapshot, Us};
 use super::judge::{Fault, Judge, Rule};
@@ -107,7 +108,7 @@ pub(crate) fn run(plan: &Plan) -> Report {
     let alarm = Arc::new(Alarm::new());
     let clients = Clients::new(&clock, &mut rng, &alarm);
     let watcher = Client::new(clock.clone(), 0, alarm.clone());
-    let judge = Judge::new(QUEUES.iter().map(|spec| (spec.name, spec.is_latest)));
+    let judge = Judge::new(QUEUES.iter().map(|spec| (spec.name, spec.mode)));
     let mut run = Run { plan, clock, rng, alarm, clients, watcher, judge, report: Report::default() };
     let mut server = Spawned::start(&plan.store);
     create(server.api);
@@ -142,7 +143,7 @@ fn end_of(rng: &mut fastrand::Rng) -> End {
 }
 
 impl Run<'_> {
-    /// Runs the load, and kills the server if the plan says so. Returns the server that runs afterwards.
+    /// Runs the load, and kills the server or its database if the plan says so. Returns the server that runs afterwards.
     fn cycle(&mut self, server: Spawned) -> (Spawned, Option<Crash>) {
         let long = if self.rng.u64(..LONG_LOADS) == 0 { LONG_MS } else { 0 };
         let time = Duration::from_millis(self.rng.u64(LOAD_MS) + long);
@@ -151,6 +152,7 @@ impl Run<'_> {
         let end = if self.plan.fault.is_none() { end_of(&mut self.rng) } else { End::Kill };
         let moment = self.rng.choice(Moment::ALL).filter(|_| self.rng.bool());
         let (kills, clock, alarm) = (self.plan.kills, &self.clock, &self.alarm);
+        let outage = Outage::choose(&self.plan.store, &mut self.rng);
         let outcome = self.clients.run(address, || {
             std::thread::sleep(time);
             if let Some(proxy) = &proxy {
@@ -163,10 +165,20 @@ impl Run<'_> {
             if let Some(moment) = moment {
                 alarm.wait(moment, MOMENT);
             }
+            if let Some(outage) = &outage {
+                outage.begin();
+                return Ok(server);
+            }
             Err((server.end(end), clock.monotonic_us()))
         });
+        if let (Ok(server), Some(outage)) = (&outcome, &outage) {
+            outage.end(server);
+        }
         match outcome {
-            Ok(server) => (server, None),
+            Ok(server) => {
+                let gone = self.clock.monotonic_us();
+                (server, outage.map(|_| Crash { gone, restart: None }))
+            }
             Err((last_words, gone)) => {
                 self.report.last_words = last_words;
                 let restart = self.clock.monotonic_us();
@@ -175,7 +187,7 @@ impl Run<'_> {
                 if matches!(self.plan.store, Store::Memory) {
                     create(server.api);
                 }
-                (server, Some(Crash { gone, restart }))
+                (server, Some(Crash { gone, restart: Some(restart) }))
             }
         }
     }

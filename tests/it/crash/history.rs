@@ -295,11 +295,11 @@ pub(crate) struct Epoch {
     pub(crate) snapshots: Vec<Snapshot>,
 }
 
-/// A kill.
+/// A kill, or an outage of the database that the process survives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {
-    /// The end of the process.
+    /// No call without a reply takes effect after this time: the end of the process or of the outage.
     pub(crate) gone: Us,
-    /// The start of the next process.
-    pub(crate) restart: Us,
+    /// The start of the next process, if the process has ended.
+    pub(crate) restart: Option<Us>,
 }

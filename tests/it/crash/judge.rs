@@ -8,10 +8,12 @@
 //! - `numbers`: the event of each number, and the bounds of the number;
 //! - `leases`: which lease may have held a key at which time, and how each lease has ended;
 //! - `keys`: the deltas that must be delivered for each key, in order, until they are acknowledged;
+//! - `events`: the same in mode events, where each delta is delivered alone;
 //! - `states`: the newest state of a key, and missing deletions.
 //!
 //! A call without a reply may or may not have taken effect, until a later reply shows it.
 
+mod events;
 mod keys;
 mod leases;
 mod numbers;
@@ -26,6 +28,7 @@ use self::keys::KeyRecord;
 use self::leases::Leases;
 use self::numbers::Numbers;
 use super::history::{Answer, Call, Count, Effect, Epoch, Key, Operation, Snapshot, Us};
+use super::queues::Mode;
 
 /// A promise that a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,9 +98,9 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// A judge of empty queues: their names, and whether each delivers only the newest delta.
-    pub(crate) fn new(queues: impl Iterator<Item = (&'static str, bool)>) -> Self {
-        Self { queues: queues.map(|(name, is_latest)| QueueRecord::new(name, is_latest)).collect() }
+    /// A judge of empty queues: their names and modes.
+    pub(crate) fn new(queues: impl Iterator<Item = (&'static str, Mode)>) -> Self {
+        Self { queues: queues.map(|(name, mode)| QueueRecord::new(name, mode)).collect() }
     }
 
     /// Reads the next epoch and returns its faults.
@@ -115,7 +118,7 @@ impl Judge {
 #[derive(Debug)]
 struct QueueRecord {
     name: &'static str,
-    is_latest: bool,
+    mode: Mode,
     numbers: Numbers,
     leases: Leases,
     keys: BTreeMap<Key, KeyRecord>,
@@ -144,11 +147,11 @@ impl Touch {
 }
 
 impl QueueRecord {
-    fn new(name: &'static str, is_latest: bool) -> Self {
+    fn new(name: &'static str, mode: Mode) -> Self {
         Self {
             name,
-            is_latest,
-            numbers: Numbers::default(),
+            mode,
+            numbers: Numbers::new(mode),
             leases: Leases::default(),
             keys: BTreeMap::new(),
             constant: None,
@@ -170,7 +173,7 @@ impl QueueRecord {
             self.leases.renew(crash);
         }
         self.identify(&fresh, snapshot, found);
-        self.numbers.check_batches(&calls, !self.is_latest, found);
+        self.numbers.check_batches(&calls, self.mode != Mode::Latest, found);
         let touches = touches(&calls, epoch.crash.map_or(snapshot.start, |crash| crash.gone));
         self.read_keys(&touches, &calls, &fresh, snapshot, found);
         self.leases.check_alive(snapshot, found);
@@ -210,7 +213,7 @@ impl QueueRecord {
         );
         for name in names {
             found.place = format!("{}/{name}", self.name);
-            let key = self.keys.entry(name.clone()).or_insert_with(|| KeyRecord::new(self.is_latest));
+            let key = self.keys.entry(name.clone()).or_insert_with(|| KeyRecord::new(self.mode));
             let touches = touches.get(&name).map_or(&[][..], Vec::as_slice);
             key.begin(&name, touches, calls, &self.numbers);
             for id in fresh.get(&name).into_iter().flatten() {

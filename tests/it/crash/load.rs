@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use deltaq::clock::Clock;
 
@@ -14,6 +15,8 @@ use super::worker::Worker;
 
 const PRODUCERS: u64 = 8;
 const WORKERS: u64 = 8;
+/// The wait before a client goes on at another node.
+const RECONNECT: Duration = Duration::from_millis(10);
 
 /// The clients. They keep their state over restarts of the server.
 #[derive(Debug)]
@@ -33,22 +36,40 @@ impl Clients {
 
     /// Runs all clients until `end` has returned or the server has ended, then waits for the running calls.
     pub(crate) fn run<T>(&mut self, address: SocketAddr, end: impl FnOnce() -> T) -> T {
+        self.run_on(&[address], end)
+    }
+
+    /// As [`run`](Self::run), on several nodes: a client without a reply goes on at any of them.
+    pub(crate) fn run_on<T>(&mut self, nodes: &[SocketAddr], end: impl FnOnce() -> T) -> T {
         let stop = AtomicBool::new(false);
-        let continues = |client: &Client| !client.is_disconnected() && !stop.load(Ordering::Relaxed);
+        let connect = |client: &mut Client| {
+            let node = client.rng.usize(..nodes.len());
+            client.connect_to(nodes[node]);
+        };
+        let continues = |client: &mut Client| {
+            if client.is_disconnected() {
+                if nodes.len() == 1 {
+                    return false;
+                }
+                std::thread::sleep(RECONNECT);
+                connect(client);
+            }
+            !stop.load(Ordering::Relaxed)
+        };
         std::thread::scope(|scope| {
             for producer in &mut self.producers {
                 scope.spawn(move || {
-                    producer.client.connect_to(address);
-                    while continues(&producer.client) {
+                    connect(&mut producer.client);
+                    while continues(&mut producer.client) {
                         producer.step();
                     }
                 });
             }
             for worker in &mut self.workers {
                 scope.spawn(move || {
-                    worker.client.connect_to(address);
+                    connect(&mut worker.client);
                     worker.resume();
-                    while continues(&worker.client) {
+                    while continues(&mut worker.client) {
                         worker.step();
                     }
                 });

@@ -49,8 +49,12 @@ impl Producer {
 
     /// Makes one call.
     pub(crate) fn step(&mut self) {
-        // The last queue gets few objects, so that pops often find it empty.
-        let busy = QUEUES.len() - usize::from(self.client.rng.u32(..10) > 0);
+        let idle = match self.client.rng.u32(..10) {
+            0 => 0,
+            1..4 => 1,
+            _ => 2,
+        };
+        let busy = QUEUES.len() - idle;
         let spec = &QUEUES[self.client.rng.usize(..busy)];
         let source = spec.sources[self.client.rng.usize(..spec.sources.len())];
         let target = Target { spec, source };

@@ -88,7 +88,7 @@ fn deltas(key: &str, deltas: &Value) -> Result<Vec<Delta>, String> {
 }
 
 /// The number in an object that equals the sent object; 0 for any other object.
-fn value_of(key: &str, sent: &Value) -> u64 {
+pub(crate) fn value_of(key: &str, sent: &Value) -> u64 {
     sent["v"].as_u64().filter(|value| object(key, *value) == *sent).unwrap_or_default()
 }
 

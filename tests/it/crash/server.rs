@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::database::Database;
 use crate::harness::blocking::{Connection, Message};
 
 /// Longest time that a server may take until it listens.
@@ -34,6 +35,10 @@ pub(crate) enum Store {
     Folder(PathBuf),
     /// A folder that this value does not remove.
     Borrowed(PathBuf),
+    /// A database of PostgreSQL.
+    Postgres(Arc<Database>),
+    /// A database that this value does not remove, by its URL.
+    Url(String),
 }
 
 impl Store {
@@ -55,7 +60,7 @@ impl Drop for Store {
             Self::Folder(folder) => {
                 let _ = std::fs::remove_dir_all(folder);
             }
-            Self::Memory | Self::Borrowed(_) => {}
+            Self::Memory | Self::Borrowed(_) | Self::Postgres(_) | Self::Url(_) => {}
         }
     }
 }
@@ -124,6 +129,8 @@ impl Spawned {
         match store {
             Store::Memory => command.arg("--in-memory"),
             Store::Folder(folder) | Store::Borrowed(folder) => command.arg("--data-dir").arg(folder),
+            Store::Postgres(database) => command.arg("--store").arg(database.url()),
+            Store::Url(url) => command.arg("--store").arg(url),
         };
         adapt(&mut command);
         let command = command.env_remove("RUST_LOG").stdin(Stdio::null()).stderr(Stdio::piped());
@@ -152,6 +159,13 @@ impl Spawned {
         let status = self.process.wait().expect("a child process");
         self.reap();
         (status.code(), self.last_words())
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &id]).status();
+        assert!(sent.expect("there is a kill command").success(), "the signal can't be sent");
     }
 
     /// Waits until the process has ended by itself. Returns its exit code, or `None` if it still runs after `patience`, and the
@@ -189,7 +203,7 @@ impl Spawned {
     }
 
     /// Waits until the server is ready. Returns false if it ends before.
-    fn becomes_ready(&self) -> bool {
+    pub(crate) fn becomes_ready(&self) -> bool {
         let ready = Message::get("/readyz".to_owned());
         for _ in 0..CALLS_MAX {
             let answer = Connection::open(self.api).and_then(|mut connection| connection.call(&ready));

@@ -107,6 +107,16 @@ impl Connection {
 
     /// Reads a request or a reply, which must have a length or be chunked.
     pub(crate) fn receive(&mut self) -> std::io::Result<Raw> {
+        let (mut raw, length) = self.receive_head()?;
+        raw.body = match length {
+            Some(length) => self.bytes(length)?,
+            None => self.chunks()?,
+        };
+        Ok(raw)
+    }
+
+    /// Reads the head of a request or a reply, and the length of its body; `None` if the body is chunked.
+    pub(crate) fn receive_head(&mut self) -> std::io::Result<(Raw, Option<usize>)> {
         let first = self.line()?;
         let mut head = String::new();
         let (mut length, mut is_chunked) = (0, false);
@@ -123,11 +133,19 @@ impl Connection {
             }
             head.push_str(&line);
         }
-        let body = if is_chunked { self.chunks()? } else { self.bytes(length)? };
-        Ok(Raw { first, head, body })
+        Ok((Raw { first, head, body: Vec::new() }, (!is_chunked).then_some(length)))
     }
 
-    fn bytes(&mut self, length: usize) -> std::io::Result<Vec<u8>> {
+    /// Reads the next chunk of a body. The last chunk is empty.
+    pub(crate) fn chunk(&mut self) -> std::io::Result<Vec<u8>> {
+        let length = usize::from_str_radix(self.line()?.trim_end(), 16).expect("the length of a chunk");
+        let chunk = self.bytes(length)?;
+        self.line()?;
+        Ok(chunk)
+    }
+
+    /// Reads a body of this length.
+    pub(crate) fn bytes(&mut self, length: usize) -> std::io::Result<Vec<u8>> {
         assert!(length <= BODY_BYTES_MAX, "{length} bytes");
         let mut bytes = vec![0; length];
         self.stream.read_exact(&mut bytes)?;
@@ -137,12 +155,11 @@ impl Connection {
     fn chunks(&mut self) -> std::io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
-            let length = usize::from_str_radix(self.line()?.trim_end(), 16).expect("the length of a chunk");
-            body.extend(self.bytes(length)?);
-            self.line()?;
-            if length == 0 {
+            let chunk = self.chunk()?;
+            if chunk.is_empty() {
                 return Ok(body);
             }
+            body.extend(chunk);
         }
     }
 

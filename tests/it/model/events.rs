@@ -29,21 +29,26 @@ impl Model {
     }
 
     /// Refuses a call whose delta does not fit.
-    pub(super) fn check_bounds(&mut self, calls: &[ModelCall]) -> Result<(), Refused> {
-        for (index, call) in calls.iter().enumerate() {
+    pub(super) fn check_bounds(&mut self, calls: &[(usize, &ModelCall)]) -> Result<(), Refused> {
+        for (position, (index, call)) in calls.iter().enumerate() {
             // The deltas of the key with those of the calls before.
             let item = self.get(call.key).cloned().unwrap_or_default();
             let mut held = item.all_bytes();
+            let first =
+                calls.iter().find(|(_, first)| first.key == call.key).map_or(*call, |(_, first)| *first);
+            let version = first.content.and_then(|content| self.version_of(content));
+            let room = self.jobs.first().filter(|_| version.is_some()).and_then(|job| job.room_for(call.key));
+            held.extend(room);
             let mut newest = item.newest_content().map_or(0, bytes_of);
-            let earlier = calls[..index].iter().filter(|earlier| earlier.key == call.key);
-            for content in earlier.map(|earlier| earlier.content) {
+            let earlier = calls[..position].iter().filter(|(_, earlier)| earlier.key == call.key);
+            for content in earlier.map(|(_, earlier)| earlier.content) {
                 newest = content.map_or(newest, bytes_of);
                 held.push(newest);
             }
             let bytes = call.content.map_or(newest, bytes_of);
             if let Some(field) = self.exceeded(&held, bytes) {
                 self.hit("a bound of a key refuses");
-                return Err(Refused::KeyFull { field, index });
+                return Err(Refused::KeyFull { field, index: *index });
             }
         }
         Ok(())

@@ -50,11 +50,12 @@ impl Model {
             }
             self.check_sequence(source)?;
         }
-        self.may_produce(calls)?;
+        let are_stale: Vec<bool> = (0..calls.len()).map(|index| self.is_stale(calls, index)).collect();
+        self.may_produce(calls, &are_stale)?;
         let (mut queued, mut ignored, mut stale) = (0, 0, 0);
         let before = self.rv;
-        for call in calls {
-            if self.staleness(call.key, call.content).is_some() {
+        for (call, is_stale) in calls.iter().zip(are_stale) {
+            if is_stale {
                 stale += 1;
                 self.hit(if self.get(call.key).is_some() {
                     "a stale call"
@@ -99,7 +100,7 @@ impl Model {
         }
     }
 
-    fn may_produce(&mut self, calls: &[ModelCall]) -> Result<(), Refused> {
+    fn may_produce(&mut self, calls: &[ModelCall], are_stale: &[bool]) -> Result<(), Refused> {
         for (index, call) in calls.iter().enumerate() {
             if if self.is_keys() { call.kind != DeltaKind::Added } else { call.rate_limited } {
                 return Err(Refused::WrongMode);
@@ -112,9 +113,12 @@ impl Model {
             return Ok(());
         }
         let events = self.is_events();
-        let adds = calls.iter().filter(|call| events || call.kind != DeltaKind::Deleted).map(|call| call.key);
-        self.check_capacity(adds)?;
-        if events { self.check_bounds(calls) } else { Ok(()) }
+        let fresh: Vec<(usize, &ModelCall)> =
+            calls.iter().enumerate().filter(|(index, _)| !are_stale[*index]).collect();
+        let adds = fresh.iter().filter(|(_, call)| events || call.kind != DeltaKind::Deleted);
+        let adds: Vec<Name> = adds.map(|(_, call)| call.key).collect();
+        self.check_capacity(adds.into_iter())?;
+        if events { self.check_bounds(&fresh) } else { Ok(()) }
     }
 
     /// Refuses if the new keys among `keys` would exceed `max_keys`.

@@ -9,7 +9,7 @@ use deltaq::engine::delta::DeltaKind;
 use super::produce::New;
 use super::versions::may_merge_deletion;
 use super::{
-    Content, Item, Label, LastReplace, Micros, Model, Name, Refused, Traced, bytes_of, same_content,
+    Content, Item, Label, LastReplace, Micros, Model, Name, OBJECTS, Refused, Traced, bytes_of, same_content,
 };
 
 #[derive(Clone, Debug)]
@@ -46,8 +46,12 @@ pub(crate) struct ReplaceJob {
     /// Whether the list is the initial list: the queue was not populated at the acceptance, and no other Replace has ended since.
     first: bool,
     phase: Phase,
-    /// Keys with a produce call since the acceptance, and whether the call named a source.
-    calls: BTreeMap<Name, bool>,
+    /// Keys with a produce call since the acceptance: whether a call named a source, and whether all calls had a version.
+    calls: BTreeMap<Name, (bool, bool)>,
+    /// Whether the queue had the setting `version` at the acceptance.
+    has_version: bool,
+    /// Whether the queue had the setting ever since.
+    pub(super) versions_decide: bool,
     /// Number of keys reserved under `max_keys`; may be more than the list needs.
     pub(super) reserved: usize,
     /// The listed keys for which the number is reserved.
@@ -89,13 +93,27 @@ impl<T> Step<T> {
 }
 
 impl ReplaceJob {
-    /// The version of a listed object says whether the object is newer than a call with a version.
     pub(super) fn note_call(&mut self, key: Name, named_a_source: bool, has_version: bool) {
-        if has_version && self.list.items.iter().any(|(listed, _)| *listed == key) {
-            return;
-        }
-        let named = self.calls.entry(key).or_default();
+        let (named, versioned) = self.calls.entry(key).or_insert((false, true));
         *named |= named_a_source;
+        *versioned &= has_version;
+    }
+
+    /// Whether calls for a listed key named a source, if they are newer than the list. If all calls had versions, the version of the
+    /// listed object decides.
+    fn newer_calls(&self, key: Name) -> Option<bool> {
+        let (named, versioned) = *self.calls.get(key)?;
+        (!(versioned && self.versions_decide)).then_some(named)
+    }
+
+    /// The bytes that a call with a version leaves for the listed object of its key: those of the longest object. `None` if the list no
+    /// longer queues an object for the key.
+    pub(super) fn room_for(&self, key: Name) -> Option<usize> {
+        let is_planned = matches!(self.phase, Phase::Plan { .. } | Phase::Start | Phase::Items { .. });
+        let is_listed = self.list.items.iter().any(|(listed, _)| *listed == key);
+        let may_queue = is_planned && is_listed && !self.list.dry_run && self.newer_calls(key).is_none();
+        let longest = self.list.items.iter().map(|(_, content)| bytes_of(*content)).max();
+        longest.filter(|_| may_queue && self.versions_decide)
     }
 
     pub(super) fn waits_for_initial_list(&self) -> bool {
@@ -134,7 +152,7 @@ impl Model {
             if matches!(job.phase, Phase::Count { .. } | Phase::Start | Phase::Items { .. }) {
                 let left = job.list.items[next..].iter().map(|(key, _)| *key);
                 reserved_keys.extend(
-                    left.filter(|key| job.reserved_keys.contains(key) && !job.calls.contains_key(key)),
+                    left.filter(|key| job.reserved_keys.contains(key) && job.newer_calls(key).is_none()),
                 );
             }
         }
@@ -151,12 +169,12 @@ impl Model {
         if self.is_keys() {
             return Err(Refused::WrongMode);
         }
-        if self.jobs.len() >= 16 {
+        let sequence = list.source.zip(list.sequence);
+        let duplicate = sequence.is_some_and(|(source, number)| self.has_applied(source, number));
+        if self.jobs.len() >= 16 && !duplicate {
             self.hit("too many Replaces wait");
             return Err(Refused::TooManyReplaces);
         }
-        let sequence = list.source.zip(list.sequence);
-        let duplicate = sequence.is_some_and(|(source, number)| self.has_applied(source, number));
         if let Some((source, _)) = sequence.filter(|_| !duplicate && !list.dry_run) {
             self.check_sequence(source)?;
         }
@@ -184,6 +202,8 @@ impl Model {
                 false => Phase::Room { next: 0 },
             },
             calls: BTreeMap::new(),
+            has_version: self.config.version.is_some(),
+            versions_decide: self.config.version.is_some(),
             reserved: if reserves { listed.len() } else { 0 },
             reserved_keys: if reserves { listed } else { BTreeSet::new() },
             counts: ModelReplaced::default(),
@@ -200,10 +220,11 @@ impl Model {
         budget: usize,
     ) -> Result<Step<(ModelReplaced, bool)>, Refused> {
         let now = self.advance(now);
-        if self.jobs.first().is_none_or(|job| job.id != id) {
+        let Some(index) = self.jobs.iter().position(|job| job.id == id) else { return Ok(Step::NotYet) };
+        if index > 0 && self.jobs[index].phase != Phase::Duplicate {
             return Ok(Step::NotYet);
         }
-        let mut job = self.jobs.remove(0);
+        let mut job = self.jobs.remove(index);
         let done = match job.phase {
             Phase::Duplicate => {
                 self.hit("a repeated Replace");
@@ -224,16 +245,7 @@ impl Model {
                 false
             }
             Phase::Items { next } => {
-                let slice: Vec<_> = job.list.items.iter().skip(next).take(budget).copied().collect();
-                for item in slice {
-                    let is_new = !self.held().contains(item.0);
-                    job.reserved = job.reserved.saturating_sub(usize::from(is_new));
-                    self.replace_item(now, &mut job, item);
-                }
-                let next = (next + budget).min(job.list.items.len());
-                job.reserved = job.reserved.min(job.list.items.len() - next);
-                let more = next < job.list.items.len();
-                job.phase = if more { Phase::Items { next } } else { Phase::Missing { after: None } };
+                self.replace_items(now, &mut job, next, budget);
                 false
             }
             Phase::Missing { after } => {
@@ -269,6 +281,20 @@ impl Model {
             self.hit("a Replace ends");
         }
         Ok(Step::Done((job.counts, false)))
+    }
+
+    /// Takes over the next items of the list.
+    fn replace_items(&mut self, now: Micros, job: &mut ReplaceJob, next: usize, budget: usize) {
+        let slice: Vec<_> = job.list.items.iter().skip(next).take(budget).copied().collect();
+        for item in slice {
+            let is_new = !self.held().contains(item.0);
+            job.reserved = job.reserved.saturating_sub(usize::from(is_new));
+            self.replace_item(now, job, item);
+        }
+        let next = (next + budget).min(job.list.items.len());
+        job.reserved = job.reserved.min(job.list.items.len() - next);
+        let more = next < job.list.items.len();
+        job.phase = if more { Phase::Items { next } } else { Phase::Missing { after: None } };
     }
 
     /// A crash loses the accepted Replaces that have not ended. A Replace that had begun is recorded as aborted.
@@ -356,9 +382,9 @@ impl Model {
         let slice: Vec<_> = job.list.items.iter().skip(next).take(budget).copied().collect();
         for (index, (key, content)) in slice.into_iter().enumerate() {
             let item = self.get(key).cloned().unwrap_or_default();
-            let called = job.calls.get(key).copied();
+            let called = job.newer_calls(key);
             let refuses = job.refuses();
-            let staleness = self.staleness(key, Some(content));
+            let staleness = self.staleness_in(job, key, content);
             let counts = &mut job.counts;
             if called.is_some() {
                 counts.skipped += 1;
@@ -413,7 +439,7 @@ impl Model {
         let from_another = is_from_another(&item, source);
         // A deletion has no owner, and an absent key has no state to own.
         let has_state = item.newest_content().is_some() && !item.newest_is_deleted();
-        if let Some(named_a_source) = job.calls.get(key).copied() {
+        if let Some(named_a_source) = job.newer_calls(key) {
             job.counts.skipped += 1;
             self.hit("Replace skips a key with a newer call");
             if takes_over && has_state && !named_a_source {
@@ -422,7 +448,7 @@ impl Model {
             }
             return;
         }
-        if let Some(order) = self.staleness(key, Some(content)) {
+        if let Some(order) = self.staleness_in(job, key, content) {
             job.counts.stale += 1;
             self.hit("a stale listed object");
             if order.is_eq() {
@@ -461,6 +487,19 @@ impl Model {
             self.hit("Replace takes over a key");
         }
         self.hit(if item.is_leased() { "Replace of a leased key" } else { "Replace of a key" });
+    }
+
+    /// Whether a listed object is older than the newest state of its key, or as old, by the setting at the acceptance. After a change
+    /// of the setting, the remembered versions are no longer those of this setting.
+    fn staleness_in(&mut self, job: &ReplaceJob, key: Name, content: Content) -> Option<Ordering> {
+        let rank = |content: Content| OBJECTS[usize::from(content)].2.filter(|_| job.has_version);
+        let held = self.get(key).and_then(Item::newest_content).and_then(rank);
+        let remembered = self.remembered.get(key).map(|old| old.rank).filter(|_| job.versions_decide);
+        let order = rank(content)?.cmp(&held.max(remembered)?);
+        if !job.versions_decide {
+            self.hit("the setting version changes while a Replace runs");
+        }
+        Some(order).filter(|order| order.is_le())
     }
 
     fn add_to_initial_list(&mut self, job: &ReplaceJob, key: Name) {

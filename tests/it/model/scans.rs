@@ -126,7 +126,7 @@ impl Model {
             }
             self.event(now);
             let events = self.is_events();
-            self.remembered.remove(key);
+            self.drop_versions(key, &item.waiting);
             let item = self.item(key);
             item.waiting.clear();
             item.delay = None;
@@ -145,7 +145,7 @@ impl Model {
             return (false, 0);
         }
         self.event(now);
-        self.remembered.remove(key);
+        self.drop_versions(key, &item.waiting);
         let (known, was_initial) = (item.known, item.initial_pending.is_some());
         *self.item(key) = Item { known, ..Item::default() };
         self.tidy(key);
@@ -174,8 +174,12 @@ impl Model {
             return false;
         }
         let stamp = self.event(now);
-        self.remembered.remove(key);
         let events = self.is_events();
+        let waiting = self.item(key).waiting.clone();
+        // In mode events the deltas behind the dropped one stay.
+        if !events || waiting.len() == 1 {
+            self.drop_versions(key, &waiting);
+        }
         let item = self.item(key);
         let known = item.known;
         let behind = if events { 1 } else { item.waiting.len() };

@@ -1,6 +1,6 @@
 //! The setting `version`.
 
-use super::{Content, Item, Micros, Model, ModelDelta, Name, OBJECTS};
+use super::{Content, Item, Micros, Model, ModelCall, ModelDelta, ModelRemembered, Name, OBJECTS};
 
 const DAY: Micros = 86_400_000_000;
 
@@ -13,24 +13,52 @@ impl Model {
     /// The rank that a new object of the key must exceed.
     pub(super) fn newest_version(&self, key: Name) -> Option<u8> {
         let held = self.get(key).and_then(Item::newest_content).and_then(|content| self.version_of(content));
-        held.max(self.remembered.get(key).map(|(rank, ..)| *rank))
+        held.max(self.remembered.get(key).map(|remembered| remembered.rank))
     }
 
-    /// Whether an object is older than the newest state of its key, or as old. `None` if it is newer, or nothing can be compared.
-    pub(super) fn staleness(&self, key: Name, content: Option<Content>) -> Option<std::cmp::Ordering> {
-        let order = self.version_of(content?)?.cmp(&self.newest_version(key)?);
-        Some(order).filter(|order| order.is_le())
+    /// Whether a call is not newer than the newest state of its key and the calls before it.
+    pub(super) fn is_stale(&self, calls: &[ModelCall], index: usize) -> bool {
+        let version = |call: &ModelCall| call.content.and_then(|content| self.version_of(content));
+        let call = &calls[index];
+        let earlier =
+            calls[..index].iter().filter(|earlier| earlier.key == call.key).filter_map(version).max();
+        version(call).is_some_and(|rank| Some(rank) <= earlier.max(self.newest_version(call.key)))
     }
 
     pub(super) fn remember(&mut self, now: Micros, key: Name, version: Option<u8>) {
         let Some(version) = version else { return };
-        if self.remembered.get(key).is_some_and(|(rank, ..)| *rank >= version) {
+        if self.remembered.get(key).is_some_and(|remembered| remembered.rank >= version) {
             return;
         }
+        let item = self.get(key).cloned().unwrap_or_default();
+        let all: Vec<ModelDelta> = item.leased.into_iter().chain(item.waiting).collect();
+        let before = self.remembered.get(key).filter(|_| !all.is_empty()).copied();
+        let before = before.and_then(|old| if self.is_of(old, &all) { old.before } else { Some(old.rank) });
         let (rv, at) = self.event(now);
-        self.remembered.insert(key, (version, rv, at));
-        self.remembered.retain(|_, (_, _, since)| *since + DAY >= at);
+        self.remembered.insert(key, ModelRemembered { rank: version, before, rv, at });
+        self.remembered.retain(|_, remembered| remembered.at + DAY >= at);
         self.hit("a version is remembered");
+    }
+
+    /// Whether a remembered version came with one of these deltas of its key, oldest first.
+    fn is_of(&self, remembered: ModelRemembered, deltas: &[ModelDelta]) -> bool {
+        let Some(oldest) = deltas.first() else { return false };
+        self.version_of(oldest.content).map_or(remembered.rv > oldest.rv, |rank| remembered.rank >= rank)
+    }
+
+    /// A purge or a discard drops these deltas of a key.
+    pub(super) fn drop_versions(&mut self, key: Name, dropped: &[ModelDelta]) {
+        let Some(remembered) = self.remembered.get(key).copied() else { return };
+        if !self.is_of(remembered, dropped) {
+            self.hit("a remembered version outlives dropped deltas");
+            return;
+        }
+        if let Some(rank) = remembered.before {
+            self.remembered.insert(key, ModelRemembered { rank, before: None, ..remembered });
+            self.hit("an earlier version counts again");
+        } else {
+            self.remembered.remove(key);
+        }
     }
 
     /// A deletion whose version may be in no delta afterwards.

@@ -314,7 +314,7 @@ async fn rows_that_are_missing_are_found_wherever_they_stood() {
     copy(&good, &bad);
     change(&bad, "DELETE FROM journal WHERE queue_id = 1 AND first_rv BETWEEN 9 AND 12").await;
     let ran = check(&bad);
-    assert!(damage(&ran).iter().any(|line| line.contains("are missing before journal row")), "{ran:?}");
+    assert!(damage(&ran).iter().any(|line| line.contains("are missing before this row")), "{ran:?}");
     copy(&good, &bad);
     change(
         &bad,

@@ -80,8 +80,6 @@ fn wrong_usage_is_exit_code_2_and_help_says_everything() {
     for words in [
         "check",
         "backup --data-dir x",
-        "export --data-dir x",
-        "import --data-dir x",
         "export --data-dir x --queue NOT/A/NAME",
         "check --data-dir x --json",
     ] {

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use deltaq::engine::Queue;
-use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::event::{Appended, Ending, Event, EventKind, Origin};
-use deltaq::engine::feed::{Backfill, NoRows, Position, Row, RowKind, RowLimit, TombstoneLimits};
+use deltaq::engine::event::Event;
+use deltaq::engine::feed::{Backfill, NoRows, Position, RowKind, RowLimit, TombstoneLimits};
 use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::view::{Passage, View};
@@ -16,29 +15,10 @@ use fastrand::Rng;
 use super::Hits;
 use super::same::same;
 use super::world::Difference;
+use crate::view_history::{NaiveView, ViewHistory};
 
 const READERS: usize = 3;
 const BYTES_MAX: usize = 1 << 20;
-
-/// One change of a view.
-#[derive(Clone, Debug)]
-struct Change {
-    rv: Rv,
-    key: Key,
-    /// The new object; `None` if the key left the view.
-    object: Option<String>,
-    passage: Option<Passage>,
-    /// For a key that left: its last object, and whether that may be outdated.
-    last: Option<(String, bool)>,
-    at: u64,
-}
-
-/// A view as of the last event, with the number of the last change of each key.
-#[derive(Debug, Default)]
-struct NaiveView {
-    changes: Vec<Change>,
-    content: BTreeMap<Key, String>,
-}
 
 /// The tombstones that a feed must have.
 #[derive(Debug)]
@@ -62,7 +42,7 @@ struct Reader {
 
 #[derive(Debug, Default)]
 pub(super) struct Readers {
-    views: [NaiveView; 2],
+    views: ViewHistory,
     feeds: [Option<NaiveFeed>; 2],
     of_view: [Vec<Reader>; 2],
     pub(super) hits: Hits,
@@ -71,69 +51,13 @@ pub(super) struct Readers {
 impl Readers {
     /// Notes an event, which `queue` has just applied.
     pub(super) fn note(&mut self, event: &Event, queue: &Queue) -> Result<(), Difference> {
-        let Some(key) = event.kind.key() else { return Ok(()) };
-        let entry = queue.table().get(key.as_str());
-        let newest = entry.and_then(|entry| entry.waiting.newest().or(entry.leased.newest()));
-        let known = entry.and_then(|entry| entry.known.as_deref());
-        let latest = match newest {
-            Some(delta) if delta.kind == DeltaKind::Deleted => None,
-            Some(delta) => Some(&delta.object),
-            None => known.map(|known| &known.object),
-        };
-        let is_new_change = match &event.kind {
-            EventKind::Appended(Appended { origin, .. }) => *origin != Origin::Resync,
-            EventKind::Seeded { .. } => true,
-            _ => false,
-        };
-        let is_new_known = matches!(
-            &event.kind,
-            EventKind::Seeded { .. } | EventKind::Settled { ending: Ending::Acked, .. }
-        );
-        let known = known.map(|known| &known.object);
-        for (view, now, is_change) in
-            [(View::Latest, latest, is_new_change), (View::Known, known, is_new_known)]
-        {
-            let now = now.map(|object| object.as_str().to_owned());
-            let naive = &mut self.views[view as usize];
-            let before = naive.content.get(key).cloned();
-            let passage = match (&before, &now) {
-                (None, Some(_)) => Some(Passage::Entered),
-                (Some(_), None) => Some(Passage::Left),
-                _ => None,
-            };
-            same("the passage of the event", event.views.of(view), passage)?;
-            let differs = before != now;
-            if !(differs || (is_change && now.is_some())) {
-                continue;
-            }
-            let last = event.kind.object().map(|object| object.as_str().to_owned());
-            let is_unknown = event.kind.is_final_state_unknown();
-            let last = last.filter(|_| view == View::Latest).map(|last| (last, is_unknown));
-            let last = last.or_else(|| before.filter(|_| view == View::Latest).map(|last| (last, false)));
-            let last = last.filter(|_| now.is_none());
-            match &now {
-                Some(object) => naive.content.insert(key.clone(), object.clone()),
-                None => naive.content.remove(key),
-            };
-            let at = event.at.as_micros();
-            naive.changes.push(Change { rv: event.rv, key: key.clone(), object: now, passage, last, at });
-        }
-        Ok(())
+        self.views.note(event, queue)
     }
 
     /// The changes after the newest event of `queue` are undone.
     pub(super) fn roll_back(&mut self, queue: &Queue) {
         let rv = queue.resource_version();
-        for naive in &mut self.views {
-            naive.changes.retain(|change| change.rv <= rv);
-            naive.content.clear();
-            for change in &naive.changes {
-                match &change.object {
-                    Some(object) => naive.content.insert(change.key.clone(), object.clone()),
-                    None => naive.content.remove(&change.key),
-                };
-            }
-        }
+        self.views.roll_back(rv);
         self.feeds = [None, None];
         for readers in &mut self.of_view {
             readers.retain(|reader| reader.seen <= rv);
@@ -165,7 +89,7 @@ impl Readers {
             self.feeds[at] = None;
         }
         if let Some(feed) = &mut self.feeds[at] {
-            feed.follow(&self.views[at]);
+            feed.follow(self.views.of(view));
         }
         match rng.u8(..100) {
             0 => {
@@ -179,7 +103,7 @@ impl Readers {
                     bytes: BYTES_MAX,
                     age: std::time::Duration::from_micros(if rng.bool() { 3_000 } else { 1 << 40 }),
                 };
-                let changes = self.views[at].changes.len();
+                let changes = self.views.of(view).changes.len();
                 let horizon = engine.resource_version();
                 let begun = NaiveFeed { limits, horizon, left: Vec::new(), changes };
                 let feed = self.feeds[at].get_or_insert(begun);
@@ -196,7 +120,7 @@ impl Readers {
             };
             // A reader that begins at the present version has listed the view.
             let is_listing = position.listing_since.is_some();
-            let copy = if is_listing { BTreeMap::new() } else { self.views[at].content.clone() };
+            let copy = if is_listing { BTreeMap::new() } else { self.views.of(view).content.clone() };
             self.of_view[at].push(Reader { position, copy, seen: now });
         }
     }
@@ -226,11 +150,13 @@ impl Readers {
             if newest < feed.horizon {
                 return Err(format!("rows for {newest}, behind the horizon {}", feed.horizon));
             }
-            let expected = self.views[at].rows(reader.position);
+            let views = &self.views;
+            let expected = views.of(view).rows(reader.position, engine.resource_version());
             let rows = expected.len().min(limit.rows);
             same("rows", page.rows.len(), rows)?;
             for (row, change) in page.rows.iter().zip(&expected) {
-                feed.compare(row, change, reader.position, &self.views[at])?;
+                let is_backfilled = feed.is_backfilled(row.rv);
+                views.of(view).compare(row, change, reader.position, is_backfilled)?;
                 match &row.object {
                     Some(object) if row.kind != RowKind::Deleted => {
                         reader.copy.insert(row.key.clone(), object.as_str().to_owned());
@@ -247,7 +173,7 @@ impl Readers {
             (reader.position.after, reader.seen) = (page.next, rv);
             if page.is_last {
                 reader.position.listing_since = None;
-                same("the copy of a reader", &reader.copy, &self.views[at].content)?;
+                same("the copy of a reader", &reader.copy, &self.views.of(view).content)?;
                 let empty = expected.is_empty();
                 self.of_view[at][chosen] = reader;
                 self.hit(if empty { "a reader has everything" } else { "a reader catches up" });
@@ -285,38 +211,12 @@ impl Readers {
             backfill.note(event);
         }
         engine.backfill_feed(backfill);
-        feed.backfill(after, &self.views[at], engine.last_at().as_micros());
+        feed.backfill(after, self.views.of(view), engine.last_at().as_micros());
         let size = engine.feed_size(view).ok_or("no feed")?;
         same("horizon after a backfill", size.horizon, feed.horizon)?;
         let is_back = size.horizon == after;
         self.hit(if is_back { "a backfill reaches a reader" } else { "a backfill exceeds the limits" });
         Ok(())
-    }
-}
-
-impl NaiveView {
-    fn last_change(&self, key: &Key) -> &Change {
-        self.changes.iter().rev().find(|change| change.key == *key).expect("the key has changed")
-    }
-
-    fn last_entry(&self, key: &Key) -> Rv {
-        let of_key = self.changes.iter().rev().filter(|change| change.key == *key);
-        let mut entries = of_key.filter(|change| change.passage == Some(Passage::Entered));
-        entries.next().map_or(Rv::ZERO, |change| change.rv)
-    }
-
-    /// The last change of each key since a reader's position, by number.
-    fn rows(&self, position: Position) -> Vec<Change> {
-        let mut last = BTreeMap::new();
-        for change in self.changes.iter().filter(|change| change.rv > position.after) {
-            last.insert(change.key.clone(), change);
-        }
-        let is_listed = |change: &&Change| {
-            change.object.is_some() || position.listing_since.is_none_or(|since| change.rv > since)
-        };
-        let mut rows: Vec<Change> = last.into_values().filter(is_listed).cloned().collect();
-        rows.sort_by_key(|change| change.rv);
-        rows
     }
 }
 
@@ -358,31 +258,8 @@ impl NaiveFeed {
         self.trim(now);
     }
 
-    fn compare(
-        &self,
-        row: &Row,
-        change: &Change,
-        position: Position,
-        view: &NaiveView,
-    ) -> Result<(), Difference> {
-        same("key and version", (&row.key, row.rv), (&change.key, change.rv))?;
-        let text = row.object.as_ref().map(|object| object.as_str().to_owned());
-        if let Some(object) = &change.object {
-            let is_new = position.listing_since.is_some() || view.last_entry(&row.key) > position.after;
-            same("kind", row.kind, if is_new { RowKind::Added } else { RowKind::Updated })?;
-            same("final_state_unknown", row.final_state_unknown, false)?;
-            return same("object", text.as_ref(), Some(object));
-        }
-        same("kind", row.kind, RowKind::Deleted)?;
-        let is_backfilled = self.left.iter().any(|(rv, _, _, backfilled)| *rv == row.rv && *backfilled);
-        match text {
-            None if is_backfilled => same("final_state_unknown", row.final_state_unknown, true),
-            None => Err(String::from("a deleted key has no object")),
-            Some(text) => {
-                let is_unknown = row.final_state_unknown;
-                // The object of a key that left the known objects is that of the deletion.
-                change.last.as_ref().map_or(Ok(()), |last| same("last object", &(text, is_unknown), last))
-            }
-        }
+    /// Whether the tombstone of this version was found in the journal.
+    fn is_backfilled(&self, rv: Rv) -> bool {
+        self.left.iter().any(|(left, _, _, is_backfilled)| *left == rv && *is_backfilled)
     }
 }

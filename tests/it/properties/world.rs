@@ -23,9 +23,11 @@ use super::same::{context, replaced, same, same_entry, same_item, same_replace, 
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
 use crate::model::{self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS};
 
+mod bounds;
 mod saved_state;
 mod versions;
 
+use bounds::Bounds;
 pub(super) use saved_state::SavedState;
 
 static OBJECT_LIST: LazyLock<Vec<Object>> =
@@ -86,6 +88,7 @@ pub(crate) struct World {
     discard: Option<(ScanCursor, ModelScan)>,
     pub(super) readers: Readers,
     pub(super) indexes: Indexes,
+    bounds: Bounds,
 }
 
 impl World {
@@ -109,6 +112,7 @@ impl World {
             discard: None,
             readers: Readers::default(),
             indexes: Indexes::default(),
+            bounds: Bounds::default(),
         }
     }
 
@@ -123,6 +127,7 @@ impl World {
         }
         self.replay()?;
         self.compare(commit)?;
+        self.check_bounds()?;
         self.readers.step(&mut self.engine, &self.events)?;
         self.indexes.step(&mut self.engine, self.events.len())?;
         self.engine.check()

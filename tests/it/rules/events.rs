@@ -1,6 +1,7 @@
 //! Mode events: each delta is delivered alone, in order.
 
 use deltaq::engine::command::How;
+use deltaq::engine::key::Pointer;
 
 use super::*;
 
@@ -192,6 +193,60 @@ fn the_tombstone_of_a_replace_fits_into_a_full_key() {
         fixture.replace(list(&[("b", 1)])).expect("no refusal");
         assert_eq!(fixture.waiting("a"), "Added 1, Updated 2, Deleted 2?", "only one goes beyond the bound");
     }
+}
+
+#[test]
+fn a_call_leaves_room_for_an_object_of_a_running_replace() {
+    let mut fixture = bounded(|config| {
+        config.max_deltas_per_key = 2;
+        config.version = Pointer::parse("/v", false).ok();
+    });
+    fixture.call(added("a", 5).from("erp"));
+    let id = fixture.accept(list_of("erp", &[("b", 1), ("a", 9)]));
+    while fixture.place("b") == "absent" {
+        fixture.step(id).expect("the list fits");
+    }
+    let refused = fixture.produce([updated("a", 7)]);
+    assert!(matches!(refused, Err(Refusal::KeyFull { limit: 2, index: 0, .. })), "{refused:?}");
+    fixture.call(added("c", 1));
+    fixture.finish(id).expect("it was planned");
+    assert_eq!(fixture.waiting("a"), "Added 5, Replaced 9");
+    fixture.replace(list_of("erp", &[])).expect("no refusal");
+    assert_eq!(
+        fixture.waiting("a"),
+        "Added 5, Replaced 9, Deleted 9?",
+        "only the tombstone exceeds the bound"
+    );
+}
+
+#[test]
+fn a_call_leaves_bytes_for_an_object_of_a_running_replace() {
+    let mut fixture = bounded(|config| {
+        config.max_bytes_per_key = 20;
+        config.version = Pointer::parse("/v", false).ok();
+    });
+    let id = fixture.accept(list_of("erp", &[("b", 1), ("a", 9)]));
+    while fixture.place("b") == "absent" {
+        fixture.step(id).expect("the list fits");
+    }
+    fixture.call(added("a", 5));
+    let refused = fixture.produce([updated("a", 7)]);
+    assert!(matches!(refused, Err(Refusal::KeyFull { field: "max_bytes_per_key", .. })), "{refused:?}");
+    fixture.finish(id).expect("it was planned");
+    assert_eq!(fixture.waiting("a"), "Added 5, Replaced 9");
+}
+
+#[test]
+fn a_call_that_is_newer_than_a_running_replace_takes_the_room_of_the_listed_object() {
+    let mut fixture = bounded(|config| config.max_deltas_per_key = 2);
+    fixture.call(added("a", 5).from("erp"));
+    let id = fixture.accept(list_of("erp", &[("b", 1), ("a", 9)]));
+    while fixture.place("b") == "absent" {
+        fixture.step(id).expect("the list fits");
+    }
+    fixture.call(updated("a", 7));
+    fixture.finish(id).expect("it was planned");
+    assert_eq!(fixture.waiting("a"), "Added 5, Updated 7");
 }
 
 // Failures.

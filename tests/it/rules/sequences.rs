@@ -1,6 +1,6 @@
 //! Sequence numbers: each call of a source is applied once, in order.
 
-use deltaq::engine::limits::SOURCES_MAX;
+use deltaq::engine::limits::{REPLACES_MAX, SOURCES_MAX};
 
 use super::*;
 
@@ -154,6 +154,21 @@ fn a_refused_replace_and_a_dry_run_do_not_count() {
     assert_eq!(fixture.sequence("erp"), Some(0));
     fixture.replace(numbered_list("erp", 1, &[("a", 2)])).expect("no refusal");
     assert!(fixture.replace(dry()).expect("no refusal").duplicate, "the call would change nothing");
+}
+
+#[test]
+fn a_repeated_replace_is_answered_at_once_while_others_wait() {
+    let mut fixture = Fixture::new();
+    fixture.replace(numbered_list("erp", 1, &[("a", 1)])).expect("no refusal");
+    let ids: Vec<ReplaceId> = (0..REPLACES_MAX).map(|_| fixture.accept(list(&[("b", 1)]))).collect();
+    let refused = fixture.queue.accept_replace(fixture.now(), list(&[("b", 1)]));
+    assert!(matches!(refused, Err(Refusal::TooManyReplaces { .. })), "{refused:?}");
+    let repeated = fixture.replace(numbered_list("erp", 1, &[("a", 2)])).expect("it changes nothing");
+    assert!(repeated.duplicate);
+    for id in ids {
+        fixture.finish(id).expect("no refusal");
+    }
+    assert_eq!(fixture.waiting("a"), "Replaced 1");
 }
 
 #[test]

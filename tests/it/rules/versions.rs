@@ -288,11 +288,94 @@ fn a_purge_and_a_discard_take_the_versions_with_the_changes() {
     assert!(!fixture.is_stale(added("b", 1)), "the key begins anew");
 
     let mut fixture = Fixture::versioned();
-    fixture.delete_and_ack_of("a");
     fixture.call(added("a", 7));
     fixture.park("a");
     fixture.discard();
     assert!(!fixture.is_stale(added("a", 1)));
+
+    let mut fixture = Fixture::versioned();
+    fixture.make_known(added("a", 5));
+    fixture.produce([deleted_at("a", 6), deleted_at("a", 8)]).expect("no refusal");
+    assert!(fixture.is_at("a", 8));
+    fixture.purge();
+    assert!(fixture.is_at("a", 5), "the two deletions were one delta");
+
+    let mut fixture = Fixture::versioned();
+    fixture.make_known(added("a", 5).from("erp"));
+    fixture.replace(list_of("erp", &[])).expect("no refusal");
+    fixture.call(deleted_at("a", 8));
+    assert_eq!(fixture.waiting("a"), "Deleted 8", "it has replaced the tombstone");
+    fixture.purge();
+    assert!(fixture.is_at("a", 5));
+}
+
+#[test]
+fn a_purge_and_a_discard_keep_the_version_of_a_deletion_that_they_do_not_drop() {
+    for discards in [false, true] {
+        let mut fixture = Fixture::versioned();
+        fixture.delete_and_ack_of("a");
+        fixture.call(added("a", 8));
+        if discards {
+            fixture.park("a");
+            fixture.discard();
+        } else {
+            fixture.purge();
+        }
+        assert_eq!(fixture.place("a"), "absent");
+        assert!(fixture.is_at("a", 6), "what was dropped may be sent again, and nothing older");
+        fixture.crash();
+        assert!(fixture.is_at("a", 6));
+    }
+}
+
+#[test]
+fn a_purge_behind_a_lease_keeps_the_version_of_a_deletion_that_the_lease_covers() {
+    let mut fixture = Fixture::versioned();
+    fixture.make_known(added("a", 5));
+    fixture.call(deleted_at("a", 6));
+    let item = fixture.pop();
+    assert!(!fixture.call(deleted_at("a", 8)), "the key is being deleted");
+    fixture.call(added("a", 9));
+    fixture.purge();
+    assert!(fixture.is_at("a", 8));
+    fixture.ack(&item);
+    assert_eq!(fixture.place("a"), "absent");
+    assert!(fixture.is_at("a", 8));
+}
+
+#[test]
+fn a_purge_keeps_the_version_of_a_deletion_that_was_acknowledged_before_it() {
+    let mut fixture = Fixture::versioned();
+    fixture.make_known(added("a", 5));
+    fixture.call(deleted_at("a", 6));
+    let item = fixture.pop();
+    fixture.call(added("a", 8));
+    fixture.ack(&item);
+    fixture.purge();
+    assert!(fixture.is_at("a", 6));
+}
+
+#[test]
+fn a_purge_of_merged_deletions_leaves_the_version_of_the_deletion_before_them() {
+    let mut fixture = Fixture::versioned();
+    fixture.delete_and_ack_of("a");
+    fixture.produce([added("a", 7), deleted_at("a", 8), deleted_at("a", 9)]).expect("no refusal");
+    assert!(fixture.is_at("a", 9));
+    fixture.crash();
+    fixture.purge();
+    assert!(fixture.is_at("a", 6));
+}
+
+#[test]
+fn a_discard_in_mode_events_keeps_the_version_of_a_deletion_behind_the_dropped_delta() {
+    let mut fixture = Fixture::versioned_with(|config| config.mode = Mode::Events);
+    fixture.produce([added("a", 7), deleted_object("a")]).expect("no refusal");
+    fixture.park("a");
+    fixture.discard();
+    let item = fixture.pop();
+    fixture.ack(&item);
+    assert_eq!(fixture.place("a"), "absent");
+    assert!(fixture.is_at("a", 7), "the deletion has no version of its own");
 }
 
 impl Fixture {
@@ -377,6 +460,73 @@ fn versions_decide_between_a_running_replace_and_the_calls_meanwhile() {
     assert_eq!(fixture.waiting("e"), "Updated 6");
     let counts = result.counts;
     assert_eq!((counts.replaced, counts.stale, counts.skipped, counts.deleted), (1, 1, 1, 1));
+}
+
+#[test]
+fn if_the_setting_changes_while_a_replace_runs_all_calls_meanwhile_are_newer_than_its_list() {
+    for settings in [&[None][..], &[Some("/w")], &[None, Some("/v")]] {
+        let mut fixture = Fixture::versioned();
+        for name in ["a", "b", "c"] {
+            fixture.make_known(added(name, 5).from("erp"));
+        }
+        let id = fixture.accept(list_of("erp", &[("a", 9), ("b", 9), ("c", 9)]));
+        fixture.delete_and_ack(deleted_at("b", 11));
+        fixture.call(updated("a", 11));
+        for setting in settings {
+            fixture.configure(|config| config.version = setting.map(pointer));
+        }
+        let result = fixture.finish(id).expect("no refusal");
+        assert_eq!(fixture.waiting("a"), "Updated 11", "{settings:?}");
+        assert_eq!(fixture.place("b"), "absent", "{settings:?}");
+        assert_eq!(fixture.waiting("c"), "Replaced 9", "{settings:?}");
+        assert_eq!((result.counts.skipped, result.counts.replaced), (2, 1), "{settings:?}");
+    }
+}
+
+#[test]
+fn a_replace_judges_its_list_by_the_setting_with_which_it_was_accepted() {
+    let mut fixture = Fixture::new();
+    fixture.make_known(added("a", 5).from("erp"));
+    fixture.make_known(added("b", 5).from("erp"));
+    let id = fixture.accept(list_of("erp", &[("a", 9), ("b", 4)]));
+    fixture.configure(|config| config.version = Some(pointer("/v")));
+    fixture.call(updated("a", 7));
+    fixture.finish(id).expect("no refusal");
+    assert_eq!(fixture.waiting("a"), "Updated 7", "the list has objects without a checked version");
+    assert_eq!(fixture.waiting("b"), "Replaced 4");
+
+    let mut fixture = Fixture::versioned();
+    fixture.make_known(added("a", 5).from("erp"));
+    let id = fixture.accept(list_of("erp", &[("a", 4)]));
+    fixture.configure(|config| config.version = None);
+    let result = fixture.finish(id).expect("no refusal");
+    assert_eq!((result.counts.replaced, result.counts.stale), (0, 1));
+}
+
+#[test]
+fn a_full_queue_answers_a_stale_call() {
+    let mut fixture = Fixture::versioned_with(|config| config.max_keys = 1);
+    fixture.delete_and_ack_of("a");
+    fixture.call(added("b", 1));
+    assert!(fixture.is_stale(added("a", 5)));
+    let produced = fixture.produce([updated("b", 2), added("a", 6), updated("b", 2)]).expect("no key is new");
+    assert_eq!((produced.queued, produced.stale), (1, 2));
+    let produced = fixture.produce([deleted_at("c", 3), added("c", 2)]).expect("no key is new");
+    assert_eq!((produced.ignored, produced.stale), (1, 1));
+    let refused = fixture.produce([added("a", 6), added("a", 7)]);
+    assert!(matches!(refused, Err(Refusal::QueueFull { wanted: 1, .. })), "{refused:?}");
+}
+
+#[test]
+fn a_full_key_of_mode_events_answers_a_stale_call() {
+    let events = |config: &mut Config| (config.mode, config.max_deltas_per_key) = (Mode::Events, 2);
+    let mut fixture = Fixture::versioned_with(events);
+    fixture.produce([added("a", 5), updated("a", 5), updated("a", 6), updated("a", 4)]).expect("two deltas");
+    assert_eq!(fixture.waiting("a"), "Added 5, Updated 6");
+    assert!(fixture.is_stale(updated("a", 6)));
+    assert!(fixture.is_stale(deleted_at("a", 6)));
+    let refused = fixture.produce([updated("a", 6), updated("a", 7)]);
+    assert!(matches!(refused, Err(Refusal::KeyFull { index: 1, .. })), "{refused:?}");
 }
 
 #[test]

@@ -13,11 +13,11 @@ use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::event::{Ending, EventKind};
-use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
+use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
 use deltaq::journal::record::Decoder;
 use deltaq::journal::store::{QueueRow, Reader as _, Writes};
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::{Creator, Name, Registry};
+use deltaq::service::{Creator, Name, Partitions, Registry};
 use deltaq::spans::Spans;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub(super) struct Bench {
 pub(super) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) -> axum::Router {
     router(AppState::from(Parts {
         request_metrics: RequestMetrics::new(registry.metrics()),
-        registry: registry.clone(),
+        partitions: Arc::new(Partitions::single(registry.clone())),
         limits: HttpLimits::of(&Settings::default()),
         gate: Arc::new(Gate::open()),
         audit: Audit::default(),
@@ -52,7 +52,8 @@ pub(super) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         started_us: clock.wall_us(),
         clock: clock.clone(),
         shutdown: shutdown.clone(),
-        durability: Durability::Memory,
+        store: StoreInfo::MEMORY,
+        node: None,
         serves_metrics: false,
     }))
 }

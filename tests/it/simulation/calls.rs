@@ -573,7 +573,8 @@ impl Caller {
             ledger.deletes(&queue)
         })?;
         self.note(("delete", &queue));
-        let deleted = match self.registry.delete(&setup.name, &[]) {
+        let followers = self.registry.followers_of(&setup.name);
+        let deleted = match self.registry.delete(&setup.name, &followers) {
             Ok(commit) => commit.wait().await.map_err(Error::from),
             Err(error) => Err(error),
         };

@@ -86,6 +86,10 @@ fn plan() -> Plan {
     };
     Plan {
         queues: [Mode::Delta, Mode::Latest, Mode::Keys].into_iter().enumerate().map(setup).collect(),
+        followers: Vec::new(),
+        readers: Vec::new(),
+        watch: deltaq::service::WatchLimits::default(),
+        forgets_nothing: false,
         pace: deltaq::journal::WriterOptions {
             growth_bytes_min: 20_000,
             rows: 250..=500,
@@ -106,7 +110,8 @@ fn plan() -> Plan {
 fn play(crashes: &[Crash]) -> Result<u64, Violation> {
     let world = Arc::new(World::new(false));
     let memories = vec![Arc::new(Mutex::new(Memory::new(1, 0)))];
-    let run = Run { world, plan: Arc::new(plan()), memories };
+    let (readers, followers) = (Vec::new(), Vec::new());
+    let run = Run { world, plan: Arc::new(plan()), memories, readers, followers };
     let at = AtomicUsize::new(0);
     let mut disk = Disk::new(Timing::Instant);
     let mut steps = 0;

@@ -1,10 +1,13 @@
-//! The store of a simulated node: a slow store in memory, and a record of all its events.
+//! The store of a simulated node: a slow store in memory, and a record of all its events. The record has the histories of the views, and
+//! judges the changes that followers have taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq::engine::event::{Appended, Event, EventKind, Origin};
 use deltaq::engine::id::Rv;
+use deltaq::engine::view::View;
 use deltaq::engine::{Queue, Restore};
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
@@ -18,7 +21,9 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::Violation;
+use crate::followers::TakenChanges;
 use crate::store::fake::FakeStore;
+use crate::view_history::{Change, NaiveView, ViewHistory};
 
 /// A store whose steps take random times, by a seed. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -43,12 +48,19 @@ pub(super) enum Timing {
 #[derive(Debug, Default)]
 struct Twins {
     queues: BTreeMap<QueueId, Twin>,
+    taken: TakenChanges,
+    /// Number of changes that followers have taken.
+    taken_count: u64,
+    /// The first broken promise.
+    failure: Option<Violation>,
 }
 
 #[derive(Debug)]
 struct Twin {
+    name: Arc<str>,
     incarnation: u32,
     queue: Queue,
+    history: ViewHistory,
 }
 
 impl Disk {
@@ -76,25 +88,12 @@ impl Disk {
     /// Applies all durable events to the twins.
     fn follow(&self) -> Result<(), Violation> {
         let mut twins = self.twins.lock();
-        let mut decoder = Decoder::default();
         let rows = self.memory.queues().now_or_never().expect("memory does not wait");
-        for row in rows.expect("memory can be read") {
-            if row.deleted || twins.queues.contains_key(&row.id) {
-                continue;
-            }
-            let record = decoder.queue(&row).map_err(|error| error.to_string())?;
-            let Some(state) = record.state else { continue };
-            let queue = Restore::new(state).finish()?;
-            twins.queues.insert(row.id, Twin { incarnation: row.incarnation, queue });
+        let rows = rows.expect("memory can be read");
+        if twins.failure.is_none() {
+            twins.failure = twins.follow(&rows, &self.memory).err();
         }
-        for (id, twin) in &mut twins.queues {
-            for row in self.memory.journal_rows_behind(*id, twin.queue.resource_version()) {
-                for event in decoder.events(&row).map_err(|error| error.to_string())? {
-                    twin.queue.apply(&event);
-                }
-            }
-        }
-        Ok(())
+        twins.failure.clone().map_or(Ok(()), Err)
     }
 
     /// Checks that a restart at this moment would give the queues that the durable events give.
@@ -128,6 +127,35 @@ impl Disk {
         }
     }
 
+    /// Checks the history of a view of a queue, with all durable changes. A queue that was created and deleted by one commit has none.
+    pub(super) fn check_history(
+        &self,
+        incarnation: u32,
+        view: View,
+        check: impl FnOnce(&NaiveView) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        self.follow()?;
+        let twins = self.twins.lock();
+        let twin = twins.queues.values().find(|twin| twin.incarnation == incarnation);
+        twin.map_or(Ok(()), |twin| check(twin.history.of(view)))
+    }
+
+    /// Whether the journal has all events of a queue after this one.
+    pub(super) fn has_events_after(&self, incarnation: u32, rv: Rv) -> Result<bool, Violation> {
+        self.follow()?;
+        let twins = self.twins.lock();
+        let twin = twins.queues.iter().find(|(_, twin)| twin.incarnation == incarnation);
+        let Some((id, twin)) = twin else { return Ok(false) };
+        let rows = self.memory.journal(*id, rv, 1).now_or_never().expect("memory does not wait");
+        let rows = rows.expect("memory can be read");
+        Ok(rv >= twin.queue.resource_version() || rows.first().is_some_and(|row| row.prev_rv <= rv))
+    }
+
+    /// Number of changes that followers have taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.twins.lock().taken_count
+    }
+
     /// The newest durable event of a queue.
     pub(super) fn last_rv(&self, incarnation: u32) -> Option<Rv> {
         let twins = self.twins.lock();
@@ -146,6 +174,52 @@ impl Disk {
     pub(super) fn catch_up(&self) -> Result<(), Violation> {
         self.follow()
     }
+}
+
+impl Twins {
+    fn follow(&mut self, rows: &[QueueRow], memory: &FakeStore) -> Result<(), Violation> {
+        let mut decoder = Decoder::default();
+        for row in rows {
+            if row.deleted || self.queues.contains_key(&row.id) {
+                continue;
+            }
+            let record = decoder.queue(row).map_err(|error| error.to_string())?;
+            let Some(state) = record.state else { continue };
+            let queue = Restore::new(state).finish()?;
+            let (name, incarnation) = (row.name.clone(), row.incarnation);
+            self.queues.insert(row.id, Twin { name, incarnation, queue, history: ViewHistory::default() });
+        }
+        let mut taken = Vec::new();
+        for (id, twin) in &mut self.queues {
+            for row in memory.journal_rows_behind(*id, twin.queue.resource_version()) {
+                for event in decoder.events(&row).map_err(|error| error.to_string())? {
+                    twin.queue.apply(&event);
+                    twin.history
+                        .note(&event, &twin.queue)
+                        .map_err(|found| format!("{}: {found}", twin.name))?;
+                    let follow = twin.queue.config().follow.clone();
+                    taken.extend(follow.filter(|_| is_taken(&event)).map(|follow| (*id, follow, event)));
+                }
+            }
+        }
+        for (id, follow, event) in taken {
+            let followed = self.queues.values().filter(|twin| twin.name == follow.queue);
+            let versions = |key: &str, object: &str| -> Vec<u64> {
+                let changes = followed.flat_map(|twin| &twin.history.of(follow.view).changes);
+                let is_this =
+                    |change: &&Change| change.key.as_str() == key && change.object.as_deref() == Some(object);
+                changes.filter(is_this).map(|change| change.rv.get()).collect()
+            };
+            self.taken_count += 1;
+            self.taken.note(id, &event, versions)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a follower has taken a change by this event.
+fn is_taken(event: &Event) -> bool {
+    matches!(&event.kind, EventKind::Appended(Appended { origin, .. }) if *origin != Origin::Resync)
 }
 
 impl Timing {

@@ -50,6 +50,12 @@ impl Run {
             check_replaces(&caller, &target).await?;
             drain(&caller, &target).await?;
         }
+        for follower in &self.followers {
+            follower.finish(registry).await?;
+        }
+        for reader in &self.readers {
+            reader.finish(disk, registry).await?;
+        }
         self.probe(disk, registry)?;
         disk.check_recovery()
     }

@@ -14,14 +14,17 @@ use deltaq::journal::Live;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Error, Registry};
 use fastrand::Rng;
-use futures_util::FutureExt as _;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 use super::caller::{Caller, Memory};
 use super::calls::key_name;
 use super::disk::{Disk, Timing};
+use super::followers::Follower;
 use super::plan::{Plan, millis};
+use super::readers::Reader;
 use super::world::World;
 use super::{Report, Violation};
 use crate::node::{self, Node};
@@ -45,6 +48,8 @@ pub(super) struct Run {
     pub(super) world: Arc<World>,
     pub(super) plan: Arc<Plan>,
     pub(super) memories: Vec<Arc<Mutex<Memory>>>,
+    pub(super) readers: Vec<Reader>,
+    pub(super) followers: Vec<Follower>,
 }
 
 /// Runs a seed.
@@ -57,7 +62,11 @@ pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
     world.note(format_args!("{plan:?}"));
     let memory = |steps: &u32| Arc::new(Mutex::new(Memory::new(rng.u64(..), *steps)));
     let memories = plan.callers.iter().map(memory).collect();
-    let run = Run { world: world.clone(), plan: plan.clone(), memories };
+    let reader = |setup: &_| Reader::new(&world, Clone::clone(setup), plan.forgets_nothing, rng.u64(..));
+    let readers = plan.readers.iter().map(reader).collect();
+    let follower = |setup: &_| Follower::new(&world, Clone::clone(setup), rng.u64(..));
+    let followers = plan.followers.iter().map(follower).collect();
+    let run = Run { world: world.clone(), plan: plan.clone(), memories, readers, followers };
     let mut disk = Disk::new(Timing::random(rng.u64(..)));
     for life in 0.. {
         let spared = life >= plan.lives;
@@ -70,7 +79,8 @@ pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
         disk = disk.restarted();
         world.jump(&mut rng);
     }
-    let hits = world.ledger(|ledger| std::mem::take(&mut ledger.hits));
+    let mut hits = world.ledger(|ledger| std::mem::take(&mut ledger.hits));
+    hits.insert("a follower took a change", disk.taken());
     Ok(Report { hash: world.hash(), hits })
 }
 
@@ -103,7 +113,8 @@ impl Run {
     ) -> Result<End, Violation> {
         let opening = disk.memory.opening();
         let begun_us = self.world.clock.monotonic_us();
-        let node = node::start_on(disk.clone(), opening, &self.world.clock, shutdown, self.plan.pace.clone());
+        let (pace, watch) = (self.plan.pace.clone(), self.plan.watch);
+        let node = node::start_with(disk.clone(), opening, &self.world.clock, shutdown, pace, watch);
         let node = node.await.map_err(|error| error.to_string())?;
         let registry = node.registry.clone();
         self.probe(disk, &registry)?;
@@ -120,11 +131,16 @@ impl Run {
             }
             Ok::<(), Violation>(())
         };
+        let readers = self.readers.iter().map(|reader| reader.run(disk, &registry).boxed_local());
+        let followers = self.followers.iter().map(|follower| follower.run(&registry).boxed_local());
+        let mut beside: FuturesUnordered<_> = readers.chain(followers).collect();
         let stroke = tokio::select! {
             biased;
             end = self.strike(disk, &registry, rng, spared) => Some(end?),
             result = done => result.map(|()| None)?,
+            Some(violation) = beside.next() => return Err(violation),
         };
+        drop(beside);
         match stroke {
             Some(End::Crashed) => return Ok(End::Crashed),
             Some(_) => {}
@@ -225,11 +241,12 @@ impl Run {
 
     /// Panics in a change of a queue under its lock, as a bug would.
     async fn panic_in_a_change(&self, registry: &Registry, rng: &mut Rng) {
-        let setup = rng.choice(&self.plan.queues).expect("there are some");
-        let Some(handle) = registry.find(&setup.name) else { return };
+        let names: Vec<_> = self.plan.names().collect();
+        let name = rng.choice(names).expect("there are some");
+        let Some(handle) = registry.find(name) else { return };
         let edit = |_: &Config| -> Result<Config, Error> { resume_unwind(Box::new("on purpose")) };
         if AssertUnwindSafe(async { handle.configure(edit) }).catch_unwind().await.is_err() {
-            self.world.note(format_args!("{}: a change panics", setup.name));
+            self.world.note(format_args!("{name}: a change panics"));
             self.world.ledger(|ledger| ledger.hit("a change panicked"));
         }
     }
@@ -239,12 +256,12 @@ impl Run {
         disk.catch_up()?;
         let find = |name: &_| registry.find(name).map(|handle| handle.incarnation().0);
         self.world.ledger(|ledger| ledger.check_names(find))?;
-        for setup in &self.plan.queues {
-            let Some(handle) = registry.find(&setup.name) else { continue };
-            let queue_ref = (setup.name.clone(), handle.incarnation().0);
+        for name in self.plan.names() {
+            let Some(handle) = registry.find(name) else { continue };
+            let queue_ref = (name.clone(), handle.incarnation().0);
             let mut result = Ok(());
             let _is_there = handle.with(&mut |queue| {
-                let checked = queue.check().map_err(|rule| format!("{}: {rule}", setup.name));
+                let checked = queue.check().map_err(|rule| format!("{name}: {rule}"));
                 result = checked
                     .and_then(|()| disk.check_live(queue_ref.1, queue))
                     .and_then(|()| self.world.ledger(|ledger| ledger.check_queue(&queue_ref, queue)));

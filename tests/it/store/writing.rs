@@ -177,7 +177,8 @@ pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
             ..key_row(u32::MAX, u32::MAX - 20 + index, text, rv)
         });
         writes.tombstones.push(tombstone_row(1, index, text, rv));
-        let row = queue_row(index, rv, text);
+        // A name is short.
+        let row = queue_row(index, rv, if text.len() > 1_000 { "large" } else { text });
         writes.queues.push(QueueRow {
             state: text.to_owned(),
             created_at: Time::from_micros(u64::MAX),
@@ -217,7 +218,12 @@ pub(crate) async fn reopening_keeps_all_rows(place: &impl Place) {
 pub(crate) async fn upkeep_returns_the_size(place: &impl Place) {
     let (mut store, _, _) = place.open().await;
     let before = store.upkeep().await.unwrap();
-    let rows = (0..100).map(|n| KeyRow { item: Some("i".repeat(10_000)), ..key_row(1, n, "a", 1) });
+    // A store may compress texts, so these are random.
+    let mut random = fastrand::Rng::with_seed(1);
+    let rows = (0..100).map(|n| {
+        let item = std::iter::repeat_with(|| random.alphanumeric()).take(20_000).collect();
+        KeyRow { item: Some(item), ..key_row(1, n, "a", 1) }
+    });
     store.write(Writes { keys: rows.collect(), ..Writes::default() }).await.unwrap();
     let after = store.upkeep().await.unwrap();
     assert!(after.bytes >= before.bytes + 900_000, "{before:?} {after:?}");

@@ -190,7 +190,7 @@ impl Dice {
             8 => EventKind::DelayElapsed { key: self.key() },
             9 => EventKind::Forgotten { key: self.key() },
             10 => EventKind::Redriven { key: self.key() },
-            11 => EventKind::Removed { key: self.key() },
+            11 => EventKind::Removed { key: self.key(), keeps_version: self.0.bool() },
             12 => EventKind::Seeded { key: self.key(), owner: self.maybe(Self::name), object: self.object() },
             13 => EventKind::Populated,
             14 => EventKind::Configured { config: Arc::new(self.config()) },
@@ -200,7 +200,11 @@ impl Dice {
             18 => EventKind::Reopened,
             19 => EventKind::ResyncDue,
             20 => EventKind::Recovered,
-            23 => EventKind::VersionRemembered { key: self.key(), version: self.version() },
+            23 => EventKind::VersionRemembered {
+                key: self.key(),
+                version: self.version(),
+                before: self.maybe(Self::version),
+            },
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             22 => EventKind::Followed { position: self.follow_position() },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
@@ -422,6 +426,7 @@ impl Dice {
             versions: self.list(|dice| RememberedVersion {
                 key: dice.key(),
                 version: dice.version(),
+                before: dice.maybe(Self::version),
                 rv: dice.rv(),
                 at: dice.time(),
             }),

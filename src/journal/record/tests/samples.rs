@@ -140,9 +140,14 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::DelayElapsed { key: key() },
         EventKind::Forgotten { key: key() },
         EventKind::Redriven { key: key() },
-        EventKind::Removed { key: key() },
-        EventKind::VersionRemembered { key: key(), version: version("1763704800.250") },
-        EventKind::VersionRemembered { key: key(), version: version(r#""2026-11-21T04:20:03Z""#) },
+        EventKind::Removed { key: key(), keeps_version: false },
+        EventKind::Removed { key: key(), keeps_version: true },
+        EventKind::VersionRemembered { key: key(), version: version("1763704800.250"), before: None },
+        EventKind::VersionRemembered {
+            key: key(),
+            version: version(r#""2026-11-21T04:20:03Z""#),
+            before: Some(version("7")),
+        },
         EventKind::Seeded { key: key(), owner: None, object: object.clone() },
         EventKind::Seeded { key: key(), owner: Some(erp.clone()), object },
         EventKind::Populated,
@@ -410,10 +415,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         next_resync: Some(at(129_600)),
         sources: source_histories(&replace),
         followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
-        versions: vec![
-            RememberedVersion { key: key(), version: version("1.20e3"), rv: Rv::new(19), at: at(4) },
-            RememberedVersion { key: key(), version: version(r#""a\"b""#), rv: Rv::new(20), at: at(5) },
-        ],
+        versions: vec![remembered("1.20e3", None, 19), remembered(r#""a\"b""#, Some("1"), 20)],
         last_replace: Some(replace),
     };
     let running = LastReplace {
@@ -430,6 +432,16 @@ pub(super) fn queue_states() -> Vec<QueueState> {
     };
     let admitting = QueueState { config: Arc::new(admitting_config()), ..new.clone() };
     vec![new, started, full, admitting]
+}
+
+fn remembered(newest: &str, before: Option<&str>, rv: u64) -> RememberedVersion {
+    RememberedVersion {
+        key: key(),
+        version: version(newest),
+        before: before.map(version),
+        rv: Rv::new(rv),
+        at: at(rv),
+    }
 }
 
 fn source_histories(replace: &LastReplace) -> Vec<(Source, SourceHistory)> {

@@ -2,11 +2,12 @@
 //!
 //! The judge reads leases and states in the order of their numbers. Each contains all deltas that the key has at that number.
 //! So deltas that are not acknowledged must be in the next one too, before newer deltas. Of two adjacent deletions either may
-//! remain. In a queue that keeps only the newest delta, a newer delta replaces all older deltas.
+//! remain. In mode latest a newer delta replaces all older deltas. In mode events a lease has only the oldest delta, see `events`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::super::history::{Call, Delta, Effect, Key, KnownValue, Operation, Rv, Snapshot, Us};
+use super::super::queues::Mode;
 use super::leases::{LeaseEnd, LeaseRecord, Leases};
 use super::numbers::{Bounds, Numbers};
 use super::states::Candidate;
@@ -30,11 +31,13 @@ impl Expected {
 /// The knowledge about a key.
 #[derive(Debug)]
 pub(super) struct KeyRecord {
-    pub(super) is_latest: bool,
+    pub(super) mode: Mode,
     /// The unacknowledged deltas that were read.
-    base: Vec<Delta>,
-    /// Up to this number, `base` is complete.
+    pub(super) base: Vec<Delta>,
+    /// Leases and states were read up to this number.
     horizon: Rv,
+    /// Up to this number, `base` is complete.
+    pub(super) complete: Rv,
     /// The last lease, until its end is known.
     holder: Option<String>,
     /// The number of deliveries since the last acknowledgement, from the last lease.
@@ -46,7 +49,10 @@ pub(super) struct KeyRecord {
     /// The newest acknowledged delta.
     acked: Rv,
     /// The writes of this epoch that have a reply and were not read yet.
-    pending: Vec<PendingWrite>,
+    pub(super) pending: Vec<PendingWrite>,
+    /// Mode events: the Deletes by key of this epoch that have a reply, and the tombstones that were read.
+    pub(super) deletes_by_key: Vec<Bounds>,
+    pub(super) tombstones: BTreeSet<Rv>,
     /// The values that were read in this epoch.
     seen_values: HashSet<u64>,
     /// The deltas that were read in this epoch, and the last delta before it; each with whether it is a deletion.
@@ -59,24 +65,27 @@ pub(super) struct KeyRecord {
 
 /// An object of a call with a 2xx reply.
 #[derive(Debug)]
-struct PendingWrite {
-    value: u64,
-    bounds: Bounds,
-    start: Us,
+pub(super) struct PendingWrite {
+    pub(super) value: u64,
+    pub(super) bounds: Bounds,
+    pub(super) start: Us,
 }
 
 impl KeyRecord {
-    pub(super) fn new(is_latest: bool) -> Self {
+    pub(super) fn new(mode: Mode) -> Self {
         Self {
-            is_latest,
+            mode,
             base: Vec::new(),
             horizon: 0,
+            complete: 0,
             holder: None,
             attempt: 0,
             was_leased: false,
             known: vec![None],
             acked: 0,
             pending: Vec::new(),
+            deletes_by_key: Vec::new(),
+            tombstones: BTreeSet::new(),
             seen_values: HashSet::new(),
             seen: BTreeMap::new(),
             deletions: Vec::new(),
@@ -93,6 +102,7 @@ impl KeyRecord {
             // A Replace skips a key that another call produces meanwhile.
             let is_skipped = *is_replace && touches.iter().any(|other| other.overlaps(touch));
             for change in own {
+                self.note_deletion(change.effect, bounds.filter(|_| !is_replace), touch.start);
                 match (change.effect, bounds) {
                     (Effect::Delete { .. }, _) => self.deletions.push(touch.end),
                     (Effect::Put { value, may_be_unchanged: false, .. }, Some(bounds)) if !is_skipped => {
@@ -117,8 +127,13 @@ impl KeyRecord {
             found.add(Rule::LostLease, format!("attempt {} after {}", held.attempt, self.attempt));
         }
         let at = held.token - 1;
-        self.read_deltas(at, shown, found);
-        self.check_pending(at, shown, found);
+        if self.mode == Mode::Events {
+            self.read_event(at, shown, found);
+        } else {
+            self.read_deltas(at, shown, found);
+            self.check_pending(at, shown, found);
+            self.complete = held.token;
+        }
         if let Some(KnownValue(known)) = held.known
             && !self.known.iter().any(|expected| expected.map(|expected| expected.value) == known)
         {
@@ -144,6 +159,7 @@ impl KeyRecord {
         self.read_deltas(snapshot.rv, shown, found);
         // Every write with a reply is due, even if the numbers have decreased.
         self.check_pending(Rv::MAX, shown, found);
+        self.check_deletes_by_key(found);
         if !is_still_leased {
             self.holder = None;
         }
@@ -157,6 +173,7 @@ impl KeyRecord {
         }
         self.known = vec![known.map(|(value, rv)| Expected { value, rv, is_exact: true })];
         self.horizon = snapshot.rv;
+        self.complete = snapshot.rv;
     }
 
     /// The state after the newest delta; without a delta, the known object.
@@ -173,12 +190,15 @@ impl KeyRecord {
         self.seen_values.clear();
         self.deletions.clear();
         self.pending.clear();
+        self.tombstones.clear();
     }
 
     /// Reads a lease whose first reply was lost, and which a repeated pop has returned after the state was read. It must have
     /// the deltas of that state.
     fn read_late_lease(&mut self, id: &str, held: &LeaseRecord, found: &mut Findings) {
-        let before: Vec<Delta> = self.base.iter().filter(|delta| delta.rv < held.token).cloned().collect();
+        let most = if self.mode == Mode::Events { 1 } else { usize::MAX };
+        let before: Vec<Delta> =
+            self.base.iter().filter(|delta| delta.rv < held.token).take(most).cloned().collect();
         if before != held.deltas {
             found.add(Rule::LostDelta, format!("{id} has {:?}, the list had {before:?}", held.deltas));
         }
@@ -212,8 +232,8 @@ impl KeyRecord {
                 self.was_leased = false;
             }
         }
-        let token = held.token;
-        self.base.retain(|delta| delta.rv > token);
+        let newest = held.deltas.iter().map(|delta| delta.rv).max().unwrap_or(held.token);
+        self.base.retain(|delta| delta.rv > newest);
         self.holder = None;
         false
     }
@@ -222,7 +242,11 @@ impl KeyRecord {
     fn may_hide(&self, held: &LeaseRecord, shown: &[Delta]) -> bool {
         let only_deleted = held.deltas.iter().all(Delta::is_deleted);
         match shown.first() {
-            Some(first) => self.is_latest || (only_deleted && first.is_deleted()),
+            Some(first) => match self.mode {
+                Mode::Delta => only_deleted && first.is_deleted(),
+                Mode::Latest => true,
+                Mode::Events => false,
+            },
             None => false,
         }
     }
@@ -232,22 +256,43 @@ impl KeyRecord {
         if !shown.is_sorted_by(|one, two| one.rv < two.rv) || shown.last().is_some_and(|last| last.rv > at) {
             found.add(Rule::Order, format!("at {at} the deltas are {shown:?}"));
         }
+        self.note_seen(shown);
+        let is_new = match self.mode {
+            Mode::Delta => self.check_all(shown, found),
+            Mode::Latest => {
+                self.check_newest(shown, found);
+                self.not_in_base(shown)
+            }
+            Mode::Events => {
+                self.check_each(shown, found);
+                self.not_in_base(shown)
+            }
+        };
+        self.check_new(&is_new, found);
+        self.base = shown.to_vec();
+    }
+
+    pub(super) fn note_seen(&mut self, shown: &[Delta]) {
         for delta in shown {
             self.seen_values.insert(delta.value);
             self.seen.insert(delta.rv, delta.is_deleted());
+            if delta.tombstone {
+                self.tombstones.insert(delta.rv);
+            }
         }
-        let is_new = if self.is_latest {
-            self.check_newest(shown, found);
-            shown.iter().filter(|delta| !self.base.iter().any(|old| old.rv == delta.rv)).collect()
-        } else {
-            self.check_all(shown, found)
-        };
-        for delta in is_new.into_iter().filter(|delta| delta.rv <= self.horizon) {
+    }
+
+    pub(super) fn not_in_base<'a>(&self, shown: &'a [Delta]) -> Vec<&'a Delta> {
+        shown.iter().filter(|delta| !self.base.iter().any(|old| old.rv == delta.rv)).collect()
+    }
+
+    /// Checks that each delta that is read for the first time is newer than all deltas that were read before.
+    pub(super) fn check_new(&self, new: &[&Delta], found: &mut Findings) {
+        for delta in new.iter().filter(|delta| delta.rv <= self.complete) {
             let rule = if delta.rv <= self.acked { Rule::LostAck } else { Rule::Order };
-            let (acked, horizon) = (self.acked, self.horizon);
-            found.add(rule, format!("{delta:?} is new although {acked} is acked and {horizon} was read"));
+            let (acked, complete) = (self.acked, self.complete);
+            found.add(rule, format!("{delta:?} is new although {acked} is acked and {complete} was read"));
         }
-        self.base = shown.to_vec();
     }
 
     /// Checks that `shown` begins with `base`. Returns the deltas after it.
@@ -288,14 +333,14 @@ impl KeyRecord {
     }
 
     /// Checks that every write that is due was read.
-    fn check_pending(&mut self, at: Rv, shown: &[Delta], found: &mut Findings) {
+    pub(super) fn check_pending(&mut self, at: Rv, shown: &[Delta], found: &mut Findings) {
         let due: Vec<PendingWrite> =
             self.pending.extract_if(.., |pending| pending.bounds.until <= at).collect();
         for pending in due {
             let is_met = self.seen_values.contains(&pending.value);
             let newest = shown.last().map_or(0, |newest| newest.rv).max(self.acked);
             let is_past = newest > pending.bounds.after || self.is_gone(shown, pending.start);
-            let is_past = self.is_latest && is_past;
+            let is_past = self.mode == Mode::Latest && is_past;
             if !is_met && !is_past {
                 found.add(Rule::LostWrite, format!("{pending:?} is missing in {shown:?} at {at}"));
             }

@@ -126,11 +126,13 @@ impl Leases {
         fresh
     }
 
-    /// After a crash every live lease lasts its full length again, because no worker could reach the service.
+    /// After a kill every live lease lasts its full length again, because no worker could reach the service.
+    /// The leases of a process that survives need not last longer.
     pub(super) fn renew(&mut self, crash: Crash) {
+        let Some(restart) = crash.restart else { return };
         for id in &self.open {
             if let Some(held) = self.records.get_mut(id).filter(|held| held.earliest > crash.gone) {
-                held.earliest = held.earliest.max(crash.restart + held.length);
+                held.earliest = held.earliest.max(restart + held.length);
             }
         }
     }

@@ -7,11 +7,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::super::history::{Call, Delta, Effect, Key, Kind, Operation, Rv, Snapshot, Us};
+use super::super::queues::Mode;
 use super::{Findings, Rule};
 
 /// The knowledge about the numbers of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
+    /// Whether a deletion of a key without an object is delivered: in mode events.
+    delivers_absent: bool,
     /// The time of each reply, and the greatest number in the replies until then.
     floors: Vec<(Us, Rv)>,
     /// The event of each number.
@@ -57,6 +60,10 @@ impl Bounds {
 }
 
 impl Numbers {
+    pub(super) fn new(mode: Mode) -> Self {
+        Self { delivers_absent: mode == Mode::Events, ..Self::default() }
+    }
+
     /// Reads the replies of an epoch. `calls` are in the order of their start.
     pub(super) fn begin(&mut self, calls: &[&Call], snapshot: &Snapshot, found: &mut Findings) {
         let seen = |call: &&&Call| {
@@ -199,14 +206,16 @@ impl Numbers {
     }
 
     fn is_sent(&mut self, key: &Key, delta: &Delta) -> bool {
-        let Some(senders) = self.sent.get_mut(&delta.value) else { return false };
         let inferred = |bounds: &[Bounds]| bounds.iter().any(|bounds| bounds.hold(delta.rv));
+        let is_inferred = || self.deletions.get(key).is_some_and(|bounds| inferred(bounds));
+        if self.delivers_absent && delta.tombstone && delta.value == 0 {
+            return is_inferred();
+        }
+        let Some(senders) = self.sent.get_mut(&delta.value) else { return false };
         let is_of_key = senders.iter().any(|sent| sent.key == *key);
         match delta.kind {
             Kind::Sync => is_of_key && inferred(&self.resyncs),
-            Kind::Deleted if delta.tombstone => {
-                is_of_key && self.deletions.get(key).is_some_and(|bounds| inferred(bounds))
-            }
+            Kind::Deleted if delta.tombstone => is_of_key && is_inferred(),
             kind => {
                 let fits = |sent: &&mut Sent| {
                     sent.key == *key && sent.kind == kind && sent.rv.is_none() && sent.bounds.hold(delta.rv)

@@ -1,6 +1,7 @@
 //! The newest state of a key: the calls that can have been the last, and the deletions that must have taken effect.
 
 use super::super::history::{Call, Effect, Rv, Us};
+use super::super::queues::Mode;
 use super::keys::KeyRecord;
 use super::numbers::Numbers;
 use super::{Findings, Rule, Touch};
@@ -34,7 +35,7 @@ impl KeyRecord {
         at: Us,
         found: &mut Findings,
     ) {
-        if !self.is_latest {
+        if self.mode != Mode::Latest {
             for touch in touches {
                 self.check_deletion(touch, touches, numbers, calls, found);
             }

@@ -6,10 +6,14 @@ use super::super::history::{
     Answer, Call, Change, Count, Crash, Delta, Effect, Epoch, Item, Kind, KnownValue, Lease, Operation,
     Outcome, Reply, Rv, Settle, SettleKind, Settled, Snapshot, Us,
 };
+use super::super::queues::Mode;
 use super::{Judge, Rule};
+
+mod events;
 
 const DELTA: &str = "delta";
 const LATEST: &str = "latest";
+const EVENTS: &str = "events";
 const SECOND: Us = 1_000_000;
 
 /// A builder of a history. Calls do not overlap.
@@ -22,7 +26,12 @@ struct Script {
 }
 
 fn script(queue: &'static str) -> Script {
-    let judge = Judge::new([(queue, queue == LATEST)].into_iter());
+    let mode = match queue {
+        LATEST => Mode::Latest,
+        EVENTS => Mode::Events,
+        _ => Mode::Delta,
+    };
+    let judge = Judge::new([(queue, mode)].into_iter());
     Script { queue, now: 10, epoch: Epoch::default(), rules: Vec::new(), judge }
 }
 
@@ -111,7 +120,7 @@ impl Script {
     }
 
     fn crash(&mut self) -> &mut Self {
-        self.epoch.crash = Some(Crash { gone: self.now, restart: self.now + 1 });
+        self.epoch.crash = Some(Crash { gone: self.now, restart: Some(self.now + 1) });
         self.now += 10;
         self
     }

@@ -2,6 +2,7 @@
 
 use deltaq::engine::Queue;
 
+use super::bounds::Bounds;
 use super::{Difference, Setup, World, empty, same, time};
 use crate::model::Model;
 
@@ -9,6 +10,7 @@ use crate::model::Model;
 pub(crate) struct SavedState {
     model: Model,
     setup: Setup,
+    bounds: Bounds,
     pub(crate) events: usize,
 }
 
@@ -40,7 +42,12 @@ impl World {
 
     /// Saves the current state.
     pub(crate) fn save(&self) -> SavedState {
-        SavedState { model: self.model.clone(), setup: self.setup, events: self.events.len() }
+        SavedState {
+            model: self.model.clone(),
+            setup: self.setup,
+            bounds: self.bounds.clone(),
+            events: self.events.len(),
+        }
     }
 
     /// Restarts the process with `engine`. All changes after `saved` are lost; the tokens that callers got stay issued.
@@ -53,7 +60,7 @@ impl World {
         self.rebuilt = self.as_of(saved.events);
         self.events.truncate(saved.events);
         self.readers.roll_back(&self.rebuilt);
-        (self.model, self.setup) = (saved.model, saved.setup);
+        (self.model, self.setup, self.bounds) = (saved.model, saved.setup, saved.bounds);
         self.synced = engine.has_synced();
         self.restart(engine, unclean);
         self.engine.set_committed(self.engine.resource_version());

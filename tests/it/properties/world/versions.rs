@@ -13,10 +13,13 @@ impl World {
     /// Compares the remembered versions.
     pub(super) fn compare_versions(&self) -> Result<(), Difference> {
         let engine = self.engine.queue_state().versions;
-        let engine = engine.iter().map(|one| (one.key.to_string(), one.rv.get(), one.at.as_micros()));
+        let engine = engine
+            .iter()
+            .map(|one| (one.key.to_string(), one.rv.get(), one.at.as_micros(), one.before.is_some()));
         let mut engine: Vec<_> = engine.collect();
         engine.sort();
-        let model = self.model.remembered.iter().map(|(key, (_, rv, at))| ((*key).to_owned(), *rv, *at));
+        let model = self.model.remembered.iter();
+        let model = model.map(|(key, one)| ((*key).to_owned(), one.rv, one.at, one.before.is_some()));
         same("remembered versions", engine, model.collect())
     }
 }

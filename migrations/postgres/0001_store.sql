@@ -1,0 +1,131 @@
+-- The first layout: the journal, the checkpoint of keys and queues, and the state of each partition.
+--
+-- A partition is a complete store: its writer, its epoch and its rows do not depend on other partitions. The number of a partition
+-- comes first in every key. Numbers of events and versions are below 2^63. Times are microseconds since the Unix epoch; a time above
+-- 2^63 is stored bit for bit, so it reads as a negative number here, and so do checksums. Texts are UTF-8 in `bytea`: a text may
+-- contain U+0000, and neither the encoding nor the collation of the database has an effect on them.
+
+DO $$ BEGIN
+    IF to_regnamespace('deltaq') IS NULL THEN
+        CREATE SCHEMA deltaq;
+    END IF;
+END $$;
+
+-- The migrations that have run.
+CREATE TABLE deltaq.migrations (
+    version bigint PRIMARY KEY,
+    name text NOT NULL,
+    migrated_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- One row per partition. `epoch`: grows each time a writer opens the partition. `writer`: a random number that the writer of the epoch has
+-- chosen. A failover to a replica that lags can take the database back to an earlier epoch; two writers may then have the same epoch, but
+-- never the same number. `clean`: whether the partition was closed cleanly. `last_queue`, `last_version`: the largest id and version of
+-- queues whose rows were removed. `floor`: the largest event of these queues, above which new queues start. `node`: the owner of the
+-- partition. `probe`: room for a trial write.
+CREATE TABLE deltaq.partitions (
+    epoch bigint NOT NULL DEFAULT 0,
+    writer bigint NOT NULL DEFAULT 0,
+    last_queue bigint NOT NULL DEFAULT 0,
+    last_version bigint NOT NULL DEFAULT 0,
+    floor bigint NOT NULL DEFAULT 0,
+    partition smallint PRIMARY KEY CHECK (partition >= 0),
+    clean boolean NOT NULL DEFAULT true,
+    node text,
+    probe bytea
+) WITH (fillfactor = 10);
+
+ALTER TABLE deltaq.partitions ALTER COLUMN probe SET STORAGE EXTERNAL;
+
+-- The events, one row per queue and commit. `events` is a JSON array. `prev_rv` is the event before the row, and so the row's number
+-- within its queue: at most one row follows an event. The rows of a queue ascend in prev_rv, first_rv and last_rv, so one index serves
+-- all three. `epoch` is the tenure of the writer. Rows are appended and removed, and never changed. A row of up to 8 KiB stays in its
+-- page: each piece of a row that is stored out of line costs another two rows.
+CREATE TABLE deltaq.journal (
+    queue_id bigint NOT NULL,
+    epoch bigint NOT NULL,
+    prev_rv bigint NOT NULL,
+    first_rv bigint NOT NULL,
+    last_rv bigint NOT NULL,
+    at bigint NOT NULL,
+    format integer NOT NULL,
+    checksum integer NOT NULL,
+    partition smallint NOT NULL,
+    events bytea NOT NULL,
+    PRIMARY KEY (partition, queue_id, prev_rv)
+) WITH (
+    toast_tuple_target = 8160,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_insert_scale_factor = 0.2,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Keys at the last checkpoint. A checkpoint replaces rows in place, so pages keep room for the new version of a row.
+CREATE TABLE deltaq.keys (
+    queue_id bigint NOT NULL,
+    slot bigint NOT NULL,
+    rv bigint NOT NULL,
+    known_rv bigint,
+    format integer NOT NULL,
+    checksum integer NOT NULL,
+    partition smallint NOT NULL,
+    key bytea NOT NULL,
+    owner bytea,
+    item bytea,
+    known_object bytea,
+    PRIMARY KEY (partition, queue_id, slot)
+) WITH (
+    fillfactor = 80,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Removed keys, until no replay starts before their removal.
+CREATE TABLE deltaq.tombstones (
+    queue_id bigint NOT NULL,
+    slot bigint NOT NULL,
+    rv bigint NOT NULL,
+    checksum integer NOT NULL,
+    partition smallint NOT NULL,
+    key bytea NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE INDEX tombstones_by_rv ON deltaq.tombstones (partition, queue_id, rv);
+
+-- Queues at their last checkpoint, and deleted queues whose rows are not all removed.
+CREATE TABLE deltaq.queues (
+    id bigint NOT NULL,
+    version bigint NOT NULL,
+    incarnation bigint NOT NULL,
+    created_at bigint NOT NULL,
+    rv bigint NOT NULL,
+    format integer NOT NULL,
+    checksum integer NOT NULL,
+    partition smallint NOT NULL,
+    deleted boolean NOT NULL,
+    name bytea NOT NULL,
+    state bytea NOT NULL,
+    PRIMARY KEY (partition, id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE UNIQUE INDEX queues_by_name ON deltaq.queues (partition, name) WHERE NOT deleted;
+
+-- lz4 compresses and reads several times as fast as the default. A server that was built without it keeps the default.
+DO $$ BEGIN
+    ALTER TABLE deltaq.journal ALTER COLUMN events SET COMPRESSION lz4;
+    ALTER TABLE deltaq.keys ALTER COLUMN item SET COMPRESSION lz4;
+    ALTER TABLE deltaq.keys ALTER COLUMN known_object SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN NULL;
+END $$;
+
+-- For people: the last acknowledged objects at the last checkpoint.
+CREATE VIEW deltaq.known_objects (queue, key, owner, resource_version, object) AS
+SELECT
+    convert_from(queues.name, 'UTF8'),
+    convert_from(keys.key, 'UTF8'),
+    convert_from(keys.owner, 'UTF8'),
+    keys.known_rv,
+    convert_from(keys.known_object, 'UTF8')
+FROM deltaq.queues
+JOIN deltaq.keys ON keys.partition = queues.partition AND keys.queue_id = queues.id
+WHERE NOT queues.deleted AND keys.known_object IS NOT NULL;

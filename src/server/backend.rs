@@ -1,0 +1,252 @@
+//! What keeps the queues of a server: one journal that the server has alone, or its share of a database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{CLAIMS_MAX, Cluster, Ingredients, Replaced};
+use super::journal::{self, Opened, Place};
+use super::{Error, defaults, limits};
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::http::StoreInfo;
+use crate::journal::postgres::Membership;
+use crate::journal::recovery::Contents;
+use crate::journal::writer;
+use crate::lifecycle::Shutdown;
+use crate::service::metrics::Metrics;
+use crate::service::{Partitions, Registry};
+
+/// How often a draining server checks whether all leases are settled.
+const DRAIN_CHECK_PERIOD: Duration = Duration::from_millis(20);
+
+/// What the backend needs of the server.
+pub(super) struct Parts<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) clock: &'a Clock,
+    pub(super) metrics: &'a Metrics,
+    pub(super) shutdown: &'a Shutdown,
+    /// The port of the API.
+    pub(super) port: u16,
+}
+
+/// What keeps the queues.
+#[derive(Debug)]
+pub(super) enum Backend {
+    Alone(Box<Alone>),
+    Node(Box<Node>),
+}
+
+/// One journal, or none, of one server.
+#[derive(Debug)]
+pub(super) struct Alone {
+    registry: Arc<Registry>,
+    /// The journal's writer.
+    pub(super) writing: Option<JoinHandle<writer::Ended>>,
+    /// The queues to load, and whether the store was not closed cleanly.
+    contents: Option<(Contents, bool)>,
+    place: Option<Place>,
+}
+
+/// A node of several that share a database.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// Until the node is started.
+    cluster: Option<Cluster>,
+    task: Option<JoinHandle<Result<(), Replaced>>>,
+    /// Cancelled when no connection is left.
+    closed: CancellationToken,
+}
+
+/// A backend, and what the API needs of it.
+pub(super) struct Ready {
+    pub(super) backend: Backend,
+    pub(super) partitions: Arc<Partitions>,
+    pub(super) store: StoreInfo,
+    /// `None` without a journal.
+    pub(super) place: Option<Place>,
+}
+
+/// Opens the store that the settings name. The queues are not loaded yet.
+pub(super) async fn open(parts: Parts<'_>) -> Result<Ready, Error> {
+    match &parts.settings.cluster.node_name {
+        Some(name) => join(&parts, name.clone()).await,
+        None => alone(&parts).await,
+    }
+}
+
+async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
+    let Parts { settings, clock, metrics, shutdown, port: _ } = parts;
+    let storage = &settings.storage;
+    let opened = journal::open(journal::Parts { storage, clock, metrics, shutdown }).await?;
+    let Opened { journal, writing, contents, unclean, place, store } = opened;
+    let (clock, metrics) = ((*clock).clone(), (*metrics).clone());
+    let (limits, defaults) = (limits(settings), defaults(settings)?);
+    let registry = Registry::new(limits, defaults, clock, journal, (*shutdown).clone(), metrics);
+    let registry = Arc::new(registry);
+    let partitions = Arc::new(Partitions::single(registry.clone()));
+    partitions.metrics().of_node().owns(partitions.count());
+    let contents = Some((contents, unclean));
+    let backend = Backend::Alone(Box::new(Alone { registry, writing, contents, place: place.clone() }));
+    Ok(Ready { backend, partitions, store, place })
+}
+
+async fn join(parts: &Parts<'_>, name: String) -> Result<Ready, Error> {
+    let Parts { settings, clock, metrics, shutdown, port } = parts;
+    let cluster = &settings.cluster;
+    let (database, place) = journal::database(&settings.storage)?;
+    let url = cluster.advertise.clone().unwrap_or_default();
+    let url = url.strip_suffix(":0").map_or(url.clone(), |host| format!("{host}:{port}"));
+    let joined = Membership::join(database.clone(), name, url, cluster.partitions).await;
+    let failed = |source| Error::Store { place: place.clone(), source };
+    let (membership, count, protection) = joined.map_err(failed)?;
+    let store = journal::in_postgres(&protection, &place);
+    let (limits, defaults) = (limits(settings), defaults(settings)?);
+    let partitions = Partitions::new(count, limits.clone(), Arc::new(defaults.clone()), (*metrics).clone());
+    let partitions = Arc::new(partitions);
+    let ingredients = Ingredients {
+        settings: database,
+        limits,
+        defaults,
+        clock: (*clock).clone(),
+        metrics: (*metrics).clone(),
+        options: journal::writer_options(&settings.storage),
+        claims: Semaphore::new(CLAIMS_MAX),
+        shutdown: (*shutdown).clone(),
+    };
+    let closed = CancellationToken::new();
+    let cluster = Some(Cluster::new(membership, partitions.clone(), ingredients, closed.clone()));
+    let backend = Backend::Node(Box::new(Node { cluster, task: None, closed }));
+    Ok(Ready { backend, partitions, store, place: Some(place) })
+}
+
+/// The error of a writer that has ended so; `None` is a panic.
+fn error_of(ended: Option<writer::Ended>) -> Option<Error> {
+    match ended {
+        Some(writer::Ended::Closed) => None,
+        Some(writer::Ended::Fenced) => Some(Error::TakenOver),
+        Some(writer::Ended::RolledBack) => Some(Error::RolledBack),
+        None => Some(Error::Writer),
+    }
+}
+
+impl Backend {
+    /// Loads the queues, and starts the tasks that belong to them. For a node, these are the queues of the partitions that it can
+    /// claim at once.
+    pub(super) async fn load(&mut self, shutdown: &Shutdown) -> Result<(), Error> {
+        match self {
+            Self::Alone(alone) => {
+                if let Some((contents, unclean)) = alone.contents.take() {
+                    let loaded = alone.registry.recover(contents, unclean).await;
+                    // Without a journal there is nothing to load.
+                    if let (Err(source), Some(place)) = (loaded, alone.place.clone()) {
+                        return Err(Error::Recovery { place, source });
+                    }
+                }
+                alone.registry.start_tasks();
+            }
+            Self::Node(node) => {
+                let (started, has_started) = oneshot::channel();
+                if let Some(cluster) = node.cluster.take() {
+                    node.task = Some(shutdown.spawn_last("node", cluster.run(started)));
+                }
+                // The task also ends the wait when it ends.
+                let _ended = has_started.await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up a start before all queues are loaded.
+    pub(super) async fn abandon(self) {
+        match self {
+            Self::Alone(alone) => {
+                if let Some(writing) = alone.writing {
+                    writer::abandon(writing).await;
+                }
+            }
+            Self::Node(node) => {
+                if let Some(task) = node.task {
+                    node.closed.cancel();
+                    let _ended = task.await;
+                }
+            }
+        }
+    }
+
+    /// Waits until nothing can be committed any more: the journal's writer has ended, or the node. Before the shutdown they end only
+    /// by a panic, or because another process has taken their place. Never returns without a journal.
+    pub(super) async fn ended(&mut self) -> Error {
+        match self {
+            Self::Alone(alone) => {
+                let Some(writing) = &mut alone.writing else { return std::future::pending().await };
+                let ended = writing.await;
+                alone.writing = None;
+                error_of(ended.ok()).unwrap_or(Error::TakenOver)
+            }
+            Self::Node(node) => {
+                let Some(task) = &mut node.task else { return std::future::pending().await };
+                let ended = task.await;
+                node.task = None;
+                if ended.is_ok() { Error::TakenOver } else { Error::Writer }
+            }
+        }
+    }
+
+    /// Without a journal the leases end with the process, so workers get time to settle them.
+    pub(super) async fn drain(&self, shutdown: &Shutdown) {
+        let Self::Alone(alone) = self else { return };
+        while alone.registry.journal().is_none()
+            && alone.registry.leased() > 0
+            && !shutdown.cut().is_cancelled()
+        {
+            tokio::select! {
+                () = tokio::time::sleep(DRAIN_CHECK_PERIOD) => {}
+                () = shutdown.cut().cancelled() => {}
+            }
+        }
+    }
+
+    /// Writes the last commits, and releases the partitions of a node. No connection is left.
+    pub(super) async fn close(self, shutdown: &Shutdown) -> Result<(), Error> {
+        let stalled = async {
+            shutdown.cut_and_grace().await;
+            tracing::error!(
+                "the disk of the journal is stalled; the next start replays what the journal has"
+            );
+        };
+        match self {
+            Self::Alone(alone) => {
+                alone.registry.close();
+                let Some(writing) = alone.writing else { return Ok(()) };
+                tokio::select! {
+                    biased;
+                    done = writing => {
+                        if done.is_err() {
+                            tracing::error!("the journal's writer panicked before the last commit");
+                        }
+                        return error_of(done.ok()).map_or(Ok(()), Err);
+                    }
+                    () = stalled => {}
+                }
+            }
+            Self::Node(node) => {
+                node.closed.cancel();
+                let Some(task) = node.task else { return Ok(()) };
+                tokio::select! {
+                    biased;
+                    done = task => match done {
+                        Ok(Ok(())) => {}
+                        Ok(Err(Replaced)) => return Err(Error::TakenOver),
+                        Err(_) => return Err(Error::Writer),
+                    },
+                    () = stalled => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}

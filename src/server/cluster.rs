@@ -1,0 +1,296 @@
+//! A node: one of several servers that share a database. It owns a share of the partitions, and hands partitions over when nodes
+//! come and go.
+//!
+//! Invariant: a node answers for a partition only while no other node can have claimed it. Other nodes claim its partitions
+//! [`TTL`] after its last heartbeat at the earliest, and the node answers only within [`TRUST`]. Its writes do not depend on that: each of them finds the epoch of the claim in the database, or fails.
+
+mod partition;
+mod shares;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::partition::Partition;
+pub(in crate::server) use self::partition::{CLAIMS_MAX, Ingredients};
+use self::shares::shares;
+use crate::causes::with_causes;
+use crate::clock::whole_us;
+use crate::journal::postgres::{Condition, Found, Membership, Node, TTL};
+use crate::service::metrics::NodeMetrics;
+use crate::service::{Owner, Partitions, Peer};
+
+/// How often a node sends a heartbeat and looks at the owners.
+const PERIOD: Duration = Duration::from_millis(500);
+/// How long after a heartbeat a node answers for its partitions: less than [`TTL`], after which other nodes may claim them.
+const TRUST: Duration = Duration::from_secs(TTL.as_secs() - 2);
+/// Most partitions that a node hands over at the same time while it keeps others.
+const HANDED_OVER_MAX: usize = 2;
+/// The wait after a failed claim.
+const CLAIM_AGAIN: Duration = Duration::from_secs(2);
+
+/// Why a node ends before its shutdown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Replaced;
+
+/// A partition, as this node sees it.
+#[derive(Debug)]
+enum Slot {
+    /// This node does not own it, and may claim it from this instant on.
+    Free(Instant),
+    Claiming,
+    Owned(Partition),
+    Releasing,
+}
+
+/// The end of a claim or a release.
+enum Done {
+    Claimed(usize, Result<Option<Partition>, String>),
+    Released(usize),
+}
+
+/// The task of a node.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    membership: Membership,
+    partitions: Arc<Partitions>,
+    ingredients: Arc<Ingredients>,
+    metrics: NodeMetrics,
+    slots: Vec<Slot>,
+    running: JoinSet<Done>,
+    /// The partitions that lack acknowledged changes in the database. Their next load must not use the numbers of these changes again.
+    rolled_back: BTreeSet<usize>,
+    /// Since when every heartbeat has succeeded.
+    steady_since: Option<Instant>,
+    /// Cancelled when no connection is left.
+    closed: CancellationToken,
+}
+
+impl Cluster {
+    pub(super) fn new(
+        membership: Membership,
+        partitions: Arc<Partitions>,
+        ingredients: Ingredients,
+        closed: CancellationToken,
+    ) -> Self {
+        let slots = (0..partitions.count()).map(|_| Slot::Free(Instant::now())).collect();
+        Self {
+            membership,
+            partitions,
+            metrics: ingredients.metrics.of_node(),
+            ingredients: Arc::new(ingredients),
+            slots,
+            running: JoinSet::new(),
+            rolled_back: BTreeSet::new(),
+            steady_since: None,
+            closed,
+        }
+    }
+
+    /// Runs until the shutdown has released all partitions, or another process has the name of this node. `started` learns when the
+    /// first claims have ended.
+    pub(super) async fn run(mut self, started: oneshot::Sender<()>) -> Result<(), Replaced> {
+        let shutdown = self.ingredients.shutdown.clone();
+        let (mut started, mut next) = (Some(started), Instant::now());
+        loop {
+            let leaves = shutdown.is_draining();
+            tokio::select! {
+                biased;
+                () = shutdown.cut().cancelled() => break,
+                Some(Ok(done)) = self.running.join_next() => self.end(done),
+                () = tokio::time::sleep_until(next) => {
+                    next = Instant::now() + PERIOD;
+                    self.beat(leaves).await?;
+                }
+                () = shutdown.draining().cancelled(), if !leaves => next = Instant::now(),
+            }
+            if self.running.is_empty() && self.steady_since.is_some() {
+                started.take().map(|started| started.send(()));
+            }
+            let owns = self.slots.iter().any(|slot| !matches!(slot, Slot::Free(_)));
+            if leaves && !owns && self.closed.is_cancelled() {
+                break;
+            }
+        }
+        self.drop_all();
+        if let Err(error) = self.membership.leave().await {
+            tracing::warn!(
+                error = with_causes(&error),
+                "the other nodes do not know that this node has stopped"
+            );
+        }
+        Ok(())
+    }
+
+    /// Sends a heartbeat, and acts on what it finds.
+    async fn beat(&mut self, leaves: bool) -> Result<(), Replaced> {
+        let sent = self.ingredients.clock.monotonic_us();
+        // After an outage of the database all nodes are late, and each needs the time to send a heartbeat.
+        let removes = self.steady_since.is_some_and(|since| since.elapsed() >= TTL);
+        let found = match self.membership.heartbeat(leaves, removes).await {
+            Ok(found) => found,
+            Err(error) => {
+                if self.steady_since.take().is_some() {
+                    tracing::warn!(error = with_causes(&error), "a heartbeat failed");
+                }
+                if leaves {
+                    (0..self.slots.len()).for_each(|number| self.release(number));
+                }
+                return Ok(());
+            }
+        };
+        match found.condition {
+            Condition::Member => {}
+            Condition::Replaced => {
+                self.drop_all();
+                return Err(Replaced);
+            }
+            Condition::Removed => {
+                tracing::error!(
+                    "this node was removed because it sent no heartbeats; its partitions have other owners now"
+                );
+                self.drop_all();
+                if let Err(error) = self.membership.join_again().await {
+                    tracing::warn!(error = with_causes(&error), "this node can't join again");
+                }
+                return Ok(());
+            }
+        }
+        self.steady_since.get_or_insert_with(Instant::now);
+        self.partitions.trust(sent.saturating_add(whole_us(TRUST)));
+        self.follow(&found, leaves);
+        Ok(())
+    }
+
+    /// Claims, releases and gives up partitions, and notes the owners of the other ones.
+    fn follow(&mut self, found: &Found, leaves: bool) {
+        let name = self.membership.name().to_owned();
+        let live: Vec<&Node> = found.nodes.iter().filter(|node| !node.is_leaving).collect();
+        let names: Vec<_> = live.iter().map(|node| node.name.as_str()).collect();
+        let wanted = shares(&names, self.slots.len());
+        let peers: BTreeMap<_, _> = found.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+        let mut handed_over = self.slots.iter().filter(|slot| matches!(slot, Slot::Releasing)).count();
+        for number in 0..self.slots.len() {
+            let owner = found.owners.get(number).and_then(Option::as_deref);
+            let heir = wanted.get(number).copied().flatten().and_then(|node| names.get(node).copied());
+            let is_own = owner == Some(name.as_str());
+            let Some(slot) = self.slots.get_mut(number) else { continue };
+            match slot {
+                Slot::Owned(partition) if !is_own || partition.has_ended() => {
+                    if partition.has_ended() && partition.is_rolled_back() {
+                        self.rolled_back.insert(number);
+                        self.metrics.rolled_back();
+                    }
+                    tracing::warn!(partition = number, owner, "this node has lost a partition");
+                    self.give_up(number);
+                }
+                Slot::Owned(_) if leaves || heir.is_some_and(|heir| heir != name) => {
+                    if leaves || handed_over < HANDED_OVER_MAX {
+                        handed_over += 1;
+                        self.release(number);
+                    }
+                }
+                Slot::Owned(_) | Slot::Claiming | Slot::Releasing => {}
+                Slot::Free(from) => {
+                    let peer = owner.filter(|_| !is_own).and_then(|owner| peers.get(owner));
+                    // A partition that an earlier process of this name has left is claimed in any case: no other node can claim it.
+                    let is_due = is_own || heir == Some(&name);
+                    let may_claim = !leaves && is_due && *from <= Instant::now();
+                    match peer {
+                        Some(peer) => self.note_peer(number, peer),
+                        None if may_claim => self.claim(number),
+                        None => self.partitions.set_owner(number, Owner::Nobody),
+                    }
+                }
+            }
+        }
+        let owned = self.slots.iter().filter(|slot| matches!(slot, Slot::Owned(_))).count();
+        self.metrics.owns(owned);
+    }
+
+    fn note_peer(&self, number: usize, node: &Node) {
+        let peer = Peer { name: node.name.clone(), url: node.url.clone() };
+        if self.partitions.peer(number).is_none_or(|known| *known != peer) {
+            self.partitions.set_owner(number, Owner::Other(Arc::new(peer)));
+        }
+    }
+
+    fn claim(&mut self, number: usize) {
+        let Ok(partition) = i16::try_from(number) else { return };
+        self.set(number, Slot::Claiming);
+        let skips = self.rolled_back.contains(&number);
+        let (ingredients, member) = (self.ingredients.clone(), self.membership.member().clone());
+        self.running.spawn(async move {
+            let claim = Partition::claim(ingredients, partition, member, skips);
+            let claim = AssertUnwindSafe(claim).catch_unwind();
+            Done::Claimed(number, claim.await.unwrap_or_else(|_| Err("the claim panicked".to_owned())))
+        });
+    }
+
+    fn release(&mut self, number: usize) {
+        if !matches!(self.slots.get(number), Some(Slot::Owned(_))) {
+            return;
+        }
+        self.partitions.set_owner(number, Owner::Nobody);
+        if let Some(Slot::Owned(partition)) = self.set(number, Slot::Releasing) {
+            self.running.spawn(async move {
+                let _panicked = AssertUnwindSafe(partition.release()).catch_unwind().await;
+                Done::Released(number)
+            });
+        }
+    }
+
+    /// Notes the end of a claim or a release.
+    fn end(&mut self, done: Done) {
+        match done {
+            Done::Released(number) => {
+                tracing::info!(partition = number, "released a partition");
+                self.set(number, Slot::Free(Instant::now()));
+            }
+            Done::Claimed(number, Ok(Some(partition))) => {
+                if !matches!(self.slots.get(number), Some(Slot::Claiming)) {
+                    // The node was removed meanwhile.
+                    partition.abandon();
+                    return;
+                }
+                tracing::info!(partition = number, "owns a partition");
+                self.rolled_back.remove(&number);
+                self.partitions.set_owner(number, Owner::This(partition.registry.clone()));
+                self.set(number, Slot::Owned(partition));
+            }
+            Done::Claimed(number, Ok(None)) => {
+                self.set(number, Slot::Free(Instant::now()));
+            }
+            Done::Claimed(number, Err(problem)) => {
+                tracing::error!(partition = number, problem, "a partition can't be loaded");
+                self.set(number, Slot::Free(Instant::now() + CLAIM_AGAIN));
+            }
+        }
+    }
+
+    fn give_up(&mut self, number: usize) {
+        self.partitions.set_owner(number, Owner::Nobody);
+        if let Some(Slot::Owned(partition)) = self.set(number, Slot::Free(Instant::now())) {
+            partition.abandon();
+        }
+    }
+
+    /// Gives up all partitions at once: other nodes may own them.
+    fn drop_all(&mut self) {
+        self.partitions.trust(0);
+        for number in 0..self.slots.len() {
+            self.give_up(number);
+        }
+    }
+
+    fn set(&mut self, number: usize, slot: Slot) -> Option<Slot> {
+        self.slots.get_mut(number).map(|place| std::mem::replace(place, slot))
+    }
+}

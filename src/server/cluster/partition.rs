@@ -1,0 +1,120 @@
+//! A partition from its claim to its release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::causes::with_causes;
+use crate::clock::Clock;
+use crate::engine::config::Config;
+use crate::journal::postgres::{Member, Postgres, Settings};
+use crate::journal::store::Reader;
+use crate::journal::{WriterOptions, writer};
+use crate::lifecycle::Shutdown;
+use crate::service::metrics::Metrics;
+use crate::service::{Limits, Registry};
+
+/// How long the calls of a partition that is released may take to end by themselves. Later they fail.
+const CALLS_MAX: Duration = Duration::from_secs(3);
+
+/// Most partitions that are loaded at the same time.
+pub(in crate::server) const CLAIMS_MAX: usize = 4;
+
+/// What the registry of a partition is made of.
+#[derive(Debug)]
+pub(in crate::server) struct Ingredients {
+    pub(in crate::server) settings: Settings,
+    pub(in crate::server) limits: Limits,
+    pub(in crate::server) defaults: Config,
+    pub(in crate::server) clock: Clock,
+    pub(in crate::server) metrics: Metrics,
+    pub(in crate::server) options: WriterOptions,
+    /// Limits the partitions that are loaded at the same time, and so the connections to the database.
+    pub(in crate::server) claims: Semaphore,
+    /// The shutdown of the process.
+    pub(in crate::server) shutdown: Shutdown,
+}
+
+/// A partition of this node.
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) registry: Arc<Registry>,
+    writing: JoinHandle<writer::Ended>,
+    shutdown: Shutdown,
+}
+
+impl Partition {
+    /// Claims a partition and loads its queues. Returns `None` if another node owns it. With `skips`, the numbers of events skip ahead
+    /// even if the partition was closed cleanly.
+    ///
+    /// # Errors
+    /// The cause, for the log.
+    pub(super) async fn claim(
+        from: Arc<Ingredients>,
+        number: i16,
+        member: Member,
+        skips: bool,
+    ) -> Result<Option<Self>, String> {
+        let Ok(_permit) = from.claims.acquire().await else { return Ok(None) };
+        let claimed = Postgres::claim(from.settings.clone(), number, &member).boxed();
+        let Some((store, reader, opening)) = claimed.await.map_err(|error| with_causes(&error))? else {
+            return Ok(None);
+        };
+        let shutdown = from.shutdown.part();
+        let observer = Arc::new(from.metrics.of_partition(number));
+        let (clock, cut) = (from.clock.clone(), shutdown.cut().clone());
+        let opened = (store, reader.clone() as Arc<dyn Reader>, opening);
+        let opened = writer::open(opened, clock.clone(), observer, cut, from.options.clone()).await;
+        let (journal, writer, contents) = opened.map_err(|error| with_causes(&error))?;
+        let writing = shutdown.spawn_on_own_thread("journal writer", writer.run());
+        let writing = writing.map_err(|error| format!("can't start a thread: {error}"))?;
+        let (limits, defaults) = (from.limits.clone(), from.defaults.clone());
+        let metrics = from.metrics.clone();
+        let registry = Registry::new(limits, defaults, clock, Some(journal), shutdown.clone(), metrics);
+        let partition = Self { registry: Arc::new(registry), writing, shutdown };
+        let loaded = partition.registry.recover(contents, skips || !opening.clean).boxed().await;
+        if let Err(error) = loaded {
+            partition.abandon();
+            return Err(with_causes(&error));
+        }
+        // A load reads a lot, and hardly anything reads later.
+        reader.close().await;
+        partition.registry.start_tasks();
+        Ok(Some(partition))
+    }
+
+    /// Whether its writer has ended: by a panic, or because another node has claimed the partition.
+    pub(super) fn has_ended(&self) -> bool {
+        self.writing.is_finished()
+    }
+
+    /// Whether its writer has ended because the database has lost acknowledged changes.
+    pub(super) fn is_rolled_back(&mut self) -> bool {
+        matches!((&mut self.writing).now_or_never(), Some(Ok(writer::Ended::RolledBack)))
+    }
+
+    /// Ends the waits of calls, writes the last events and a checkpoint, and releases the partition.
+    pub(super) async fn release(self) {
+        self.shutdown.signal();
+        if tokio::time::timeout(CALLS_MAX, self.shutdown.join()).await.is_err() {
+            tracing::info!("calls of a partition that is released do not end; they fail from now on");
+        }
+        self.registry.close();
+        if self.writing.await.is_err() {
+            tracing::error!("the writer of a partition panicked before the last commit");
+        }
+        self.registry.forget_metrics();
+        self.shutdown.signal();
+    }
+
+    /// Gives up a partition of another node, or one that can't be loaded, without another write.
+    pub(super) fn abandon(self) {
+        self.shutdown.signal();
+        self.shutdown.signal();
+        self.writing.abort();
+        self.registry.forget_metrics();
+    }
+}

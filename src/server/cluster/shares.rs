@@ -1,0 +1,76 @@
+//! Which node should own which partition.
+//!
+//! Every node computes this by itself from the same list of nodes. The nodes get equal shares, and when a node comes or goes, few
+//! partitions move between the others: each partition prefers the nodes in an order of its own (rendezvous hashing), and goes to
+//! the first node of that order that has room.
+
+use sha2::{Digest as _, Sha256};
+
+/// The node of each partition, as an index into `names`. `None` without nodes.
+pub(super) fn shares(names: &[&str], partitions: usize) -> Vec<Option<usize>> {
+    let share = partitions.checked_div(names.len()).unwrap_or_default();
+    // As many nodes get one partition more than the others.
+    let mut larger = partitions.checked_rem(names.len()).unwrap_or_default();
+    let mut owned = vec![0; names.len()];
+    let mut place = |partition: usize| {
+        let mut order: Vec<_> = (0..names.len()).collect();
+        order.sort_by_cached_key(|&node| names.get(node).map(|name| preference(name, partition)));
+        for node in order {
+            let owned = owned.get_mut(node)?;
+            if *owned == share && larger > 0 {
+                larger -= 1;
+            } else if *owned >= share {
+                continue;
+            }
+            *owned += 1;
+            return Some(node);
+        }
+        None
+    };
+    (0..partitions).map(&mut place).collect()
+}
+
+/// Smaller is better.
+fn preference(name: &str, partition: usize) -> [u8; 32] {
+    Sha256::new().chain_update(partition.to_be_bytes()).chain_update(name).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named<'n>(names: &[&'n str], partitions: usize) -> Vec<&'n str> {
+        shares(names, partitions).into_iter().map(|node| names[node.unwrap()]).collect()
+    }
+
+    #[test]
+    fn the_shares_are_equal() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        for nodes in 1..=names.len() {
+            for partitions in 1..=30 {
+                let owners = named(&names[..nodes], partitions);
+                for name in &names[..nodes] {
+                    let share = owners.iter().filter(|owner| *owner == name).count();
+                    let least = partitions / nodes;
+                    assert!(
+                        (least..=least + 1).contains(&share),
+                        "{name} has {share} of {partitions}: {owners:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_nodes_nothing_is_owned() {
+        assert_eq!(shares(&[], 2), [None, None]);
+    }
+
+    #[test]
+    fn few_partitions_move_between_the_nodes_that_stay() {
+        let before = named(&["a", "b", "c"], 12);
+        let after = named(&["a", "b"], 12);
+        let moved = before.iter().zip(&after).filter(|(before, after)| **before != "c" && before != after);
+        assert!(moved.count() <= 2, "{before:?} {after:?}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Opens the journal at the place that the settings name.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::Error;
+use crate::clock::Clock;
+use crate::config::{self, Storage};
+use crate::http::{Durability, StoreInfo};
+use crate::journal::postgres::{self, Postgres, Protection};
+use crate::journal::recovery::Contents;
+use crate::journal::sqlite::{self, Sqlite};
+use crate::journal::store::{Opening, Reader, Store};
+use crate::journal::writer;
+use crate::journal::{Journal, WriterOptions};
+use crate::lifecycle::Shutdown;
+use crate::service::metrics::Metrics;
+
+/// The partition of a server: one server has the whole database.
+const PARTITION: i16 = 0;
+
+/// Where the journal is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A data directory.
+    Folder(PathBuf),
+    /// A database, as `user@host/database`.
+    Database(String),
+}
+
+impl Place {
+    /// The path of the folder, or the name of the database.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Folder(path) => path.display().to_string(),
+            Self::Database(name) => name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Folder(_) => "data directory",
+            Self::Database(_) => "database",
+        };
+        write!(f, "{kind} {}", self.name())
+    }
+}
+
+/// The open journal.
+pub(super) struct Opened {
+    pub(super) journal: Option<Journal>,
+    pub(super) writing: Option<JoinHandle<writer::Ended>>,
+    pub(super) contents: Contents,
+    pub(super) unclean: bool,
+    /// `None` without a journal.
+    pub(super) place: Option<Place>,
+    pub(super) store: StoreInfo,
+}
+
+/// What the journal needs of the server.
+pub(super) struct Parts<'a> {
+    pub(super) storage: &'a Storage,
+    pub(super) clock: &'a Clock,
+    pub(super) metrics: &'a Metrics,
+    pub(super) shutdown: &'a Shutdown,
+}
+
+/// Opens the store that the settings name, and starts the writer.
+pub(super) async fn open(parts: Parts<'_>) -> Result<Opened, Error> {
+    let storage = parts.storage;
+    if storage.in_memory {
+        let (contents, unclean, store) = (Contents::default(), false, StoreInfo::MEMORY);
+        return Ok(Opened { journal: None, writing: None, contents, unclean, place: None, store });
+    }
+    if storage.store.is_some() {
+        let (settings, place) = database(storage)?;
+        let opened = Postgres::open(settings, PARTITION).await;
+        let failed = |source| Error::Store { place: place.clone(), source };
+        let (store, reader, opening) = opened.map_err(failed)?;
+        let info = in_postgres(store.protection(), &place);
+        return parts.start((store, reader as Arc<dyn Reader>, opening), place, info).await;
+    }
+    let (sync, durability) = match storage.sync {
+        config::Sync::Full => (sqlite::Sync::Full, Durability::Full),
+        config::Sync::Normal => (sqlite::Sync::Normal, Durability::Normal),
+    };
+    let place = Place::Folder(storage.data_dir.clone());
+    let opened = Sqlite::open(&storage.data_dir, sync).await;
+    let (store, reader, opening) = opened.map_err(|source| Error::Store { place: place.clone(), source })?;
+    let info = StoreInfo { kind: "sqlite", durability, is_replicated: None };
+    parts.start((store, reader as Arc<dyn Reader>, opening), place, info).await
+}
+
+/// The database that the settings name.
+pub(super) fn database(storage: &Storage) -> Result<(postgres::Settings, Place), Error> {
+    let url = storage.store.as_deref().unwrap_or_default();
+    let settings = postgres::Settings::parse(url).map_err(|source| Error::Database { source })?;
+    let place = Place::Database(settings.name().to_owned());
+    Ok((settings, place))
+}
+
+pub(super) fn writer_options(storage: &Storage) -> WriterOptions {
+    WriterOptions { uncommitted_bytes_max: storage.max_uncommitted_bytes, ..WriterOptions::default() }
+}
+
+impl Parts<'_> {
+    async fn start<S: Store>(
+        self,
+        opened: (S, Arc<dyn Reader>, Opening),
+        place: Place,
+        store: StoreInfo,
+    ) -> Result<Opened, Error> {
+        let Self { storage, clock, metrics, shutdown } = self;
+        let options = writer_options(storage);
+        let (observer, unclean) = (Arc::new(metrics.of_journal()), !opened.2.clean);
+        let opened = writer::open(opened, clock.clone(), observer, shutdown.cut().clone(), options).await;
+        let failed = |source| Error::Recovery { place: place.clone(), source };
+        let (journal, writer, contents) = opened.map_err(failed)?;
+        let writing = shutdown.spawn_on_own_thread("journal writer", writer.run());
+        let writing = Some(writing.map_err(|source| Error::Thread { purpose: "the journal", source })?);
+        Ok(Opened { journal: Some(journal), writing, contents, unclean, place: Some(place), store })
+    }
+}
+
+/// What a database protects; a warning if that is not even a power loss.
+pub(super) fn in_postgres(protection: &Protection, place: &Place) -> StoreInfo {
+    let Protection { version, is_durable, is_replicated } = protection;
+    tracing::info!(database = place.name(), version, is_durable, is_replicated, "using PostgreSQL");
+    if !is_durable {
+        tracing::warn!(
+            "fsync or synchronous_commit of the database is off: a power loss of its machine loses acknowledged changes"
+        );
+    }
+    let durability = if *is_durable { Durability::Full } else { Durability::Normal };
+    StoreInfo { kind: "postgres", durability, is_replicated: Some(*is_replicated) }
+}

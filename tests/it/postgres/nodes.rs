@@ -1,0 +1,311 @@
+//! Several nodes that share a database: real processes, each of which is killed, frozen or stopped.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use deltaq::journal::postgres::TTL;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::cluster::Cluster;
+use crate::crash::server::{End, Spawned, Store};
+use crate::harness::blocking::{Connection, Message};
+
+/// Far longer than a takeover takes.
+const PATIENCE: Duration = Duration::from_mins(1);
+const PAUSE: Duration = Duration::from_millis(20);
+const PARTITIONS: usize = 12;
+/// As many queues that each of two nodes owns some.
+const QUEUES: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// A database, and the secret of its nodes.
+struct Nodes {
+    cluster: Cluster,
+    store: Store,
+    secret: PathBuf,
+}
+
+impl Nodes {
+    fn new() -> Self {
+        let cluster = Cluster::start();
+        let secret = cluster.folder().join("secret");
+        std::fs::write(&secret, SECRET).expect("a file");
+        let store = Store::Url(cluster.url());
+        Self { cluster, store, secret }
+    }
+
+    fn start(&self, name: &str) -> Spawned {
+        Spawned::start_with(&self.store, |command: &mut Command| {
+            command.args(["--node-name", name, "--advertise", "http://127.0.0.1:0"]);
+            command.env("DELTAQ_CLUSTER__SECRET_FILE", &self.secret);
+        })
+    }
+
+    /// How many partitions each node owns; "" is none.
+    fn owners(&self) -> BTreeMap<String, usize> {
+        let rows = self.cluster.sql("SELECT coalesce(node, ''), count(*) FROM deltaq.partitions GROUP BY 1");
+        let pairs = rows.lines().filter_map(|row| row.split_once('|'));
+        pairs.map(|(node, count)| (node.to_owned(), count.parse().expect("a number"))).collect()
+    }
+
+    /// Waits until the partitions have these owners. Returns how long that took.
+    fn until_owners(&self, wanted: &[(&str, usize)]) -> Duration {
+        let wanted: BTreeMap<_, _> =
+            wanted.iter().map(|(node, count)| ((*node).to_owned(), *count)).collect();
+        let begun = Instant::now();
+        while self.owners() != wanted {
+            assert!(begun.elapsed() < PATIENCE, "{:?} and not {wanted:?}", self.owners());
+            std::thread::sleep(PAUSE);
+        }
+        begun.elapsed()
+    }
+}
+
+/// Calls a node on a new connection. Returns the status and the body.
+fn call(node: &Spawned, message: &Message) -> (u16, Value) {
+    let reply = Connection::open(node.api).and_then(|mut connection| connection.call(message));
+    let reply = reply.expect("a reply");
+    (reply.status().expect("a status"), serde_json::from_slice(&reply.body).unwrap_or_default())
+}
+
+fn add(node: &Spawned, queue: &str, key: &str) -> (u16, Value) {
+    call(node, &Message::post(format!("/v1/queues/{queue}/add"), &json!({ "key": key, "object": {} })))
+}
+
+/// Waits until a node has the queue, and returns the keys that wait in it.
+fn waiting(node: &Spawned, queue: &str) -> u64 {
+    let begun = Instant::now();
+    loop {
+        let (status, document) = call(node, &Message::get(format!("/v1/queues/{queue}")));
+        if status == 200 {
+            return document["status"]["ready"].as_u64().unwrap_or_else(|| panic!("{document}"));
+        }
+        assert!(status == 503 && begun.elapsed() < PATIENCE, "{status} {document}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[test]
+fn nodes_share_the_partitions_and_hand_them_over() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    for queue in QUEUES {
+        assert_eq!(add(&a, queue, "k").0, 200);
+    }
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    let c = nodes.start("c");
+    nodes.until_owners(&[("a", PARTITIONS / 3), ("b", PARTITIONS / 3), ("c", PARTITIONS / 3)]);
+    a.end(End::Stop { patience: PATIENCE });
+    nodes.until_owners(&[("b", PARTITIONS / 2), ("c", PARTITIONS / 2)]);
+    c.end(End::Stop { patience: PATIENCE });
+    nodes.until_owners(&[("b", PARTITIONS)]);
+    for queue in QUEUES {
+        assert_eq!(waiting(&b, queue), 1, "{queue}");
+    }
+    assert_eq!(nodes.cluster.sql("SELECT string_agg(name, ' ') FROM deltaq.nodes"), "b");
+}
+
+#[test]
+fn the_partitions_of_a_killed_node_are_claimed_after_its_last_heartbeat() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    // A node removes no other before it has sent heartbeats for this long.
+    std::thread::sleep(TTL);
+    let mut owned = 0;
+    for queue in QUEUES {
+        owned += u32::from(add(&a, queue, "k").0 == 200);
+    }
+    let begun = Instant::now();
+    a.end(End::Kill);
+    nodes.until_owners(&[("b", PARTITIONS)]);
+    let took = begun.elapsed();
+    assert!(took < TTL + Duration::from_secs(2), "{took:?}");
+    let kept: u64 = QUEUES.iter().map(|queue| waiting_or_none(&b, queue)).sum();
+    assert!(kept >= u64::from(owned), "{kept} of {owned}");
+}
+
+fn waiting_or_none(node: &Spawned, queue: &str) -> u64 {
+    match call(node, &Message::get(format!("/v1/queues/{queue}"))).0 {
+        404 => 0,
+        _ => waiting(node, queue),
+    }
+}
+
+#[test]
+fn a_node_that_was_frozen_comes_back_without_its_partitions() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    std::thread::sleep(TTL);
+    a.signal("STOP");
+    nodes.until_owners(&[("b", PARTITIONS)]);
+    for queue in QUEUES {
+        while add(&b, queue, "new").0 != 200 {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    a.signal("CONT");
+    // It joins again, and gets its share.
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    for queue in QUEUES {
+        let begun = Instant::now();
+        let total = loop {
+            let found = [&a, &b].map(|node| call(node, &Message::get(format!("/v1/queues/{queue}"))));
+            if let Some((_, document)) = found.into_iter().find(|(status, _)| *status == 200) {
+                break document["status"]["ready"].as_u64();
+            }
+            assert!(begun.elapsed() < PATIENCE, "{queue} has no owner");
+        };
+        assert_eq!(total, Some(1), "{queue}");
+    }
+}
+
+/// A process that comes back finds partitions with its name that are another node's share by now.
+#[test]
+fn a_node_that_comes_back_hands_over_what_it_owned_before() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    a.end(End::Kill);
+    let _b = nodes.start("b");
+    let _a = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+}
+
+#[test]
+fn a_second_process_with_the_name_of_a_node_ends_the_first() {
+    let nodes = Nodes::new();
+    let first = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    let second = nodes.start("a");
+    let (code, log) = first.ends_by_itself(PATIENCE);
+    assert_eq!(code, Some(3), "{log}");
+    let (status, problem) = add(&second, "q", "k");
+    assert_eq!(status, 200, "{problem}\n{}", second.last_words());
+    assert_eq!(nodes.owners(), BTreeMap::from([("a".to_owned(), PARTITIONS)]));
+}
+
+#[test]
+fn a_server_without_a_node_name_does_not_take_the_database_of_nodes() {
+    let nodes = Nodes::new();
+    let _a = nodes.start("a");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+    command.args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--metrics-listen",
+        "",
+        "--store",
+        &nodes.cluster.url(),
+    ]);
+    let output = command.output().expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    for part in ["its nodes: a", "--node-name", "--advertise"] {
+        assert!(!output.status.success() && text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn an_outage_of_the_database_moves_no_partitions() {
+    let mut nodes = Nodes::new();
+    let a = nodes.start("a");
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    for queue in QUEUES {
+        assert!([&a, &b].iter().any(|node| add(node, queue, "k").0 == 200), "{queue}");
+    }
+    let before = nodes.cluster.sql("SELECT node FROM deltaq.partitions ORDER BY partition");
+    nodes.cluster.end(Signal::INT);
+    std::thread::sleep(TTL + Duration::from_secs(2));
+    nodes.cluster.restart();
+    let begun = Instant::now();
+    for queue in QUEUES {
+        while ![&a, &b].iter().any(|node| add(node, queue, "k").0 == 200) {
+            assert!(begun.elapsed() < PATIENCE, "{queue} is not served again");
+            std::thread::sleep(PAUSE);
+        }
+    }
+    assert_eq!(nodes.cluster.sql("SELECT node FROM deltaq.partitions ORDER BY partition"), before);
+}
+
+/// Waits until an Add succeeds, and returns its version.
+fn added(node: &Spawned, queue: &str, key: &str) -> u64 {
+    let begun = Instant::now();
+    loop {
+        let (status, reply) = add(node, queue, key);
+        if status == 200 {
+            return reply["resource_version"].as_u64().unwrap_or_else(|| panic!("{reply}"));
+        }
+        assert!(begun.elapsed() < PATIENCE, "{status} {reply}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// How many partitions of a node the database has rolled back.
+fn rollbacks(node: &Spawned) -> u64 {
+    let page = Connection::open(node.api).and_then(|mut own| own.call(&Message::get("/metrics".to_owned())));
+    let page = String::from_utf8(page.expect("a reply").body).expect("text");
+    let value = page.lines().find_map(|line| line.strip_prefix("deltaq_partition_rollbacks_total "));
+    value.map_or(0, |value| value.parse().expect("a count"))
+}
+
+/// A failover to a replica that lags: the node goes on with what the database has, and no number is used twice.
+#[test]
+fn a_node_goes_on_after_the_database_has_lost_acknowledged_changes() {
+    let mut nodes = Nodes::new();
+    let a = nodes.start("a");
+    added(&a, "q", "kept");
+    nodes.cluster.end(Signal::INT);
+    nodes.cluster.save();
+    nodes.cluster.restart();
+    let lost = added(&a, "q", "lost");
+    added(&a, "other", "lost");
+    nodes.cluster.end(Signal::INT);
+    nodes.cluster.roll_back();
+    nodes.cluster.restart();
+    let begun = Instant::now();
+    while rollbacks(&a) == 0 {
+        assert!(begun.elapsed() < PATIENCE, "{}", a.last_words());
+        std::thread::sleep(PAUSE);
+    }
+    let newest = added(&a, "q", "new");
+    assert!(newest > lost + 1, "{newest} {lost}");
+    let (_, items) = call(&a, &Message::get("/v1/queues/q/items".to_owned()));
+    let keys: Vec<_> = items["items"].as_array().into_iter().flatten().map(|item| &item["key"]).collect();
+    assert_eq!(keys, ["kept", "new"], "{items}");
+    // The queue was created by a lost event. Its partition may still be loading.
+    while call(&a, &Message::get("/v1/queues/other".to_owned())).0 != 404 {
+        assert!(begun.elapsed() < PATIENCE, "{}", a.last_words());
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[test]
+fn a_server_alone_ends_when_the_database_has_lost_acknowledged_changes() {
+    let mut nodes = Nodes::new();
+    let server = Spawned::start(&nodes.store);
+    added(&server, "q", "kept");
+    nodes.cluster.end(Signal::INT);
+    nodes.cluster.save();
+    nodes.cluster.restart();
+    let lost = added(&server, "q", "lost");
+    nodes.cluster.end(Signal::INT);
+    nodes.cluster.roll_back();
+    nodes.cluster.restart();
+    let (code, log) = server.ends_by_itself(PATIENCE);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("the database has lost acknowledged changes"), "{log}");
+    let server = Spawned::start(&nodes.store);
+    let newest = added(&server, "q", "new");
+    assert!(newest > lost + 1, "{newest} {lost}");
+}
