@@ -2,16 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{QUEUE, keys, lease, object, objects, settling, take, waiters};
-use crate::harness::{Client, Service};
-
-/// Sends a call that waits at the server, and returns once the server has received it.
-async fn sent(service: &Service, method: &str, path: &str) -> Client {
-    let client = service.send(method, path, &Value::Null).await;
-    // The server accepts connections and requests in order of arrival.
-    service.get(QUEUE).await.ok();
-    client
-}
+use super::{QUEUE, keys, lease, object, objects, settling, take, waiters, within};
+use crate::harness::Service;
 
 #[tokio::test]
 async fn deleting_a_queue_ends_waiting_calls_and_a_new_queue_starts_above_its_numbers() {
@@ -23,7 +15,8 @@ async fn deleting_a_queue_ends_waiting_calls_and_a_new_queue_starts_above_its_nu
     let mut pop = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &Value::Null).await;
     waiters(&service, 1).await;
     let closing = format!("{QUEUE}/close?drain=true&wait=30s");
-    let mut drain = sent(&service, "POST", &closing).await;
+    let mut drain = service.send("POST", &closing, &Value::Null).await;
+    within(async { while service.get(QUEUE).await.ok()["status"]["closed"] != true {} }).await;
     assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
     pop.reply().await.problem("queue-deleted");
     drain.reply().await.problem("queue-deleted");
@@ -48,9 +41,9 @@ async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();
     let wait = format!("{QUEUE}/synced?wait=30s");
-    let mut early = sent(&service, "GET", &wait).await;
+    let mut early = service.send("GET", &wait, &Value::Null).await;
     service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
-    let mut late = sent(&service, "GET", &wait).await;
+    let mut late = service.send("GET", &wait, &Value::Null).await;
     let now = service.get(&format!("{QUEUE}/synced")).await.ok();
     assert_eq!(now, json!({"synced": false, "remaining": 2}));
     let (a, b) = (take(&service).await, take(&service).await);
@@ -67,9 +60,11 @@ async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
 
 #[tokio::test]
 async fn synced_stops_waiting_when_the_queue_is_deleted() {
-    let service = Service::start().await;
+    let service = Service::with(|settings| settings.server.max_waits_in_flight = 1).await;
     service.call("PUT", QUEUE, &json!({})).await.ok();
-    let mut waits = sent(&service, "GET", &format!("{QUEUE}/synced?wait=30s")).await;
+    let mut waits = service.send("GET", &format!("{QUEUE}/synced?wait=30s"), &Value::Null).await;
+    // The call waits once the limit refuses a second one.
+    within(async { while service.get(&format!("{QUEUE}/synced")).await.status != 429 {} }).await;
     service.call("DELETE", QUEUE, &Value::Null).await;
     waits.reply().await.problem("queue-deleted");
 }
@@ -81,7 +76,7 @@ async fn close_with_drain_answers_when_the_last_lease_is_settled() {
     let (a, b) = (take(&service).await, take(&service).await);
     let now = service.post(&format!("{QUEUE}/close?drain=true"), &Value::Null).await.ok();
     assert_eq!((&now["drained"], &now["status"]["closed"]), (&json!(false), &json!(true)));
-    let mut drain = sent(&service, "POST", &format!("{QUEUE}/close?drain=true&wait=30s")).await;
+    let mut drain = service.send("POST", &format!("{QUEUE}/close?drain=true&wait=30s"), &Value::Null).await;
     // A closed queue delivers the remaining keys, then pops wait until the queue is drained.
     let c = service.post(&format!("{QUEUE}/pop?wait=30s"), &settling(&a, "ack")).await.ok();
     assert_eq!(keys(&c), ["c"]);
