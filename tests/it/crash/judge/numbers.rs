@@ -125,14 +125,14 @@ impl Numbers {
         for (number, call) in calls.iter().enumerate() {
             let Operation::Produce { changes, is_replace } = &call.operation else { continue };
             let numbers: Vec<Rv> =
-                changes.iter().filter_map(|change| self.number_of(number, change.effect)).collect();
+                changes.iter().filter_map(|change| self.certain_number_of(number, change.effect)).collect();
             if !numbers.is_sorted() {
                 found.add(Rule::Order, format!("a batch is numbered {numbers:?}: {changes:?}"));
             }
             let puts = changes.iter().filter(|change| matches!(change.effect, Effect::Put { .. }));
             let seen = puts.clone().filter(|change| self.number_of(number, change.effect).is_some()).count();
             if shows_all && !is_replace && seen > 0 && seen < puts.count() {
-                found.add(Rule::HalfBatch, format!("of a batch only {numbers:?} took effect: {changes:?}"));
+                found.add(Rule::HalfBatch, format!("of a batch only {seen} took effect: {changes:?}"));
             }
         }
     }
@@ -231,8 +231,22 @@ impl Numbers {
     }
 
     fn number_of(&self, call: usize, effect: Effect) -> Option<Rv> {
+        self.sent_by(call, effect)?.0.rv
+    }
+
+    /// The number of an event that only this call can have caused. While the database is away, a Replace without a reply may be
+    /// followed by another one with the same objects, and either can have caused the event.
+    fn certain_number_of(&self, call: usize, effect: Effect) -> Option<Rv> {
+        let (own, senders) = self.sent_by(call, effect)?;
+        let fits = |sent: &&Sent, rv| sent.key == own.key && sent.kind == own.kind && sent.bounds.hold(rv);
+        own.rv.filter(|rv| senders.iter().filter(|sent| fits(sent, *rv)).count() == 1)
+    }
+
+    /// What is known about an object of a call, and about all calls that sent the same object.
+    fn sent_by(&self, call: usize, effect: Effect) -> Option<(&Sent, &[Sent])> {
         let (Effect::Put { value, .. } | Effect::Delete { value: Some(value) }) = effect else { return None };
-        let call = self.offset + call;
-        self.sent.get(&value)?.iter().find(|sent| sent.call == call)?.rv
+        let senders = self.sent.get(&value)?;
+        let own = senders.iter().find(|sent| sent.call == self.offset + call)?;
+        Some((own, senders))
     }
 }

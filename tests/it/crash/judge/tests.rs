@@ -253,6 +253,23 @@ fn half_a_batch_is_found() {
 }
 
 #[test]
+fn of_two_replaces_without_a_reply_either_may_have_sent_an_object() {
+    let one = [listed("a", 1), listed("b", 2)];
+    let other = [listed("b", 2), listed("a", 1)];
+    let items =
+        [("a", &[delta(Kind::Replaced, 1, 6)][..], None), ("b", &[delta(Kind::Replaced, 2, 5)], None)];
+    let lost = |changes: &[Change]| Operation::Produce { changes: changes.to_vec(), is_replace: true };
+
+    let mut both = script(DELTA);
+    both.call(lost(&one), Answer::Unknown).call(lost(&other), Answer::Unknown).crash();
+    both.snapshot(9, &items, &[]).breaks(&[]);
+
+    let mut alone = script(DELTA);
+    alone.call(lost(&one), Answer::Unknown).crash();
+    alone.snapshot(9, &items, &[]).breaks(&[Rule::Order]);
+}
+
+#[test]
 fn a_redelivered_acked_lease_is_found() {
     let mut script = script(DELTA);
     script.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).ack(2).pop(lease("a", 4, &[added(1, 1)])).ack(4);
