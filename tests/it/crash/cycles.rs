@@ -12,7 +12,7 @@ use super::client::Client;
 use super::counters::Counters;
 use super::database::Outage;
 use super::faulty_proxy::{FaultyProxy, ProxyFault};
-use super::history::{Crash, Epoch, Snapshot, Us};
+use super::history::{Call, Crash, Epoch, Snapshot, Us};
 use super::judge::{Fault, Judge, Rule};
 use super::load::Clients;
 use super::queues::QUEUES;
@@ -63,6 +63,24 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Counts the calls of an epoch, and adds the faults that the judge finds in the epoch.
+    pub(super) fn read(
+        &mut self,
+        judge: &mut Judge,
+        calls: Vec<Call>,
+        crash: Option<Crash>,
+        snapshots: Result<Vec<Snapshot>, String>,
+    ) {
+        self.calls += calls.len();
+        for call in &calls {
+            self.counters.count(call);
+        }
+        match snapshots {
+            Ok(snapshots) => self.faults.extend(judge.read(&Epoch { calls, crash, snapshots })),
+            Err(text) => self.faults.push(Fault { rule: Rule::NoReply, text }),
+        }
+    }
+
     /// Whether a fault breaks the rule.
     pub(crate) fn has(&self, rule: Rule) -> bool {
         self.faults.iter().any(|fault| fault.rule == rule)
@@ -203,14 +221,7 @@ impl Run<'_> {
     fn read(&mut self, crash: Option<Crash>, snapshots: Result<Vec<Snapshot>, String>, server: &Spawned) {
         let mut calls = self.clients.take_calls();
         calls.append(&mut self.watcher.calls);
-        self.report.calls += calls.len();
-        for call in &calls {
-            self.report.counters.count(call);
-        }
-        match snapshots {
-            Ok(snapshots) => self.report.faults.extend(self.judge.read(&Epoch { calls, crash, snapshots })),
-            Err(text) => self.report.faults.push(Fault { rule: Rule::NoReply, text }),
-        }
+        self.report.read(&mut self.judge, calls, crash, snapshots);
         if !self.report.faults.is_empty() {
             self.report.last_words += &server.last_words();
         }

@@ -16,8 +16,8 @@ use rustix::process::Signal;
 use super::alarm::Alarm;
 use super::client::Client;
 use super::cycles::Report;
-use super::history::{Crash, Epoch, Snapshot};
-use super::judge::{Fault, Judge, Rule};
+use super::history::{Crash, Snapshot};
+use super::judge::Judge;
 use super::load::Clients;
 use super::queues::QUEUES;
 use super::server::{End, Spawned, Store};
@@ -232,14 +232,7 @@ impl Run {
         let snapshots = look(self);
         let mut calls = self.clients.take_calls();
         calls.append(&mut self.watcher.calls);
-        self.report.calls += calls.len();
-        for call in &calls {
-            self.report.counters.count(call);
-        }
-        match snapshots {
-            Ok(snapshots) => self.report.faults.extend(self.judge.read(&Epoch { calls, crash, snapshots })),
-            Err(text) => self.report.faults.push(Fault { rule: Rule::NoReply, text }),
-        }
+        self.report.read(&mut self.judge, calls, crash, snapshots);
         if !self.report.faults.is_empty() {
             for node in &self.nodes {
                 let Node { name, .. } = node;
