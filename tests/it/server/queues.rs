@@ -3,7 +3,17 @@
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, lease, object, objects, settling, take, waiters, within};
-use crate::harness::Service;
+use crate::harness::{Client, Service};
+
+/// Sends a call that waits at the server, on a connection that the server has already accepted. The call after it gives the server
+/// time to begin it.
+async fn sent(service: &Service, method: &str, path: &str) -> Client {
+    let mut client = service.client().await;
+    client.call("GET", QUEUE, &Value::Null).await.ok();
+    client.send(method, path, &Value::Null).await;
+    service.get(QUEUE).await.ok();
+    client
+}
 
 #[tokio::test]
 async fn deleting_a_queue_ends_waiting_calls_and_a_new_queue_starts_above_its_numbers() {
@@ -41,9 +51,9 @@ async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();
     let wait = format!("{QUEUE}/synced?wait=30s");
-    let mut early = service.send("GET", &wait, &Value::Null).await;
+    let mut early = sent(&service, "GET", &wait).await;
     service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
-    let mut late = service.send("GET", &wait, &Value::Null).await;
+    let mut late = sent(&service, "GET", &wait).await;
     let now = service.get(&format!("{QUEUE}/synced")).await.ok();
     assert_eq!(now, json!({"synced": false, "remaining": 2}));
     let (a, b) = (take(&service).await, take(&service).await);
@@ -76,7 +86,7 @@ async fn close_with_drain_answers_when_the_last_lease_is_settled() {
     let (a, b) = (take(&service).await, take(&service).await);
     let now = service.post(&format!("{QUEUE}/close?drain=true"), &Value::Null).await.ok();
     assert_eq!((&now["drained"], &now["status"]["closed"]), (&json!(false), &json!(true)));
-    let mut drain = service.send("POST", &format!("{QUEUE}/close?drain=true&wait=30s"), &Value::Null).await;
+    let mut drain = sent(&service, "POST", &format!("{QUEUE}/close?drain=true&wait=30s")).await;
     // A closed queue delivers the remaining keys, then pops wait until the queue is drained.
     let c = service.post(&format!("{QUEUE}/pop?wait=30s"), &settling(&a, "ack")).await.ok();
     assert_eq!(keys(&c), ["c"]);
