@@ -31,7 +31,7 @@ use crate::service::{Owner, Partitions, Peer};
 const PERIOD: Duration = Duration::from_millis(500);
 /// How long after a heartbeat a node answers for its partitions: less than [`TTL`], after which other nodes may claim them.
 const TRUST: Duration = Duration::from_secs(TTL.as_secs() - 2);
-/// Most partitions that a node hands over at the same time while it keeps others.
+/// Maximum number of partitions that a node hands over at the same time while it keeps its other partitions.
 const HANDED_OVER_MAX: usize = 2;
 /// The wait after a failed claim.
 const CLAIM_AGAIN: Duration = Duration::from_secs(2);

@@ -42,8 +42,8 @@ pub(super) struct ViewReaders {
     pub(super) announced: Announcements,
 }
 
-/// Wakes the readers of a view, in the order in which they began to wait. The order of a `tokio::sync::watch` is random, so that no run of
-/// the simulation could be repeated.
+/// Wakes the readers of a view, in the order in which they began to wait. `tokio::sync::watch` wakes its readers in a
+/// random order, and a run of the simulation could not be repeated.
 #[derive(Debug, Default)]
 pub(super) struct Announcements {
     count: AtomicU64,

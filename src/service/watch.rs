@@ -90,9 +90,9 @@ pub struct Watcher {
     view: View,
     filter: KeyFilter,
     position: Position,
-    /// Number of announcements that the reader knows.
+    /// The number of announcements that the reader has seen.
     announced: u64,
-    /// When the change happened that woke the reader, in microseconds of the monotonic clock; 0 if none did.
+    /// The time of the change that woke the reader, in microseconds of the monotonic clock; 0 if no change woke the reader.
     changed_us: u64,
     /// The shortest wait between two wake-ups.
     pause_min: Duration,

@@ -85,7 +85,8 @@ impl Queue {
         self.check_fresh_calls(calls, &self.stale_calls(calls))
     }
 
-    /// As [`check_calls`](Self::check_calls). A stale call changes nothing, so it needs no room.
+    /// Checks the calls as [`check_calls`](Self::check_calls) does, except the stale calls: a stale call changes nothing, so it needs
+    /// no room.
     fn check_fresh_calls(&self, calls: &[Call], stale: &StaleCalls) -> Result<(), Refusal> {
         self.check_takes_calls()?;
         let rules = self.state().config.rules();

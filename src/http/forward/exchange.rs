@@ -90,7 +90,7 @@ async fn until_disconnected(
         () = sender.closed() => tokio::time::timeout(LATE_REPLY, exchange).await.ok(),
     };
     if let Some(reply) = reply {
-        // Without the client, dropping the reply returns its leases.
+        // If the client is gone, `send` drops the reply, and the drop returns the leases of the reply.
         let _without_client = sender.send(reply);
     }
 }

@@ -100,7 +100,8 @@ pub(super) fn join_again(member: &Member, url: &str) -> String {
     )
 }
 
-/// Renews a membership, and reads the nodes and then the partitions. May remove the nodes that have sent no heartbeat for too long.
+/// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. With `removes`, it also removes the
+/// nodes whose last heartbeat is older than the TTL.
 pub(super) fn heartbeat(member: &Member, is_leaving: bool, removes: bool) -> String {
     let (name, instance, ttl) = (literal(&member.name), member.instance, TTL.as_secs());
     format!(

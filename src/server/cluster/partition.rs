@@ -20,7 +20,7 @@ use crate::service::{Limits, Registry};
 /// How long the calls of a partition that is released may take to end by themselves. Later they fail.
 const CALLS_MAX: Duration = Duration::from_secs(3);
 
-/// Most partitions that are loaded at the same time.
+/// Maximum number of partitions that a node loads at the same time.
 pub(in crate::server) const CLAIMS_MAX: usize = 4;
 
 /// What the registry of a partition is made of.

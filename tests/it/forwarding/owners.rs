@@ -1,4 +1,4 @@
-//! Owners that are unknown, wrong, gone, or not sure.
+//! Calls of a queue whose owner is unknown, has changed, has ended, or can't be sure that it still owns the queue.
 
 use std::time::Duration;
 

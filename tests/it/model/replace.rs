@@ -489,8 +489,8 @@ impl Model {
         self.hit(if item.is_leased() { "Replace of a leased key" } else { "Replace of a key" });
     }
 
-    /// Whether a listed object is older than the newest state of its key, or as old, by the setting at the acceptance. After a change
-    /// of the setting, the remembered versions are no longer those of this setting.
+    /// Compares a listed object with the newest state of its key, by the setting at the time when the Replace was accepted. After a
+    /// change of the setting, the remembered versions are not versions of that setting any more.
     fn staleness_in(&mut self, job: &ReplaceJob, key: Name, content: Content) -> Option<Ordering> {
         let rank = |content: Content| OBJECTS[usize::from(content)].2.filter(|_| job.has_version);
         let held = self.get(key).and_then(Item::newest_content).and_then(rank);

@@ -18,7 +18,7 @@ use crate::harness::blocking::{Connection, Message};
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);
 const PARTITIONS: usize = 12;
-/// As many queues that each of two nodes owns some.
+/// Enough queues that each of two nodes owns at least one.
 const QUEUES: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
