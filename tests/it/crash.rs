@@ -26,10 +26,12 @@ mod nodes;
 mod producer;
 mod queues;
 mod reading;
+mod retrying;
 mod sequences;
 pub(crate) mod server;
 mod snapshot;
 mod versions;
+mod watchers;
 mod worker;
 
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 //! `CRASH_CYCLES=200 cargo test --test it crash::followers` is the long run.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::number;
+use super::retrying::Client;
 use super::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
 
@@ -21,48 +21,8 @@ const KEYS: u64 = 30;
 /// The followers with the queue and the view that they follow.
 const FOLLOWERS: [(&str, &str, &str); 3] =
     [("search", "prices", "latest"), ("mail", "prices", "known"), ("stage", "search", "known")];
-/// Far more than are needed.
+/// Far more looks at the objects of a follower than are needed.
 const TRIES: usize = 5_000;
-
-/// The server at present, and a connection to it.
-struct Client<'s> {
-    server: &'s Mutex<SocketAddr>,
-    connection: Option<Connection>,
-}
-
-impl Client<'_> {
-    /// Makes a call once. `None` if there is no reply, or no success.
-    fn attempt(&mut self, message: &Message) -> Option<Value> {
-        let mut open = match self.connection.take() {
-            Some(open) => open,
-            None => Connection::open(*self.server.lock()).ok()?,
-        };
-        let reply = open.call(message).ok()?;
-        if reply.status() != Some(200) {
-            std::thread::sleep(Duration::from_millis(5));
-            return None;
-        }
-        self.connection = Some(open);
-        serde_json::from_slice(&reply.body).ok()
-    }
-
-    /// Makes a call until it succeeds.
-    fn call(&mut self, message: &Message) -> Value {
-        for _ in 0..TRIES {
-            if let Some(reply) = self.attempt(message) {
-                return reply;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("{message:?} does not succeed");
-    }
-
-    fn objects(&mut self, queue: &str, view: &str) -> BTreeMap<String, Value> {
-        let list = self.call(&Message::get(format!("/v1/queues/{queue}/{view}?limit=1000")));
-        let items = list["items"].as_array().expect("items").iter();
-        items.map(|item| (item["key"].as_str().expect("a key").to_owned(), item["object"].clone())).collect()
-    }
-}
 
 fn produce(client: &mut Client<'_>, numbers: &AtomicU64, ends: &AtomicBool, seed: u64) {
     let mut rng = Rng::with_seed(seed);
@@ -113,7 +73,7 @@ fn followers_have_the_objects_of_their_queue_after_all_kills() {
     let store = Store::folder("followers");
     let mut running = Spawned::start(&store);
     let server = Mutex::new(running.api);
-    let client = || Client { server: &server, connection: None };
+    let client = || Client::new(&server);
     client().call(&Message::post("/v1/queues/prices/add".to_owned(), &json!({"key": "k0", "n": 0})));
     for (queue, followed, view) in FOLLOWERS {
         let settings = json!({"lease": "1s", "max_failures": 0, "follow": {"queue": followed, "view": view, "max_waiting": 10}});
