@@ -56,7 +56,14 @@ fn started_with(kind: Kind) -> String {
         format!("`{}`", shown.collect::<Vec<_>>().join(" "))
     };
     let (memory, fsync) = (flags(Storage::Memory), flags(Storage::Fsync));
-    if memory == fsync { memory } else { format!("{memory}, with fsync {fsync}") }
+    match kind {
+        Kind::Deltaq => {
+            let (postgres, node) = (flags(Storage::Postgres), flags(Storage::OwnerNode));
+            format!("{memory}, with fsync {fsync}, on PostgreSQL {postgres}, as a node {node}")
+        }
+        _ if memory == fsync => memory,
+        _ => format!("{memory}, with fsync {fsync}"),
+    }
 }
 
 /// The value of the first `name : value` line.

@@ -10,6 +10,7 @@ mod figures;
 mod growth;
 mod hot_key;
 mod machine;
+mod nodes;
 mod plot;
 mod process;
 mod rows;
@@ -31,7 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::growth::Series;
 use crate::rows::{Line, Row, Work, rows};
 use crate::servers::{Kind, Programs};
-use crate::subject::{Rounds, in_turn};
+use crate::subject::{Rounds, Subject, in_turn};
 
 /// The name of all series in `--rows`.
 const GROWTH: &str = "growth";
@@ -255,6 +256,11 @@ fn kinds(rows: &[Row], series: &[Series]) -> Vec<Kind> {
             subjects.extend(of_row.iter().cloned());
         }
     }
-    let is_needed = |kind: &Kind| subjects.iter().any(|subject| subject.kind == *kind);
+    let is_needed = |kind: &Kind| {
+        let needs = |subject: &Subject| {
+            subject.kind == *kind || (*kind == Kind::Postgres && subject.storage.is_on_postgres())
+        };
+        subjects.iter().any(needs)
+    };
     Kind::ALL.into_iter().filter(is_needed).collect()
 }

@@ -152,6 +152,9 @@ pub(crate) fn rows() -> Vec<Row> {
         batch(),
         fsync_cycle(),
         fsync_batch(),
+        postgres_cycle(),
+        postgres_batch(),
+        forwarded(),
         Row {
             name: "checkpoint",
             about: "64 connections update, pop and acknowledge 1,000,000 known keys in batches of 10, with an fsync \
@@ -276,6 +279,56 @@ fn fsync_batch() -> Row {
                 subject("NATS JetStream, file", Kind::Nats, fsync, BATCH_OF_100),
             ],
             claims: vec![rate(1, Target::AtLeast(1.0)), rate(2, Target::None), rate(3, Target::None)],
+        },
+    }
+}
+
+/// deltaq on PostgreSQL beside a table of jobs on PostgreSQL, and beside deltaq on SQLite.
+fn postgres(name: &'static str, about: &'static str, load: Load) -> Row {
+    Row {
+        name,
+        about,
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("deltaq on PostgreSQL", Storage::Postgres, load),
+                subject("PostgreSQL, SKIP LOCKED", Kind::Postgres, Storage::Fsync, load),
+                deltaq("deltaq on SQLite", Storage::Fsync, load),
+            ],
+            claims: vec![rate(1, Target::AtLeast(3.0)), rate(2, Target::None)],
+        },
+    }
+}
+
+fn postgres_cycle() -> Row {
+    let about = "the cycle on 64 connections with the journal of deltaq in PostgreSQL; compared with a table of jobs in \
+                 PostgreSQL.";
+    postgres("postgres-cycle", about, LOAD)
+}
+
+fn postgres_batch() -> Row {
+    postgres("postgres-batch", "the same in batches of 100 on 8 connections.", BATCH_OF_100)
+}
+
+fn forwarded() -> Row {
+    let load = Load { connections: 1, ..LOAD };
+    let claim = |ours, baseline, quantity, target| Claim { ours, baseline: Some(baseline), quantity, target };
+    Row {
+        name: "forwarded",
+        about: "the cycle of one connection, and of 64, with two nodes on one PostgreSQL: calls at the node that does \
+                not own the queue and forwards them, compared with calls at the owner.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("forwarded", Storage::OtherNode, load),
+                deltaq("direct", Storage::OwnerNode, load),
+                deltaq("forwarded, 64 connections", Storage::OtherNode, LOAD),
+                deltaq("direct, 64 connections", Storage::OwnerNode, LOAD),
+            ],
+            claims: vec![
+                claim(0, 1, Quantity::P50, Target::AtMost(2.0)),
+                claim(0, 1, Quantity::P99, Target::None),
+                claim(2, 3, Quantity::P50, Target::AtMost(2.0)),
+                claim(2, 3, Quantity::ObjectsPerSecond, Target::None),
+            ],
         },
     }
 }

@@ -12,6 +12,7 @@ use deltaq::clock::Clock;
 use rustix::process::{Signal, getuid};
 
 use crate::drivers::postgres;
+use crate::nodes;
 use crate::process::{Folder, POLL_INTERVAL, Process, find, free_port, output, output_within};
 
 /// Timeout of the start of a server.
@@ -29,11 +30,23 @@ pub(crate) enum Kind {
     Postgres,
 }
 
-/// Whether a server confirms a write only after an fsync.
+/// Where a server keeps its data. All but `Memory` confirm a write only after an fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Storage {
     Memory,
     Fsync,
+    /// deltaq alone on a PostgreSQL of its own.
+    Postgres,
+    /// Two nodes of deltaq on a PostgreSQL of their own. The load goes to the node that owns the first queue, or to the other node.
+    OwnerNode,
+    OtherNode,
+}
+
+impl Storage {
+    /// Whether deltaq needs a PostgreSQL.
+    pub(crate) fn is_on_postgres(self) -> bool {
+        matches!(self, Self::Postgres | Self::OwnerNode | Self::OtherNode)
+    }
 }
 
 impl Kind {
@@ -62,15 +75,24 @@ impl Kind {
                 "serve --listen 127.0.0.1:PORT --metrics-listen= --log-level warn --ready-file DIR/ready \
                  --data-dir DIR/data"
             }
+            (Self::Deltaq, Storage::Postgres) => {
+                "serve --listen 127.0.0.1:PORT --metrics-listen= --log-level warn --ready-file DIR/ready \
+                 --store postgres://postgres@DATABASE/postgres"
+            }
+            (Self::Deltaq, Storage::OwnerNode | Storage::OtherNode) => {
+                "serve --listen 127.0.0.1:PORT --metrics-listen= --log-level warn --ready-file DIR/ready \
+                 --store postgres://postgres@DATABASE/postgres --node-name node-PORT \
+                 --advertise http://127.0.0.1:PORT"
+            }
             (Self::Noop, _) => "127.0.0.1:PORT",
             (Self::Redis, Storage::Memory) => {
                 "--bind 127.0.0.1 --port PORT --dir DIR --save '' --appendonly no"
             }
-            (Self::Redis, Storage::Fsync) => {
+            (Self::Redis, _) => {
                 "--bind 127.0.0.1 --port PORT --dir DIR --save '' --appendonly yes --appendfsync always"
             }
             (Self::Beanstalkd, Storage::Memory) => "-l 127.0.0.1 -p PORT",
-            (Self::Beanstalkd, Storage::Fsync) => "-l 127.0.0.1 -p PORT -b DIR -f0",
+            (Self::Beanstalkd, _) => "-l 127.0.0.1 -p PORT -b DIR -f0",
             (Self::Nats, _) => "-a 127.0.0.1 -p PORT -c DIR/nats.conf",
             (Self::Postgres, _) => {
                 "-D DIR/cluster -c listen_addresses=127.0.0.1 -c port=PORT -c unix_socket_directories="
@@ -160,15 +182,42 @@ impl Programs {
         format!("jetstream {{\nstore_dir: \"{folder}\"{sync}\n}}\n")
     }
 
-    /// Starts a server with an empty folder and waits until it is ready.
+    /// Starts a server with an empty folder, and the servers that it needs, and waits until it is ready.
     pub(crate) async fn start(&self, kind: Kind, storage: Storage, clock: &Clock) -> io::Result<Running> {
+        if kind != Kind::Deltaq || !storage.is_on_postgres() {
+            return self.start_one(kind, storage, None, clock).await;
+        }
+        let database = self.start_one(Kind::Postgres, Storage::Fsync, None, clock).await?;
+        let server = self.start_one(kind, storage, Some(&database), clock).await?;
+        if storage == Storage::Postgres {
+            return Ok(Running { beside: vec![database], ..server });
+        }
+        let other = self.start_one(kind, storage, Some(&database), clock).await?;
+        let (owner, other) = nodes::owner_first(server, other, clock).await?;
+        let (server, beside) = if storage == Storage::OwnerNode { (owner, other) } else { (other, owner) };
+        Ok(Running { beside: vec![beside, database], ..server })
+    }
+
+    async fn start_one(
+        &self,
+        kind: Kind,
+        storage: Storage,
+        database: Option<&Running>,
+        clock: &Clock,
+    ) -> io::Result<Running> {
         let port = free_port()?.to_string();
         let name = format!("{}-{}-{port}", kind.program().0, std::process::id());
         let folder = Folder::new(self.scratch.join(name))?;
         let dir = folder.0.to_str().ok_or_else(|| io::Error::other("the path is not UTF-8"))?;
         let mut command = Command::new(self.path(kind)?);
-        command.args(kind.arguments(storage, &port, dir));
+        let database = database.map(|database| database.address.as_str()).unwrap_or_default();
+        let filled = |word: String| word.replace("DATABASE", database);
+        command.args(kind.arguments(storage, &port, dir).into_iter().map(filled));
         match kind {
+            Kind::Deltaq if matches!(storage, Storage::OwnerNode | Storage::OtherNode) => {
+                fs::write(folder.0.join("secret"), nodes::SECRET)?;
+                command.env("DELTAQ_CLUSTER__SECRET_FILE", folder.0.join("secret"));
+            }
             Kind::Nats => fs::write(folder.0.join("nats.conf"), self.nats_config(dir))?,
             Kind::Postgres => initialize(&folder.0, &mut command, clock).await?,
             _ => {}
@@ -176,7 +225,8 @@ impl Programs {
         // PostgreSQL leaves shared memory behind when it is killed.
         let end_signal = if kind == Kind::Postgres { Signal::QUIT } else { Signal::KILL };
         let process = Process::start(&mut command, end_signal, &folder.0.join("log"))?;
-        let mut running = Running { process, folder, address: format!("127.0.0.1:{port}") };
+        let mut running =
+            Running { process, folder, address: format!("127.0.0.1:{port}"), beside: Vec::new() };
         let begun_us = clock.monotonic_us();
         while !tokio::time::timeout(START_TIMEOUT, running.is_ready(kind)).await.unwrap_or(false) {
             let ended = running.process.ended()?;
@@ -196,6 +246,9 @@ pub(crate) struct Running {
     process: Process,
     folder: Folder,
     pub(crate) address: String,
+    /// The servers that this one needs.
+    #[expect(dead_code, reason = "they end with this server")]
+    beside: Vec<Running>,
 }
 
 impl Running {
