@@ -41,13 +41,18 @@ properties commands="30000000":
 crash cycles="200":
     CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::kill_nine_cycles -- --nocapture
 
-# Followers while the server is killed at random moments.
+# Followers and watchers while the server is killed at random moments.
 crash-readers cycles="200":
     CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::followers -- --nocapture
+    CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::watchers -- --nocapture
 
 # Failures of three nodes on one PostgreSQL: kills, freezes, cuts and restarts of the database. 8 rounds take 90 seconds.
 crash-nodes rounds="200":
     CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::faults_of_three_nodes -- --nocapture
+
+# Loss of the database's primary under load: Patroni makes the synchronous standby the primary. 4 rounds take a minute.
+crash-failovers rounds="20":
+    CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::failovers -- --nocapture
 
 # End the process at every single write of a workload, not only at some.
 crash-steps:

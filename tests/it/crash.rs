@@ -23,6 +23,7 @@ mod history;
 mod judge;
 mod load;
 mod nodes;
+mod patroni;
 mod producer;
 mod queues;
 mod reading;
@@ -50,6 +51,9 @@ const CYCLES_POSTGRES: usize = 12;
 
 /// Number of rounds with three nodes: one with each failure.
 const ROUNDS: usize = 8;
+
+/// Number of failovers of the database.
+const FAILOVERS: usize = 2;
 
 /// Events that a run of that length must contain: without them it would prove little.
 const REQUIRED: &[&str] = &[
@@ -112,6 +116,16 @@ fn kill_nine_cycles_of_server_and_postgres() {
 fn faults_of_three_nodes() {
     let rounds = number("CRASH_CYCLES").map_or(ROUNDS, |rounds| rounds.try_into().expect("a count"));
     let report = nodes::run(seed(), rounds);
+    assert_clean(&report);
+    for event in REQUIRED.iter().filter(|_| rounds >= ROUNDS) {
+        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
+    }
+}
+
+#[test]
+fn failovers_of_the_database_by_patroni() {
+    let rounds = number("CRASH_CYCLES").map_or(FAILOVERS, |rounds| rounds.try_into().expect("a count"));
+    let report = patroni::run(seed(), rounds);
     assert_clean(&report);
     for event in REQUIRED.iter().filter(|_| rounds >= ROUNDS) {
         assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());

@@ -10,6 +10,7 @@ mod databases;
 mod moving;
 mod nodes;
 mod outages;
+pub(crate) mod patroni;
 mod pgbouncer;
 pub(crate) mod proxy;
 mod secrets;

@@ -13,7 +13,7 @@ use crate::postgres::cluster::Cluster;
 use crate::postgres::proxy::Proxy;
 
 /// How often a change is tried until the server has recovered, and the wait after each attempt.
-const ATTEMPTS: usize = 600;
+const ATTEMPTS: usize = 2_400;
 const WAIT: Duration = Duration::from_millis(50);
 /// How often all connections are cut in one outage, and the time between.
 const CUTS: u32 = 3;
@@ -107,16 +107,21 @@ impl Outage {
         if matches!(self.kind, Kind::Killed | Kind::Restarted) {
             self.database.cluster.lock().restart();
         }
-        let add = Message::post("/v1/queues/probe/add".to_owned(), &json!({"key": "a"}));
-        let takes_changes = || {
-            let answer = Connection::open(server.api).and_then(|mut connection| connection.call(&add));
-            answer.is_ok_and(|answer| answer.status() == Some(200))
-        };
-        let mut attempts = 0..ATTEMPTS;
-        while !takes_changes() {
-            assert!(attempts.next().is_some(), "the server does not recover:\n{}", server.last_words());
-            std::thread::sleep(WAIT);
-        }
-        assert!(server.becomes_ready(), "the server has ended:\n{}", server.last_words());
+        until_changes_are_taken(server);
     }
+}
+
+/// Waits until a server takes changes.
+pub(crate) fn until_changes_are_taken(server: &Spawned) {
+    let add = Message::post("/v1/queues/probe/add".to_owned(), &json!({"key": "a"}));
+    let takes_changes = || {
+        let answer = Connection::open(server.api).and_then(|mut connection| connection.call(&add));
+        answer.is_ok_and(|answer| answer.status() == Some(200))
+    };
+    let mut attempts = 0..ATTEMPTS;
+    while !takes_changes() {
+        assert!(attempts.next().is_some(), "the server does not recover:\n{}", server.last_words());
+        std::thread::sleep(WAIT);
+    }
+    assert!(server.becomes_ready(), "the server has ended:\n{}", server.last_words());
 }

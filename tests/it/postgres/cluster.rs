@@ -135,14 +135,11 @@ impl Cluster {
     /// Starts the server again with TLS at an address of its own, with this certificate and key (PEM).
     pub(crate) fn listen_with_tls(&mut self, address: IpAddr, certificate: &str, key: &str) {
         self.end(Signal::INT);
-        let owner = fs::metadata(self.folder.path()).expect("a folder");
         for (name, text) in [("cert.pem", certificate), ("key.pem", key)] {
             let path = self.folder.path().join(name);
             fs::write(&path, text).expect("a file");
             fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("the file belongs to this user");
-            if getuid().is_root() {
-                chown(&path, Some(owner.uid()), Some(owner.gid())).expect("root may do this");
-            }
+            own(&path, self.folder.path());
         }
         let folder = self.folder.path().display();
         self.settings = vec![
@@ -215,8 +212,16 @@ impl Drop for Cluster {
     }
 }
 
+/// Gives a file to the owner of a folder.
+pub(crate) fn own(path: &Path, folder: &Path) {
+    if getuid().is_root() {
+        let owner = fs::metadata(folder).expect("a folder");
+        chown(path, Some(owner.uid()), Some(owner.gid())).expect("root may do this");
+    }
+}
+
 /// The path of a program of PostgreSQL. Debian puts the server's programs outside of the PATH.
-fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
     let newest = versions.map(|version| version.path()).max_by_key(number);
@@ -236,8 +241,13 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
 
 /// A command of a user who is not root, which PostgreSQL and PgBouncer refuse. It ends when the thread of the test ends.
 pub(crate) fn as_user(program: &Path) -> Command {
+    as_user_until(program, "QUIT")
+}
+
+/// As [`as_user`], with the signal that ends the command.
+pub(crate) fn as_user_until(program: &Path, signal: &str) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "QUIT"]);
+    command.args(["--pdeathsig", signal]);
     if getuid().is_root() {
         command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
     }
@@ -255,7 +265,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
 }
 
 /// An empty folder with a short path, which the user of the server owns.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let prefix = format!("{PREFIX}{}-", std::process::id());
     let folder = tempfile::Builder::new().prefix(&prefix).tempdir().expect("a folder");
     if getuid().is_root() {
