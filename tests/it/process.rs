@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::access::{root, token};
+use crate::crash::server::{Spawned, Store};
 use crate::harness::Client;
+use crate::harness::blocking::{Connection, Message};
 use crate::metrics::page::Page;
 
 /// Far longer than a start or a stop takes.
@@ -567,4 +569,26 @@ async fn a_service_manager_can_pass_the_listening_socket() {
     .await;
     assert_eq!(process.api, address);
     process.client().await.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+}
+
+#[test]
+fn compressed_lists_as_lines_end_as_they_should() {
+    let server = Spawned::start(&Store::Memory);
+    let mut connection = Connection::open(server.api).expect("a connection");
+    let add = Message::post("/v1/queues/q/add".to_owned(), &json!({"key": "a"}));
+    assert_eq!(connection.call(&add).expect("a reply").status(), Some(200));
+    for encoding in ["identity", "gzip", "br", "zstd"] {
+        let head = "GET /v1/queues/q/items HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson\r\n";
+        let request = format!("{head}accept-encoding: {encoding}\r\n\r\n");
+        connection.send(request.as_bytes()).expect("the server reads");
+        let reply = connection.receive().unwrap_or_else(|error| panic!("{encoding}: {error}"));
+        assert_eq!(reply.status(), Some(200), "{encoding}");
+        assert_eq!(
+            reply.head.contains(&format!("content-encoding: {encoding}")),
+            encoding != "identity",
+            "{}",
+            reply.head
+        );
+        assert!(!reply.body.is_empty(), "{encoding}");
+    }
 }

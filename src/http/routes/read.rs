@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltaq_types::{ExplainDocument, ItemDocument, Page, SourceDocument, SyncedDocument, WorkerDocument};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 
 use crate::engine::excerpt::Excerpt;
@@ -89,7 +89,9 @@ where
             Err(why) => (Err(std::io::Error::other(why)), (None, held, context, page)),
         })
     });
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+    // The compressor polls a stream again after its end.
+    let lines = Body::from_stream(lines.fuse());
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response())
 }
 
 /// A page of one key as NDJSON.

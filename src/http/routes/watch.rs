@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltaq_types::{Page, WatchRow};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use crate::engine::excerpt::Excerpt;
@@ -86,7 +86,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         has_ended: false,
         held: None,
     };
-    let body = Body::from_stream(stream::unfold(stream, Stream::next));
+    let body = Body::from_stream(stream::unfold(stream, Stream::next).fuse());
     let kind = match transport {
         Transport::Events => "text/event-stream",
         _ => "application/x-ndjson",

@@ -289,8 +289,8 @@ impl<'r> Watcher<'r> {
             let why = log.contradiction(self.view, reach, key, numbers.get(key).copied())?;
             Some((key.clone(), why))
         };
-        let keys = log.sent.keys();
-        let found: Option<(String, String)> = keys.filter_map(contradiction).next();
+        let mut keys = log.sent.keys();
+        let found: Option<(String, String)> = keys.find_map(contradiction);
         drop(log);
         if let Some((key, why)) = found {
             self.fault(&key, &why);
@@ -354,7 +354,9 @@ impl<'r> Watcher<'r> {
             }
             let page: Value = serde_json::from_slice(&reply.body)?;
             let rows = page["items"].as_array().expect("items");
-            rows.iter().for_each(|row| self.take(row));
+            for row in rows {
+                self.take(row);
+            }
             self.version = version_of(&page);
             self.lags = rows.len() == limit;
             self.check(Reach { version: self.version, may_lag: self.lags }, &self.numbers);
@@ -473,9 +475,13 @@ fn watchers_have_the_objects_of_their_view_after_all_kills() {
             *run.server.lock() = running.api;
         }
         run.is_produced.store(true, Ordering::Relaxed);
-        producers.into_iter().for_each(|producer| producer.join().expect("a producer ends"));
+        for producer in producers {
+            producer.join().expect("a producer ends");
+        }
         run.is_worked.store(true, Ordering::Relaxed);
-        workers.into_iter().for_each(|worker| worker.join().expect("a worker ends"));
+        for worker in workers {
+            worker.join().expect("a worker ends");
+        }
         // Only leases expire from now on, which changes no view.
         run.end.store(version_of(&client.list(QUEUE, "latest")), Ordering::Relaxed);
         let rows: u64 = watchers.into_iter().map(|watcher| watcher.join().expect("a watcher ends")).sum();
