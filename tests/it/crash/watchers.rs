@@ -1,7 +1,7 @@
 //! Watchers while the server is killed: each keeps a copy of a view, by one of the ways in which changes are sent.
 //!
 //! Each object has a number that grows, and only one producer writes a key, so the calls and replies alone say which numbers a
-//! copy that has everything up to a version may have. No watcher may be told to list the view again.
+//! copy that has everything up to a version may have. No watcher may get 410 `expired`, which would make the watcher list the view again.
 //!
 //! `CRASH_CYCLES=200 cargo test --test it crash::watchers` is the long run.
 
@@ -333,7 +333,7 @@ impl<'r> Watcher<'r> {
         )
     }
 
-    /// Whether the reply has rows. A watcher that is not too old is never told to list again.
+    /// Whether the reply has rows. A watcher that is not too old never gets 410 `expired`.
     fn accepts(&self, first: &str) -> bool {
         let is_ok = first.contains(" 200");
         if !is_ok && !first.contains(" 503") && !first.contains(" 429") {
