@@ -50,7 +50,7 @@ crash-readers cycles="200":
 crash-nodes rounds="200":
     CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::faults_of_three_nodes -- --nocapture
 
-# Loss of the database's primary under load: Patroni makes the synchronous standby the primary. 4 rounds take a minute.
+# Loss of the database's primary under load: Patroni makes the synchronous standby the primary. 4 rounds take 90 seconds.
 crash-failovers rounds="20":
     CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::failovers -- --nocapture
 

@@ -55,7 +55,7 @@ const ROUNDS: usize = 8;
 /// Number of failovers of the database.
 const FAILOVERS: usize = 2;
 
-/// Events that a run of that length must contain: without them it would prove little.
+/// Events that a long run must contain: without them it would prove little.
 const REQUIRED: &[&str] = &[
     "calls without reply",
     "Replaces",
@@ -90,15 +90,21 @@ fn assert_clean(report: &Report) {
     assert!(report.faults.is_empty(), "{}\n{}", report.summary(), report.last_words);
 }
 
+/// A run of at least this many cycles must contain all required events.
+#[track_caller]
+fn assert_has_required_events(report: &Report, cycles_min: usize) {
+    for event in REQUIRED.iter().filter(|_| report.cycles >= cycles_min) {
+        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
+    }
+}
+
 #[test]
 fn kill_nine_cycles() {
     let cycles = number("CRASH_CYCLES").map_or(CYCLES, |cycles| cycles.try_into().expect("a count"));
     let store = Store::folder("cycles");
     let report = run(&Plan { seed: seed(), cycles, store, kills: true, fault: None });
     assert_clean(&report);
-    for event in REQUIRED.iter().filter(|_| cycles >= CYCLES) {
-        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
-    }
+    assert_has_required_events(&report, CYCLES);
 }
 
 #[test]
@@ -107,9 +113,7 @@ fn kill_nine_cycles_of_server_and_postgres() {
     let store = Store::Postgres(Arc::new(Database::durable()));
     let report = run(&Plan { seed: seed(), cycles, store, kills: true, fault: None });
     assert_clean(&report);
-    for event in REQUIRED.iter().filter(|_| cycles >= CYCLES) {
-        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
-    }
+    assert_has_required_events(&report, CYCLES);
 }
 
 #[test]
@@ -117,9 +121,7 @@ fn faults_of_three_nodes() {
     let rounds = number("CRASH_CYCLES").map_or(ROUNDS, |rounds| rounds.try_into().expect("a count"));
     let report = nodes::run(seed(), rounds);
     assert_clean(&report);
-    for event in REQUIRED.iter().filter(|_| rounds >= ROUNDS) {
-        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
-    }
+    assert_has_required_events(&report, ROUNDS);
 }
 
 #[test]
@@ -127,9 +129,7 @@ fn failovers_of_the_database_by_patroni() {
     let rounds = number("CRASH_CYCLES").map_or(FAILOVERS, |rounds| rounds.try_into().expect("a count"));
     let report = patroni::run(seed(), rounds);
     assert_clean(&report);
-    for event in REQUIRED.iter().filter(|_| rounds >= ROUNDS) {
-        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
-    }
+    assert_has_required_events(&report, ROUNDS);
 }
 
 #[test]

@@ -32,13 +32,13 @@ const NO_END: u64 = u64::MAX;
 /// The way in which a watcher gets its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Lines of JSON, from the version of the last row.
+    /// A stream of NDJSON, which goes on at the version of the last row.
     Lines,
-    /// Server-sent events, from the last event's id.
+    /// Server-sent events, which go on at the id of the last event.
     Events,
     /// Long polls.
     Pages,
-    /// Lines of JSON with all keys again after each loss of the connection.
+    /// A stream of NDJSON, which begins with all keys again after each loss of the connection.
     FromStart,
 }
 
@@ -378,15 +378,15 @@ impl<'r> Watcher<'r> {
     }
 
     fn read_lines(&mut self, connection: &mut Connection) -> std::io::Result<()> {
-        let mut begun = Vec::new();
+        let mut unread = Vec::new();
         while !self.has_ended() {
             let chunk = connection.chunk()?;
             if chunk.is_empty() {
                 return Ok(());
             }
-            begun.extend(chunk);
-            while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = begun.drain(..=end).collect();
+            unread.extend(chunk);
+            while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = unread.drain(..=end).collect();
                 self.take_line(String::from_utf8(line).expect("text").trim_end());
             }
         }

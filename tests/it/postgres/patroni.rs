@@ -105,7 +105,7 @@ impl Patroni {
         self.wait("the standby is not the primary", |patroni| patroni.primary() == Some(other));
     }
 
-    /// Starts what was killed, and waits until the primary has a synchronous standby again.
+    /// Starts the killed processes, and waits until the primary has a synchronous standby again.
     pub(crate) fn until_protected(&mut self) {
         self.run_members();
         self.wait("the primary has no synchronous standby", |patroni| {
@@ -144,7 +144,7 @@ impl Patroni {
         command.spawn().expect("Patroni starts")
     }
 
-    /// The configuration of a member. The role of a primary that is lost expires after the shortest time that Patroni allows.
+    /// The configuration of a member. `ttl` has the lowest value that Patroni allows, so that the role of a lost primary expires soon.
     fn config(&self, member: &Member) -> String {
         let (address, folder) = (self.address, self.folder.path().display());
         let Member { name, postgres_port, rest_port, .. } = member;
@@ -220,10 +220,13 @@ postgresql:
         output.status.success().then_some(rows)
     }
 
-    /// The process of a member's PostgreSQL.
+    /// The process of a member's PostgreSQL. A killed server leaves its file behind, and its number may be that of another process.
     fn postmaster(&self, index: usize) -> Option<Pid> {
         let text = fs::read_to_string(self.path(self.members[index].name).join("postmaster.pid")).ok()?;
-        Pid::from_raw(text.lines().next()?.trim().parse().ok()?)
+        let id = text.lines().next()?.trim();
+        let command = fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
+        let is_of_this_test = command.contains(self.folder.path().to_str().expect("the path is text"));
+        is_of_this_test.then(|| Pid::from_raw(id.parse().ok()?)).flatten()
     }
 
     fn wait(&self, failure: &str, holds: impl Fn(&Self) -> bool) {
