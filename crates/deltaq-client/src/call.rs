@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::Stream;
 use reqwest::{Method, Url};
 use serde::Serialize;
@@ -13,8 +14,21 @@ pub struct Call {
     pub(crate) path: Vec<String>,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Body,
-    pub(crate) streams: bool,
+    pub(crate) accept: Accept,
+    pub(crate) last_event_id: Option<String>,
     pub(crate) wait: Duration,
+    pub(crate) is_repeatable: bool,
+}
+
+/// The form of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accept {
+    /// One document.
+    Json,
+    /// A stream with one document per line.
+    Lines,
+    /// Server-sent events.
+    Events,
 }
 
 /// The body of a request.
@@ -24,7 +38,7 @@ pub enum Body {
     #[default]
     Empty,
     /// A JSON document.
-    Json(Vec<u8>),
+    Json(Bytes),
     /// Objects, one per line.
     Ndjson(reqwest::Body),
 }
@@ -38,18 +52,30 @@ impl Body {
     {
         Self::Ndjson(reqwest::Body::wrap_stream(pieces))
     }
+
+    /// The same body once more, unless it is a stream.
+    fn try_clone(&self) -> Option<Self> {
+        match self {
+            Self::Empty => Some(Self::Empty),
+            Self::Json(text) => Some(Self::Json(text.clone())),
+            Self::Ndjson(_) => None,
+        }
+    }
 }
 
 impl Call {
     /// A request to a path, given as segments that are not percent-encoded.
     pub fn new<S: Into<String>>(method: Method, path: impl IntoIterator<Item = S>) -> Self {
+        let is_repeatable = method.is_safe();
         Self {
             method,
             path: path.into_iter().map(Into::into).collect(),
             query: Vec::new(),
             body: Body::Empty,
-            streams: false,
+            accept: Accept::Json,
+            last_event_id: None,
             wait: Duration::ZERO,
+            is_repeatable,
         }
     }
 
@@ -71,6 +97,13 @@ impl Call {
         self.query(name, is_on.then_some(true))
     }
 
+    /// The call of the page after this one.
+    pub(crate) fn continued(mut self, token: String) -> Self {
+        self.query.retain(|(name, _)| *name != "continue");
+        self.query.push(("continue", token));
+        self
+    }
+
     /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: Body) -> Self {
@@ -82,13 +115,21 @@ impl Call {
     #[must_use]
     pub fn json(self, document: &impl Serialize) -> Self {
         let text = serde_json::to_vec(document).unwrap_or_default();
-        self.body(Body::Json(text))
+        self.body(Body::Json(text.into()))
     }
 
     /// Asks for a list as a stream of lines instead of pages.
     #[must_use]
     pub fn streamed(mut self) -> Self {
-        self.streams = true;
+        self.accept = Accept::Lines;
+        self
+    }
+
+    /// Asks for server-sent events after the event with this id.
+    #[must_use]
+    pub(crate) fn events(mut self, last_event_id: Option<String>) -> Self {
+        self.accept = Accept::Events;
+        self.last_event_id = last_event_id;
         self
     }
 
@@ -97,6 +138,26 @@ impl Call {
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
+    }
+
+    /// Says that the call has the same effect if the server gets it twice, so that a retry after a lost reply is safe. Reads are
+    /// repeatable anyway.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.is_repeatable = true;
+        self
+    }
+
+    /// The same call once more, unless its body is a stream.
+    pub(crate) fn try_clone(&self) -> Option<Self> {
+        Some(Self {
+            method: self.method.clone(),
+            path: self.path.clone(),
+            query: self.query.clone(),
+            body: self.body.try_clone()?,
+            last_event_id: self.last_event_id.clone(),
+            ..*self
+        })
     }
 
     /// The URL of the request on the server at `base`.

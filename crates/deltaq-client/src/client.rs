@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use deltaq_types::ProblemDocument;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode, Url};
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
 
-use crate::call::{Body, Call};
+use crate::call::{Accept, Body, Call};
 use crate::error::Error;
+use crate::retry::{Backoff, RetryOptions};
 
 /// Timeout of a connection, the TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,7 +20,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// `server.request_timeout`, which is shorter by default.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// How long a connection may be silent before the operating system checks that the peer is there.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
 /// How to reach a server.
@@ -33,6 +40,8 @@ pub struct ClientOptions {
     pub identity_pem: Option<Vec<u8>>,
     /// The name of the program in `User-Agent`.
     pub user_agent: Option<String>,
+    /// How the typed calls are repeated after failures.
+    pub retry: RetryOptions,
 }
 
 /// A client of one server. Clones share its connections.
@@ -41,6 +50,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     authorization: Option<HeaderValue>,
+    retry: RetryOptions,
 }
 
 /// A successful reply.
@@ -63,6 +73,7 @@ impl Client {
         let mut http = reqwest::Client::builder()
             .redirect(Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_keepalive(TCP_KEEPALIVE)
             .tcp_nodelay(true)
             .user_agent(
                 options.user_agent.as_deref().unwrap_or(concat!("deltaq-client/", env!("CARGO_PKG_VERSION"))),
@@ -86,7 +97,12 @@ impl Client {
             value.set_sensitive(true);
             Ok(value)
         });
-        Ok(Self { http: http.build().map_err(tls)?, base, authorization: authorization.transpose()? })
+        Ok(Self {
+            http: http.build().map_err(tls)?,
+            base,
+            authorization: authorization.transpose()?,
+            retry: options.retry,
+        })
     }
 
     /// Sends a request once.
@@ -99,10 +115,20 @@ impl Client {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
         let sends_list = matches!(call.body, Body::Ndjson(_));
-        if !call.streams && !sends_list {
+        if call.accept == Accept::Json && !sends_list {
             request = request.timeout(REPLY_TIMEOUT.saturating_add(call.wait));
         }
-        request = request.header(ACCEPT, if call.streams { NDJSON } else { JSON });
+        request = request.header(
+            ACCEPT,
+            match call.accept {
+                Accept::Json => JSON,
+                Accept::Lines => NDJSON,
+                Accept::Events => EVENTS,
+            },
+        );
+        if let Some(id) = &call.last_event_id {
+            request = request.header("last-event-id", id);
+        }
         request = match call.body {
             Body::Empty => request,
             Body::Json(text) => request.header(CONTENT_TYPE, JSON).body(text),
@@ -114,10 +140,11 @@ impl Client {
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(Reply { address, response });
         }
+        let retry_after = retry_after(response.headers());
         let text = response.bytes().await.map_err(|error| self.failed(error))?;
         match serde_json::from_slice::<ProblemDocument>(&text) {
             Ok(problem) => Err(Error::Problem(Box::new(problem))),
-            Err(_) => Err(Error::NotDeltaq { address, status: status.as_u16() }),
+            Err(_) => Err(Error::NotDeltaq { address, status: status.as_u16(), retry_after }),
         }
     }
 
@@ -129,21 +156,69 @@ impl Client {
         self.send(call).await?.document().await
     }
 
+    /// Sends a request, and repeats it as the options of the client say. After a failure whose outcome is unknown, only a
+    /// [repeatable](Call::repeatable) call is repeated; a call whose body is a stream never is.
+    ///
+    /// # Errors
+    /// The error of the last attempt.
+    pub async fn request<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        self.request_counted(call).await.map(|(document, _)| document)
+    }
+
+    /// As [`Client::request`], with the number of attempts.
+    pub(crate) async fn request_counted<T: DeserializeOwned>(&self, call: Call) -> Result<(T, u32), Error> {
+        let (text, attempts) = self.repeat(call).await?;
+        Ok((document(&text)?, attempts))
+    }
+
+    /// As [`Client::request`], for a call whose reply has no document.
+    pub(crate) async fn request_nothing(&self, call: Call) -> Result<(), Error> {
+        self.repeat(call).await.map(drop)
+    }
+
+    /// As [`Client::request`] and [`Client::fetch_results`].
+    pub(crate) async fn request_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        results(self.repeat(call).await.map(|(text, _)| text))
+    }
+
+    /// Makes attempts until one succeeds, or its error forbids another one. Returns the body of the reply and the number of
+    /// attempts.
+    async fn repeat(&self, mut call: Call) -> Result<(Bytes, u32), Error> {
+        let deadline = Instant::now() + self.retry.total;
+        let mut backoff = Backoff::from(self.retry);
+        loop {
+            let again = call.try_clone();
+            let is_repeatable = call.is_repeatable;
+            let error = match self.fetch_bytes(call).await {
+                Ok(text) => return Ok((text, backoff.failures() + 1)),
+                Err(error) => error,
+            };
+            let may_repeat = error.is_retryable() && (is_repeatable || !error.is_outcome_unknown());
+            let pause = backoff.after_failure(&error);
+            let Some(again) = again.filter(|_| may_repeat && Instant::now() + pause < deadline) else {
+                return Err(error);
+            };
+            sleep(pause).await;
+            call = again;
+        }
+    }
+
+    async fn fetch_bytes(&self, call: Call) -> Result<Bytes, Error> {
+        self.send(call).await?.bytes().await
+    }
+
     /// Sends a settle or an extend once and reads the results. If all leases had ended, the server refuses the call
     /// (`lease-lost`) with the same results.
     ///
     /// # Errors
     /// As [`Client::fetch`], except for `lease-lost`.
     pub async fn fetch_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
-        match self.send(call).await {
-            Ok(reply) => reply.document().await,
-            Err(Error::Problem(problem)) if problem.code == "lease-lost" => {
-                let text = serde_json::to_string(&problem);
-                let results = text.and_then(|text| serde_json::from_str(&text));
-                results.map_err(|source| Error::Reply { source })
-            }
-            Err(error) => Err(error),
-        }
+        results(self.fetch_bytes(call).await)
+    }
+
+    /// How typed calls are repeated.
+    pub(crate) const fn retry(&self) -> RetryOptions {
+        self.retry
     }
 
     /// The address of the server.
@@ -174,10 +249,13 @@ impl Reply {
     /// # Errors
     /// The connection broke.
     pub async fn text(self) -> Result<String, Error> {
+        Ok(String::from_utf8_lossy(&self.bytes().await?).into_owned())
+    }
+
+    async fn bytes(self) -> Result<Bytes, Error> {
         let Self { address, response } = self;
         let bytes = response.bytes().await;
-        let bytes = bytes.map_err(|error| Error::NoReply { address, source: error.without_url() })?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        bytes.map_err(|error| Error::NoReply { address, source: error.without_url() })
     }
 
     /// The next piece of the body; `None` at its end.
@@ -198,8 +276,29 @@ impl Reply {
     /// # Errors
     /// The connection broke, or the body is another document.
     pub async fn document<T: DeserializeOwned>(self) -> Result<T, Error> {
-        serde_json::from_str(&self.text().await?).map_err(|source| Error::Reply { source })
+        document(&self.bytes().await?)
     }
+}
+
+fn document<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(text).map_err(|source| Error::Reply { source })
+}
+
+/// The results in a reply, or in the refusal of a call whose leases had all ended.
+fn results<T: DeserializeOwned>(reply: Result<Bytes, Error>) -> Result<T, Error> {
+    match reply {
+        Err(Error::Problem(problem)) if problem.code == "lease-lost" => {
+            let text = serde_json::to_vec(&problem).map_err(|source| Error::Reply { source })?;
+            document(&text)
+        }
+        reply => document(&reply?),
+    }
+}
+
+/// The time that a reply asks to wait, in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// The URL of a server: scheme, host, port, and perhaps the path at which a proxy serves the API.

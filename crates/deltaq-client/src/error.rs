@@ -41,6 +41,14 @@ pub enum Error {
         /// The error of the HTTP client.
         source: reqwest::Error,
     },
+    /// A watch was silent for longer than bookmarks allow.
+    #[error("nothing came from {address} for {silence:?}")]
+    Silence {
+        /// The address of the server.
+        address: String,
+        /// The longest silence.
+        silence: Duration,
+    },
     /// The server refused the request.
     #[error("{} ({}, {})", .0.detail, .0.status, .0.code)]
     Problem(Box<ProblemDocument>),
@@ -51,12 +59,46 @@ pub enum Error {
         address: String,
         /// The status of the reply.
         status: u16,
+        /// How long the reply asks to wait.
+        retry_after: Option<Duration>,
     },
     /// The reply is not the expected document.
     #[error("the reply is not the expected document")]
     Reply {
         /// The error of the JSON parser.
         source: serde_json::Error,
+    },
+    /// An object can't be written as JSON.
+    #[error("an object can't be written as JSON")]
+    Object {
+        /// The error of the JSON writer.
+        source: serde_json::Error,
+    },
+    /// The operating system gives no random bytes for the id of a pop.
+    #[error("can't get random bytes from the operating system")]
+    Random {
+        /// The error of the operating system.
+        source: getrandom::Error,
+    },
+    /// The server had applied the sequence number of a new call: another producer uses the numbers of this source, too.
+    #[error(
+        "queue {queue} had applied number {sequence} of source {source_name:?}: another producer counts for this source"
+    )]
+    SequenceTaken {
+        /// The queue.
+        queue: String,
+        /// The source.
+        source_name: String,
+        /// The number of the call.
+        sequence: u64,
+    },
+    /// The versions of the queue went back: the queue is a new one of this name, or was restored from a backup.
+    #[error(
+        "queue {queue} is a new one of this name, or was restored from a backup; send the whole list again"
+    )]
+    QueueWentBack {
+        /// The queue.
+        queue: String,
     },
 }
 
@@ -76,24 +118,52 @@ impl Error {
         self.problem().map(|problem| problem.code.as_str())
     }
 
-    /// Whether the same request may succeed later.
+    /// Whether the same request may succeed later. The outcome of the failed one may be [unknown](Self::is_outcome_unknown).
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::NoReply { .. } => true,
+            Self::Connect { .. } | Self::NoReply { .. } | Self::Silence { .. } => true,
             Self::Problem(problem) => problem.retryable,
-            Self::Address { .. }
-            | Self::Token
-            | Self::NoAuthority
-            | Self::Tls { .. }
-            | Self::NotDeltaq { .. }
-            | Self::Reply { .. } => false,
+            // A proxy in front of the server.
+            Self::NotDeltaq { status, .. } => matches!(status, 408 | 429 | 502..=504),
+            _ => false,
+        }
+    }
+
+    /// Whether a loop that runs for ever, such as a worker's, should go on after this error: retryable errors, and defects of
+    /// the server or of a proxy.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.is_retryable()
+            || match self {
+                Self::Problem(problem) => problem.status >= 500,
+                Self::NotDeltaq { status, .. } => *status >= 500,
+                Self::Reply { .. } => true,
+                _ => false,
+            }
+    }
+
+    /// Whether the request may have taken effect.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        match self {
+            Self::NoReply { .. } | Self::Reply { .. } => true,
+            Self::NotDeltaq { status, .. } => *status >= 500,
+            Self::Problem(problem) => {
+                matches!(problem.status, 500 | 504 | 507)
+                    || matches!(problem.code.as_str(), "journal-unavailable" | "not-owner")
+            }
+            _ => false,
         }
     }
 
     /// How long the server asks to wait before the request is repeated.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.problem().and_then(|problem| problem.retry_after_ms).map(Duration::from_millis)
+        match self {
+            Self::Problem(problem) => problem.retry_after_ms.map(Duration::from_millis),
+            Self::NotDeltaq { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 }

@@ -145,7 +145,7 @@ pub struct LastReplaceDocument {
 }
 
 /// The counts of a Replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplaceCounts {
     /// Objects of the list that were queued.
     pub replaced: u64,

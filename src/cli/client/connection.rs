@@ -68,6 +68,7 @@ impl Connection {
             ca_pem: ca_pem.transpose()?.map(String::into_bytes),
             identity_pem: identity_pem.map(String::into_bytes),
             user_agent: Some(concat!("deltaq/", env!("CARGO_PKG_VERSION")).to_owned()),
+            ..ClientOptions::default()
         };
         Ok(Client::new(options)?)
     }

@@ -174,7 +174,7 @@ fn advice_on_connection(cause: &str) -> &'static str {
 fn code_of(error: &Error) -> u8 {
     match error {
         Error::Address { .. } => 2,
-        Error::Connect { .. } | Error::NoReply { .. } => 4,
+        Error::Connect { .. } | Error::NoReply { .. } | Error::Silence { .. } => 4,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
             (404, _) | (_, "queue-closed" | "queue-deleted") => 3,
             (429 | 503 | 504 | 507, _) => 5,
@@ -184,7 +184,11 @@ fn code_of(error: &Error) -> u8 {
         | Error::NoAuthority
         | Error::Tls { .. }
         | Error::NotDeltaq { .. }
-        | Error::Reply { .. } => 1,
+        | Error::Reply { .. }
+        | Error::Object { .. }
+        | Error::Random { .. }
+        | Error::SequenceTaken { .. }
+        | Error::QueueWentBack { .. } => 1,
     }
 }
 

@@ -253,7 +253,7 @@ impl Batches<'_> {
     async fn single(&self, key: Option<&str>, object: Option<&str>) -> Result<(), Failure> {
         let body = match object {
             None => Body::Empty,
-            Some(object) => Body::Json(Input::open(Some(object))?.text()?.into_bytes()),
+            Some(object) => Body::Json(Input::open(Some(object))?.text()?.into_bytes().into()),
         };
         let call = self.call()?.query("key", key).body(body);
         let mut total = Total::default();
@@ -295,7 +295,7 @@ impl Batches<'_> {
         }
         if total.calls == 0 {
             // An empty list is valid; the server may refuse the queue or the parameters.
-            total.add(self.session.client.fetch(self.call()?.body(Body::Json(b"[]".to_vec()))).await?)?;
+            total.add(self.session.client.fetch(self.call()?.body(Body::Json("[]".into()))).await?)?;
         }
         drop(progress);
         total.report(self.session, self.queue)

@@ -157,7 +157,7 @@ async fn send<T: DeserializeOwned>(
     let (pieces, ahead, failed_at) = (input.pieces(), VecDeque::new(), Arc::clone(&failed));
     let mut list = List { pieces, ahead, progress, objects: 0, adds_count, failed: failed_at };
     let body = match list.single().await {
-        Some(object) => Body::Json(object),
+        Some(object) => Body::Json(object.into()),
         None => Body::lines(unfold(Some(list), |list| async move { list?.next().await })),
     };
     let reply: Result<Box<RawValue>, _> = session.client.fetch(call.body(body)).await;

@@ -316,16 +316,10 @@ fn report(text: &str) {
 
 /// How long to wait before a failed call is repeated; `None` if a repetition fails again.
 pub(in crate::cli::client) fn pause_of(error: &Error, failures: u32) -> Option<Duration> {
-    let is_temporary = match error {
-        Error::Connect { .. } | Error::NoReply { .. } | Error::Reply { .. } => true,
-        Error::Problem(problem) => matches!(problem.status, 408 | 429) || problem.status >= 500,
-        Error::NotDeltaq { status, .. } => *status >= 500,
-        Error::Address { .. } | Error::Token | Error::NoAuthority | Error::Tls { .. } => false,
-    };
     let doubled = PAUSE.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX);
     // Workers that lost the server together do not return together.
     let jittered = doubled.mul_f64(0.5 + fastrand::f64());
-    is_temporary.then(|| jittered.max(error.retry_after().unwrap_or_default()))
+    error.is_temporary().then(|| jittered.max(error.retry_after().unwrap_or_default()))
 }
 
 fn item(popped: PoppedTexts) -> Result<Option<Item>, Failure> {

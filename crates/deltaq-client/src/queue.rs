@@ -1,0 +1,56 @@
+//! A queue of a server.
+
+mod consume;
+mod manage;
+mod produce;
+mod producer;
+mod read;
+mod watch;
+
+use std::sync::Arc;
+
+use reqwest::Method;
+
+pub use self::consume::Pop;
+pub use self::manage::{Close, ListQueues};
+pub use self::produce::{Add, Delete, Deltas, Update};
+pub use self::producer::{Producer, ReplaceOptions};
+pub use self::read::{GetObject, Synced};
+pub use self::watch::{Rows, View, Watch};
+use crate::call::Call;
+use crate::client::Client;
+
+/// A queue of a server. Clones share the connections of the client.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    client: Client,
+    name: Arc<str>,
+}
+
+impl Client {
+    /// The queue of this name. Nothing is sent: most calls create a queue that does not exist.
+    #[must_use]
+    pub fn queue(&self, name: impl Into<Arc<str>>) -> Queue {
+        Queue { client: self.clone(), name: name.into() }
+    }
+}
+
+impl Queue {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The client.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A call on this queue, such as `POST` of `["add"]`.
+    #[must_use]
+    pub fn call<'s>(&'s self, method: Method, path: impl IntoIterator<Item = &'s str>) -> Call {
+        Call::on_queue(method, &self.name, path)
+    }
+}

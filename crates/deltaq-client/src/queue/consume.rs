@@ -1,0 +1,170 @@
+//! Calls of workers.
+
+use std::time::Duration;
+
+use deltaq_types::duration::format;
+use deltaq_types::{
+    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleBody, SettleCall,
+    SettledList,
+};
+use reqwest::Method;
+use serde::Serialize;
+
+use super::Queue;
+use crate::error::Error;
+use crate::request::{Request, requests, send};
+
+/// Random bytes of the id of a pop: the id is all that is needed to get the same leases.
+const ID_BYTES: usize = 16;
+
+requests! {
+    /// Takes keys. The call has an id, so a repetition after a lost reply returns the same leases.
+    Pop -> Popped = send {
+        /// The longest wait for a key, at most 55s; by default the reply comes at once.
+        wait wait "wait";
+        /// Most keys, at most 1,000; 1 by default.
+        max number "max";
+        /// The length of the leases; by default the setting of the queue.
+        lease_duration duration "lease_duration";
+        /// The name of the worker, shown with its leases.
+        worker text "worker";
+    }
+}
+
+impl Pop {
+    /// Adds to each item the object that was acknowledged last.
+    pub fn with_known(mut self) -> Self {
+        self.request = self.request.query("with", "known");
+        self
+    }
+
+    /// Settles earlier leases first. Their results are in `settled` of the reply, and also of a problem document.
+    pub fn settle(mut self, settle: Vec<SettleCall>) -> Self {
+        self.request = self.request.json(&PopBody { settle });
+        self
+    }
+}
+
+/// An id that other clients can't guess.
+pub(crate) fn random_id() -> Result<String, Error> {
+    let mut bytes = [0; ID_BYTES];
+    getrandom::fill(&mut bytes).map_err(|source| Error::Random { source })?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+impl Queue {
+    /// Takes keys.
+    pub fn pop(&self) -> Pop {
+        let request = self.request(Method::POST, "pop").json(&PopBody::default());
+        let Request { client, call } = request;
+        let call = call.and_then(|call| Ok(call.query("id", Some(random_id()?)).repeatable()));
+        Pop { request: Request { client, call } }
+    }
+
+    /// Settles leases, each in its own way. A lease that had ended is `stale` in the results; that is no error.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn settle(&self, settle: Vec<SettleCall>) -> Result<SettledList, Error> {
+        self.results("settle", &SettleBody { settle }).await
+    }
+
+    /// Acknowledges leases.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had ended are no error.
+    pub async fn ack(&self, lease_ids: &[&str]) -> Result<SettledList, Error> {
+        self.results("ack", &leases(lease_ids)).await
+    }
+
+    /// Mode keys: ends leases, and keeps the failures of their keys. With `delay`, the keys are added again after that time.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had ended are no error.
+    pub async fn done(&self, lease_ids: &[&str], delay: Option<Duration>) -> Result<SettledList, Error> {
+        self.results("done", &LeasesBody { delay: delay.map(format), ..leases(lease_ids) }).await
+    }
+
+    /// Reports failures: the keys are delivered again later. `delay` replaces their backoff.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had ended are no error.
+    pub async fn nack(
+        &self,
+        lease_ids: &[&str],
+        delay: Option<Duration>,
+        error: Option<&str>,
+    ) -> Result<SettledList, Error> {
+        let error = error.map(str::to_owned);
+        self.results("nack", &LeasesBody { delay: delay.map(format), error, ..leases(lease_ids) }).await
+    }
+
+    /// Parks keys.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had ended are no error.
+    pub async fn reject(&self, lease_ids: &[&str], error: Option<&str>) -> Result<SettledList, Error> {
+        let error = error.map(str::to_owned);
+        self.results("reject", &LeasesBody { error, ..leases(lease_ids) }).await
+    }
+
+    /// Returns keys without a failure.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had ended are no error.
+    pub async fn release(&self, lease_ids: &[&str]) -> Result<SettledList, Error> {
+        self.results("release", &leases(lease_ids)).await
+    }
+
+    /// Sets the deadlines of leases to now and `lease_duration`, or the setting of the queue.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had ended are no error.
+    pub async fn extend(
+        &self,
+        lease_ids: &[&str],
+        lease_duration: Option<Duration>,
+    ) -> Result<ExtendedList, Error> {
+        let lease_ids = leases(lease_ids).lease_ids;
+        let lease_duration = lease_duration.map(format);
+        self.results("extend", &ExtendBody { lease_ids, lease_duration, ..ExtendBody::default() }).await
+    }
+
+    /// Makes parked keys ready; `None` takes all parked keys.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn redrive(&self, keys: Option<&[&str]>) -> Result<KeysCount, Error> {
+        self.parked("redrive", keys).await
+    }
+
+    /// Drops parked keys with their waiting deltas; `None` takes all parked keys.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn discard(&self, keys: Option<&[&str]>) -> Result<KeysCount, Error> {
+        self.parked("discard", keys).await
+    }
+
+    async fn parked(&self, path: &str, keys: Option<&[&str]>) -> Result<KeysCount, Error> {
+        let keys = keys.map(owned);
+        self.client().request(self.call(Method::POST, ["parked", path]).json(&KeysBody { keys })).await
+    }
+
+    /// Sends a call of which every lease has a result. Its repetition has the same effect.
+    async fn results<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        self.client().request_results(self.call(Method::POST, [path]).json(body).repeatable()).await
+    }
+}
+
+fn leases(lease_ids: &[&str]) -> LeasesBody {
+    LeasesBody { lease_ids: Some(owned(lease_ids)), ..LeasesBody::default() }
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}

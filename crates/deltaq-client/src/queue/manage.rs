@@ -1,0 +1,121 @@
+//! A queue as a whole: settings, status, delivery.
+
+use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueStatus};
+use reqwest::Method;
+use serde::Serialize;
+
+use super::Queue;
+use crate::client::Client;
+use crate::error::Error;
+use crate::request::{Request, requests, send};
+
+requests! {
+    /// Closes a queue: pops drain it, then get `queue-closed`.
+    Close -> QueueDocument = send {
+        /// `none`: pops end as soon as no key is ready. By default (`leases`) they also wait for delayed and leased keys.
+        wait_for text "wait_for";
+        /// Waits until no key is ready, delayed or leased.
+        drain flag "drain";
+        /// With [`Close::drain`]: the longest wait.
+        wait wait "wait";
+    }
+    /// A page of the list of queues, by name.
+    ListQueues -> QueuePage = send {
+        /// Only names that begin with this text.
+        prefix text "prefix";
+        /// Most entries of a page, at most 5,000; 500 by default.
+        page_size number "limit";
+        /// The page after the one with this `continue`.
+        continue_after text "continue";
+    }
+}
+
+impl Client {
+    /// The queues of the server.
+    pub fn list_queues(&self) -> ListQueues {
+        let call = crate::call::Call::new(Method::GET, ["v1", "queues"]);
+        ListQueues { request: Request::new(self.clone(), call) }
+    }
+}
+
+impl Queue {
+    /// Creates the queue, or changes the settings that the document names; null resets a setting. See
+    /// [`QueueConfig`](deltaq_types::QueueConfig) for the settings.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn put(&self, settings: &(impl Serialize + ?Sized + Sync)) -> Result<QueueDocument, Error> {
+        // Repeated, it sets the same settings.
+        let call = self.call(Method::PUT, []).repeatable();
+        send(Request::new(self.client().clone(), call).json(settings)).await
+    }
+
+    /// The settings and the status of the queue.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn get(&self) -> Result<QueueDocument, Error> {
+        self.client().request(self.call(Method::GET, [])).await
+    }
+
+    /// The counts and flags of the queue.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn status(&self) -> Result<QueueStatus, Error> {
+        self.client().request(self.call(Method::GET, ["status"])).await
+    }
+
+    /// Deletes the queue with all its contents. `detaches_followers` also takes a queue that others follow.
+    ///
+    /// # Errors
+    /// The call failed. A repetition after a lost reply may find that the queue is gone (`queue-not-found`).
+    pub async fn delete_queue(&self, detaches_followers: bool) -> Result<(), Error> {
+        let call = self.call(Method::DELETE, []).switch("force", detaches_followers).repeatable();
+        self.client().request_nothing(call).await
+    }
+
+    /// Stops delivery.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn pause(&self) -> Result<QueueDocument, Error> {
+        self.post("pause").await
+    }
+
+    /// Resumes delivery.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn resume(&self) -> Result<QueueDocument, Error> {
+        self.post("resume").await
+    }
+
+    /// Closes the queue.
+    pub fn close(&self) -> Close {
+        let call = self.call(Method::POST, ["close"]).repeatable();
+        Close { request: Request::new(self.client().clone(), call) }
+    }
+
+    /// Opens a closed queue again.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn reopen(&self) -> Result<QueueDocument, Error> {
+        self.post("reopen").await
+    }
+
+    /// Drops ready and delayed keys.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn purge(&self) -> Result<PurgedDocument, Error> {
+        // Not repeated after a lost reply: keys may have come since.
+        self.client().request(self.call(Method::POST, ["purge"])).await
+    }
+
+    /// A call whose repetition has the same effect.
+    async fn post(&self, path: &str) -> Result<QueueDocument, Error> {
+        self.client().request(self.call(Method::POST, [path]).repeatable()).await
+    }
+}

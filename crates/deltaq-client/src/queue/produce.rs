@@ -1,0 +1,133 @@
+//! Produce calls.
+
+use deltaq_types::{DeltaCall, ForgetBody, KeysCount, Produced, Replaced};
+use reqwest::Method;
+use serde::Serialize;
+
+use super::{Queue, ReplaceOptions};
+use crate::call::Body;
+use crate::error::Error;
+use crate::request::{Request, requests, send};
+
+requests! {
+    /// Adds objects. Without a [`sequence`](Add::sequence) the call is not repeated if its outcome is unknown.
+    Add -> Produced = send {
+        /// The producer, which owns the keys from now on.
+        source text "source";
+        /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
+        sequence sequence "sequence";
+        /// The time until the keys become ready.
+        delay duration "delay";
+        /// The key of a single object that does not carry it.
+        key text "key";
+        /// Mode keys: the keys wait as after a failure, and the call counts as one.
+        rate_limited flag "rate_limited";
+    }
+    /// Changes objects. Without a [`sequence`](Update::sequence) the call is not repeated if its outcome is unknown.
+    Update -> Produced = send {
+        /// The producer, which owns the keys from now on.
+        source text "source";
+        /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
+        sequence sequence "sequence";
+        /// The time until the keys become ready.
+        delay duration "delay";
+        /// The key of a single object that does not carry it.
+        key text "key";
+    }
+    /// Deletes objects. Without a [`sequence`](Delete::sequence) the call is not repeated if its outcome is unknown.
+    Delete -> Produced = send {
+        /// The producer.
+        source text "source";
+        /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
+        sequence sequence "sequence";
+        /// The key of a single object that does not carry it.
+        key text "key";
+    }
+    /// A mixed batch. Without a [`sequence`](Deltas::sequence) the call is not repeated if its outcome is unknown.
+    Deltas -> Produced = send {
+        /// The producer of the entries that name none.
+        source text "source";
+        /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
+        sequence sequence "sequence";
+    }
+}
+
+impl Queue {
+    /// Adds an object, or a list of up to 10,000 objects.
+    pub fn add(&self, objects: &(impl Serialize + ?Sized)) -> Add {
+        Add { request: self.objects("add", objects) }
+    }
+
+    /// Mode keys: adds a key.
+    pub fn add_key(&self, key: impl Into<String>) -> Add {
+        Add { request: self.request(Method::POST, "add").query("key", key.into()) }
+    }
+
+    /// Changes an object, or a list of up to 10,000 objects.
+    pub fn update(&self, objects: &(impl Serialize + ?Sized)) -> Update {
+        Update { request: self.objects("update", objects) }
+    }
+
+    /// Deletes an object, or a list of up to 10,000 objects, as their last states.
+    pub fn delete(&self, objects: &(impl Serialize + ?Sized)) -> Delete {
+        Delete { request: self.objects("delete", objects) }
+    }
+
+    /// Deletes a key. Its last state is the newest one that the queue has.
+    pub fn delete_key(&self, key: impl Into<String>) -> Delete {
+        Delete { request: self.request(Method::POST, "delete").query("key", key.into()) }
+    }
+
+    /// Sends a batch of additions, changes and deletions: all or none.
+    pub fn deltas(&self, deltas: &[DeltaCall<'_>]) -> Deltas {
+        Deltas { request: self.objects("deltas", deltas) }
+    }
+
+    /// Sends the whole list of a source, or of the keys without an owner. The body is sent once; to repeat, call again.
+    /// [`Producer::replace`](super::Producer::replace) also numbers the call.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn replace(
+        &self,
+        source: Option<&str>,
+        options: &ReplaceOptions,
+        list: Body,
+    ) -> Result<Replaced, Error> {
+        let call = self.call(Method::POST, ["replace"]).query("source", source).repeatable();
+        self.client().request(options.apply(call).body(list)).await
+    }
+
+    /// Queues a `Sync` delta for each known key that has nothing waiting.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn resync(&self) -> Result<Produced, Error> {
+        self.client().request(self.call(Method::POST, ["resync"])).await
+    }
+
+    /// Makes objects known without deltas: lines of `{"key","source","object"}`. The body is sent once.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn seed(&self, list: Body) -> Result<Produced, Error> {
+        self.client().request(self.call(Method::POST, ["seed"]).body(list)).await
+    }
+
+    /// Sets the failures of keys to 0.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn forget(&self, keys: &[&str]) -> Result<KeysCount, Error> {
+        let body = ForgetBody { keys: keys.iter().map(|&key| key.to_owned()).collect() };
+        self.client().request(self.call(Method::POST, ["forget"]).json(&body).repeatable()).await
+    }
+
+    fn objects(&self, path: &str, objects: &(impl Serialize + ?Sized)) -> Request {
+        self.request(Method::POST, path).json(objects)
+    }
+
+    pub(super) fn request(&self, method: Method, path: &str) -> Request {
+        Request::new(self.client().clone(), self.call(method, [path]))
+    }
+}

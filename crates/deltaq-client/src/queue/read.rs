@@ -1,0 +1,131 @@
+//! Reads.
+
+use deltaq_types::{
+    EventDocument, ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument,
+    SourceDocument, SyncedDocument, WorkerDocument,
+};
+use futures_util::stream::StreamExt as _;
+use reqwest::Method;
+
+use super::Queue;
+use crate::error::Error;
+use crate::list::List;
+use crate::request::{Request, requests, send};
+
+/// Entries of a page when a list is searched.
+const PAGE: u64 = 5_000;
+
+requests! {
+    /// One object of a view. Without the object the error is `key-not-found`.
+    GetObject -> ObjectDocument = send {
+        /// The reply has all changes up to this version of the queue.
+        min_resource_version number "min_resource_version";
+        /// With [`GetObject::min_resource_version`]: the longest wait for the version, at most 10s.
+        wait wait "wait";
+    }
+    /// Whether the initial list is processed or, with a version, whether everything up to it is acknowledged.
+    Synced -> SyncedDocument = send {
+        /// A version of the queue, or `now` for the newest one.
+        resource_version text "resource_version";
+        /// The longest wait.
+        wait wait "wait";
+    }
+}
+
+impl Queue {
+    /// The keys with deltas that wait or are leased.
+    pub fn items(&self) -> List<ItemDocument> {
+        self.list("items")
+    }
+
+    /// One key: its deltas, its lease, its failures.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn item(&self, key: &str) -> Result<ItemDocument, Error> {
+        self.client().request(self.call(Method::GET, ["items", key])).await
+    }
+
+    /// Why a key is not delivered.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn explain(&self, key: &str) -> Result<ExplainDocument, Error> {
+        self.client().request(self.call(Method::GET, ["explain", key])).await
+    }
+
+    /// The newest objects.
+    pub fn latest(&self) -> List<ObjectDocument> {
+        self.list("latest")
+    }
+
+    /// The newest object of a key.
+    pub fn latest_of(&self, key: &str) -> GetObject {
+        GetObject { request: self.object("latest", key) }
+    }
+
+    /// The objects that workers have acknowledged.
+    pub fn known(&self) -> List<ObjectDocument> {
+        self.list("known")
+    }
+
+    /// The object of a key that workers have acknowledged.
+    pub fn known_of(&self, key: &str) -> GetObject {
+        GetObject { request: self.object("known", key) }
+    }
+
+    /// The indexes of the known objects.
+    pub fn indexes(&self) -> List<IndexDocument> {
+        self.list("indexes")
+    }
+
+    /// The values of an index.
+    pub fn index_values(&self, name: &str) -> List<IndexValueDocument> {
+        List::new(self.object("indexes", name))
+    }
+
+    /// The events of a key, newest first.
+    pub fn history(&self, key: &str) -> List<EventDocument> {
+        List::new(self.object("history", key))
+    }
+
+    /// The sources that own keys or have called.
+    pub fn sources(&self) -> List<SourceDocument> {
+        self.list("sources")
+    }
+
+    /// One source; `None` if the queue, or the source in it, is unknown.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn source(&self, name: &str) -> Result<Option<SourceDocument>, Error> {
+        let mut sources = Box::pin(self.sources().page_size(PAGE).stream());
+        while let Some(source) = sources.next().await {
+            match source {
+                Ok(source) if source.source == name => return Ok(Some(source)),
+                Ok(_) => {}
+                Err(error) if error.code() == Some("queue-not-found") => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The workers that hold leases or wait for keys.
+    pub fn workers(&self) -> List<WorkerDocument> {
+        self.list("workers")
+    }
+
+    /// Whether the initial list is processed, or everything up to a version is acknowledged.
+    pub fn synced(&self) -> Synced {
+        Synced { request: self.request(Method::GET, "synced") }
+    }
+
+    fn list<T>(&self, path: &str) -> List<T> {
+        List::new(self.request(Method::GET, path))
+    }
+
+    fn object(&self, path: &str, name: &str) -> Request {
+        Request::new(self.client().clone(), self.call(Method::GET, [path, name]))
+    }
+}

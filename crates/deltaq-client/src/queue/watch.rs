@@ -1,0 +1,244 @@
+//! Watches: the changes of a view as a stream of rows.
+//!
+//! A watch is read as server-sent events, because their ids name the incarnation of the queue: a position in a queue that was
+//! deleted is refused even if a new queue of the name has reached the same version.
+
+use std::time::Duration;
+
+use deltaq_types::duration::format;
+use deltaq_types::{RowType, WatchRow};
+use futures_util::stream::{Stream, try_unfold};
+use reqwest::Method;
+use tokio::time::{sleep, timeout};
+
+use super::Queue;
+use crate::client::Reply;
+use crate::error::Error;
+use crate::retry::Backoff;
+
+/// The interval of bookmarks unless the watch sets one.
+const BOOKMARK: Duration = Duration::from_secs(15);
+
+/// A view of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// The newest objects.
+    #[default]
+    Latest,
+    /// The objects that workers have acknowledged.
+    Known,
+}
+
+/// A watch that has not begun. It begins with all keys, unless [`Watch::after`] says where.
+#[derive(Clone, Debug)]
+#[must_use = "a watch begins when it is connected or streamed"]
+pub struct Watch {
+    queue: Queue,
+    view: View,
+    prefix: Option<String>,
+    shard: Option<String>,
+    bookmark: Duration,
+    position: Option<String>,
+}
+
+/// A running watch: one connection.
+#[derive(Debug)]
+pub struct Rows {
+    reply: Reply,
+    address: String,
+    /// The bytes of events that are not complete.
+    buffer: Vec<u8>,
+    /// The number of bytes at the start of the buffer that were read.
+    read: usize,
+    position: Option<String>,
+    silence: Duration,
+}
+
+impl Queue {
+    /// The changes of the view `latest`, or of the one that [`Watch::view`] names.
+    pub fn watch(&self) -> Watch {
+        Watch {
+            queue: self.clone(),
+            view: View::Latest,
+            prefix: None,
+            shard: None,
+            bookmark: BOOKMARK,
+            position: None,
+        }
+    }
+}
+
+impl Watch {
+    /// The view.
+    pub const fn view(mut self, view: View) -> Self {
+        self.view = view;
+        self
+    }
+
+    /// Only keys that begin with this text.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Only a part of all keys, such as `0/4`: those whose CRC-32C modulo 4 is 0.
+    pub fn shard(mut self, shard: impl Into<String>) -> Self {
+        self.shard = Some(shard.into());
+        self
+    }
+
+    /// Begins with the changes after a position: that of another watch ([`Rows::position`]), a version of the queue, or `now`.
+    pub fn after(mut self, position: impl Into<String>) -> Self {
+        self.position = Some(position.into());
+        self
+    }
+
+    /// The interval of bookmarks while nothing changes, from 1s to 1m; 15s by default. A connection that is silent for two and a
+    /// half intervals counts as lost.
+    pub const fn bookmark(mut self, interval: Duration) -> Self {
+        self.bookmark = interval;
+        self
+    }
+
+    /// Connects once.
+    ///
+    /// # Errors
+    /// The call failed. After `expired` the watch must begin with all keys again.
+    pub async fn connect(&self) -> Result<Rows, Error> {
+        // Events have ids with an incarnation; other positions are versions.
+        let (id, version) = match self.position.clone() {
+            Some(position) if position.contains('-') => (Some(position), None),
+            position => (None, position),
+        };
+        let view = match self.view {
+            View::Latest => "latest",
+            View::Known => "known",
+        };
+        let call = self.queue.call(Method::GET, ["watch"]).query("view", Some(view));
+        let call = call.query("prefix", self.prefix.as_ref()).query("shard", self.shard.as_ref());
+        let call = call.query("bookmark", Some(format(self.bookmark)));
+        let call = call.query("resource_version", version).events(id);
+        let silence = self.bookmark * 5 / 2;
+        let (client, address) = (self.queue.client(), self.queue.client().address());
+        let Ok(reply) = timeout(silence, client.send(call)).await else {
+            return Err(Error::Silence { address, silence });
+        };
+        let position = self.position.clone();
+        Ok(Rows { reply: reply?, address, buffer: Vec::new(), read: 0, position, silence })
+    }
+
+    /// All rows, over as many connections as it takes: after the end of a connection, another one goes on behind the last row.
+    /// Retryable errors are repeated as the options of the client say, counted from the last row. The stream ends with its first
+    /// error. After `expired` the watch must begin with all keys again.
+    pub fn stream(self) -> impl Stream<Item = Result<WatchRow, Error>> + Send {
+        let retry = self.queue.client().retry();
+        let watching = Watching { watch: self, rows: None, backoff: retry.into(), waited: Duration::ZERO };
+        try_unfold(watching, move |mut watching| async move {
+            loop {
+                let error = match watching.next().await {
+                    Ok(Some(row)) => return Ok(Some((row, watching))),
+                    Ok(None) => continue,
+                    Err(error) => error,
+                };
+                let pause = watching.backoff.after_failure(&error);
+                watching.waited += pause;
+                if !error.is_retryable() || watching.waited > retry.total {
+                    return Err(error);
+                }
+                sleep(pause).await;
+            }
+        })
+    }
+}
+
+/// A watch over several connections.
+struct Watching {
+    watch: Watch,
+    rows: Option<Rows>,
+    backoff: Backoff,
+    /// The pauses since the last row.
+    waited: Duration,
+}
+
+impl Watching {
+    /// The next row; `None` at the end of a connection.
+    async fn next(&mut self) -> Result<Option<WatchRow>, Error> {
+        let mut rows = match self.rows.take() {
+            Some(rows) => rows,
+            None => self.watch.connect().await?,
+        };
+        let Some(row) = rows.next().await? else { return Ok(None) };
+        self.backoff.reset();
+        self.waited = Duration::ZERO;
+        self.watch.position.clone_from(&rows.position);
+        self.rows = Some(rows);
+        Ok(Some(row))
+    }
+}
+
+impl Rows {
+    /// The position behind the last row, for [`Watch::after`].
+    #[must_use]
+    pub fn position(&self) -> Option<&str> {
+        self.position.as_deref()
+    }
+
+    /// The next row; `None` at the end of the connection, after which another watch goes on from the
+    /// [position](Self::position). The future may be dropped: no row is lost.
+    ///
+    /// # Errors
+    /// The connection broke or was silent for too long, or the server ended the watch with a problem.
+    pub async fn next(&mut self) -> Result<Option<WatchRow>, Error> {
+        loop {
+            if let Some(event) = self.next_event() {
+                if let Some(row) = self.row(&event)? {
+                    return Ok(Some(row));
+                }
+                continue;
+            }
+            self.buffer.drain(..std::mem::take(&mut self.read));
+            let silence = self.silence;
+            let piece = timeout(silence, self.reply.piece()).await;
+            let piece = piece.map_err(|_| Error::Silence { address: self.address.clone(), silence })?;
+            match piece? {
+                Some(piece) => self.buffer.extend_from_slice(&piece),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next complete event: its lines up to an empty line.
+    fn next_event(&mut self) -> Option<String> {
+        let rest = self.buffer.get(self.read..)?;
+        let end = end_of_event(rest)?;
+        let event = String::from_utf8_lossy(rest.get(..end)?).into_owned();
+        self.read += end + 2;
+        Some(event)
+    }
+
+    fn row(&mut self, event: &str) -> Result<Option<WatchRow>, Error> {
+        let mut row: Option<WatchRow> = None;
+        let mut id = None;
+        for line in event.lines() {
+            match line.split_once(": ") {
+                Some(("id", text)) => id = Some(text.to_owned()),
+                Some(("data", text)) => {
+                    row = Some(serde_json::from_str(text).map_err(|source| Error::Reply { source })?);
+                }
+                _ => {}
+            }
+        }
+        if let Some(row) = row.as_mut().filter(|row| row.kind == RowType::Error)
+            && let Some(problem) = row.problem.take()
+        {
+            return Err(Error::Problem(Box::new(problem)));
+        }
+        self.position = id.or_else(|| self.position.take());
+        Ok(row)
+    }
+}
+
+/// Where the first event ends: at the line break before an empty line.
+fn end_of_event(text: &[u8]) -> Option<usize> {
+    text.windows(2).position(|pair| pair == b"\n\n")
+}

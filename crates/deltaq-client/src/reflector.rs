@@ -1,0 +1,368 @@
+//! Keeps a queue in step with a source, as client-go's Reflector keeps a store.
+//!
+//! A source is a stream of [`Event`]s: a whole list, then changes. The list becomes one Replace, which is sent while the stream
+//! gives it; the changes that are ready together become one batch. An error of the stream in the middle of a list breaks the
+//! Replace off, and the server changes nothing.
+//!
+//! [`Reflector::run`] sends one stream and returns the first error. [`Reflector::keep_running`] starts the stream again after each
+//! end, with the pauses of client-go's Reflector.
+
+mod batch;
+mod list;
+
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use deltaq_types::{Produced, ReplaceCounts, Replaced};
+use futures_util::future::{Either, select};
+use futures_util::stream::{Peekable, Stream, StreamExt as _};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep};
+
+use self::batch::Batch;
+use crate::client::Client;
+use crate::error::Error;
+use crate::queue::{Producer, ReplaceOptions};
+
+/// The shortest pause before a stream is started again, before its random part.
+const PAUSE: Duration = Duration::from_millis(800);
+/// The longest pause, before its random part.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A stream that ran for so long resets the pauses.
+const PAUSE_RESET: Duration = Duration::from_mins(2);
+
+/// An event of a source, as kube-rs's `watcher::Event`. A list is [`Init`](Self::Init), any number of
+/// [`InitApply`](Self::InitApply), [`InitDone`](Self::InitDone).
+#[derive(Debug)]
+pub enum Event {
+    /// A list begins. A list that has begun before, and not ended, is dropped.
+    Init,
+    /// An object of the list.
+    InitApply(Box<RawValue>),
+    /// The list is complete.
+    InitDone,
+    /// An object is new or has changed.
+    Apply(Box<RawValue>),
+    /// An object was deleted. It needs its key only; other members should be those of its last state.
+    Delete(Box<RawValue>),
+    /// The object of a key was deleted, and its last state is not known.
+    DeleteKey(String),
+}
+
+/// The options of a [`Reflector`].
+#[derive(Clone, Debug)]
+pub struct ReflectorOptions {
+    /// The queue.
+    pub queue: String,
+    /// The name of the source, which owns its keys in the queue.
+    pub source: String,
+    /// Whether an object of a list that has not changed is left out.
+    pub only_changed: bool,
+    /// Refuse lists that would delete more than this percentage of the source's keys. With `None` here and in
+    /// [`max_deletes`](Self::max_deletes), the limit of the queue applies.
+    pub max_delete_percent: Option<f64>,
+    /// Refuse lists that would delete more keys than this.
+    pub max_deletes: Option<u64>,
+    /// Whether an empty list may delete all keys of the source.
+    pub allow_empty: bool,
+    /// Whether the last of several objects of a key counts. Otherwise such a list is refused.
+    pub keep_last: bool,
+    /// Whether calls have sequence numbers, so that a repeated call is applied once. The token then needs the grant `read`, too.
+    pub sequence: bool,
+    /// Most changes of one call, at most 10,000.
+    pub batch: usize,
+}
+
+impl ReflectorOptions {
+    /// The usual options for a source of a queue: unchanged objects are left out, calls have sequence numbers.
+    #[must_use]
+    pub fn new(queue: impl Into<String>, source: impl Into<String>) -> Self {
+        Self {
+            queue: queue.into(),
+            source: source.into(),
+            only_changed: true,
+            max_delete_percent: None,
+            max_deletes: None,
+            allow_empty: false,
+            keep_last: false,
+            sequence: true,
+            batch: 1_000,
+        }
+    }
+}
+
+/// What a reflector has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Lists that the server has accepted.
+    pub lists: u64,
+    /// The objects of these lists.
+    pub listed: u64,
+    /// The sums of the counts of these lists.
+    pub counts: ReplaceCounts,
+    /// Calls with changes.
+    pub batches: u64,
+    /// Objects that were sent as new or changed.
+    pub applied: u64,
+    /// Objects that were sent as deleted.
+    pub deleted: u64,
+    /// Deltas that lists and changes have queued.
+    pub queued: u64,
+    /// The version of the queue after the last call.
+    pub resource_version: u64,
+}
+
+/// A step of a reflector, for logs and metrics.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// The server has accepted a list.
+    List {
+        /// The objects in the list.
+        objects: u64,
+        /// The reply.
+        replaced: &'a Replaced,
+    },
+    /// The server has accepted changes.
+    Changes {
+        /// The changes in the call.
+        changes: usize,
+        /// The reply.
+        produced: &'a Produced,
+    },
+    /// [`Reflector::keep_running`] starts the stream again after a pause.
+    Restart {
+        /// Why the stream ended; `None` if it ended by itself.
+        error: Option<&'a ReflectorError>,
+        /// The pause.
+        pause: Duration,
+    },
+}
+
+/// Why a reflector stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ReflectorError {
+    /// The source failed.
+    #[error("the source failed")]
+    Source(#[source] Box<dyn StdError + Send + Sync>),
+    /// A call failed. A list and changes whose outcome is unknown may have been applied.
+    #[error("queue {queue} has not taken what source {source_name:?} sent")]
+    Send {
+        /// The queue.
+        queue: String,
+        /// The name of the source.
+        source_name: String,
+        /// The error of the call.
+        source: Error,
+    },
+    /// The stream ended in the middle of a list. Nothing of the list was applied.
+    #[error("the source ended in the middle of a list")]
+    IncompleteList,
+    /// The stream gave an event that is not allowed there: an event of a list outside of a list, or a change inside one.
+    #[error("the source sent {0} where this event is not allowed")]
+    OutOfOrder(&'static str),
+}
+
+/// Keeps a queue in step with a source.
+pub struct Reflector {
+    client: Client,
+    options: ReflectorOptions,
+    producer: Option<Producer>,
+    report: Report,
+    observer: Box<dyn FnMut(&Step<'_>) + Send>,
+}
+
+impl Reflector {
+    /// A reflector of a source. Nothing is sent yet.
+    #[must_use]
+    pub fn new(client: Client, options: ReflectorOptions) -> Self {
+        Self { client, options, producer: None, report: Report::default(), observer: Box::new(|_| {}) }
+    }
+
+    /// Calls a function after each step. The function must not block.
+    #[must_use]
+    pub fn on_step(mut self, observer: impl FnMut(&Step<'_>) + Send + 'static) -> Self {
+        self.observer = Box::new(observer);
+        self
+    }
+
+    /// What this reflector has sent, in all runs.
+    #[must_use]
+    pub const fn report(&self) -> Report {
+        self.report
+    }
+
+    /// Sends what a stream gives, until the stream ends. Calls are repeated as the options of the client say; a list, which is not
+    /// kept, is sent once. If the future is dropped in the middle of a list, nothing of the list is applied.
+    ///
+    /// # Errors
+    /// The first error of the stream or of a call. After an error the source should be listed again: some of its changes may not
+    /// have been applied.
+    pub async fn run<S, E>(&mut self, events: S) -> Result<Report, ReflectorError>
+    where
+        S: Stream<Item = Result<Event, E>>,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let events = events.map(|event| event.map_err(|error| ReflectorError::Source(error.into())));
+        let mut events = pin!(events.peekable());
+        let before = self.report;
+        while let Some(event) = events.next().await {
+            match event? {
+                Event::Init => self.list(events.as_mut()).await?,
+                Event::InitApply(_) => return Err(ReflectorError::OutOfOrder("InitApply")),
+                Event::InitDone => return Err(ReflectorError::OutOfOrder("InitDone")),
+                change => {
+                    let batch = Batch::collect(change, events.as_mut(), self.options.batch);
+                    self.changes(&batch).await?;
+                }
+            }
+        }
+        Ok(self.report.since(&before))
+    }
+
+    /// Runs one stream after another for ever: each call of `start` begins a stream, which should begin with a list. Every end of a
+    /// stream, and every error, is followed by a pause, as in client-go's Reflector: 800 ms, doubled up to 30 s, each plus
+    /// a random part of the same length; a stream that has run for two minutes resets the pauses. If the server asks for a longer
+    /// pause, it gets that. [`Step::Restart`] reports the errors. To stop, drop the future.
+    pub async fn keep_running<F, S, E>(&mut self, mut start: F) -> Infallible
+    where
+        F: FnMut() -> S,
+        S: Stream<Item = Result<Event, E>>,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let mut limit = PAUSE;
+        loop {
+            let started = Instant::now();
+            let error = self.run(start()).await.err();
+            if started.elapsed() >= PAUSE_RESET {
+                limit = PAUSE;
+            }
+            let asked = match &error {
+                Some(ReflectorError::Send { source, .. }) => source.retry_after(),
+                _ => None,
+            };
+            let pause = limit.mul_f64(1.0 + fastrand::f64()).max(asked.unwrap_or_default());
+            limit = (limit * 2).min(PAUSE_MAX);
+            (self.observer)(&Step::Restart { error: error.as_ref(), pause });
+            // A failed reflector begins with the last number that the server knows.
+            self.producer = self.producer.take().filter(|_| error.is_none());
+            sleep(pause).await;
+        }
+    }
+
+    async fn list<S>(&mut self, mut events: Pin<&mut Peekable<S>>) -> Result<(), ReflectorError>
+    where
+        S: Stream<Item = Result<Event, ReflectorError>>,
+    {
+        loop {
+            let options = ReplaceOptions {
+                only_changed: self.options.only_changed,
+                max_delete_percent: self.options.max_delete_percent,
+                max_deletes: self.options.max_deletes,
+                allow_empty: self.options.allow_empty,
+                keep_last: self.options.keep_last,
+                ..ReplaceOptions::default()
+            };
+            let (replied, objects) = {
+                let (lines, body) = list::channel();
+                let reply = pin!(self.producer().await?.replace(&options, body));
+                let feed = pin!(list::feed(events.as_mut(), lines));
+                match select(reply, feed).await {
+                    // The server need not read a whole list to refuse it.
+                    Either::Left((replied, _)) => (replied, 0),
+                    Either::Right((Ok(list::Fed::Complete { objects }), reply)) => (reply.await, objects),
+                    Either::Right((Ok(list::Fed::Restarted), _)) => continue,
+                    Either::Right((Err(error), _)) => return Err(error),
+                }
+            };
+            let replaced = replied.map_err(|error| self.failed(error))?;
+            self.report.add_list(objects, &replaced);
+            (self.observer)(&Step::List { objects, replaced: &replaced });
+            return Ok(());
+        }
+    }
+
+    async fn changes(&mut self, batch: &Batch) -> Result<(), ReflectorError> {
+        let sent = self.producer().await?.deltas(&batch.deltas()).await;
+        let produced = sent.map_err(|error| self.failed(error))?;
+        self.report.add_changes(batch, &produced);
+        (self.observer)(&Step::Changes { changes: batch.len(), produced: &produced });
+        Ok(())
+    }
+
+    async fn producer(&mut self) -> Result<&mut Producer, ReflectorError> {
+        if self.producer.is_none() {
+            let queue = self.client.queue(self.options.queue.as_str());
+            let source = self.options.source.clone();
+            let producer = if self.options.sequence {
+                queue.producer(source).await.map_err(|error| self.failed(error))?
+            } else {
+                queue.producer_without_sequence(source)
+            };
+            return Ok(self.producer.insert(producer));
+        }
+        self.producer.as_mut().ok_or(ReflectorError::IncompleteList)
+    }
+
+    fn failed(&self, source: Error) -> ReflectorError {
+        let (queue, source_name) = (self.options.queue.clone(), self.options.source.clone());
+        ReflectorError::Send { queue, source_name, source }
+    }
+}
+
+impl fmt::Debug for Reflector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector")
+            .field("options", &self.options)
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Report {
+    fn add_list(&mut self, objects: u64, replaced: &Replaced) {
+        let (sum, counts) = (&mut self.counts, &replaced.counts);
+        self.lists += 1;
+        self.listed += objects;
+        sum.replaced += counts.replaced;
+        sum.deleted += counts.deleted;
+        sum.unchanged += counts.unchanged;
+        sum.skipped += counts.skipped;
+        sum.taken_over += counts.taken_over;
+        sum.stale += counts.stale;
+        self.queued += replaced.queued;
+        self.resource_version = replaced.resource_version;
+    }
+
+    fn add_changes(&mut self, batch: &Batch, produced: &Produced) {
+        self.batches += 1;
+        self.applied += batch.applied();
+        self.deleted += batch.len() as u64 - batch.applied();
+        self.queued += produced.queued;
+        self.resource_version = produced.resource_version;
+    }
+
+    /// What was sent after an earlier report.
+    fn since(&self, before: &Self) -> Self {
+        let (sum, earlier) = (&self.counts, &before.counts);
+        Self {
+            lists: self.lists - before.lists,
+            listed: self.listed - before.listed,
+            counts: ReplaceCounts {
+                replaced: sum.replaced - earlier.replaced,
+                deleted: sum.deleted - earlier.deleted,
+                unchanged: sum.unchanged - earlier.unchanged,
+                skipped: sum.skipped - earlier.skipped,
+                taken_over: sum.taken_over - earlier.taken_over,
+                stale: sum.stale - earlier.stale,
+            },
+            batches: self.batches - before.batches,
+            applied: self.applied - before.applied,
+            deleted: self.deleted - before.deleted,
+            queued: self.queued - before.queued,
+            resource_version: self.resource_version,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Waits between the attempts of a call.
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// How often, and for how long, a failed call is repeated.
+///
+/// The pause before the n-th repetition is a random part of `first * 2^(n - 1)`, at most of `max` (full jitter). If the server
+/// asks to wait (`Retry-After`), that time is added. A call whose next attempt would begin later than `total` after the first
+/// one is not repeated any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryOptions {
+    /// The longest pause before the first repetition.
+    pub first: Duration,
+    /// The longest pause before any repetition.
+    pub max: Duration,
+    /// The time after the first attempt in which attempts may begin; zero repeats nothing.
+    pub total: Duration,
+}
+
+impl Default for RetryOptions {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(250),
+            max: Duration::from_secs(10),
+            total: Duration::from_mins(2),
+        }
+    }
+}
+
+impl RetryOptions {
+    /// Nothing is repeated.
+    pub const NONE: Self = Self { first: Duration::ZERO, max: Duration::ZERO, total: Duration::ZERO };
+}
+
+/// The failures of a call so far, and the pauses that follow from them.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    first: Duration,
+    max: Duration,
+    failures: u32,
+}
+
+impl Backoff {
+    /// Pauses that begin with a random part of `first` and grow to a random part of `max`.
+    #[must_use]
+    pub const fn new(first: Duration, max: Duration) -> Self {
+        Self { first, max, failures: 0 }
+    }
+
+    /// Failures since the last success.
+    #[must_use]
+    pub const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The pause after a failure: what the server asked for, and a random part of the present limit.
+    pub fn after_failure(&mut self, error: &Error) -> Duration {
+        error.retry_after().unwrap_or_default().saturating_add(self.pause())
+    }
+
+    /// The pause after a failure without a reply of the server.
+    pub fn pause(&mut self) -> Duration {
+        let doubled = self.first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
+        self.failures = self.failures.saturating_add(1);
+        doubled.min(self.max).mul_f64(fastrand::f64())
+    }
+
+    /// A success: the pauses begin with the first one again.
+    pub const fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+impl From<RetryOptions> for Backoff {
+    fn from(options: RetryOptions) -> Self {
+        Self::new(options.first, options.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_random_parts_of_a_limit_that_doubles() {
+        let (first, max) = (Duration::from_secs(1), Duration::from_secs(5));
+        for failures in 0..70 {
+            let limit = first.saturating_mul(1 << failures.min(3)).min(max);
+            let pauses = (0..200).map(|_| Backoff { first, max, failures }.pause()).collect::<Vec<_>>();
+            assert!(pauses.iter().all(|pause| *pause <= limit), "{failures}: {pauses:?}");
+            assert!(pauses.iter().any(|pause| *pause < limit / 4), "{failures}: {pauses:?}");
+            assert!(pauses.iter().any(|pause| *pause > limit / 2), "{failures}: {pauses:?}");
+        }
+    }
+}

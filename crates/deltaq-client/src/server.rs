@@ -1,0 +1,51 @@
+//! The server as a whole.
+
+use deltaq_types::Info;
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::client::Client;
+use crate::error::Error;
+
+impl Client {
+    /// The version, the durability and the limits of the server.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn info(&self) -> Result<Info, Error> {
+        self.request(Call::new(Method::GET, ["v1", "info"])).await
+    }
+
+    /// Asks once whether the process serves.
+    ///
+    /// # Errors
+    /// The process does not serve.
+    pub async fn livez(&self) -> Result<(), Error> {
+        self.send(Call::new(Method::GET, ["livez"])).await.map(drop)
+    }
+
+    /// Asks once whether all queues are loaded.
+    ///
+    /// # Errors
+    /// The server is not ready: `recovering` or `draining`.
+    pub async fn readyz(&self) -> Result<(), Error> {
+        self.send(Call::new(Method::GET, ["readyz"])).await.map(drop)
+    }
+
+    /// The description of the API for programs.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn openapi(&self) -> Result<Value, Error> {
+        self.request(Call::new(Method::GET, ["openapi.json"])).await
+    }
+
+    /// What a problem means and what to do: the page of its code.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn problem_page(&self, code: &str) -> Result<String, Error> {
+        self.send(Call::new(Method::GET, ["problems", code])).await?.text().await
+    }
+}
