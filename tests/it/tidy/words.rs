@@ -109,6 +109,7 @@ const SEARCHED: &[&str] = &[
     "examples",
     "scripts",
     "src",
+    "tests/clients",
     "tests/it",
 ];
 

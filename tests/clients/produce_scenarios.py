@@ -1,0 +1,161 @@
+"""Scenarios of the reflector and of producers: each change is queued once, and in order."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from harness import Program, Scenario, check, wait_for
+from proxy import Cut, Drop, Html, Refuse, Swallow
+from registry import scenario
+
+
+def drain(s: Scenario) -> list[tuple[str, str, Any]]:
+    """Pops and acknowledges everything: (key, type, object) of each delta."""
+    found = []
+    while True:
+        items = s.post("pop?max=100")["items"]
+        if not items:
+            return found
+        found += [(item["key"], delta["type"], delta.get("object")) for item in items for delta in item["deltas"]]
+        s.post("ack", {"lease_ids": [item["lease"]["id"] for item in items]})
+
+
+def updates(first: int, count: int) -> list[dict[str, Any]]:
+    return [{"type": "Updated", "object": {"key": "a", "n": number}} for number in range(first, first + count)]
+
+
+def applied(program: Program, number: int) -> None:
+    for _ in range(number):
+        program.expect("applied")
+
+
+@scenario
+def reflector(s: Scenario) -> None:
+    """Lists and changes of a source arrive in order, and only what has changed is queued."""
+    s.configure(mode="events")
+    program = s.start("reflector", source="erp")
+    program.send(command="list", objects=[{"key": key} for key in "abc"])
+    program.send(command="changes", deltas=[{"type": "Updated", "object": {"key": "a", "n": 1}}, {"type": "Deleted", "key": "b"}])
+    program.send(command="list", objects=[{"key": "a", "n": 1}, {"key": "d"}])
+    applied(program, 3)
+    kinds = [(key, kind) for key, kind, _ in drain(s)]
+    check(len(kinds) == 7 and set(kinds) == {
+        ("a", "Replaced"), ("b", "Replaced"), ("c", "Replaced"), ("a", "Updated"), ("b", "Deleted"), ("d", "Replaced"), ("c", "Deleted"),
+    }, f"the queue has {kinds}")
+    [source] = s.get("sources")["items"]
+    check((source["source"], source["sequence"]) == ("erp", 3), f"the source is {source}")
+    program.close_stdin()
+    program.wait(0)
+
+
+@scenario
+def reflector_lost_answers(s: Scenario) -> None:
+    """Replies are lost, cut and refused after the call was applied. Each change is queued once, in order."""
+    s.configure(mode="events")
+    faults = [Swallow(), Cut(), Drop(), Refuse(503, "journal-unavailable", 100, applied=True), Refuse(504, "timeout", 50, applied=True), Html(),
+              Refuse(429, "too-many-requests", 200)]
+    left = [fault for each in faults * 2 for fault in (each, None)]
+    s.proxy.decide = lambda request: left.pop(0) if left else None
+    program = s.start("reflector", source="erp")
+    program.send(command="list", objects=[{"key": "a", "n": 0}])
+    for number in range(1, 20):
+        program.send(command="changes", deltas=updates(number, 1))
+    applied(program, 20)
+    check(not left, f"{len(left)} faults were not met")
+    numbers = [entry["n"] for _, _, entry in drain(s)]
+    check(numbers == list(range(20)), f"the changes are {numbers}")
+    check(any(report["duplicate"] for report in program.reports), "no repeat was recognised as a duplicate")
+    program.stop()
+
+
+@scenario
+def reflector_restarts(s: Scenario) -> None:
+    """The server is killed while changes are sent, and a new reflector goes on with the sequence of the old one."""
+    s.configure(mode="events")
+    program = s.start("reflector", source="erp")
+    program.send(command="list", objects=[{"key": "a", "n": 0}])
+    for number in range(1, 30):
+        program.send(command="changes", deltas=updates(number, 1))
+        if number % 10 == 0:
+            s.server.end(signal.SIGKILL if number == 10 else signal.SIGTERM)
+            s.server.start()
+    applied(program, 30)
+    program.kill()
+    program = s.start("reflector", source="erp")
+    program.send(command="changes", deltas=updates(30, 1))
+    check(not program.expect("applied")["duplicate"], "the sequence of the new reflector is too low")
+    numbers = [entry["n"] for _, _, entry in drain(s)]
+    check(numbers == list(range(31)), f"the changes are {numbers}")
+    program.stop()
+
+
+@scenario
+def reflector_mass_delete(s: Scenario) -> None:
+    """An empty list is refused and reported, and the reflector goes on."""
+    program = s.start("reflector", source="erp")
+    program.send(command="list", objects=[{"key": "a"}, {"key": "b"}])
+    applied(program, 1)
+    program.send(command="list", objects=[])
+    check(program.expect("refused")["code"] == "mass-delete", "the refusal has its code")
+    program.send(command="list", objects=[{"key": "a"}])
+    applied(program, 1)
+    check(set(s.view()) == {"a"}, "the last list is in force")
+    program.stop()
+
+
+@scenario
+def produce_once(s: Scenario) -> None:
+    """With sequence numbers a call whose reply is lost is applied once."""
+    s.configure(mode="events")
+    faults = [Swallow(), Drop(), Cut(), Refuse(504, "timeout", 50, applied=True)]
+    left = [fault for each in faults * 3 for fault in (None, each)]
+    s.proxy.decide = lambda request: left.pop(0) if left else None
+    program = s.start("produce", source="erp")
+    for number in range(1, 16):
+        program.send(command="update", objects=[{"key": "a", "n": number}], sequence=str(number))
+    replies = [program.expect("reply") for _ in range(15)]
+    numbers = [entry["n"] for _, _, entry in drain(s)]
+    check(numbers == list(range(1, 16)), f"the changes are {numbers}")
+    check(any(reply["duplicate"] for reply in replies), "no repeat was recognised as a duplicate")
+    program.close_stdin()
+    program.wait(0)
+
+
+@scenario
+def produce_calls(s: Scenario) -> None:
+    """add, update, delete and replace, with a large number that stays exact where the language can."""
+    program = s.start("produce")
+    program.send(command="add", objects=[{"key": "a"}, {"key": "b"}])
+    check(program.expect("reply")["queued"] == 2, "two objects are queued")
+    program.send(command="update", objects=[{"key": "a", "n": 1}])
+    program.send(command="delete", key="b")
+    program.send(command="replace", objects=[{"key": "a", "n": 1}, {"key": "c"}])
+    replies = [program.expect("reply") for _ in range(3)]
+    check([reply["duplicate"] for reply in replies] == [False] * 3, f"the replies are {replies}")
+    check(s.view() == {"a": {"key": "a", "n": 1}, "c": {"key": "c"}}, f"the queue has {s.view()}")
+    program.stop()
+
+
+@scenario
+def bounded_retries(s: Scenario) -> None:
+    """A call is sent MAX_ATTEMPTS times, then the error is reported. What is not retryable is sent once."""
+    replies: list[Any] = [Refuse(503, "journal-unavailable", 20)] * 3 + [Drop()] * 3
+    s.proxy.decide = lambda request: replies.pop(0) if replies else None
+    program = s.start("produce", max_attempts=3)
+    program.send(command="add", objects=[{"key": "a"}])
+    error = program.expect("error")
+    check((error["code"], error["status"], error["retryable"]) == ("journal-unavailable", 503, True), f"the error is {error}")
+    check(len(s.proxy.requests) == 3, f"the call was sent {len(s.proxy.requests)} times")
+    program.send(command="add", objects=[{"key": "a"}])
+    error = program.expect("error")
+    check((error["code"], error["status"]) == (None, None), f"the error is {error}")
+    check(len(s.proxy.requests) == 6, f"the call was sent {len(s.proxy.requests) - 3} times")
+    program.send(command="add", objects=[{"nokey": 1}])
+    error = program.expect("error")
+    check((error["code"], error["status"], error["retryable"]) == ("no-key", 422, False), f"the error is {error}")
+    check(len(s.proxy.requests) == 7, "a call that is not retryable was repeated")
+    program.send(command="add", objects=[{"key": "a"}])
+    program.expect("reply")
+    wait_for(lambda: set(s.view()) == {"a"}, "the last call is applied")
+    program.stop()

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Runs the scenarios of README.md against the scenario program of one client."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import informer_scenarios  # noqa: F401
+import produce_scenarios  # noqa: F401
+import worker_scenarios  # noqa: F401
+from harness import Failed, Scenario
+from registry import SCENARIOS
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+PYTHON = str(ROOT / "clients/python/scenarios/program.py")
+
+# The command of each client's scenario program, and its environment.
+CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "python": ([sys.executable, PYTHON], {"PYTHONPATH": str(ROOT / "clients/python/src")}),
+    "python-async": ([sys.executable, PYTHON, "--async"], {"PYTHONPATH": str(ROOT / "clients/python/src")}),
+    "rust": ([str(TARGET / "debug/examples/scenarios")], {}),
+    "typescript": (["node", str(ROOT / "clients/typescript/scenarios/program.mjs")], {}),
+}
+
+
+def run(name: str, options: argparse.Namespace) -> str | None:
+    """Runs a scenario. Its result is None, or the description of the fault."""
+    function, settings = SCENARIOS[name]
+    began = time.monotonic()
+    fault = None
+    with Scenario(name, options, settings) as scenario:
+        try:
+            scenario.server.start()
+            scenario.proxy.server_port = scenario.server.port
+            function(scenario)
+            scenario.check_faults()
+        except Failed as failed:
+            fault = f"{failed}\n{scenario.logs()}"
+        except Exception:
+            fault = f"{traceback.format_exc()}{scenario.logs()}"
+    seconds = time.monotonic() - began
+    print(f"{'FAILED' if fault else 'passed'}  {name} ({seconds:.1f} s)" + (f": {fault}" if fault else ""), flush=True)
+    return fault
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--client", choices=CLIENTS)
+    parser.add_argument("--program", metavar="COMMAND")
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS, metavar="NAME")
+    parser.add_argument("--server", metavar="PATH", default=os.environ.get("DELTAQ_BIN", str(TARGET / "debug/deltaq")))
+    parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    if options.list:
+        for name, (function, _) in SCENARIOS.items():
+            print(f"{name}: {function.__doc__}")
+        return 0
+    if not options.client and not options.program:
+        parser.error("--client or --program is missing")
+    options.command, options.environment = CLIENTS[options.client] if options.client else ([], {})
+    if options.program:
+        options.command = shlex.split(options.program)
+    names = options.scenario or list(SCENARIOS)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        faults = [fault for fault in pool.map(lambda name: run(name, options), names) if fault]
+    if faults:
+        print(f"the seed was {options.seed}")
+    print(f"{len(names) - len(faults)} passed, {len(faults)} failed")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,399 @@
+"""Scenarios of the worker: no acknowledged work is lost or done twice."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from typing import Any
+
+from harness import Failed, Program, Scenario, check, wait_for
+from proxy import Cut, Drop, Fault, Html, Refuse, Request, Rewrite, Swallow
+from registry import scenario
+from target import Plan, Work
+
+KEYS = 60
+
+
+def objects(count: int, version: int, prefix: str = "k") -> list[dict[str, Any]]:
+    return [{"key": f"{prefix}{number:03}", "n": version} for number in range(count)]
+
+
+def produce_and_finish(s: Scenario, programs: list[Program], rounds: int = 3) -> None:
+    """Sends rounds of changes while the workers run, then checks that all of them are written."""
+    for version in range(1, rounds + 1):
+        s.add(*objects(KEYS, version))
+        wait_for(lambda: s.target.written() >= version * KEYS // 2 or s.target.faults, "half of the round is written")
+    s.wait_idle()
+    s.check_written({entry["key"]: entry for entry in objects(KEYS, rounds)})
+    s.check_stopped(*programs)
+
+
+@scenario
+def work(s: Scenario) -> None:
+    """No faults: every change is written once."""
+    produce_and_finish(s, [s.start("worker", concurrency=4, batch=10)])
+
+
+@scenario
+def server_killed(s: Scenario) -> None:
+    """kill -9 of the server in the middle of the work. Leases survive, so nothing is delivered again."""
+    restart_in_the_middle(s, signal.SIGKILL)
+
+
+@scenario
+def server_restarted(s: Scenario) -> None:
+    """SIGTERM of the server: it drains and says 503, then it is away for a moment."""
+    restart_in_the_middle(s, signal.SIGTERM)
+
+
+def restart_in_the_middle(s: Scenario, how: signal.Signals) -> None:
+    s.configure(lease="1m")
+    s.target.plan = lambda work: Plan(delay=0.01)
+    worker = s.start("worker", concurrency=2, batch=4)
+    for round_ in (1, 2):
+        s.add(*objects(KEYS, round_))
+        wait_for(lambda: s.target.written() >= (round_ - 1) * KEYS + KEYS // 3, "a third of the round is written")
+        s.server.end(how)
+        s.server.start()
+    s.wait_idle()
+    s.check_written({entry["key"]: entry for entry in objects(KEYS, 2)})
+    s.check_stopped(worker)
+
+
+@scenario
+def dropped_connections(s: Scenario) -> None:
+    """Every fourth request of the client is lost with its connection."""
+    every(s, 4, Drop())
+    produce_and_finish(s, [s.start("worker", concurrency=2, batch=5)])
+    check(s.proxy.faults() > 0, "the proxy dropped no request")
+
+
+@scenario
+def lost_answers(s: Scenario) -> None:
+    """The server applies a call, and its reply is lost: pops, settles and extends."""
+    s.configure(lease="1m")
+    every(s, 3, Swallow())
+    produce_and_finish(s, [s.start("worker", concurrency=2, batch=5)])
+    check(s.proxy.faults() > 0, "the proxy swallowed no reply")
+
+
+@scenario
+def cut_answers(s: Scenario) -> None:
+    """Every third reply ends in the middle of its body."""
+    s.configure(lease="1m")
+    every(s, 3, Cut())
+    produce_and_finish(s, [s.start("worker", concurrency=2, batch=5)])
+    check(s.proxy.faults() > 0, "the proxy cut no reply")
+
+
+def every(s: Scenario, nth: int, fault: Fault) -> None:
+    count = 0
+
+    def decide(request: Request) -> Fault | None:
+        nonlocal count
+        count += 1
+        return fault if count % nth == 0 else None
+
+    s.proxy.decide = decide
+
+
+def once_each(s: Scenario, *faults: Fault) -> None:
+    """The requests of the client meet these faults, one after the other; every second request has none."""
+    left = [fault for each in faults for fault in (each, None)]
+    s.proxy.decide = lambda request: left.pop(0) if left else None
+
+
+@scenario
+def too_many_requests(s: Scenario) -> None:
+    """429: the client waits as long as it is asked to."""
+    refused = [Refuse(429, "too-many-requests", retry_after_ms=wait) for wait in (300, 1200, 50)]
+    once_each(s, *refused)
+    produce_and_finish(s, [s.start("worker", concurrency=2, batch=10)])
+
+
+@scenario
+def unavailable(s: Scenario) -> None:
+    """503, 500, 504 and 507, of calls that the server has applied or not, and 502 of a proxy."""
+    s.configure(lease="1m")
+    codes = [(503, "draining"), (503, "journal-unavailable"), (500, "internal"), (504, "timeout"), (507, "disk-full"), (503, "not-owner")]
+    faults: list[Fault] = [Refuse(status, code, retry_after_ms=100, applied=applied) for status, code in codes for applied in (True, False)]
+    once_each(s, *faults, Html())
+    s.target.plan = lambda work: Plan(delay=0.005)
+    produce_and_finish(s, [s.start("worker", concurrency=2, batch=4)])
+    check(s.proxy.faults() > len(codes), "the client made too few calls to meet the faults")
+
+
+@scenario
+def slow_handler(s: Scenario) -> None:
+    """A handler takes three leases: its lease is extended, and nobody else gets the key."""
+    s.target.plan = lambda work: Plan(delay=3.2)
+    workers = [s.start("worker", lease="1s") for _ in range(2)]
+    s.add({"key": "a", "n": 1})
+    wait_for(lambda: s.target.written() or s.target.faults, "the slow handler writes")
+    s.wait_idle()
+    check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
+    check(len(s.proxy.calls("extend")) >= 6, "a lease is extended at each third of its length")
+    s.check_written({"a": {"key": "a", "n": 1}})
+    s.check_stopped(*workers)
+
+
+@scenario
+def slow_batch(s: Scenario) -> None:
+    """The keys of a batch wait in the client for longer than their leases."""
+    s.target.plan = lambda work: Plan(delay=0.5)
+    s.add(*objects(6, 1))
+    workers = [s.start("worker", lease="1s", batch=6)]
+    wait_for(lambda: s.target.started() >= 1, "the first handler starts")
+    workers.append(s.start("worker", lease="1s", batch=6))
+    s.wait_idle()
+    check(s.target.started() == 6, f"6 keys were delivered {s.target.started()} times")
+    s.check_written({entry["key"]: entry for entry in objects(6, 1)})
+    s.check_stopped(*workers)
+
+
+@scenario
+def lost_extends(s: Scenario) -> None:
+    """Two of three extends fail, which a third of the lease leaves time for."""
+    left = [Drop(), Refuse(503, "draining", retry_after_ms=50), None] * 10
+    s.proxy.decide = lambda request: left.pop(0) if left and request.call == "extend" else None
+    s.target.plan = lambda work: Plan(delay=4.0)
+    workers = [s.start("worker", lease="2s") for _ in range(2)]
+    s.add({"key": "a", "n": 1})
+    s.wait_idle()
+    check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
+    s.check_written({"a": {"key": "a", "n": 1}})
+    s.check_stopped(*workers)
+
+
+@scenario
+def lost_lease(s: Scenario) -> None:
+    """Somebody ends the lease of a running handler. An extend hears of it, and the handler writes nothing."""
+    first = threading.Event()
+    s.target.plan = lambda work: Plan(hold=first, delay=0.3) if work.number == 0 else Plan()
+    workers = [s.start("worker", lease="1s") for _ in range(2)]
+    s.add({"key": "a", "n": 1})
+    wait_for(lambda: s.target.started() == 1, "the first handler starts")
+    lost = s.target.starts[0].lease_id
+    s.post("release", {"lease_ids": [lost]})
+    released_at = time.monotonic()
+    wait_for(lambda: s.target.written() == 1, "the key is delivered again and written")
+
+    def is_heard() -> bool:
+        extends = [extend for extend in s.proxy.calls("extend") if lost.encode() in extend.body]
+        return any(extend.is_answered and extend.at > released_at for extend in extends)
+
+    wait_for(is_heard, "an extend of the lost lease is answered")
+    first.set()
+    s.wait_idle()
+    s.check_written({"a": {"key": "a", "n": 1}})
+    s.check_stopped(*workers)
+    check(s.target.written() == 1, "the handler that has lost its lease has written")
+
+
+@scenario
+def expired_lease(s: Scenario) -> None:
+    """No extend reaches the server, so the lease of a running handler expires. The client knows by its own clock."""
+    first = threading.Event()
+    s.proxy.decide = lambda request: Refuse(503, "draining", retry_after_ms=100) if request.call == "extend" else None
+    s.target.plan = lambda work: Plan(hold=first if work.number == 0 else None)
+    workers = [s.start("worker", lease="1s") for _ in range(2)]
+    s.add({"key": "a", "n": 1})
+    wait_for(lambda: s.target.written() == 1, "the key is delivered again and written")
+    first.set()
+    s.wait_idle()
+    s.check_written({"a": {"key": "a", "n": 1}})
+    s.check_stopped(*workers)
+    check(s.target.written() == 1, "the handler whose lease has expired has written")
+
+
+@scenario
+def panics(s: Scenario) -> None:
+    """Handlers panic: each key is nacked with the message, delivered again, and parked in the end."""
+    s.configure(max_failures=3, rate_limiter={"item_exponential": {"base": "10ms", "max": "50ms"}})
+
+    def plan(work: Work) -> Plan:
+        if work.key == "k001" or (work.attempt == 1 and work.key < "k010"):
+            return Plan({"as": "panic", "message": f"boom of {work.key}", "before_write": work.key == "k001"})
+        return Plan()
+
+    s.target.plan = plan
+    worker = s.start("worker", concurrency=3, batch=4)
+    s.add(*objects(20, 1))
+    s.wait_idle()
+    parked = s.items("parked")
+    check([item["key"] for item in parked] == ["k001"], f"parked keys: {parked}")
+    check("boom of k001" in (parked[0]["last_error"] or ""), f"last_error is {parked[0]['last_error']!r}")
+    s.check_written({entry["key"]: entry for entry in objects(20, 1) if entry["key"] != "k001"})
+    s.check_stopped(worker)
+
+
+@scenario
+def outcomes(s: Scenario) -> None:
+    """Ack, Nack with a delay and an error, and Reject end leases as the handler says."""
+    replies: dict[str, dict[str, Any]] = {
+        "ack": {"as": "ack", "explicit": True},
+        "nack": {"as": "nack", "delay": "1h", "error": "not before noon"},
+        "again": {"as": "nack"},
+        "reject": {"as": "reject", "error": "no such product"},
+    }
+    s.target.plan = lambda work: Plan(replies[work.key] if work.attempt == 1 else {"as": "ack"})
+    worker = s.start("worker", concurrency=2, batch=2)
+    s.add(*({"key": key} for key in replies))
+    wait_for(lambda: len(s.target.writes) >= 5, "each key is written, one of them twice")
+    wait_for(lambda: s.get("status")["leased"] == 0, "all leases are settled")
+    [parked], [delayed] = s.items("parked"), s.items("delayed")
+    check((parked["key"], parked["last_error"]) == ("reject", "no such product"), f"parked is {parked}")
+    check((delayed["key"], delayed["last_error"]) == ("nack", "not before noon"), f"delayed is {delayed}")
+    check(set(s.view("known")) == {"ack", "again"}, "the known objects are the acknowledged ones")
+    s.check_stopped(worker)
+
+
+@scenario
+def keys_done(s: Scenario) -> None:
+    """Mode keys: Done with a delay brings the key again."""
+    s.configure(mode="keys")
+    s.target.plan = lambda work: Plan({"as": "done", "delay": "200ms"} if work.number < 3 else {"as": "done"})
+    worker = s.start("worker")
+    s.server.ok("POST", s.path("add?key=web-1"))
+    wait_for(lambda: s.target.written() == 4, "the key is delivered four times")
+    s.wait_idle()
+    s.check_stopped(worker)
+
+
+@scenario
+def sigterm(s: Scenario) -> None:
+    """SIGTERM during work: running handlers finish and are acknowledged, the rest of the batch is released."""
+    hold = threading.Event()
+    s.target.plan = lambda work: Plan(hold=hold)
+    s.add(*objects(8, 1))
+    worker = s.start("worker", concurrency=2, batch=8, lease="1s")
+    wait_for(lambda: s.target.started() == 2, "two handlers run")
+    worker.signal(signal.SIGTERM)
+    # Longer than a lease: the leases of running handlers are extended during the stop, too.
+    threading.Event().wait(1.5)
+    check(worker.is_running(), "the worker ended before its handlers")
+    hold.set()
+    worker.wait(0)
+    s.check_faults()
+    check(s.target.started() == 2 and s.target.written() == 2, "handlers started after SIGTERM")
+    check(len(s.view("known")) == 2, "the running handlers were not acknowledged")
+    ready = s.items("ready")
+    check(len(ready) == 6 and not s.items("leased,delayed,parked"), f"{len(ready)} of 6 keys are ready")
+    check(all(item["failures"] == 0 for item in ready), "a release is no failure")
+
+
+@scenario
+def sigterm_idle(s: Scenario) -> None:
+    """SIGTERM while a pop waits ends the worker at once."""
+    worker = s.start("worker")
+    wait_for(lambda: s.proxy.calls("pop"), "the worker pops")
+    worker.signal(signal.SIGTERM)
+    worker.wait(0, 5)
+    s.add({"key": "a"})
+    check(not s.items("leased"), "a pop of the stopped worker has leased a key")
+
+
+@scenario
+def sigterm_while_down(s: Scenario) -> None:
+    """SIGTERM while the server is away: the worker ends nevertheless."""
+    s.target.plan = lambda work: Plan(delay=0.3)
+    worker = s.start("worker")
+    s.add({"key": "a"})
+    wait_for(lambda: s.target.started() == 1, "the handler starts")
+    s.server.kill()
+    wait_for(lambda: s.target.written() == 1, "the handler ends")
+    worker.signal(signal.SIGTERM)
+    worker.wait(None, 20)
+    s.server.start()
+    s.check_faults()
+
+
+@scenario
+def rolling_restart(s: Scenario) -> None:
+    """A fleet of three workers is replaced one by one while changes arrive. Nothing is delivered twice."""
+    s.target.plan = lambda work: Plan(delay=0.01)
+    fleet = [s.start("worker", concurrency=2, batch=4) for _ in range(3)]
+    for version, _ in enumerate(range(3), start=1):
+        s.add(*objects(KEYS, version))
+        before = s.target.written()
+        wait_for(lambda: s.target.written() > before, "work goes on")
+        old = fleet.pop(0)
+        fleet.append(s.start("worker", concurrency=2, batch=4))
+        old.stop()
+    s.wait_idle()
+    s.check_written({entry["key"]: entry for entry in objects(KEYS, 3)})
+    s.check_stopped(*fleet)
+    check(len({write.worker for write in s.target.writes}) >= 4, "the new workers did no work")
+
+
+@scenario
+def worker_killed(s: Scenario) -> None:
+    """kill -9 of a worker: its keys are delivered to another one after their leases."""
+    s.target.may_repeat = True
+    s.target.plan = lambda work: Plan(delay=0.02)
+    s.add(*objects(KEYS, 1))
+    first = s.start("worker", concurrency=2, batch=4, lease="1s")
+    wait_for(lambda: s.target.written() >= 10, "the worker works")
+    first.kill()
+    second = s.start("worker", concurrency=4, batch=4, lease="1s")
+    s.wait_idle()
+    s.check_written({entry["key"]: entry for entry in objects(KEYS, 1)})
+    s.check_stopped(second)
+
+
+@scenario
+def queue_closed(s: Scenario) -> None:
+    """The worker drains a closed queue, and ends with status 0."""
+    s.target.plan = lambda work: Plan(delay=0.05)
+    s.add(*objects(10, 1))
+    worker = s.start("worker", batch=3)
+    wait_for(lambda: s.target.started() >= 1, "the worker works")
+    s.post("close")
+    worker.wait(0)
+    s.check_written({entry["key"]: entry for entry in objects(10, 1)})
+
+
+@scenario
+def queue_deleted(s: Scenario) -> None:
+    """The queue is deleted and created again while a pop waits and a handler runs: the worker goes on with the new one."""
+    hold = threading.Event()
+    s.target.plan = lambda work: Plan(hold=hold if work.number == 0 else None)
+    worker = s.start("worker", concurrency=2)
+    s.add({"key": "old"})
+    wait_for(lambda: s.target.started() == 1, "the handler starts")
+    s.server.ok("DELETE", s.path())
+    s.add({"key": "new"})
+    wait_for(lambda: any(work.key == "new" for work in s.target.writes), "the key of the new queue is written")
+    hold.set()
+    s.wait_idle()
+    s.check_stopped(worker)
+    check(s.view("known") == {"new": {"key": "new"}}, "the new queue has its key alone")
+
+
+@scenario
+def refused_token(s: Scenario) -> None:
+    """401 is not retryable: the worker ends with 1 and says why."""
+    s.proxy.decide = lambda request: Refuse(401, "unauthorized", retryable=False)
+    worker = s.start("worker")
+    worker.wait(1)
+    check("unauthorized" in worker.stderr_text(), "stderr does not have the code of the problem")
+    check(len(s.proxy.calls("pop")) == 1, "a call that is not retryable was repeated")
+
+
+@scenario
+def large_tokens(s: Scenario) -> None:
+    """Fencing tokens above 2^53 stay exact."""
+    offset = 2**63 + 1
+    change = Rewrite(lambda body: re.sub(rb'"token":(\d+)', lambda found: b'"token":%d' % (int(found[1]) + offset), body))
+    s.proxy.decide = lambda request: change if request.call == "pop" else None
+    s.add(*objects(9, 1))
+    worker = s.start("worker", batch=3)
+    s.wait_idle()
+    s.check_written({entry["key"]: entry for entry in objects(9, 1)})
+    tokens = {work.token for work in s.target.starts}
+    real = {int(work.lease_id.rsplit("-", 1)[1]) + offset for work in s.target.starts}
+    if tokens != real:
+        raise Failed(f"the tokens are {sorted(tokens)} instead of {sorted(real)}")
+    s.check_stopped(worker)
