@@ -28,8 +28,11 @@ step "docs"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
 step "tests"
-# There are no doctests: tests/it/tidy.rs checks that.
 cargo nextest run --workspace --locked
+
+step "doctests of the client crates"
+# Other crates have none: tests/it/tidy.rs checks that.
+cargo test --doc --locked -p deltaq-client -p deltaq-types
 
 step "API against its description"
 # The tests have just built this binary.

@@ -147,7 +147,8 @@ def bounded_retries(s: Scenario) -> None:
     error = program.expect("error")
     check((error["code"], error["status"], error["retryable"]) == ("journal-unavailable", 503, True), f"the error is {error}")
     check(len(s.proxy.requests) == 3, f"the call was sent {len(s.proxy.requests)} times")
-    program.send(command="add", objects=[{"key": "a"}])
+    # Another call: it need not wait for the Retry-After of the first one.
+    program.send(command="add", objects=[{"key": "b"}])
     error = program.expect("error")
     check((error["code"], error["status"]) == (None, None), f"the error is {error}")
     check(len(s.proxy.requests) == 6, f"the call was sent {len(s.proxy.requests) - 3} times")

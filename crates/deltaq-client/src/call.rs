@@ -15,7 +15,6 @@ pub struct Call {
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Body,
     pub(crate) accept: Accept,
-    pub(crate) last_event_id: Option<String>,
     pub(crate) wait: Duration,
     pub(crate) is_repeatable: bool,
 }
@@ -40,6 +39,8 @@ pub enum Body {
     /// A JSON document.
     Json(Bytes),
     /// Objects, one per line.
+    Lines(Bytes),
+    /// Objects, one per line, from a stream.
     Ndjson(reqwest::Body),
 }
 
@@ -58,6 +59,7 @@ impl Body {
         match self {
             Self::Empty => Some(Self::Empty),
             Self::Json(text) => Some(Self::Json(text.clone())),
+            Self::Lines(text) => Some(Self::Lines(text.clone())),
             Self::Ndjson(_) => None,
         }
     }
@@ -73,7 +75,6 @@ impl Call {
             query: Vec::new(),
             body: Body::Empty,
             accept: Accept::Json,
-            last_event_id: None,
             wait: Duration::ZERO,
             is_repeatable,
         }
@@ -125,11 +126,9 @@ impl Call {
         self
     }
 
-    /// Asks for server-sent events after the event with this id.
-    #[must_use]
-    pub(crate) fn events(mut self, last_event_id: Option<String>) -> Self {
+    /// Asks for server-sent events.
+    pub(crate) const fn events(mut self) -> Self {
         self.accept = Accept::Events;
-        self.last_event_id = last_event_id;
         self
     }
 
@@ -148,6 +147,12 @@ impl Call {
         self
     }
 
+    /// A call whose repetition has another effect.
+    pub(crate) const fn not_repeatable(mut self) -> Self {
+        self.is_repeatable = false;
+        self
+    }
+
     /// The same call once more, unless its body is a stream.
     pub(crate) fn try_clone(&self) -> Option<Self> {
         Some(Self {
@@ -155,7 +160,6 @@ impl Call {
             path: self.path.clone(),
             query: self.query.clone(),
             body: self.body.try_clone()?,
-            last_event_id: self.last_event_id.clone(),
             ..*self
         })
     }

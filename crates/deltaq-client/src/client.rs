@@ -61,6 +61,14 @@ pub struct Reply {
 }
 
 impl Client {
+    /// A client of the server at an address, such as `http://127.0.0.1:7070`, with the default options.
+    ///
+    /// # Errors
+    /// The address is not usable.
+    pub fn at(url: impl Into<String>) -> Result<Self, Error> {
+        Self::new(ClientOptions { url: url.into(), ..ClientOptions::default() })
+    }
+
     /// A client with these options. Nothing is sent yet.
     ///
     /// # Errors
@@ -114,8 +122,8 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        let sends_list = matches!(call.body, Body::Ndjson(_));
-        if call.accept == Accept::Json && !sends_list {
+        let sends_stream = matches!(call.body, Body::Ndjson(_));
+        if call.accept == Accept::Json && !sends_stream {
             request = request.timeout(REPLY_TIMEOUT.saturating_add(call.wait));
         }
         request = request.header(
@@ -126,12 +134,10 @@ impl Client {
                 Accept::Events => EVENTS,
             },
         );
-        if let Some(id) = &call.last_event_id {
-            request = request.header("last-event-id", id);
-        }
         request = match call.body {
             Body::Empty => request,
             Body::Json(text) => request.header(CONTENT_TYPE, JSON).body(text),
+            Body::Lines(text) => request.header(CONTENT_TYPE, NDJSON).body(text),
             Body::Ndjson(body) => request.header(CONTENT_TYPE, NDJSON).body(body),
         };
         let address = self.address();
@@ -184,7 +190,7 @@ impl Client {
     /// Makes attempts until one succeeds, or its error forbids another one. Returns the body of the reply and the number of
     /// attempts.
     async fn repeat(&self, mut call: Call) -> Result<(Bytes, u32), Error> {
-        let deadline = Instant::now() + self.retry.total;
+        let began = Instant::now();
         let mut backoff = Backoff::from(self.retry);
         loop {
             let again = call.try_clone();
@@ -195,7 +201,8 @@ impl Client {
             };
             let may_repeat = error.is_retryable() && (is_repeatable || !error.is_outcome_unknown());
             let pause = backoff.after_failure(&error);
-            let Some(again) = again.filter(|_| may_repeat && Instant::now() + pause < deadline) else {
+            let may_repeat = may_repeat && self.retry.allow(backoff.failures(), began, pause);
+            let Some(again) = again.filter(|_| may_repeat) else {
                 return Err(error);
             };
             sleep(pause).await;

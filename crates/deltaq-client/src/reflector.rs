@@ -1,7 +1,7 @@
 //! Keeps a queue in step with a source, as client-go's Reflector keeps a store.
 //!
-//! A source is a stream of [`Event`]s: a whole list, then changes. The list becomes one Replace, which is sent while the stream
-//! gives it; the changes that are ready together become one batch. An error of the stream in the middle of a list breaks the
+//! A source is a stream of [`Event`]s: a whole list, then changes. The list becomes one Replace; a long list is sent while the stream
+//! gives it. The changes that are ready together become one batch. An error of the stream in the middle of a list breaks the
 //! Replace off, and the server changes nothing.
 //!
 //! [`Reflector::run`] sends one stream and returns the first error. [`Reflector::keep_running`] starts the stream again after each
@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
 use self::batch::Batch;
+use crate::call::Body;
 use crate::client::Client;
 use crate::error::Error;
 use crate::queue::{Producer, ReplaceOptions};
@@ -194,8 +195,8 @@ impl Reflector {
         self.report
     }
 
-    /// Sends what a stream gives, until the stream ends. Calls are repeated as the options of the client say; a list, which is not
-    /// kept, is sent once. If the future is dropped in the middle of a list, nothing of the list is applied.
+    /// Sends what a stream gives, until the stream ends. Calls are repeated as the options of the client say, except for a list of
+    /// more than 4 MiB, which is not kept. If the future is dropped in the middle of a list, nothing of the list is applied.
     ///
     /// # Errors
     /// The first error of the stream or of a call. After an error the source should be listed again: some of its changes may not
@@ -265,15 +266,19 @@ impl Reflector {
                 keep_last: self.options.keep_last,
                 ..ReplaceOptions::default()
             };
-            let (replied, objects) = {
+            let begun = list::begin(events.as_mut()).await?;
+            let (replied, objects) = if begun.is_complete {
+                let body = Body::Lines(begun.lines.into());
+                (self.producer().await?.replace(&options, body).await, begun.objects)
+            } else {
                 let (lines, body) = list::channel();
                 let reply = pin!(self.producer().await?.replace(&options, body));
-                let feed = pin!(list::feed(events.as_mut(), lines));
+                let feed = pin!(list::feed(events.as_mut(), begun, lines));
                 match select(reply, feed).await {
                     // The server need not read a whole list to refuse it.
                     Either::Left((replied, _)) => (replied, 0),
-                    Either::Right((Ok(list::Fed::Complete { objects }), reply)) => (reply.await, objects),
-                    Either::Right((Ok(list::Fed::Restarted), _)) => continue,
+                    Either::Right((Ok(Some(objects)), reply)) => (reply.await, objects),
+                    Either::Right((Ok(None), _)) => continue,
                     Either::Right((Err(error), _)) => return Err(error),
                 }
             };

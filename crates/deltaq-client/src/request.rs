@@ -95,11 +95,11 @@ macro_rules! setter {
             self
         }
     };
-    // The number of a call makes its repetition safe.
-    (sequence $(#[$doc:meta])* $name:ident $parameter:literal) => {
+    // A call whose repetition counts once more.
+    (once $(#[$doc:meta])* $name:ident $parameter:literal) => {
         $(#[$doc])*
-        pub fn $name(mut self, value: u64) -> Self {
-            self.request = self.request.query($parameter, value).map($crate::call::Call::repeatable);
+        pub fn $name(mut self) -> Self {
+            self.request = self.request.query($parameter, true).map($crate::call::Call::not_repeatable);
             self
         }
     };

@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::error::Error;
 
 /// How often, and for how long, a failed call is repeated.
 ///
 /// The pause before the n-th repetition is a random part of `first * 2^(n - 1)`, at most of `max` (full jitter). If the server
-/// asks to wait (`Retry-After`), that time is added. A call whose next attempt would begin later than `total` after the first
-/// one is not repeated any more.
+/// asks to wait (`Retry-After`), that time is added. A call is not repeated any more after `attempts` attempts, or if the next one would
+/// begin later than `total` after the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryOptions {
     /// The longest pause before the first repetition.
     pub first: Duration,
     /// The longest pause before any repetition.
     pub max: Duration,
-    /// The time after the first attempt in which attempts may begin; zero repeats nothing.
+    /// Most attempts; 1 repeats nothing.
+    pub attempts: u32,
+    /// The time after the first attempt in which attempts may begin.
     pub total: Duration,
 }
 
@@ -24,14 +28,17 @@ impl Default for RetryOptions {
         Self {
             first: Duration::from_millis(250),
             max: Duration::from_secs(10),
+            attempts: u32::MAX,
             total: Duration::from_mins(2),
         }
     }
 }
 
 impl RetryOptions {
-    /// Nothing is repeated.
-    pub const NONE: Self = Self { first: Duration::ZERO, max: Duration::ZERO, total: Duration::ZERO };
+    /// Whether another attempt may follow after `failures` failures and `pause`, if the first one began at `began`.
+    pub(crate) fn allow(&self, failures: u32, began: Instant, pause: Duration) -> bool {
+        failures < self.attempts && began.elapsed().saturating_add(pause) < self.total
+    }
 }
 
 /// The failures of a call so far, and the pauses that follow from them.

@@ -6,6 +6,10 @@
 //! Requests refuse unknown fields, and arrays where an object is needed. Replies ignore unknown fields, and unknown words
 //! become `Unrecognized`, as the contract asks of clients.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod duration;
 pub mod strict;
 pub mod terms;

@@ -10,45 +10,45 @@ use crate::error::Error;
 use crate::request::{Request, requests, send};
 
 requests! {
-    /// Adds objects. Without a [`sequence`](Add::sequence) the call is not repeated if its outcome is unknown.
+    /// Adds objects. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Add -> Produced = send {
         /// The producer, which owns the keys from now on.
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
-        sequence sequence "sequence";
+        sequence number "sequence";
         /// The time until the keys become ready.
         delay duration "delay";
         /// The key of a single object that does not carry it.
         key text "key";
-        /// Mode keys: the keys wait as after a failure, and the call counts as one.
-        rate_limited flag "rate_limited";
+        /// Mode keys: the keys wait as after a failure, and the call counts as one. It is not repeated after a lost reply.
+        rate_limited once "rate_limited";
     }
-    /// Changes objects. Without a [`sequence`](Update::sequence) the call is not repeated if its outcome is unknown.
+    /// Changes objects. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Update -> Produced = send {
         /// The producer, which owns the keys from now on.
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
-        sequence sequence "sequence";
+        sequence number "sequence";
         /// The time until the keys become ready.
         delay duration "delay";
         /// The key of a single object that does not carry it.
         key text "key";
     }
-    /// Deletes objects. Without a [`sequence`](Delete::sequence) the call is not repeated if its outcome is unknown.
+    /// Deletes objects. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Delete -> Produced = send {
         /// The producer.
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
-        sequence sequence "sequence";
+        sequence number "sequence";
         /// The key of a single object that does not carry it.
         key text "key";
     }
-    /// A mixed batch. Without a [`sequence`](Deltas::sequence) the call is not repeated if its outcome is unknown.
+    /// A mixed batch. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Deltas -> Produced = send {
         /// The producer of the entries that name none.
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
-        sequence sequence "sequence";
+        sequence number "sequence";
     }
 }
 
@@ -127,7 +127,8 @@ impl Queue {
         self.request(Method::POST, path).json(objects)
     }
 
+    /// A call whose repetition leads to the same state.
     pub(super) fn request(&self, method: Method, path: &str) -> Request {
-        Request::new(self.client().clone(), self.call(method, [path]))
+        Request::new(self.client().clone(), self.call(method, [path]).repeatable())
     }
 }

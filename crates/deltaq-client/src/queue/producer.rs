@@ -1,5 +1,7 @@
 //! Produce calls with sequence numbers.
 
+use std::time::Duration;
+
 use deltaq_types::{DeltaCall, Produced, Replaced};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
@@ -7,6 +9,9 @@ use serde::de::DeserializeOwned;
 use super::Queue;
 use crate::call::{Body, Call};
 use crate::error::Error;
+
+/// How long a list may wait for other lists of its queue.
+const LIST_WAIT: Duration = Duration::from_mins(4);
 
 /// A source whose calls are applied once each, in order: every call has the next sequence number, so a call that got no reply is
 /// repeated safely.
@@ -86,14 +91,14 @@ impl Producer {
         Ok(produced)
     }
 
-    /// Sends a list. It is not repeated, because its body is a stream.
+    /// Sends a list. A body that is a stream is sent once.
     ///
     /// # Errors
     /// As for [`Producer::deltas`]. After [`Error::is_outcome_unknown`], send the whole list again: it gets the next number.
     pub async fn replace(&mut self, options: &ReplaceOptions, list: Body) -> Result<Replaced, Error> {
         let call = options.apply(self.next_call("replace")).body(list);
-        let (replaced, _): (Replaced, _) = self.send(call).await?;
-        self.check(replaced.resource_version, replaced.duplicate)?;
+        let (replaced, attempts): (Replaced, _) = self.send(call.wait(LIST_WAIT)).await?;
+        self.check(replaced.resource_version, replaced.duplicate && attempts == 1)?;
         Ok(replaced)
     }
 

@@ -9,7 +9,7 @@ use deltaq_types::duration::format;
 use deltaq_types::{RowType, WatchRow};
 use futures_util::stream::{Stream, try_unfold};
 use reqwest::Method;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Queue;
 use crate::client::Reply;
@@ -93,6 +93,10 @@ impl Watch {
         self
     }
 
+    pub(crate) fn go_on_after(&mut self, position: &str) {
+        position.clone_into(self.position.get_or_insert_default());
+    }
+
     /// The interval of bookmarks while nothing changes, from 1s to 1m; 15s by default. A connection that is silent for two and a
     /// half intervals counts as lost.
     pub const fn bookmark(mut self, interval: Duration) -> Self {
@@ -105,11 +109,6 @@ impl Watch {
     /// # Errors
     /// The call failed. After `expired` the watch must begin with all keys again.
     pub async fn connect(&self) -> Result<Rows, Error> {
-        // Events have ids with an incarnation; other positions are versions.
-        let (id, version) = match self.position.clone() {
-            Some(position) if position.contains('-') => (Some(position), None),
-            position => (None, position),
-        };
         let view = match self.view {
             View::Latest => "latest",
             View::Known => "known",
@@ -117,7 +116,7 @@ impl Watch {
         let call = self.queue.call(Method::GET, ["watch"]).query("view", Some(view));
         let call = call.query("prefix", self.prefix.as_ref()).query("shard", self.shard.as_ref());
         let call = call.query("bookmark", Some(format(self.bookmark)));
-        let call = call.query("resource_version", version).events(id);
+        let call = call.query("resource_version", self.position.as_ref()).events();
         let silence = self.bookmark * 5 / 2;
         let (client, address) = (self.queue.client(), self.queue.client().address());
         let Ok(reply) = timeout(silence, client.send(call)).await else {
@@ -132,7 +131,7 @@ impl Watch {
     /// error. After `expired` the watch must begin with all keys again.
     pub fn stream(self) -> impl Stream<Item = Result<WatchRow, Error>> + Send {
         let retry = self.queue.client().retry();
-        let watching = Watching { watch: self, rows: None, backoff: retry.into(), waited: Duration::ZERO };
+        let watching = Watching { watch: self, rows: None, backoff: retry.into(), last_row: Instant::now() };
         try_unfold(watching, move |mut watching| async move {
             loop {
                 let error = match watching.next().await {
@@ -141,8 +140,8 @@ impl Watch {
                     Err(error) => error,
                 };
                 let pause = watching.backoff.after_failure(&error);
-                watching.waited += pause;
-                if !error.is_retryable() || watching.waited > retry.total {
+                let may_repeat = retry.allow(watching.backoff.failures(), watching.last_row, pause);
+                if !may_repeat || !error.is_retryable() {
                     return Err(error);
                 }
                 sleep(pause).await;
@@ -156,8 +155,7 @@ struct Watching {
     watch: Watch,
     rows: Option<Rows>,
     backoff: Backoff,
-    /// The pauses since the last row.
-    waited: Duration,
+    last_row: Instant,
 }
 
 impl Watching {
@@ -169,7 +167,7 @@ impl Watching {
         };
         let Some(row) = rows.next().await? else { return Ok(None) };
         self.backoff.reset();
-        self.waited = Duration::ZERO;
+        self.last_row = Instant::now();
         self.watch.position.clone_from(&rows.position);
         self.rows = Some(rows);
         Ok(Some(row))

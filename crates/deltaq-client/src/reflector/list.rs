@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::stream::{Stream, StreamExt as _, unfold};
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -21,16 +22,22 @@ const PIECE_EVERY: Duration = Duration::from_secs(4);
 /// accepts (`server.min_body_bytes_per_second`).
 const SLOW_PIECE_BYTES: usize = 2 << 10;
 
-/// The end of a list.
-#[derive(Debug)]
-pub(super) enum Fed {
-    /// The whole list is on its way.
-    Complete {
-        /// The number of objects.
-        objects: u64,
-    },
+/// Longest list that is kept until it is sent, so that it can be repeated after a lost reply.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// An event of a list.
+enum Next {
+    Object(Box<RawValue>),
+    End,
     /// The source began another list.
-    Restarted,
+    Restart,
+}
+
+/// The beginning of a list, or all of it.
+pub(super) struct Begun {
+    pub(super) lines: Vec<u8>,
+    pub(super) objects: u64,
+    pub(super) is_complete: bool,
 }
 
 /// The lines of a list, in pieces.
@@ -52,45 +59,100 @@ pub(super) fn channel() -> (Lines, Body) {
     (lines, Body::lines(pieces))
 }
 
-/// Moves a list from the source into the body. Its last line, the number of objects, tells the server that the list is complete.
-pub(super) async fn feed<S>(mut events: Pin<&mut S>, mut lines: Lines) -> Result<Fed, ReflectorError>
+/// Takes a list from the source: all of it, or as much as is kept.
+pub(super) async fn begin<S>(mut events: Pin<&mut S>) -> Result<Begun, ReflectorError>
 where
     S: Stream<Item = Result<Event, ReflectorError>>,
 {
-    let mut objects = 0_u64;
+    let mut begun = Begun { lines: Vec::new(), objects: 0, is_complete: false };
+    while begun.lines.len() < KEPT_BYTES {
+        match next(events.as_mut()).await? {
+            Next::Object(object) => {
+                begun.objects += 1;
+                push(&mut begun.lines, object.get());
+            }
+            Next::End => {
+                push(&mut begun.lines, &end(begun.objects));
+                begun.is_complete = true;
+                break;
+            }
+            Next::Restart => begun = Begun { lines: Vec::new(), objects: 0, is_complete: false },
+        }
+    }
+    Ok(begun)
+}
+
+/// Moves a list that has begun from the source into the body, and returns the number of objects; `None` if the source began another
+/// list. The last line, the number of objects, says to the server that the list is complete.
+pub(super) async fn feed<S>(
+    mut events: Pin<&mut S>,
+    begun: Begun,
+    mut lines: Lines,
+) -> Result<Option<u64>, ReflectorError>
+where
+    S: Stream<Item = Result<Event, ReflectorError>>,
+{
+    let mut objects = begun.objects;
+    lines.piece = begun.lines;
+    lines.send().await;
     loop {
-        let Ok(event) = timeout_at(lines.send_at, events.next()).await else {
-            lines.fill();
-            lines.send().await;
-            continue;
-        };
-        let end = match event {
-            Some(Ok(Event::InitApply(object))) => {
+        let event = timeout_at(lines.send_at, next(events.as_mut())).await;
+        match event {
+            Ok(Ok(Next::Object(object))) => {
                 objects += 1;
                 lines.add(object.get()).await;
-                continue;
             }
-            Some(Ok(Event::InitDone)) => {
-                lines.add(&format!("{{\"$end\":{objects}}}")).await;
+            Ok(Ok(Next::End)) => {
+                lines.add(&end(objects)).await;
                 lines.send().await;
-                return Ok(Fed::Complete { objects });
+                return Ok(Some(objects));
             }
-            Some(Ok(Event::Init)) => Ok(Fed::Restarted),
-            Some(Ok(Event::Apply(_))) => Err(ReflectorError::OutOfOrder("Apply")),
-            Some(Ok(Event::Delete(_) | Event::DeleteKey(_))) => Err(ReflectorError::OutOfOrder("Delete")),
-            Some(Err(error)) => Err(error),
-            None => Err(ReflectorError::IncompleteList),
-        };
-        lines.abort();
-        return end;
+            Ok(Ok(Next::Restart)) => {
+                lines.abort();
+                return Ok(None);
+            }
+            Ok(Err(error)) => {
+                lines.abort();
+                return Err(error);
+            }
+            Err(_) => {
+                lines.fill();
+                lines.send().await;
+            }
+        }
     }
 }
 
+/// The next event of a list. The future may be dropped: no event is lost.
+async fn next<S>(mut events: Pin<&mut S>) -> Result<Next, ReflectorError>
+where
+    S: Stream<Item = Result<Event, ReflectorError>>,
+{
+    match events.next().await {
+        Some(Ok(Event::InitApply(object))) => Ok(Next::Object(object)),
+        Some(Ok(Event::InitDone)) => Ok(Next::End),
+        Some(Ok(Event::Init)) => Ok(Next::Restart),
+        Some(Ok(Event::Apply(_))) => Err(ReflectorError::OutOfOrder("Apply")),
+        Some(Ok(Event::Delete(_) | Event::DeleteKey(_))) => Err(ReflectorError::OutOfOrder("Delete")),
+        Some(Err(error)) => Err(error),
+        None => Err(ReflectorError::IncompleteList),
+    }
+}
+
+/// The line that ends a list.
+fn end(objects: u64) -> String {
+    format!("{{\"$end\":{objects}}}")
+}
+
+/// Adds a line. Line breaks inside an object can only be between its tokens, so a space takes their place.
+fn push(lines: &mut Vec<u8>, object: &str) {
+    lines.extend(object.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+    lines.push(b'\n');
+}
+
 impl Lines {
-    /// Adds an object. Line breaks inside an object can only be between its tokens, so a space takes their place.
     async fn add(&mut self, object: &str) {
-        self.piece.extend(object.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
-        self.piece.push(b'\n');
+        push(&mut self.piece, object);
         if self.piece.len() >= PIECE_BYTES {
             self.send().await;
         } else if Instant::now() >= self.send_at {

@@ -1,0 +1,416 @@
+//! Informers: a local copy of a view of a queue, and handlers that get its changes, as client-go's SharedIndexInformer.
+//!
+//! [`Informer::run`] is the only writer. [`Store`]s are readers that can be cloned, and read without waiting for handlers. Each
+//! handler gets the changes in its own pace: what waits for a handler is merged per key, so it takes no more memory than the store.
+//!
+//! Invariant: the events of a handler lead from nothing to the store. `old` of an update, and the object of a deletion, are what the
+//! handler got last for the key, unless the deletion brings a newer last state.
+
+mod delivery;
+mod handler;
+mod list;
+mod store;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_types::{RawObject, RowType, WatchRow};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use self::delivery::Delivery;
+pub use self::handler::{Deleted, DeletedFinalStateUnknown, Handler, Registration};
+use self::list::Listing;
+use self::store::{Change, IndexFunction, Writer};
+pub use self::store::{Object, Store, SyncSignal, wait_for_cache_sync};
+use crate::error::Error;
+use crate::queue::{Queue, View, Watch};
+use crate::retry::Backoff;
+
+/// The pauses between connections, as those of client-go's Reflector.
+const PAUSE: Duration = Duration::from_millis(800);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The shortest resync period.
+const RESYNC_MIN: Duration = Duration::from_millis(10);
+
+/// A row of a key.
+enum Row<T> {
+    /// The object is new or has changed.
+    Present(Arc<Object<T>>),
+    /// The key left the view. `last` is its last state; `None` if that is unknown.
+    Absent { key: Arc<str>, last: Option<Arc<Object<T>>> },
+}
+
+type Observer = Box<dyn Fn(&InformerNotice<'_>) + Send + Sync>;
+
+/// Something that an informer does not report through its handlers, for logs and metrics.
+#[derive(Debug)]
+pub enum InformerNotice<'a> {
+    /// The connection failed, and is tried again after a pause, for as long as that takes.
+    Retry {
+        /// The error.
+        error: &'a Error,
+        /// The pause.
+        pause: Duration,
+    },
+    /// The position is too old (410 `expired`): all keys are listed again.
+    Relist,
+    /// An object has another form than the type of the informer. The store does not have it.
+    Undecodable {
+        /// The key.
+        key: &'a str,
+        /// The error of the JSON parser.
+        error: &'a serde_json::Error,
+    },
+}
+
+/// Why an informer has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum InformerError {
+    /// The server refuses the watch, for example its token.
+    #[error("the watch of queue {queue} was refused")]
+    Refused {
+        /// The queue.
+        queue: String,
+        /// The refusal.
+        source: Error,
+    },
+    /// A handler panicked.
+    #[error("a handler panicked: {message}")]
+    HandlerPanicked {
+        /// The message of the panic.
+        message: String,
+    },
+}
+
+/// Keeps a [`Store`] in step with a view of a queue.
+pub struct Informer<T = RawObject> {
+    watch: Watch,
+    queue: Queue,
+    resync_period: Option<Duration>,
+    observer: Observer,
+    shared: Arc<Shared<T>>,
+}
+
+/// What the writer and the registrations share.
+pub(crate) struct Shared<T> {
+    /// The writer holds this lock while it changes the store and notes the change for the handlers, and a new handler while it takes the
+    /// store. Readers of the store do not need it.
+    deliveries: Mutex<Deliveries<T>>,
+    store: Writer<T>,
+    /// A handler was added.
+    added: Notify,
+}
+
+struct Deliveries<T> {
+    all: Vec<Arc<Delivery<T>>>,
+    /// The loops of handlers that have not begun to run.
+    new: Vec<BoxFuture<'static, ()>>,
+}
+
+impl Queue {
+    /// An informer of the objects of this queue as a type. [`RawObject`] takes every object as it is.
+    #[must_use]
+    pub fn informer<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Informer<T> {
+        let deliveries = Mutex::new(Deliveries { all: Vec::new(), new: Vec::new() });
+        let shared = Shared { deliveries, store: Writer::new(), added: Notify::new() };
+        Informer {
+            watch: self.watch(),
+            queue: self.clone(),
+            resync_period: None,
+            observer: Box::new(|_| {}),
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
+    /// The view; `latest` by default.
+    #[must_use]
+    pub fn view(mut self, view: View) -> Self {
+        self.watch = self.watch.view(view);
+        self
+    }
+
+    /// Only keys that begin with this text.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.watch = self.watch.prefix(prefix);
+        self
+    }
+
+    /// Only a part of all keys, such as `0/4`.
+    #[must_use]
+    pub fn shard(mut self, shard: impl Into<String>) -> Self {
+        self.watch = self.watch.shard(shard);
+        self
+    }
+
+    /// The interval of bookmarks, as [`Watch::bookmark`].
+    #[must_use]
+    pub fn bookmark(mut self, interval: Duration) -> Self {
+        self.watch = self.watch.bookmark(interval);
+        self
+    }
+
+    /// Updates every object of the store with itself each time this period has passed.
+    #[must_use]
+    pub fn resync_period(mut self, period: Duration) -> Self {
+        self.resync_period = Some(period.max(RESYNC_MIN));
+        self
+    }
+
+    /// An index of the store: the function returns the values of an object. Indexes are added before the informer runs.
+    #[must_use]
+    pub fn index(
+        self,
+        name: impl Into<String>,
+        values: impl Fn(&T) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        let values: IndexFunction<T> = Arc::new(values);
+        self.shared.store.add_index(name.into(), values);
+        self
+    }
+
+    /// Calls a function with each notice. The function must not block.
+    #[must_use]
+    pub fn on_notice(mut self, observer: impl Fn(&InformerNotice<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Box::new(observer);
+        self
+    }
+
+    /// A reader of the store.
+    #[must_use]
+    pub fn store(&self) -> Store<T> {
+        self.shared.store.reader()
+    }
+
+    /// Adds handlers, also while the informer runs.
+    #[must_use]
+    pub fn handlers(&self) -> Handlers<T> {
+        Handlers { shared: self.shared.clone() }
+    }
+
+    /// Adds a handler. It gets `on_add` for each object of the store, then the changes.
+    pub fn add_handler(&self, handler: impl Handler<T>) -> Registration {
+        self.handlers().add(handler)
+    }
+
+    /// Watches the queue and runs the handlers until the future is dropped. Errors that may pass are repeated for ever, and so is a
+    /// queue that does not exist: the informer waits for it.
+    ///
+    /// # Errors
+    /// The server refuses the watch, or a handler panicked.
+    pub async fn run(self) -> InformerError {
+        let mut handlers = JoinSet::new();
+        let watching = self.watch_for_ever();
+        tokio::pin!(watching);
+        loop {
+            for handler in std::mem::take(&mut self.shared.deliveries.lock().new) {
+                handlers.spawn(handler);
+            }
+            tokio::select! {
+                error = &mut watching => return error,
+                () = self.shared.added.notified() => {}
+                Some(ended) = handlers.join_next() => {
+                    let panic = ended.err().filter(tokio::task::JoinError::is_panic);
+                    if let Some(panic) = panic {
+                        let message = crate::panic::message(&*panic.into_panic());
+                        return InformerError::HandlerPanicked { message };
+                    }
+                }
+            }
+        }
+    }
+
+    async fn watch_for_ever(&self) -> InformerError {
+        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
+        let mut watch = self.watch.clone();
+        let mut listing = Some(Listing::default());
+        let mut resync_at = self.resync_period.map(|period| Instant::now() + period);
+        loop {
+            let end = self.follow(&mut watch, &mut listing, &mut backoff, &mut resync_at).await;
+            let error = match end {
+                Ok(had_rows) => {
+                    if !had_rows {
+                        sleep(backoff.pause()).await;
+                    }
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if error.code() == Some("expired") {
+                (self.observer)(&InformerNotice::Relist);
+                watch = self.watch.clone();
+                listing = Some(Listing::default());
+            } else if !error.is_temporary() && error.code() != Some("queue-not-found") {
+                return InformerError::Refused { queue: self.queue.name().to_owned(), source: error };
+            }
+            let pause = backoff.after_failure(&error);
+            (self.observer)(&InformerNotice::Retry { error: &error, pause });
+            sleep(pause).await;
+        }
+    }
+
+    /// Follows one connection to its end. Returns whether there were rows.
+    async fn follow(
+        &self,
+        watch: &mut Watch,
+        listing: &mut Option<Listing<T>>,
+        backoff: &mut Backoff,
+        resync_at: &mut Option<Instant>,
+    ) -> Result<bool, Error> {
+        let mut rows = watch.connect().await?;
+        let mut had_rows = false;
+        loop {
+            let row = tokio::select! {
+                row = rows.next() => row?,
+                () = until(*resync_at) => {
+                    self.shared.resync();
+                    *resync_at = self.resync_period.map(|period| Instant::now() + period);
+                    continue;
+                }
+            };
+            let Some(row) = row else { return Ok(had_rows) };
+            had_rows = true;
+            backoff.reset();
+            self.apply(row, listing);
+            if let Some(position) = rows.position() {
+                watch.go_on_after(position);
+            }
+        }
+    }
+
+    /// Applies a row: to the list that is under way, or to the store.
+    fn apply(&self, row: WatchRow, listing: &mut Option<Listing<T>>) {
+        let ends_list = row.initial_events_end == Some(true);
+        if let Some(row) = self.decode(row) {
+            match listing {
+                Some(listing) => listing.apply(row),
+                None => self.shared.apply(row),
+            }
+        }
+        if ends_list && let Some(listing) = listing.take() {
+            self.shared.replace(listing);
+        }
+    }
+
+    /// The key in a row. An object of another form counts as a deletion whose final state is unknown.
+    fn decode(&self, row: WatchRow) -> Option<Row<T>> {
+        let key: Arc<str> = row.key?.into();
+        let (version, source) = (row.resource_version.unwrap_or_default(), row.source);
+        let decoded = row.object.as_ref().map(|object| serde_json::from_str(object.as_str()));
+        let object = match decoded {
+            Some(Ok(object)) => {
+                Some(Arc::new(Object { key: key.clone(), resource_version: version, source, object }))
+            }
+            Some(Err(error)) => {
+                (self.observer)(&InformerNotice::Undecodable { key: &key, error: &error });
+                None
+            }
+            None => None,
+        };
+        match row.kind {
+            RowType::Added | RowType::Updated => Some(match object {
+                Some(object) => Row::Present(object),
+                None => Row::Absent { key, last: None },
+            }),
+            RowType::Deleted => {
+                let is_unknown = row.final_state_unknown == Some(true);
+                Some(Row::Absent { key, last: object.filter(|_| !is_unknown) })
+            }
+            RowType::Bookmark | RowType::Error | RowType::Unrecognized => None,
+        }
+    }
+}
+
+/// Adds handlers to an informer, also while it runs. Clones are cheap.
+pub struct Handlers<T> {
+    shared: Arc<Shared<T>>,
+}
+
+impl<T: Send + Sync + 'static> Handlers<T> {
+    /// Adds a handler. It gets `on_add` for each object of the store, then the changes.
+    pub fn add(&self, handler: impl Handler<T>) -> Registration {
+        let mut deliveries = self.shared.deliveries.lock();
+        let (objects, has_synced) = self.shared.store.snapshot();
+        let delivery = Arc::new(Delivery::new(objects, has_synced));
+        deliveries.all.push(delivery.clone());
+        deliveries.new.push(Box::pin(delivery.clone().run(handler)));
+        drop(deliveries);
+        self.shared.added.notify_one();
+        let shared = Arc::downgrade(&self.shared);
+        let removed = delivery.clone();
+        let remove = move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.deliveries.lock().all.retain(|other| !Arc::ptr_eq(other, &removed));
+            }
+            removed.close();
+        };
+        Registration::new(delivery.signal(), Box::new(remove))
+    }
+}
+
+impl<T: Send + Sync + 'static> Shared<T> {
+    fn apply(&self, row: Row<T>) {
+        let deliveries = self.deliveries.lock();
+        let change = match row {
+            Row::Present(object) => Some(self.store.apply(object)),
+            Row::Absent { key, last } => self.store.delete(key, last),
+        };
+        if let Some(change) = &change {
+            deliveries.all.iter().for_each(|delivery| delivery.note(change));
+        }
+    }
+
+    fn replace(&self, listing: Listing<T>) {
+        let deliveries = self.deliveries.lock();
+        let changes = self.store.replace(listing.into_objects());
+        for delivery in &deliveries.all {
+            for change in &changes {
+                delivery.note(change);
+            }
+            delivery.list_ended();
+        }
+    }
+
+    /// Updates each object with itself. If a change of its key waits, the handler gets that change alone.
+    fn resync(&self) {
+        let deliveries = self.deliveries.lock();
+        for object in self.store.snapshot().0 {
+            let (key, old) = (object.key.clone(), Some(object.clone()));
+            let change = Change { key, old, new: Some(object), last: None };
+            deliveries.all.iter().for_each(|delivery| delivery.note(&change));
+        }
+    }
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl<T> Clone for Handlers<T> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<T> fmt::Debug for Handlers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handlers").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Informer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Informer").field("watch", &self.watch).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,195 @@
+//! Workers: take keys from a queue, run a handler for each, and settle their leases.
+//!
+//! A worker takes up to [`Worker::batch`] keys with one pop, and runs up to [`Worker::concurrency`] handlers at once. It extends
+//! the leases of keys that wait and of keys that are worked on, each time a third of the lease has passed. Settles ride along with
+//! the next pop; while a pop waits for keys, they are sent alone.
+//!
+//! Invariant: a handler runs only while its lease is held, as far as the worker can know; then [`Job::is_lost`].
+
+mod calls;
+mod job;
+mod leases;
+mod run;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_types::LeaseOutcome;
+use tokio_util::sync::CancellationToken;
+
+pub use self::job::{Job, Outcome};
+use crate::error::Error;
+use crate::queue::Queue;
+
+/// How long the last calls of a worker that stops may take.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
+type Observer = Arc<dyn Fn(&Notice<'_>) + Send + Sync>;
+
+/// A worker of a queue.
+#[derive(Clone)]
+pub struct Worker {
+    queue: Queue,
+    name: String,
+    concurrency: usize,
+    batch: u64,
+    lease_duration: Option<Duration>,
+    wait: Duration,
+    with_known: bool,
+    grace: Duration,
+    observer: Observer,
+}
+
+/// Something that a worker does not report through its handler, for logs and metrics.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// A call has failed and is repeated after a pause, for as long as that takes.
+    Retry {
+        /// The error.
+        error: &'a Error,
+        /// The pause.
+        pause: Duration,
+    },
+    /// A lease was lost before its handler had ended.
+    LeaseLost {
+        /// The key.
+        key: &'a str,
+        /// The id of the lease.
+        lease_id: &'a str,
+    },
+    /// A lease had ended before it was settled, so that its outcome does not count.
+    Stale {
+        /// The id of the lease.
+        lease_id: &'a str,
+        /// How the lease ended.
+        outcome: LeaseOutcome,
+    },
+    /// A handler panicked. Its key is nacked.
+    Panicked {
+        /// The key.
+        key: &'a str,
+        /// The message of the panic.
+        message: &'a str,
+    },
+}
+
+/// What a worker has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerReport {
+    /// Leases that were acknowledged, or done.
+    pub acknowledged: u64,
+    /// Leases that were nacked.
+    pub nacked: u64,
+    /// Leases that were rejected.
+    pub rejected: u64,
+    /// Leases that were released.
+    pub released: u64,
+    /// Leases that had ended before they were settled, or were lost before their handler ended.
+    pub lost: u64,
+    /// Leases whose settles the server has not confirmed before the worker ended. They expire, unless they were settled.
+    pub unconfirmed: u64,
+    /// Handlers that panicked.
+    pub panics: u64,
+}
+
+impl Queue {
+    /// A worker of this queue, which runs one handler at a time and takes one key at a time.
+    #[must_use]
+    pub fn worker(&self) -> Worker {
+        Worker {
+            queue: self.clone(),
+            name: format!("{}:{}", env!("CARGO_PKG_NAME"), std::process::id()),
+            concurrency: 1,
+            batch: 1,
+            lease_duration: None,
+            wait: Duration::from_secs(20),
+            with_known: false,
+            grace: Duration::from_secs(30),
+            observer: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl Worker {
+    /// The name of the worker, shown with its leases.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How many handlers run at once, at least 1.
+    #[must_use]
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = handlers.max(1);
+        self
+    }
+
+    /// Most keys of one pop, from 1 to 1,000. Keys that wait for a handler are leased, too.
+    #[must_use]
+    pub fn batch(mut self, keys: u64) -> Self {
+        self.batch = keys.max(1);
+        self
+    }
+
+    /// The length of the leases, from 1s to 12h; by default the setting of the queue.
+    #[must_use]
+    pub const fn lease_duration(mut self, lease: Duration) -> Self {
+        self.lease_duration = Some(lease);
+        self
+    }
+
+    /// How long a pop waits for keys: 20 s by default, and at most `server.max_wait`.
+    #[must_use]
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Adds to each item the object that was acknowledged last.
+    #[must_use]
+    pub const fn with_known(mut self) -> Self {
+        self.with_known = true;
+        self
+    }
+
+    /// How long running handlers may take to finish after the worker was asked to stop; 30 s by default.
+    #[must_use]
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Calls a function with each notice. The function must not block.
+    #[must_use]
+    pub fn on_notice(mut self, observer: impl Fn(&Notice<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Arc::new(observer);
+        self
+    }
+
+    /// Works until `stop` is cancelled, or until the queue is closed and has no keys. Errors that may pass are repeated for ever.
+    ///
+    /// After `stop`, no handler is started: keys whose handlers have not begun are released, running handlers may finish, and their leases
+    /// are extended meanwhile. Handlers that run after [`Worker::grace`] are aborted, and their keys released.
+    ///
+    /// A handler that panics is a nack with the message of the panic. If a lease is lost, [`Job::lost`] wakes the handler, and its outcome
+    /// does not count.
+    ///
+    /// # Errors
+    /// The server refuses the worker, for example its token. Running handlers have finished then, as after `stop`.
+    pub async fn run<H, F>(&self, stop: CancellationToken, handler: H) -> Result<WorkerReport, Error>
+    where
+        H: Fn(Job) -> F + Send + Sync + 'static,
+        F: Future + Send + 'static,
+        F::Output: Into<Outcome>,
+    {
+        run::Run::new(self, Arc::new(handler)).run(stop).await
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("queue", &self.queue).field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! The leases that a worker holds, and when they need attention.
+//!
+//! Leases that one call has created or extended have the same times, so they are one group. Keys that are settled stay in their
+//! group until its time comes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use deltaq_types::{ExtendedList, PoppedItem, SettleResult};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Most leases of one extension.
+const EXTEND_MAX: usize = 10_000;
+/// Longest time before the end of a lease at which it counts as lost if it could not be extended.
+const MARGIN_MAX: Duration = Duration::from_secs(5);
+
+/// The number of a lease in this worker.
+pub(super) type Slot = u64;
+
+/// A lease.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) lease_id: String,
+    pub(super) key: String,
+    /// Cancelled when the lease is lost.
+    pub(super) lost: CancellationToken,
+}
+
+/// Leases with the same times.
+#[derive(Debug)]
+pub(super) struct Group {
+    slots: Vec<Slot>,
+    /// The leases count as lost then.
+    stop_at: Instant,
+}
+
+/// All leases of a worker.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    held: HashMap<Slot, Held>,
+    /// Groups by the time of their next extension. The number keeps groups of the same time apart.
+    groups: BTreeMap<(Instant, u64), Group>,
+    created: u64,
+    /// The leases of the extension that is under way, which are in no group.
+    extending: Option<Group>,
+}
+
+impl Leases {
+    /// Adds the leases of a pop. `now` is the time of its reply, to which the lengths of the leases refer.
+    pub(super) fn add(&mut self, items: &[PoppedItem], now: Instant) -> Vec<(Slot, CancellationToken)> {
+        let mut slots = Vec::with_capacity(items.len());
+        for item in items {
+            self.created += 1;
+            let lost = CancellationToken::new();
+            let held = Held { lease_id: item.lease.id.clone(), key: item.key.clone(), lost: lost.clone() };
+            self.held.insert(self.created, held);
+            slots.push((self.created, lost));
+        }
+        let shortest = items.iter().map(|item| item.lease.expires_in_ms).min();
+        if let Some(shortest) = shortest {
+            let slots = slots.iter().map(|(slot, _)| *slot).collect();
+            self.group(slots, now, Duration::from_millis(shortest));
+        }
+        slots
+    }
+
+    /// Takes a lease out, to settle it; `None` if it is lost.
+    pub(super) fn take(&mut self, slot: Slot) -> Option<Held> {
+        self.held.remove(&slot)
+    }
+
+    pub(super) fn is_held(&self, slot: Slot) -> bool {
+        self.held.contains_key(&slot)
+    }
+
+    /// All leases, which are no longer extended.
+    pub(super) fn take_all(&mut self) -> Vec<Held> {
+        self.groups.clear();
+        self.held.drain().map(|(_, held)| held).collect()
+    }
+
+    /// When the next lease needs attention.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let next_group = self.groups.keys().next().map(|(at, _)| *at);
+        let stop_at = self.extending.as_ref().map(|group| group.stop_at);
+        match (next_group, stop_at) {
+            // One extension at a time: the others wait for its end.
+            (Some(at), Some(stop_at)) => Some(self.first_stop().unwrap_or(at).min(stop_at)),
+            (at, stop_at) => at.or(stop_at),
+        }
+    }
+
+    /// The leases whose time has passed without an extension. They are no longer held.
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<Held> {
+        let mut slots = Vec::new();
+        if let Some(group) = self.extending.as_mut().filter(|group| group.stop_at <= now) {
+            slots.append(&mut group.slots);
+        }
+        self.groups.retain(|_, group| {
+            let is_over = group.stop_at <= now;
+            if is_over {
+                slots.append(&mut group.slots);
+            }
+            !is_over
+        });
+        slots.into_iter().filter_map(|slot| self.held.remove(&slot)).collect()
+    }
+
+    /// The ids of the leases that have to be extended now, and when they count as lost; `None` if there are none, or if an extension is
+    /// under way.
+    pub(super) fn due(&mut self, now: Instant) -> Option<(Vec<String>, Instant)> {
+        if self.extending.is_some() {
+            return None;
+        }
+        let mut due: Option<Group> = None;
+        while let Some(entry) = self.groups.first_entry() {
+            let more = entry.get().slots.len();
+            let is_full = due.as_ref().is_some_and(|due: &Group| due.slots.len() + more > EXTEND_MAX);
+            if entry.key().0 > now || is_full {
+                break;
+            }
+            let mut group = entry.remove();
+            group.slots.retain(|slot| self.held.contains_key(slot));
+            let due = due.get_or_insert(Group { slots: Vec::new(), stop_at: group.stop_at });
+            due.slots.append(&mut group.slots);
+            due.stop_at = due.stop_at.min(group.stop_at);
+        }
+        let due = due.filter(|due| !due.slots.is_empty())?;
+        let held = due.slots.iter().filter_map(|slot| self.held.get(slot));
+        let lease_ids = held.map(|held| held.lease_id.clone()).collect();
+        let stop_at = due.stop_at;
+        self.extending = Some(due);
+        Some((lease_ids, stop_at))
+    }
+
+    /// The server has extended leases, or said that they have ended: those are returned, and no longer held. `sent_at` is the time
+    /// of the call.
+    pub(super) fn extended(&mut self, extended: &ExtendedList, sent_at: Instant) -> Vec<Held> {
+        let Some(group) = self.extending.take() else { return Vec::new() };
+        let mut lengths = HashMap::new();
+        for lease in extended.leases.iter().filter(|lease| lease.result != SettleResult::Stale) {
+            if let (Some(lease_id), Some(length_ms)) = (lease.lease_id.as_deref(), lease.expires_in_ms) {
+                lengths.insert(lease_id, length_ms);
+            }
+        }
+        let (mut kept, mut lost, mut shortest) = (Vec::new(), Vec::new(), None::<u64>);
+        for slot in group.slots {
+            let Some(held) = self.held.get(&slot) else { continue };
+            match lengths.get(held.lease_id.as_str()) {
+                Some(&length_ms) => {
+                    shortest = Some(shortest.map_or(length_ms, |shortest| shortest.min(length_ms)));
+                    kept.push(slot);
+                }
+                None => lost.extend(self.held.remove(&slot)),
+            }
+        }
+        if let Some(shortest) = shortest {
+            self.group(kept, sent_at, Duration::from_millis(shortest));
+        }
+        lost
+    }
+
+    /// An extension failed, and is tried again at `again_at`.
+    pub(super) fn not_extended(&mut self, again_at: Instant) {
+        if let Some(group) = self.extending.take() {
+            self.created += 1;
+            self.groups.insert((again_at.min(group.stop_at), self.created), group);
+        }
+    }
+
+    fn group(&mut self, slots: Vec<Slot>, from: Instant, length: Duration) {
+        self.created += 1;
+        let stop_at = from + length - MARGIN_MAX.min(length / 6);
+        self.groups.insert((from + length / 3, self.created), Group { slots, stop_at });
+    }
+
+    fn first_stop(&self) -> Option<Instant> {
+        self.groups.values().map(|group| group.stop_at).min()
+    }
+}

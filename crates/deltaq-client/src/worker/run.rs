@@ -1,0 +1,353 @@
+//! A running worker: one task that owns the leases, and a task for each handler.
+
+use std::collections::VecDeque;
+use std::future::{Future, pending};
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_types::{LeaseOutcome, Popped, SettleAs, SettleCall, SettleResult, SettledDocument};
+use futures_util::FutureExt as _;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::calls::{Extended, Pop};
+use super::job::{Job, Outcome};
+use super::leases::{Held, Leases, Slot};
+use super::{LAST_CALLS, Notice, Worker, WorkerReport};
+use crate::error::Error;
+use crate::panic;
+use crate::retry::Backoff;
+
+/// Most settles of one call.
+const SETTLE_MAX: usize = 1_000;
+/// The shortest and the longest limit of the random pause before an extension is tried again.
+const EXTEND_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+type Calling<'w, T> = Pin<Box<dyn Future<Output = T> + Send + 'w>>;
+/// A pop that is under way.
+type Popping<'w> = (Arc<Pop>, Calling<'w, Result<(Popped, Instant), Error>>);
+/// A call that settles a number of leases.
+type Settling<'w> = (usize, Calling<'w, Result<Vec<SettledDocument>, Error>>);
+
+/// A running worker.
+pub(super) struct Run<'w, H> {
+    worker: &'w Worker,
+    handler: Arc<H>,
+    leases: Leases,
+    /// Keys whose handlers have not begun.
+    waiting: VecDeque<(Slot, Job)>,
+    handlers: JoinSet<Ended>,
+    /// Settles that are in no call.
+    settles: Vec<SettleCall>,
+    pop: Option<Popping<'w>>,
+    settle: Option<Settling<'w>>,
+    extend: Option<Calling<'w, Extended>>,
+    extend_backoff: Backoff,
+    stopping: Option<Stopping>,
+    report: WorkerReport,
+}
+
+/// The end of a handler.
+struct Ended {
+    slot: Slot,
+    outcome: Result<Outcome, String>,
+}
+
+/// A worker that stops.
+struct Stopping {
+    /// Handlers that run then are aborted.
+    abort_at: Instant,
+    has_aborted: bool,
+    /// The error that stopped the worker.
+    error: Option<Error>,
+}
+
+impl<'w, H, F> Run<'w, H>
+where
+    H: Fn(Job) -> F + Send + Sync + 'static,
+    F: Future + Send + 'static,
+    F::Output: Into<Outcome>,
+{
+    pub(super) fn new(worker: &'w Worker, handler: Arc<H>) -> Self {
+        let (first, max) = EXTEND_PAUSE;
+        Self {
+            worker,
+            handler,
+            leases: Leases::default(),
+            waiting: VecDeque::new(),
+            handlers: JoinSet::new(),
+            settles: Vec::new(),
+            pop: None,
+            settle: None,
+            extend: None,
+            extend_backoff: Backoff::new(first, max),
+            stopping: None,
+            report: WorkerReport::default(),
+        }
+    }
+
+    pub(super) async fn run(mut self, stop: CancellationToken) -> Result<WorkerReport, Error> {
+        loop {
+            self.start_handlers();
+            if let Err(error) = self.start_calls() {
+                self.stop(Some(error));
+            }
+            if self.is_done() {
+                break;
+            }
+            let (next_lease, end) = (self.leases.next_at(), self.next_end());
+            tokio::select! {
+                biased;
+                () = stop.cancelled(), if self.stopping.is_none() => self.stop(None),
+                () = until(next_lease) => self.attend_leases(),
+                Some(ended) = self.handlers.join_next() => self.handlers_ended(ended.ok()),
+                popped = calling(self.pop.as_mut().map(|(_, call)| call)) => self.popped(popped),
+                settled = calling(self.settle.as_mut().map(|(_, call)| call)) => self.settled(settled),
+                extended = calling(self.extend.as_mut()) => self.extended(extended),
+                () = until(end) => {
+                    if self.end_of_grace() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.report.unconfirmed += self.settles.len() as u64;
+        self.report.unconfirmed += self.settle.as_ref().map_or(0, |(settles, _)| *settles as u64);
+        match self.stopping.and_then(|stopping| stopping.error) {
+            Some(error) if error.code() != Some("queue-closed") => Err(error),
+            _ => Ok(self.report),
+        }
+    }
+
+    fn start_handlers(&mut self) {
+        while self.handlers.len() < self.worker.concurrency {
+            let Some((slot, job)) = self.waiting.pop_front() else { return };
+            if !self.leases.is_held(slot) {
+                continue;
+            }
+            let handler = self.handler.clone();
+            let work = async move { handler(job).await.into() };
+            self.handlers.spawn(async move {
+                let outcome = AssertUnwindSafe(work).catch_unwind().await;
+                Ended { slot, outcome: outcome.map_err(|panic| panic::message(&*panic)) }
+            });
+        }
+    }
+
+    /// Starts a pop if there is a handler for its keys. Settles ride along with it, or are sent alone.
+    fn start_calls(&mut self) -> Result<(), Error> {
+        let worker = self.worker;
+        let has_room = self.waiting.is_empty() && self.handlers.len() < worker.concurrency;
+        if self.stopping.is_none() && self.pop.is_none() && has_room {
+            let pop = Arc::new(Pop::new(self.next_settles())?);
+            let popping = pop.clone();
+            let call = async move { worker.pop(&popping, worker.wait).await };
+            self.pop = Some((pop, Box::pin(call)));
+        }
+        if self.settle.is_none() && !self.settles.is_empty() {
+            let settles = self.next_settles();
+            self.settle = Some((settles.len(), Box::pin(worker.settle(settles))));
+        }
+        Ok(())
+    }
+
+    fn next_settles(&mut self) -> Vec<SettleCall> {
+        let rest = self.settles.split_off(self.settles.len().min(SETTLE_MAX));
+        std::mem::replace(&mut self.settles, rest)
+    }
+
+    /// Handlers have ended: the given one, and all others that have ended meanwhile.
+    fn handlers_ended(&mut self, first: Option<Ended>) {
+        let mut next = first;
+        loop {
+            if let Some(ended) = next {
+                self.handler_ended(ended);
+            }
+            match self.handlers.try_join_next() {
+                Some(ended) => next = ended.ok(),
+                None => return,
+            }
+        }
+    }
+
+    fn handler_ended(&mut self, ended: Ended) {
+        let Some(held) = self.leases.take(ended.slot) else { return };
+        let outcome = ended.outcome.unwrap_or_else(|message| {
+            self.report.panics += 1;
+            self.worker.notice(&Notice::Panicked { key: &held.key, message: &message });
+            Outcome::nack(format!("panic: {message}"))
+        });
+        self.settles.push(outcome.settle(held.lease_id));
+    }
+
+    fn popped(&mut self, popped: Result<(Popped, Instant), Error>) {
+        let pop = self.pop.take().map(|(pop, _)| pop);
+        let (popped, received_at) = match popped {
+            Ok(popped) => popped,
+            Err(error) => {
+                let results = error.problem().and_then(|problem| problem.settled.clone());
+                match (results, pop) {
+                    (Some(results), _) => self.count(&results),
+                    (None, Some(pop)) => self.settles.extend(pop.settle.iter().cloned()),
+                    (None, None) => {}
+                }
+                return self.stop(Some(error));
+            }
+        };
+        self.count(&popped.settled);
+        let slots = self.leases.add(&popped.items, received_at);
+        let jobs = popped.items.into_iter().zip(slots).map(|(item, (slot, lost))| (slot, Job { item, lost }));
+        self.waiting.extend(jobs);
+        if self.stopping.is_some() {
+            self.release_waiting();
+        }
+    }
+
+    fn settled(&mut self, settled: Result<Vec<SettledDocument>, Error>) {
+        let settles = self.settle.take().map_or(0, |(settles, _)| settles);
+        match settled {
+            Ok(results) => {
+                self.report.lost += settles.saturating_sub(results.len()) as u64;
+                self.count(&results);
+            }
+            Err(error) => {
+                self.report.unconfirmed += settles as u64;
+                self.stop(Some(error));
+            }
+        }
+    }
+
+    fn count(&mut self, results: &[SettledDocument]) {
+        for result in results {
+            let lease_id = result.lease_id.as_deref().unwrap_or_default();
+            if result.result == SettleResult::Stale {
+                self.report.lost += 1;
+                let outcome = result.outcome.unwrap_or(LeaseOutcome::Unknown);
+                self.worker.notice(&Notice::Stale { lease_id, outcome });
+                continue;
+            }
+            *match result.how {
+                SettleAs::Ack | SettleAs::Done => &mut self.report.acknowledged,
+                SettleAs::Nack => &mut self.report.nacked,
+                SettleAs::Reject => &mut self.report.rejected,
+                SettleAs::Release => &mut self.report.released,
+            } += 1;
+        }
+    }
+
+    /// Extends the leases whose time has come, and gives those up whose time is over.
+    fn attend_leases(&mut self) {
+        let now = Instant::now();
+        for held in self.leases.expire(now) {
+            self.lose(&held);
+        }
+        if let Some((lease_ids, stop_at)) = self.leases.due(now) {
+            // Another attempt fits behind a silent one.
+            let patience = stop_at.saturating_duration_since(now) / 2;
+            self.extend = Some(Box::pin(self.worker.extend(lease_ids, patience)));
+        }
+    }
+
+    fn extended(&mut self, extended: Extended) {
+        self.extend = None;
+        let error = match extended.result {
+            Ok(list) => {
+                self.extend_backoff.reset();
+                for held in self.leases.extended(&list, extended.sent_at) {
+                    self.lose(&held);
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        let is_temporary = error.is_temporary();
+        // Leases of a queue that is gone are lost. Other lasting errors leave the leases to expire.
+        let pause = self.extend_backoff.after_failure(&error);
+        self.worker.notice(&Notice::Retry { error: &error, pause });
+        self.leases.not_extended(Instant::now() + pause);
+        if !is_temporary && error.code() != Some("queue-not-found") {
+            self.stop(Some(error));
+        }
+    }
+
+    fn lose(&mut self, held: &Held) {
+        self.report.lost += 1;
+        held.lost.cancel();
+        self.worker.notice(&Notice::LeaseLost { key: &held.key, lease_id: &held.lease_id });
+    }
+
+    /// Begins to stop: keys that wait are released, also those of a pop whose reply was not read.
+    fn stop(&mut self, error: Option<Error>) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.error = stopping.error.take().or(error);
+            return;
+        }
+        self.stopping =
+            Some(Stopping { abort_at: Instant::now() + self.worker.grace, has_aborted: false, error });
+        self.release_waiting();
+        if let Some((pop, _)) = self.pop.take() {
+            let (worker, popping) = (self.worker, pop.clone());
+            let again = async move { worker.pop(&popping, Duration::ZERO).await };
+            self.pop = Some((pop, Box::pin(again)));
+        }
+    }
+
+    fn release_waiting(&mut self) {
+        for (slot, _) in self.waiting.drain(..) {
+            if let Some(held) = self.leases.take(slot) {
+                self.settles.push(Outcome::Release.settle(held.lease_id));
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let is_calling = self.pop.is_some() || self.settle.is_some();
+        self.stopping.is_some() && self.handlers.is_empty() && !is_calling && self.settles.is_empty()
+    }
+
+    /// When a worker that stops waits no longer: for its handlers or, without handlers, for its last calls.
+    fn next_end(&mut self) -> Option<Instant> {
+        let stopping = self.stopping.as_mut()?;
+        if self.handlers.is_empty() {
+            stopping.abort_at = stopping.abort_at.min(Instant::now() + LAST_CALLS);
+        }
+        Some(stopping.abort_at)
+    }
+
+    /// Aborts the handlers and releases their keys. Returns true if nothing is awaited any more: not the replies to the last calls, and no
+    /// handler that blocks its thread.
+    fn end_of_grace(&mut self) -> bool {
+        let Some(stopping) = self.stopping.as_mut().filter(|stopping| !stopping.has_aborted) else {
+            return true;
+        };
+        if self.handlers.is_empty() {
+            return true;
+        }
+        stopping.has_aborted = true;
+        stopping.abort_at = Instant::now() + LAST_CALLS;
+        self.handlers.abort_all();
+        for held in self.leases.take_all() {
+            held.lost.cancel();
+            self.settles.push(Outcome::Release.settle(held.lease_id));
+        }
+        false
+    }
+}
+
+/// The result of a call; never, if there is none.
+async fn calling<T>(call: Option<&mut Calling<'_, T>>) -> T {
+    match call {
+        Some(call) => call.await,
+        None => pending().await,
+    }
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => pending().await,
+    }
+}
