@@ -41,6 +41,9 @@ DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/schemathesis.sh
 step "generated clients"
 DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/generated-client.sh
 
+step "TypeScript client"
+DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/typescript-client.sh
+
 step "deploy/"
 python3 scripts/deploy_check.py "${CARGO_TARGET_DIR:-target}/debug/deltaq"
 

@@ -1,0 +1,229 @@
+/**
+ * The scenario program of tests/clients: it uses the client as an application would. tests/clients/README.md describes its settings, commands and
+ * reports.
+ */
+
+import { createInterface } from "node:readline";
+
+import {
+    Ack,
+    type AddOptions,
+    Client,
+    type Context,
+    DeletedFinalStateUnknown,
+    DeltaqError,
+    Done,
+    Informer,
+    Nack,
+    type Outcome,
+    type PoppedItem,
+    type Queue,
+    Reject,
+    waitForCacheSync,
+    Worker,
+} from "../src/index.js";
+
+type Settings = Record<string, string | undefined>;
+type Command = Record<string, any>;
+
+const settings: Settings = process.env;
+const stop = new AbortController();
+process.once("SIGTERM", () => stop.abort());
+
+function report(event: object): void {
+    process.stdout.write(`${JSON.stringify(event)}\n`);
+}
+
+function need(name: string): string {
+    const value = settings[name];
+    if (value === undefined) {
+        throw new Error(`the environment lacks ${name}`);
+    }
+    return value;
+}
+
+function seconds(text: string): number {
+    return text.endsWith("ms") ? Number(text.slice(0, -2)) : Number(text.slice(0, -1)) * 1000;
+}
+
+function openQueue(): Queue<any> {
+    const { DELTAQ_TOKEN: token, MAX_ATTEMPTS: attempts } = settings;
+    const retry = attempts === undefined ? {} : { attempts: Number(attempts) };
+    return new Client(need("DELTAQ_URL"), { retry, ...(token !== undefined && { token }) }).queue(need("DELTAQ_QUEUE"));
+}
+
+/** The commands of standard input, until its end or the stop. */
+async function* commands(): AsyncGenerator<Command, void, void> {
+    const input = createInterface({ input: process.stdin });
+    stop.signal.addEventListener("abort", () => input.close(), { once: true });
+    for await (const line of input) {
+        if (line !== "") {
+            yield JSON.parse(line);
+        }
+    }
+}
+
+async function post(url: string, body: unknown): Promise<any> {
+    const headers = { "content-type": "application/json" };
+    const reply = await fetch(url, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(30_000) });
+    if (reply.status !== 200) {
+        throw new Error(`the target has answered ${reply.status}`);
+    }
+    return reply.json();
+}
+
+async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome | void> {
+    const newest = item.deltas.at(-1);
+    const body = {
+        worker: settings["WORKER_NAME"],
+        key: item.key,
+        token: String(context.token),
+        attempt: item.attempt,
+        lease_id: context.leaseId,
+        versions: item.deltas.map(delta => String(delta.resource_version)),
+        type: newest?.type ?? null,
+        object: newest?.object ?? null,
+    };
+    const { as, explicit, delay, error, message, before_write } = await post(`${need("TARGET_URL")}/start`, body);
+    if (as === "panic" && before_write) {
+        throw new Error(message);
+    }
+    if (context.signal.aborted) {
+        return;
+    }
+    await post(`${need("TARGET_URL")}/write`, body);
+    const options = { ...(delay !== undefined && { delay }), ...(error !== undefined && { error }) };
+    switch (as) {
+        case "ack":
+            return explicit ? Ack() : undefined;
+        case "nack":
+            return Nack(options);
+        case "reject":
+            return Reject(options);
+        case "done":
+            return Done(options);
+        default:
+            throw new Error(message);
+    }
+}
+
+async function work(): Promise<void> {
+    const { CONCURRENCY = "1", BATCH, LEASE: leaseDuration } = settings;
+    const worker = new Worker(openQueue(), handle, {
+        concurrency: Number(CONCURRENCY),
+        name: need("WORKER_NAME"),
+        ...(BATCH !== undefined && { batch: Number(BATCH) }),
+        ...(leaseDuration !== undefined && { leaseDuration }),
+        onError: (error, key) => console.error(key ?? "", error),
+    });
+    await worker.run({ signal: stop.signal });
+}
+
+/** The string at a JSON pointer. */
+function stringAt(object: unknown, pointer: string): string[] {
+    const path = pointer.split("/").slice(1).map(part => part.replaceAll("~1", "/").replaceAll("~0", "~"));
+    const value = path.reduce<any>((at, part) => at?.[part], object);
+    return typeof value === "string" ? [value] : [];
+}
+
+async function inform(): Promise<void> {
+    const { VIEW = "latest", INDEX, RESYNC, BOOKMARK } = settings;
+    const [index, pointer] = INDEX?.split("=", 2) ?? [];
+    const informer = new Informer<any>(openQueue(), {
+        view: VIEW as "latest" | "known",
+        ...(index !== undefined && pointer !== undefined && { indexers: { [index]: object => stringAt(object, pointer) } }),
+        ...(RESYNC !== undefined && { resyncMs: seconds(RESYNC) }),
+        ...(BOOKMARK !== undefined && { bookmark: BOOKMARK }),
+        onError: (error, key) => console.error(key ?? "", error),
+    });
+    let handlers = 0;
+    const addHandler = () => {
+        const handler = ++handlers;
+        const registration = informer.addEventHandler({
+            onAdd: (object, is_in_initial_list, key) => report({ event: "add", handler, key, object, is_in_initial_list }),
+            onUpdate: (old, object, key) => report({ event: "update", handler, key, old, new: object }),
+            onDelete: (deleted, key) => {
+                const final_state_unknown = deleted instanceof DeletedFinalStateUnknown;
+                report({ event: "delete", handler, key, object: final_state_unknown ? deleted.object : deleted, final_state_unknown });
+            },
+        });
+        registration.whenSynced().then(() => report({ event: "synced", handler }), () => undefined);
+    };
+    addHandler();
+    const running = informer.run({ signal: stop.signal });
+    running.catch(() => stop.abort());
+    const answer = async ({ command, name, value, key }: Command) => {
+        switch (command) {
+            case "store":
+                return report({ event: "store", objects: Object.fromEntries(informer.store.entries()) });
+            case "index":
+                return report({ event: "index", keys: informer.store.indexKeys(name, value).sort() });
+            case "get":
+                return report({ event: "get", object: informer.store.getByKey(key) ?? null });
+            case "handler":
+                return addHandler();
+            case "wait_for_sync":
+                await waitForCacheSync(informer, { signal: stop.signal });
+                return report({ event: "cache_synced" });
+        }
+    };
+    for await (const command of commands()) {
+        await answer(command).catch(() => undefined);
+    }
+    stop.abort();
+    await running;
+}
+
+async function call(queue: Queue<any>, { command, objects, key, sequence }: Command): Promise<{ queued: number; duplicate?: boolean }> {
+    const options: AddOptions = { signal: stop.signal };
+    if (sequence !== undefined) {
+        options.source = need("SOURCE");
+        options.sequence = BigInt(sequence);
+    }
+    switch (command) {
+        case "add":
+            return queue.add(objects, options);
+        case "update":
+            return queue.update(objects, options);
+        case "delete":
+            return queue.deleteKey(key, options);
+        case "replace":
+            return queue.replace(objects, options);
+        default:
+            throw new Error(`unknown command ${command}`);
+    }
+}
+
+async function produce(): Promise<void> {
+    const queue = openQueue();
+    for await (const command of commands()) {
+        try {
+            const { queued, duplicate = false } = await call(queue, command);
+            report({ event: "reply", queued, duplicate });
+        } catch (error) {
+            if (!(error instanceof DeltaqError)) {
+                if (stop.signal.aborted) {
+                    return;
+                }
+                throw error;
+            }
+            const { code, status, retryable } = error;
+            report({ event: "error", code: status === 0 ? null : code, status: status === 0 ? null : status, retryable });
+        }
+    }
+}
+
+const [subcommand = ""] = process.argv.slice(2);
+const subcommands: Record<string, () => Promise<void>> = { worker: work, informer: inform, produce };
+const run = subcommands[subcommand];
+if (run === undefined) {
+    console.error("usage: scenario.js worker|informer|produce");
+    process.exit(2);
+}
+try {
+    await run();
+    process.exit(0);
+} catch (error) {
+    console.error(error);
+    process.exit(1);
+}

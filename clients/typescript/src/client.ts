@@ -1,0 +1,45 @@
+/** A deltaq server. */
+
+import type { Info, QueueDocument, QueuePage } from "./documents.js";
+import { List } from "./list.js";
+import { Queue } from "./queue.js";
+import { type CallOptions, type ClientOptions, Transport } from "./transport.js";
+
+/** A client of one server. It holds no connection of its own, so there is nothing to close. */
+export class Client {
+    readonly #transport: Transport;
+
+    /** A client of the server at this URL, such as `http://localhost:7070`. */
+    constructor(url: string, options: ClientOptions = {}) {
+        this.#transport = new Transport(url, options);
+    }
+
+    /** A queue, whose objects are parsed with `JSON.parse`. Nothing is sent. */
+    queue<T = unknown>(name: string): Queue<T> {
+        return new Queue<T>(this.#transport, name, JSON.parse);
+    }
+
+    /** A queue, whose objects are JSON text, exactly as the server has it. Nothing is sent. */
+    rawQueue(name: string): Queue<string> {
+        return new Queue<string>(this.#transport, name, text => text);
+    }
+
+    /** The queues by name. Their pages have the queues that can't be read at present in `unavailable`. */
+    queues(options: CallOptions & { prefix?: string; limit?: number } = {}): List<QueueDocument, QueuePage> {
+        const { prefix, limit, ...call } = options;
+        return new List(async token => {
+            const query = { prefix, limit, continue: token };
+            return (await this.#transport.send({ method: "GET", path: ["v1", "queues"], query }, call)) as QueuePage;
+        });
+    }
+
+    /** Version, durability, store and limits of the server. */
+    async info(options: CallOptions = {}): Promise<Info> {
+        return (await this.#transport.send({ method: "GET", path: ["v1", "info"] }, options)) as Info;
+    }
+
+    /** Returns once the server has loaded all queues; with the default options within two minutes, else it throws. */
+    async ready(options: CallOptions = {}): Promise<void> {
+        await this.#transport.send({ method: "GET", path: ["readyz"] }, options);
+    }
+}

@@ -1,0 +1,86 @@
+/** Errors of calls. */
+
+import type { Problem } from "./documents.js";
+
+/** Statuses after which a call without a problem document, such as one that a proxy has answered, may succeed later. */
+const RETRYABLE_STATUSES = new Set([408, 429, 502, 503, 504]);
+
+/** A call that was refused or failed. */
+export class DeltaqError extends Error {
+    /** The name to program against: the `code` of the problem document, or `unexpected-reply` if the reply has none. */
+    readonly code: string;
+    /** The HTTP status; 0 if there was no reply. */
+    readonly status: number;
+    /** Whether the same call may succeed later. */
+    readonly retryable: boolean;
+    /** How long the server asks to wait before the call is repeated, in milliseconds. */
+    readonly retryAfterMs: number | undefined;
+    /** The problem document, if the reply has one. */
+    readonly problem: Problem | undefined;
+
+    constructor(message: string, fields: ErrorFields, options?: ErrorOptions) {
+        super(message, options);
+        this.name = "DeltaqError";
+        this.code = fields.code;
+        this.status = fields.status;
+        this.retryable = fields.retryable;
+        this.retryAfterMs = fields.retryAfterMs;
+        this.problem = fields.problem;
+    }
+}
+
+/** There was no complete reply: the connection was refused or lost, or the timeout of the client has passed. The outcome of the call is unknown. */
+export class ConnectionError extends DeltaqError {
+    constructor(message: string, options?: ErrorOptions) {
+        super(message, { code: "no-reply", status: 0, retryable: true }, options);
+        this.name = "ConnectionError";
+    }
+}
+
+interface ErrorFields {
+    code: string;
+    status: number;
+    retryable: boolean;
+    retryAfterMs?: number | undefined;
+    problem?: Problem | undefined;
+}
+
+/** The error for a problem document: of a reply, or of the last row of a watch. */
+export function problemError(problem: Problem, call: string, retryAfterMs = problem.retry_after_ms): DeltaqError {
+    const { code, status, retryable } = problem;
+    return new DeltaqError(`${call}: ${problem.detail} (${code})`, { code, status, retryable, retryAfterMs, problem });
+}
+
+/** The error for a reply that is not of this API. */
+export function unexpectedReply(call: string, status: number, what: string, retryAfterMs?: number): DeltaqError {
+    const retryable = RETRYABLE_STATUSES.has(status);
+    return new DeltaqError(`${call}: status ${status}: ${what}`, { code: "unexpected-reply", status, retryable, retryAfterMs });
+}
+
+/** Whether a program that runs for long, such as a worker, repeats the call after a pause: the server may be down, overloaded or defective. */
+export function isTransient(error: unknown): error is DeltaqError {
+    return error instanceof DeltaqError && (error.retryable || error.status >= 500);
+}
+
+/** The milliseconds of a `Retry-After` header, which has seconds or a date. */
+export function retryAfter(header: string | null, nowMs: number): number | undefined {
+    if (header === null) {
+        return undefined;
+    }
+    const ms = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - nowMs;
+    return Number.isNaN(ms) ? undefined : Math.max(0, ms);
+}
+
+/** The message of anything that was thrown. */
+export function messageOf(thrown: unknown): string {
+    return thrown instanceof Error ? thrown.message || thrown.name : String(thrown);
+}
+
+/** The message of an error and of its causes. Node says "fetch failed", and why in the cause. */
+export function causes(error: unknown): string {
+    const messages: string[] = [];
+    for (let at = error; at !== undefined && at !== null && messages.length < 5; at = (at as { cause?: unknown }).cause) {
+        messages.push(messageOf(at));
+    }
+    return messages.join(": ");
+}

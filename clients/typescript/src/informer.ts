@@ -1,0 +1,211 @@
+/** A view of a queue in memory: a store with indexes, and handlers for its changes. The names are those of client-go's SharedIndexInformer. */
+
+import type { ObjectDocument, View } from "./documents.js";
+import type { Duration } from "./duration.js";
+import { DeletedFinalStateUnknown, type Notification, Registration, type ResourceEventHandler, type Syncable, until } from "./listener.js";
+import type { Queue } from "./queue.js";
+import { Signal } from "./signal.js";
+import { type Indexers, type ReadStore, Store } from "./store.js";
+import { type WatcherEvent, type WatchTransport, watcher } from "./watcher.js";
+
+/** Changes that may wait for a handler. Then the informer reads no further, and the server merges the changes of each key. */
+const PENDING_MAX = 10_000;
+
+export interface InformerOptions<T> {
+    /** `latest` (the default) has the newest objects, `known` those that workers have acknowledged. */
+    view?: View;
+    /** Only keys that begin so. */
+    prefix?: string;
+    /** Only one part of all keys, such as `0/4`. */
+    shard?: string;
+    /** The indexes of the store. */
+    indexers?: Indexers<T>;
+    /** The resync period of handlers that set none, in milliseconds. Default: none. */
+    resyncMs?: number;
+    /** The interval of bookmarks. A stream that is silent for two and a half of them is opened again. Default 15s. */
+    bookmark?: Duration;
+    /** `fetch` (the default) works everywhere; `eventsource` needs a browser and a server without tokens. */
+    transport?: WatchTransport;
+    /** Gets each error: of a handler (with the key), and of a connection that is opened again. */
+    onError?: (error: unknown, key?: string) => void;
+}
+
+/**
+ * Keeps a store in step with a view of a queue, and calls handlers for each change.
+ *
+ * Invariant: what a handler has been notified of is exactly the store, once nothing is pending.
+ */
+export class Informer<T> implements Syncable {
+    readonly #queue: Queue<T>;
+    readonly #options: InformerOptions<T>;
+    readonly #store: Store<T>;
+    readonly #registrations = new Set<Registration<T>>();
+    readonly #changed = new Signal();
+    #hasSynced = false;
+    #isStarted = false;
+    #ended: Error | undefined;
+
+    constructor(queue: Queue<T>, options: InformerOptions<T> = {}) {
+        if (options.transport === "eventsource") {
+            if (!("EventSource" in globalThis)) {
+                throw new TypeError("this runtime has no EventSource; use the transport `fetch`");
+            }
+            queue.watchUrl();
+        }
+        this.#queue = queue;
+        this.#options = options;
+        this.#store = new Store(options.indexers);
+    }
+
+    /** The objects of the view. A handler may find newer objects here than it has been notified of. */
+    get store(): ReadStore<T> {
+        return this.#store;
+    }
+
+    /** Whether the store has had all objects of the view. */
+    hasSynced(): boolean {
+        return this.#hasSynced;
+    }
+
+    whenSynced({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
+        return until(this.#changed, () => this.#hasSynced, () => this.#ended, signal);
+    }
+
+    /** Adds a handler, also while the informer runs: it gets an `onAdd` for each object of the store first. */
+    addEventHandler(handler: ResourceEventHandler<T>, { resyncMs = this.#options.resyncMs }: { resyncMs?: number } = {}): Registration<T> {
+        const registration = new Registration(handler, (error, key) => this.#options.onError?.(error, key));
+        this.#registrations.add(registration);
+        if (this.#ended !== undefined) {
+            registration.end(this.#ended);
+            return registration;
+        }
+        if (this.#hasSynced) {
+            registration.push(this.#initial());
+        }
+        if (resyncMs !== undefined) {
+            registration.resyncEvery(resyncMs, () => registration.push(this.#resync()));
+        }
+        return registration;
+    }
+
+    /** The handler gets nothing more. */
+    removeEventHandler(registration: Registration<T>): void {
+        this.#registrations.delete(registration);
+        registration.end(new Error("the handler was removed"));
+    }
+
+    /**
+     * Follows the view until the signal is aborted. It connects again after everything that a repetition can help, and waits for a queue that does
+     * not exist. It throws after other errors, such as an unknown token. An informer runs once.
+     */
+    async run({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
+        if (this.#isStarted) {
+            throw new Error("an informer runs once; create another one");
+        }
+        this.#isStarted = true;
+        const { view = "latest", prefix, shard, bookmark = "15s", transport = "fetch", onError } = this.#options;
+        const options = { view, prefix, shard, bookmark, transport, onError: (error: unknown) => onError?.(error) };
+        try {
+            for await (const event of watcher(this.#queue, options, signal ?? new AbortController().signal)) {
+                this.#apply(event);
+                await Promise.all([...this.#registrations].map(registration => registration.room(PENDING_MAX)));
+                if (signal?.aborted) {
+                    break;
+                }
+            }
+            this.#end(new Error("the informer has stopped"));
+        } catch (error) {
+            this.#end(error instanceof Error ? error : new Error(String(error)));
+            throw error;
+        }
+    }
+
+    #end(reason: Error): void {
+        this.#ended = reason;
+        for (const registration of this.#registrations) {
+            registration.end(reason);
+        }
+        this.#changed.notify();
+    }
+
+    #apply(event: WatcherEvent<T>): void {
+        if (event.kind === "list") {
+            this.#applyList(event.objects);
+            return;
+        }
+        const { key, row } = event;
+        const stored = this.#store.stored(key);
+        const version = row.resource_version ?? 0n;
+        // The pages of a list may be newer than the version from which the watch begins.
+        if (stored !== undefined && version <= stored.resource_version) {
+            return;
+        }
+        if (row.type === "Deleted") {
+            if (stored !== undefined) {
+                const isKnown = row.final_state_unknown !== true && row.object !== undefined;
+                const object = isKnown ? (row.object as T) : new DeletedFinalStateUnknown(key, stored.object);
+                this.#store.delete(key);
+                this.#notify([{ kind: "delete", key, object }]);
+            }
+        } else if (row.type === "Added" || row.type === "Updated") {
+            this.#notify([this.#set(key, row.object as T, version)]);
+        }
+    }
+
+    #applyList(objects: ReadonlyMap<string, ObjectDocument<T>>): void {
+        const isFirst = !this.#hasSynced;
+        const notifications: Notification<T>[] = [];
+        for (const key of this.#store.listKeys()) {
+            if (!objects.has(key)) {
+                const object = new DeletedFinalStateUnknown(key, this.#store.getByKey(key) as T);
+                this.#store.delete(key);
+                notifications.push({ kind: "delete", key, object });
+            }
+        }
+        for (const [key, { object, resource_version }] of objects) {
+            notifications.push(this.#set(key, object, resource_version));
+        }
+        if (isFirst) {
+            this.#hasSynced = true;
+            for (const registration of this.#registrations) {
+                registration.push(this.#initial());
+            }
+            this.#changed.notify();
+        } else {
+            this.#notify(notifications);
+        }
+    }
+
+    #set(key: string, object: T, resource_version: bigint): Notification<T> {
+        const stored = this.#store.stored(key);
+        this.#store.set(key, { object, resource_version });
+        return stored === undefined
+            ? { kind: "add", key, object, isInInitialList: false }
+            : { kind: "update", key, old: stored.object, object };
+    }
+
+    #notify(notifications: Notification<T>[]): void {
+        for (const registration of this.#registrations) {
+            registration.push(notifications);
+        }
+    }
+
+    *#initial(): Generator<Notification<T>, void, void> {
+        for (const [key, object] of this.#store.entries()) {
+            yield { kind: "add", key, object, isInInitialList: true };
+        }
+        yield { kind: "synced" };
+    }
+
+    *#resync(): Generator<Notification<T>, void, void> {
+        for (const [key, object] of this.#store.entries()) {
+            yield { kind: "update", key, old: object, object, isResync: true };
+        }
+    }
+}
+
+/** Waits until informers and handlers have processed their initial lists. Rejects if one ends before, or if the signal is aborted. */
+export async function waitForCacheSync(syncables: Syncable | readonly Syncable[], options: { signal?: AbortSignal } = {}): Promise<void> {
+    const list: readonly Syncable[] = "hasSynced" in syncables ? [syncables] : syncables;
+    await Promise.all(list.map(syncable => syncable.whenSynced(options)));
+}

@@ -1,0 +1,194 @@
+/**
+ * Reads the documents of the API. `JSON.parse` would round 64-bit integers, and would mix up members of the user's objects with those of the API,
+ * so this parser reads the document around the objects itself. Each object of the user stays one piece of text.
+ */
+
+/** Members with 64-bit integers, which become `bigint`. */
+const BIG_INTEGERS = new Set(["resource_version", "sequence", "token"]);
+
+/** Turns the text of a user's object into a value. */
+export type ParseObject = (text: string) => unknown;
+
+/** Parses a document. Throws a `SyntaxError` if it is not valid JSON. */
+export function parseDocument(text: string, parseObject: ParseObject): unknown {
+    return new Parser(text, parseObject).document();
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_LIST = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_LIST = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+class Parser {
+    readonly #text: string;
+    readonly #parseObject: ParseObject;
+    readonly #scalar = /(?:true|false|null|-?\d[\d.eE+-]*)/y;
+    #at = 0;
+
+    constructor(text: string, parseObject: ParseObject) {
+        this.#text = text;
+        this.#parseObject = parseObject;
+    }
+
+    document(): unknown {
+        const value = this.#value("");
+        if (!Number.isNaN(this.#next())) {
+            throw this.#wrong();
+        }
+        return value;
+    }
+
+    /** The value of a member with this name. */
+    #value(name: string): unknown {
+        const first = this.#next();
+        // The status of a queue has a number as `known`.
+        if (name === "object" || (name === "known" && first === OPEN_OBJECT)) {
+            return this.#parseObject(this.#piece());
+        }
+        if (name === "schema") {
+            return JSON.parse(this.#piece());
+        }
+        switch (first) {
+            case OPEN_OBJECT:
+                return this.#object();
+            case OPEN_LIST:
+                return this.#list();
+            case QUOTE:
+                return this.#string();
+            default: {
+                const text = this.#scalarText();
+                return BIG_INTEGERS.has(name) && /^\d+$/.test(text) ? BigInt(text) : JSON.parse(text);
+            }
+        }
+    }
+
+    #object(): Record<string, unknown> {
+        const members: Record<string, unknown> = {};
+        this.#at += 1;
+        if (this.#next() === CLOSE_OBJECT) {
+            this.#at += 1;
+            return members;
+        }
+        for (;;) {
+            if (this.#next() !== QUOTE) {
+                throw this.#wrong();
+            }
+            const name = this.#string();
+            this.#take(COLON);
+            const value = this.#value(name);
+            // An assignment to `__proto__` would change the prototype; the API has no such member.
+            if (name !== "__proto__") {
+                members[name] = value;
+            }
+            if (this.#next() !== COMMA) {
+                this.#take(CLOSE_OBJECT);
+                return members;
+            }
+            this.#at += 1;
+        }
+    }
+
+    #list(): unknown[] {
+        const items: unknown[] = [];
+        this.#at += 1;
+        if (this.#next() === CLOSE_LIST) {
+            this.#at += 1;
+            return items;
+        }
+        for (;;) {
+            items.push(this.#value(""));
+            if (this.#next() !== COMMA) {
+                this.#take(CLOSE_LIST);
+                return items;
+            }
+            this.#at += 1;
+        }
+    }
+
+    #string(): string {
+        const start = this.#at;
+        this.#skipString();
+        const text = this.#text.slice(start, this.#at);
+        return text.includes("\\") ? JSON.parse(text) : text.slice(1, -1);
+    }
+
+    /** The text of the next value, whatever it is. The caller parses it. */
+    #piece(): string {
+        const start = this.#at;
+        let depth = 0;
+        do {
+            const code = this.#next();
+            if (code === QUOTE) {
+                this.#skipString();
+            } else if (code === OPEN_OBJECT || code === OPEN_LIST) {
+                depth += 1;
+                this.#at += 1;
+            } else if (code === CLOSE_OBJECT || code === CLOSE_LIST) {
+                depth -= 1;
+                this.#at += 1;
+            } else if (code === COMMA || code === COLON) {
+                this.#at += 1;
+            } else {
+                this.#scalarText();
+            }
+        } while (depth > 0);
+        return this.#text.slice(start, this.#at);
+    }
+
+    #scalarText(): string {
+        this.#scalar.lastIndex = this.#at;
+        const text = this.#scalar.exec(this.#text)?.[0];
+        if (text === undefined) {
+            throw this.#wrong();
+        }
+        this.#at += text.length;
+        return text;
+    }
+
+    #skipString(): void {
+        const start = this.#at;
+        for (;;) {
+            const end = this.#text.indexOf('"', this.#at + 1);
+            if (end < 0) {
+                this.#at = this.#text.length;
+                throw this.#wrong();
+            }
+            let slash = end;
+            while (slash > start && this.#text.charCodeAt(slash - 1) === BACKSLASH) {
+                slash -= 1;
+            }
+            this.#at = end;
+            if ((end - slash) % 2 === 0) {
+                this.#at += 1;
+                return;
+            }
+        }
+    }
+
+    #take(code: number): void {
+        if (this.#next() !== code) {
+            throw this.#wrong();
+        }
+        this.#at += 1;
+    }
+
+    /** The code of the next character that is not white space; NaN at the end. */
+    #next(): number {
+        for (;;) {
+            const code = this.#text.charCodeAt(this.#at);
+            if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) {
+                return code;
+            }
+            this.#at += 1;
+        }
+    }
+
+    #wrong(): SyntaxError {
+        const length = this.#text.length;
+        return new SyntaxError(this.#at >= length ? "the JSON ends early" : `wrong JSON at position ${this.#at} of ${length}`);
+    }
+}

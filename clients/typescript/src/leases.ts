@@ -1,0 +1,201 @@
+/** The leases that a worker holds: extends them while handlers run, and says when one is lost. */
+
+import type { Extended, PoppedItem } from "./documents.js";
+import type { Duration } from "./duration.js";
+import type { Queue } from "./queue.js";
+import { askedMs, Backoff, ONCE, type RetryOptions } from "./retry.js";
+
+/** Leases that become due within this part of their length are extended in the same call. */
+const TOGETHER = 1 / 20;
+/** The most leases of one extend. */
+const EXTEND_MAX = 10_000;
+/** The shortest and the longest time that an extend gets, in milliseconds. */
+const EXTEND_TIMEOUT_MS_MIN = 500;
+const EXTEND_TIMEOUT_MS_MAX = 30_000;
+
+/** What a handler knows about its lease. */
+export class Context {
+    /** The fencing token. It grows with every lease of the queue, so a store that remembers the highest one can refuse a late worker. */
+    readonly token: bigint;
+    readonly leaseId: string;
+    /** Deltas that have arrived since the key was leased, as of the last extension. */
+    pendingDeltas = 0;
+    /** Whether the newest delta of the key was a deletion at the last extension. */
+    deleted = false;
+    readonly #lost = new AbortController();
+    #deadline: number;
+
+    /** `deadline` is on the clock of `performance.now()`. */
+    constructor(item: PoppedItem<unknown>, deadline: number) {
+        this.token = item.lease.token;
+        this.leaseId = item.lease.id;
+        this.#deadline = deadline;
+    }
+
+    /**
+     * Aborted when the lease is lost, or when the worker stops and its grace period is over: the handler should end without further effects. The
+     * result of the handler is not used after the loss.
+     */
+    get signal(): AbortSignal {
+        return this.#lost.signal;
+    }
+
+    /** The milliseconds until the lease expires, unless it is extended. */
+    get remainingMs(): number {
+        return Math.max(0, this.#deadline - performance.now());
+    }
+
+    /** Sets the deadline after an extension. For the worker. */
+    extended(deadline: number, { pending_deltas = 0, deleted = false }: Extended): void {
+        this.#deadline = deadline;
+        this.pendingDeltas = pending_deltas;
+        this.deleted = deleted;
+    }
+
+    /** Ends the work. For the worker. */
+    abort(reason: Error): void {
+        this.#lost.abort(reason);
+    }
+}
+
+/** A lease that a handler works under. */
+interface Held {
+    readonly context: Context;
+    lengthMs: number;
+    deadline: number;
+    extendAt: number;
+    readonly backoff: Backoff;
+}
+
+export class Leases {
+    readonly #queue: Queue<unknown>;
+    readonly #duration: Duration | undefined;
+    readonly #pauses: Pick<RetryOptions, "firstMs" | "maxMs">;
+    readonly #onError: (error: unknown) => void;
+    readonly #held = new Map<string, Held>();
+    #timer: ReturnType<typeof setTimeout> | undefined;
+    /** When the timer fires. */
+    #wakeAt = Infinity;
+    #isExtending = false;
+
+    constructor(
+        queue: Queue<unknown>,
+        duration: Duration | undefined,
+        pauses: Pick<RetryOptions, "firstMs" | "maxMs">,
+        onError: (error: unknown) => void,
+    ) {
+        this.#queue = queue;
+        this.#duration = duration;
+        this.#pauses = pauses;
+        this.#onError = onError;
+    }
+
+    /** Takes a lease that has just been delivered. */
+    add(item: PoppedItem<unknown>): Context {
+        const lengthMs = item.lease.expires_in_ms;
+        const now = performance.now();
+        const context = new Context(item, now + lengthMs);
+        const backoff = new Backoff(this.#pauses);
+        this.#held.set(item.lease.id, { context, lengthMs, deadline: now + lengthMs, extendAt: now + lengthMs / 3, backoff });
+        this.#schedule(now + lengthMs / 3);
+        return context;
+    }
+
+    /** Ends the care for a lease. False if the lease was lost before. */
+    remove(leaseId: string): boolean {
+        return this.#held.delete(leaseId);
+    }
+
+    /** Aborts the handlers that still run. */
+    abort(reason: Error): void {
+        for (const { context } of this.#held.values()) {
+            context.abort(reason);
+        }
+    }
+
+    /** Extends no more. */
+    stop(): void {
+        this.#held.clear();
+        clearTimeout(this.#timer);
+    }
+
+    #schedule(at: number): void {
+        if (at < this.#wakeAt) {
+            clearTimeout(this.#timer);
+            this.#wakeAt = at;
+            this.#timer = setTimeout(() => this.#wake(), Math.max(0, at - performance.now()));
+        }
+    }
+
+    #wake(): void {
+        this.#wakeAt = Infinity;
+        const now = performance.now();
+        const due = new Map<string, Held>();
+        for (const [id, held] of this.#held) {
+            if (held.deadline <= now) {
+                this.#lose(id, held, "its time has passed without an extension");
+            } else if (held.extendAt <= now + held.lengthMs * TOGETHER && due.size < EXTEND_MAX) {
+                due.set(id, held);
+            }
+        }
+        if (due.size > 0 && !this.#isExtending) {
+            this.#isExtending = true;
+            void this.#extend(due).finally(() => {
+                this.#isExtending = false;
+                this.#scheduleNext();
+            });
+        }
+        this.#scheduleNext();
+    }
+
+    #scheduleNext(): void {
+        let next = Infinity;
+        for (const { extendAt, deadline } of this.#held.values()) {
+            next = Math.min(next, deadline, this.#isExtending ? deadline : extendAt);
+        }
+        if (next < Infinity) {
+            this.#schedule(next);
+        }
+    }
+
+    async #extend(due: Map<string, Held>): Promise<void> {
+        const begin = performance.now();
+        // A reply that is lost must leave time for one more attempt.
+        const shortest = Math.min(...[...due.values()].map(held => (held.deadline - begin) / 2));
+        const timeoutMs = Math.min(EXTEND_TIMEOUT_MS_MAX, Math.max(EXTEND_TIMEOUT_MS_MIN, shortest));
+        try {
+            const options = { lease_duration: this.#duration, timeoutMs, retry: ONCE };
+            const { leases } = await this.#queue.extend([...due.keys()], options);
+            for (const extended of leases) {
+                const held = due.get(extended.lease_id);
+                if (held === undefined) {
+                    continue;
+                }
+                if (extended.result === "ok" && extended.expires_in_ms !== undefined) {
+                    held.backoff.reset();
+                    held.lengthMs = extended.expires_in_ms;
+                    held.deadline = begin + held.lengthMs;
+                    held.extendAt = begin + held.lengthMs / 3;
+                    held.context.extended(held.deadline, extended);
+                } else {
+                    this.#lose(extended.lease_id, held, `it has ended: ${extended.outcome ?? extended.result}`);
+                }
+            }
+        } catch (error) {
+            this.#onError(error);
+            const now = performance.now();
+            const asked = askedMs(error);
+            for (const held of due.values()) {
+                // The next attempt comes soon enough to keep the lease, unless the server asks to wait for longer.
+                const pause = held.backoff.after(error) - asked;
+                held.extendAt = now + asked + Math.min(pause, Math.max(0, held.deadline - now) / 3);
+            }
+        }
+    }
+
+    #lose(id: string, held: Held, why: string): void {
+        if (this.#held.delete(id)) {
+            held.context.abort(new Error(`the lease ${id} is lost: ${why}`));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+/** Parameters of the calls on a queue. Those of the API have their names there, as in docs/api.md. */
+
+import type { ItemState, Settle, View } from "./documents.js";
+import type { Duration } from "./duration.js";
+import type { CallOptions } from "./transport.js";
+
+export interface ProduceOptions extends CallOptions {
+    /** The producer, who owns the keys from now on. */
+    source?: string;
+    /** With `source`: the number of the call, which is applied once. A repeat with the same number changes nothing. */
+    sequence?: bigint | number;
+    /** The W3C trace that led to the call. */
+    traceparent?: string;
+}
+
+export interface AddOptions extends ProduceOptions {
+    delay?: Duration;
+    /** The key of a single object that does not carry it. */
+    key?: string;
+}
+
+export interface ReplaceOptions extends ProduceOptions {
+    only_changed?: boolean;
+    max_delete_percent?: number;
+    max_deletes?: number;
+    allow_empty?: boolean;
+    duplicates?: "last";
+    dry_run?: boolean;
+}
+
+export interface PopOptions extends CallOptions {
+    /** How long to wait for a key, at most 55s. */
+    wait?: Duration;
+    /** The most keys, at most 1,000. */
+    max?: number;
+    lease_duration?: Duration;
+    worker?: string;
+    /** The name of this pop. Default: a random one, so that a repeat after a lost reply returns the same leases. */
+    id?: string;
+    with?: "known";
+    /** Leases to settle before the pop. */
+    settle?: readonly Settle[];
+}
+
+export interface FailOptions extends CallOptions {
+    delay?: Duration;
+    error?: string;
+}
+
+export interface ListOptions extends CallOptions {
+    /** The most items of a page. */
+    limit?: number;
+}
+
+export interface ItemsOptions extends ListOptions {
+    state?: readonly ItemState[];
+    worker?: string;
+    key?: string;
+}
+
+export interface ViewOptions extends ListOptions {
+    prefix?: string;
+    source?: string;
+    shard?: string;
+    key?: string;
+}
+
+export interface KnownOptions extends ViewOptions {
+    /** With `value`: the objects that have this value in the index of the server. */
+    index?: string;
+    value?: string;
+    wait?: Duration;
+}
+
+export interface GetOptions extends CallOptions {
+    /** The read has all changes up to this version. */
+    min_resource_version?: bigint;
+    wait?: Duration;
+}
+
+export interface SyncedOptions extends CallOptions {
+    resource_version?: bigint | "now";
+    wait?: Duration;
+}
+
+export interface WatchOptions {
+    /** Ends the watch. */
+    signal?: AbortSignal | undefined;
+    view?: View;
+    /**
+     * The changes since this version; 0 or none begins with all keys, `now` with the next change. In front of a version may be the incarnation of
+     * the queue and a hyphen: then the watch ends if the queue was deleted and created again.
+     */
+    resource_version?: bigint | number | "now" | `${string}-${bigint}` | undefined;
+    prefix?: string | undefined;
+    shard?: string | undefined;
+    /** The interval of bookmarks while nothing changes, 1s to 1m. Default 15s. */
+    bookmark?: Duration;
+}

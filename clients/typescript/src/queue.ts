@@ -1,0 +1,404 @@
+/** The calls on one queue. */
+
+import type {
+    DeltaCall,
+    ExtendedList,
+    Explanation,
+    HistoryEvent,
+    IndexDocument,
+    IndexValue,
+    Item,
+    ObjectDocument,
+    Page,
+    Popped,
+    Problem,
+    Produced,
+    QueueDocument,
+    QueuePatch,
+    QueueStatus,
+    Replaced,
+    SeedCall,
+    Settle,
+    SettledList,
+    SourceDocument,
+    Synced,
+    View,
+    WatchRow,
+    WorkerDocument,
+} from "./documents.js";
+import { type Duration, milliseconds } from "./duration.js";
+import { DeltaqError, problemError } from "./error.js";
+import { type ParseObject, parseDocument } from "./json.js";
+import { lines } from "./lines.js";
+import { List } from "./list.js";
+import { enclosedText, listLines, listStream, type Objects, objectsText } from "./objects.js";
+import type {
+    AddOptions,
+    FailOptions,
+    GetOptions,
+    ItemsOptions,
+    KnownOptions,
+    ListOptions,
+    PopOptions,
+    ProduceOptions,
+    ReplaceOptions,
+    SyncedOptions,
+    ViewOptions,
+    WatchOptions,
+} from "./options.js";
+import type { Call, CallOptions, Transport } from "./transport.js";
+
+/** A stream that is silent for this many intervals of bookmarks is lost. */
+const SILENT_INTERVALS = 2.5;
+
+type Query = NonNullable<Call["query"]>;
+
+/**
+ * A queue of a server, whose objects have the type `T`.
+ *
+ * Calls are repeated if their problem is retryable or there was no reply. All are safe to repeat, with one limit: a repeated call that adds,
+ * updates or deletes may queue its deltas twice if only its reply was lost. `source` and `sequence` exclude that.
+ */
+export class Queue<T> {
+    readonly name: string;
+    readonly #transport: Transport;
+    readonly #parseObject: ParseObject;
+
+    /** Use `Client.queue`. */
+    constructor(transport: Transport, name: string, parseObject: ParseObject) {
+        this.name = name;
+        this.#transport = transport;
+        this.#parseObject = parseObject;
+    }
+
+    /** Creates the queue, or changes the named settings; null resets a setting. */
+    put(settings: QueuePatch = {}, options: CallOptions = {}): Promise<QueueDocument> {
+        return this.#send({ method: "PUT", path: [], body: JSON.stringify(settings) }, options);
+    }
+
+    /** The queue with its settings and its status. */
+    get(options: CallOptions = {}): Promise<QueueDocument> {
+        return this.#get([], {}, options);
+    }
+
+    status(options: CallOptions = {}): Promise<QueueStatus> {
+        return this.#get(["status"], {}, options);
+    }
+
+    /** Deletes the queue with all its contents. `force` detaches its followers. */
+    async deleteQueue(options: CallOptions & { force?: boolean } = {}): Promise<void> {
+        await this.#send({ method: "DELETE", path: [], query: { force: options.force } }, options);
+    }
+
+    /** Stops delivery. */
+    pause(options: CallOptions = {}): Promise<QueueDocument> {
+        return this.#post(["pause"], {}, options);
+    }
+
+    resume(options: CallOptions = {}): Promise<QueueDocument> {
+        return this.#post(["resume"], {}, options);
+    }
+
+    /** Lets pops drain the queue, and then end with 410 `queue-closed`. With `drain` the call also waits for that, for at most `wait`. */
+    close(options: CallOptions & { wait_for?: "leases" | "none"; drain?: boolean; wait?: Duration } = {}): Promise<QueueDocument> {
+        const { wait_for, drain, wait } = options;
+        return this.#post(["close"], { wait_for, drain, wait }, options);
+    }
+
+    reopen(options: CallOptions = {}): Promise<QueueDocument> {
+        return this.#post(["reopen"], {}, options);
+    }
+
+    /** Drops ready and delayed keys, and deltas that wait behind leases. */
+    purge(options: CallOptions = {}): Promise<{ keys: number; deltas: number }> {
+        return this.#post(["purge"], {}, options);
+    }
+
+    /** Queues an `Added` delta for each object. */
+    add(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
+        const { delay, key } = options;
+        return this.#produce("add", { delay, key }, options, objectsText(objects));
+    }
+
+    /** Mode keys: adds a key without an object. With `rate_limited` the key waits as after a failure, and the call counts as one. */
+    addKey(key: string, options: Omit<AddOptions, "key"> & { rate_limited?: boolean } = {}): Promise<Produced> {
+        const { delay, rate_limited } = options;
+        return this.#produce("add", { delay, key, rate_limited }, options);
+    }
+
+    /** Queues an `Updated` delta for each object. */
+    update(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
+        const { delay, key } = options;
+        return this.#produce("update", { delay, key }, options, objectsText(objects));
+    }
+
+    /** Queues a `Deleted` delta for each object. */
+    delete(objects: Objects<T>, options: ProduceOptions = {}): Promise<Produced> {
+        return this.#produce("delete", {}, options, objectsText(objects));
+    }
+
+    /** Queues a `Deleted` delta with the newest object of the key. */
+    deleteKey(key: string, options: ProduceOptions = {}): Promise<Produced> {
+        return this.#produce("delete", { key }, options);
+    }
+
+    /**
+     * Sends the whole set of a source: each object is queued, and so is the deletion of each key that the list lacks. A function of a stream of
+     * objects is called once per attempt, and its objects are sent as they come. Browsers send streams only over HTTP/2.
+     */
+    replace(objects: Iterable<T | string> | (() => AsyncIterable<T | string>), options: ReplaceOptions = {}): Promise<Replaced> {
+        const { signal: _signal, retry: _retry, timeoutMs: _timeout, traceparent, ...query } = options;
+        const body = typeof objects === "function" ? () => listStream(objects()) : new Blob([...listLines(objects)]);
+        const call = { method: "POST", path: ["replace"], query, body, traceparent, contentType: "application/x-ndjson" } as const;
+        return this.#send(call, options);
+    }
+
+    /** Queues a mixed batch, all or nothing. */
+    deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions = {}): Promise<Produced> {
+        return this.#produce("deltas", {}, options, enclosedText(deltas));
+    }
+
+    /** Queues a `Sync` delta for every known key that waits for nothing. */
+    resync(options: CallOptions & { traceparent?: string } = {}): Promise<Produced> {
+        return this.#produce("resync", {}, options);
+    }
+
+    /** Makes objects known without a delta. The documents of `known` can be sent unchanged. */
+    seed(objects: readonly SeedCall<T | string>[], options: CallOptions = {}): Promise<Produced> {
+        return this.#produce("seed", {}, options, enclosedText(objects.map(({ key, source, object }) => ({ key, source, object }))));
+    }
+
+    /** Sets the failures of keys to 0. */
+    forget(keys: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
+        return this.#post(["forget"], {}, options, { keys });
+    }
+
+    /** Leases keys. Each pop has an id, so a lost reply costs nothing. */
+    pop(options: PopOptions = {}): Promise<Popped<T>> {
+        const { signal: _signal, retry: _retry, timeoutMs: _timeout, settle = [], id = crypto.randomUUID(), ...query } = options;
+        return this.#post(["pop"], { ...query, id }, options, { settle });
+    }
+
+    /** Settles leases, each in its own way. Leases that had ended are `stale` in the reply, and no error. */
+    settle(settle: readonly Settle[], options: CallOptions = {}): Promise<SettledList> {
+        return this.#results(this.#post(["settle"], {}, options, { settle }));
+    }
+
+    ack(lease_ids: readonly string[], options: CallOptions = {}): Promise<SettledList> {
+        return this.#results(this.#post(["ack"], {}, options, { lease_ids }));
+    }
+
+    /** Mode keys: done, and the failures stay. With `delay` the keys are added again. */
+    done(lease_ids: readonly string[], options: Omit<FailOptions, "error"> = {}): Promise<SettledList> {
+        return this.#results(this.#post(["done"], {}, options, { lease_ids, delay: options.delay }));
+    }
+
+    /** Failed: the keys are delivered again later. */
+    nack(lease_ids: readonly string[], options: FailOptions = {}): Promise<SettledList> {
+        const { delay, error } = options;
+        return this.#results(this.#post(["nack"], {}, options, { lease_ids, delay, error }));
+    }
+
+    /** Returns the keys to the ready queue, without a failure. */
+    release(lease_ids: readonly string[], options: CallOptions = {}): Promise<SettledList> {
+        return this.#results(this.#post(["release"], {}, options, { lease_ids }));
+    }
+
+    /** Parks the keys. */
+    reject(lease_ids: readonly string[], options: Omit<FailOptions, "delay"> = {}): Promise<SettledList> {
+        return this.#results(this.#post(["reject"], {}, options, { lease_ids, error: options.error }));
+    }
+
+    /** Sets the deadline of leases. Leases that had ended are `stale` in the reply, and no error. */
+    extend(lease_ids: readonly string[], options: CallOptions & { lease_duration?: Duration | undefined } = {}): Promise<ExtendedList> {
+        return this.#results(this.#post(["extend"], {}, options, { lease_ids, lease_duration: options.lease_duration }));
+    }
+
+    /** Makes parked keys ready; without keys all of them. */
+    redrive(keys?: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
+        return this.#post(["parked", "redrive"], {}, options, keys && { keys });
+    }
+
+    /** Drops parked keys; without keys all of them. */
+    discard(keys?: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
+        return this.#post(["parked", "discard"], {}, options, keys && { keys });
+    }
+
+    /** Keys with waiting or leased deltas. */
+    items(options: ItemsOptions = {}): List<Item<T>> {
+        const { state, worker, key } = options;
+        return this.#list(["items"], { state, worker, key }, options);
+    }
+
+    /** One key; undefined if the queue does not have it. */
+    getItem(key: string, options: CallOptions = {}): Promise<Item<T> | undefined> {
+        return this.#find("items", key, {}, options);
+    }
+
+    /** Why a key is not delivered. */
+    explain(key: string, options: CallOptions = {}): Promise<Explanation> {
+        return this.#get(["explain", key], {}, options);
+    }
+
+    /** The newest object of each key. */
+    latest(options: ViewOptions = {}): List<ObjectDocument<T>> {
+        return this.view("latest", options);
+    }
+
+    /** The acknowledged object of each key. */
+    known(options: KnownOptions = {}): List<ObjectDocument<T>> {
+        return this.view("known", options);
+    }
+
+    /** The objects of a view. */
+    view(view: View, options: KnownOptions = {}): List<ObjectDocument<T>> {
+        const { prefix, source, shard, key, index, value, wait } = options;
+        return this.#list([view], { prefix, source, shard, key, index, value, wait }, options);
+    }
+
+    /** The newest object of a key; undefined if there is none. */
+    getLatest(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
+        const { min_resource_version, wait } = options;
+        return this.#find("latest", key, { min_resource_version, wait }, options);
+    }
+
+    /** The acknowledged object of a key; undefined if there is none. */
+    getKnown(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
+        const { min_resource_version, wait } = options;
+        return this.#find("known", key, { min_resource_version, wait }, options);
+    }
+
+    indexes(options: CallOptions = {}): List<IndexDocument> {
+        return this.#list(["indexes"], {}, options);
+    }
+
+    /** The values of an index, with the number of keys of each. */
+    indexValues(index: string, options: ListOptions & { prefix?: string; wait?: Duration } = {}): List<IndexValue> {
+        const { prefix, wait } = options;
+        return this.#list(["indexes", index], { prefix, wait }, options);
+    }
+
+    /** The events of a key, newest first. */
+    history(key: string, options: ListOptions = {}): List<HistoryEvent<T>> {
+        return this.#list(["history"], { key }, options);
+    }
+
+    sources(options: ListOptions = {}): List<SourceDocument> {
+        return this.#list(["sources"], {}, options);
+    }
+
+    workers(options: ListOptions = {}): List<WorkerDocument> {
+        return this.#list(["workers"], {}, options);
+    }
+
+    /** Whether the initial list is processed or, with `resource_version`, everything up to that version is acknowledged. */
+    synced(options: SyncedOptions = {}): Promise<Synced> {
+        const { resource_version, wait } = options;
+        return this.#get(["synced"], { resource_version, wait }, options);
+    }
+
+    /**
+     * One stream of changes of a view. It ends when the server ends it, and throws if the connection is lost or the server refuses to go on: the
+     * `Informer` connects again.
+     */
+    async *watch(options: WatchOptions = {}): AsyncGenerator<WatchRow<T>, void, void> {
+        const { signal, bookmark = "15s" } = options;
+        const path = ["v1", "queues", this.name, "watch"];
+        const connection = new AbortController();
+        const end = () => connection.abort(signal?.reason);
+        signal?.throwIfAborted();
+        signal?.addEventListener("abort", end, { once: true });
+        try {
+            const call = { method: "GET", path, query: watchQuery(options), accept: "application/x-ndjson" } as const;
+            const body = await this.#transport.stream(call, connection.signal);
+            for await (const line of lines(body, milliseconds(bookmark) * SILENT_INTERVALS)) {
+                yield this.watchRow(line);
+            }
+        } catch (error) {
+            throw signal?.aborted ? signal.reason : error;
+        } finally {
+            signal?.removeEventListener("abort", end);
+            connection.abort();
+        }
+    }
+
+    /** The row in a line of a watch, or in the data of a server-sent event. Throws the problem of an `Error`. */
+    watchRow(text: string): WatchRow<T> {
+        const row = this.#parse(text) as WatchRow<T>;
+        if (row.type === "Error" && row.problem !== undefined) {
+            throw problemError(row.problem, "watch");
+        }
+        return row;
+    }
+
+    /** The URL of a watch for an `EventSource`, which can't send a token. */
+    watchUrl(options: WatchOptions = {}): string {
+        if (this.#transport.hasToken) {
+            throw new TypeError("an EventSource can't send a token; use the transport `fetch`");
+        }
+        return this.#transport.url({ path: ["v1", "queues", this.name, "watch"], query: watchQuery(options) });
+    }
+
+    /** A page of changes: the rows that a watch would send now, or within `wait`. */
+    watchPage(options: WatchOptions & CallOptions & { wait?: Duration; limit?: number; continue?: string } = {}): Promise<Page<WatchRow<T>>> {
+        const { wait, limit, continue: token } = options;
+        return this.#get(["watch"], { ...watchQuery(options), wait, limit, continue: token }, options);
+    }
+
+    readonly #parse = (text: string): unknown => parseDocument(text, this.#parseObject);
+
+    #send<R>(call: Call, options: CallOptions): Promise<R> {
+        const wait = call.query?.["wait"];
+        const waitMs = typeof wait === "string" ? milliseconds(wait) : 0;
+        const path = ["v1", "queues", this.name, ...call.path];
+        return this.#transport.send({ ...call, path, waitMs }, options, this.#parse) as Promise<R>;
+    }
+
+    #get<R>(path: string[], query: Query, options: CallOptions): Promise<R> {
+        return this.#send({ method: "GET", path, query }, options);
+    }
+
+    #post<R>(path: string[], query: Query, options: CallOptions, body?: unknown): Promise<R> {
+        return this.#send({ method: "POST", path, query, body: body === undefined ? undefined : JSON.stringify(body) }, options);
+    }
+
+    #produce(call: string, query: Query, options: ProduceOptions, body?: string): Promise<Produced> {
+        const { source, sequence, traceparent } = options;
+        return this.#send({ method: "POST", path: [call], query: { ...query, source, sequence }, body, traceparent }, options);
+    }
+
+    #list<I>(path: string[], query: Query, options: ListOptions): List<I> {
+        return new List(token => this.#get(path, { ...query, limit: options.limit, continue: token }, options));
+    }
+
+    async #find<D>(collection: string, key: string, query: Query, options: CallOptions): Promise<D | undefined> {
+        // A path can't end with these segments, because clients and proxies resolve them.
+        if (key === "." || key === "..") {
+            return (await this.#get<Page<D>>([collection], { key }, options)).items[0];
+        }
+        try {
+            return await this.#get([collection, key], query, options);
+        } catch (error) {
+            if (error instanceof DeltaqError && error.code === "key-not-found") {
+                return undefined;
+            }
+            throw error;
+        }
+    }
+
+    /** A call whose leases had all ended has the same results as others, but as a problem. */
+    async #results<R extends SettledList | ExtendedList>(reply: Promise<R>): Promise<R> {
+        try {
+            return await reply;
+        } catch (error) {
+            if (error instanceof DeltaqError && error.code === "lease-lost") {
+                return error.problem as Problem & R;
+            }
+            throw error;
+        }
+    }
+}
+
+function watchQuery({ view, resource_version = 0, prefix, shard, bookmark }: WatchOptions): Query {
+    return { view, resource_version, prefix, shard, bookmark };
+}

@@ -1,0 +1,82 @@
+/** Pauses between the attempts of a call. */
+
+import { DeltaqError } from "./error.js";
+
+/**
+ * How often, and for how long, a failed call is repeated.
+ *
+ * The pause before the n-th repetition is a random part of `firstMs * 2^(n - 1)`, at most of `maxMs` (full jitter). If the server asks to wait
+ * (`Retry-After`), that time is added. A call whose next attempt would begin later than `totalMs` after the first one is not repeated any more.
+ */
+export interface RetryOptions {
+    /** The most attempts, the first one included; 1 repeats nothing. Default: no limit but `totalMs`. */
+    attempts: number;
+    /** The longest pause before the first repetition, in milliseconds. Default 250. */
+    firstMs: number;
+    /** The longest pause before any repetition, in milliseconds. Default 10,000. */
+    maxMs: number;
+    /** The time after the first attempt in which attempts may begin, in milliseconds. Default 120,000. */
+    totalMs: number;
+}
+
+export const DEFAULT_RETRY: RetryOptions = { attempts: Infinity, firstMs: 250, maxMs: 10_000, totalMs: 120_000 };
+
+/** A single attempt, for loops that repeat calls by rules of their own. */
+export const ONCE: Partial<RetryOptions> = { attempts: 1 };
+
+/** The longest time that `setTimeout` takes. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/** The failures so far, and the pauses that follow from them. */
+export class Backoff {
+    readonly #options: Pick<RetryOptions, "firstMs" | "maxMs">;
+    readonly #random: () => number;
+    #failures = 0;
+
+    constructor(options: Pick<RetryOptions, "firstMs" | "maxMs">, random: () => number = Math.random) {
+        this.#options = options;
+        this.#random = random;
+    }
+
+    /** The failures since the last success. */
+    get failures(): number {
+        return this.#failures;
+    }
+
+    /** The pause after this failure, in milliseconds. */
+    after(error: unknown): number {
+        const { firstMs, maxMs } = this.#options;
+        const limit = Math.min(maxMs, firstMs * 2 ** this.#failures);
+        this.#failures += 1;
+        return askedMs(error) + this.#random() * limit;
+    }
+
+    /** A success: the pauses begin with the first one again. */
+    reset(): void {
+        this.#failures = 0;
+    }
+}
+
+/** How long the server asks to wait, in milliseconds. */
+export function askedMs(error: unknown): number {
+    return error instanceof DeltaqError ? (error.retryAfterMs ?? 0) : 0;
+}
+
+/** Waits. Rejects with the reason of the signal as soon as it is aborted. */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+        if (signal?.aborted) {
+            reject(signal.reason);
+            return;
+        }
+        const end = () => {
+            clearTimeout(timer);
+            reject(signal?.reason);
+        };
+        const timer = setTimeout(() => {
+            signal?.removeEventListener("abort", end);
+            resolve();
+        }, Math.min(Math.ceil(ms), TIMER_MS_MAX));
+        signal?.addEventListener("abort", end, { once: true });
+    });
+}

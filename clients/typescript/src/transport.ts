@@ -1,0 +1,211 @@
+/** Sends calls: the address and the token of a server, timeouts, repetitions. It knows no operation of the API. */
+
+import type { Problem } from "./documents.js";
+import { causes, ConnectionError, DeltaqError, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
+import { parseDocument } from "./json.js";
+import { Backoff, DEFAULT_RETRY, type RetryOptions, sleep } from "./retry.js";
+
+export interface ClientOptions {
+    /** The token of the calls, or a function that returns it before each attempt. */
+    token?: string | (() => string | Promise<string>);
+    /** How calls are repeated. */
+    retry?: Partial<RetryOptions>;
+    /** The longest time of one attempt, in milliseconds, beside the time for which the call waits on purpose. Default 30,000. */
+    timeoutMs?: number;
+    /** Sends requests instead of the runtime's `fetch`. */
+    fetch?: typeof globalThis.fetch;
+}
+
+/** Options that every call has. */
+export interface CallOptions {
+    /** Ends the call; it then rejects with the reason of the signal. */
+    signal?: AbortSignal | undefined;
+    /** How this call is repeated, instead of the options of the client. */
+    retry?: Partial<RetryOptions> | undefined;
+    /** The longest time of one attempt, instead of that of the client. */
+    timeoutMs?: number | undefined;
+}
+
+type QueryValue = string | number | bigint | boolean | readonly string[] | undefined;
+
+/** A call of the API. */
+export interface Call {
+    method: "GET" | "POST" | "PUT" | "DELETE";
+    /** The segments of the path, not encoded. */
+    path: readonly string[];
+    query?: Readonly<Record<string, QueryValue>>;
+    body?: string | Blob | (() => ReadableStream<Uint8Array>) | undefined;
+    contentType?: string;
+    accept?: string;
+    traceparent?: string | undefined;
+    /** For how long the server waits before it answers, in milliseconds. */
+    waitMs?: number;
+}
+
+/** Turns the text of a reply into a document. */
+type Parse = (text: string) => unknown;
+
+const plain: Parse = text => parseDocument(text, JSON.parse);
+
+export class Transport {
+    readonly #base: string;
+    readonly #options: ClientOptions;
+    readonly #fetch: typeof globalThis.fetch;
+
+    constructor(url: string, options: ClientOptions) {
+        if (!/^https?:\/\//.test(url)) {
+            throw new TypeError(`"${url}" is not the URL of a server; it must begin with http:// or https://`);
+        }
+        this.#base = url.replace(/\/+$/, "");
+        this.#options = options;
+        // A browser's fetch works only as a method of the window.
+        this.#fetch = options.fetch ?? ((request, init) => globalThis.fetch(request, init));
+    }
+
+    get hasToken(): boolean {
+        return this.#options.token !== undefined;
+    }
+
+    /** The URL of a call. */
+    url({ path, query = {} }: Pick<Call, "path" | "query">): string {
+        const search = new URLSearchParams();
+        for (const [name, value] of Object.entries(query)) {
+            if (value !== undefined) {
+                search.set(name, String(value));
+            }
+        }
+        const text = search.toString();
+        return `${this.#base}/${path.map(encodeURIComponent).join("/")}${text === "" ? "" : `?${text}`}`;
+    }
+
+    /** Sends a call, repeats it as the options say, and parses the reply. */
+    async send(call: Call, options: CallOptions = {}, parse: Parse = plain): Promise<unknown> {
+        const retry = { ...DEFAULT_RETRY, ...this.#options.retry, ...options.retry };
+        const backoff = new Backoff(retry);
+        const begin = performance.now();
+        for (;;) {
+            try {
+                return await this.#attempt(call, options, parse);
+            } catch (error) {
+                if (!(error instanceof DeltaqError) || !error.retryable || backoff.failures + 1 >= retry.attempts) {
+                    throw error;
+                }
+                const pause = backoff.after(error);
+                if (performance.now() - begin + pause > retry.totalMs) {
+                    throw error;
+                }
+                await sleep(pause, options.signal);
+            }
+        }
+    }
+
+    /** Sends a call once, and returns the body of its reply as a stream. `signal` also ends the stream. */
+    async stream(call: Call, signal?: AbortSignal): Promise<ReadableStream<Uint8Array>> {
+        return this.#within(call, { signal }, async (response, timer) => {
+            clearTimeout(timer);
+            if (response.body === null) {
+                throw unexpectedReply(nameOf(call), response.status, "the reply has no body");
+            }
+            return response.body;
+        });
+    }
+
+    async #attempt(call: Call, options: CallOptions, parse: Parse): Promise<unknown> {
+        return this.#within(call, options, async response => {
+            const text = await response.text();
+            if (text === "") {
+                return undefined;
+            }
+            try {
+                return parse(text);
+            } catch (error) {
+                throw unexpectedReply(nameOf(call), response.status, `the reply is not that of a deltaq server: ${messageOf(error)}`);
+            }
+        });
+    }
+
+    /** Sends the request and reads its reply within the timeout. */
+    async #within<R>(
+        call: Call,
+        options: CallOptions,
+        read: (response: Response, timer: ReturnType<typeof setTimeout>) => Promise<R>,
+    ): Promise<R> {
+        const { signal } = options;
+        // An error of this line is one of the caller, such as a token that no header can have.
+        const request = await this.#request(call);
+        signal?.throwIfAborted();
+        const attempt = new AbortController();
+        const abort = () => attempt.abort(signal?.reason);
+        signal?.addEventListener("abort", abort, { once: true });
+        const timeoutMs = (options.timeoutMs ?? this.#options.timeoutMs ?? 30_000) + (call.waitMs ?? 0);
+        const timer = setTimeout(() => attempt.abort(new ConnectionError(`${nameOf(call)}: no reply within ${timeoutMs} ms`)), timeoutMs);
+        let isStream = false;
+        try {
+            const response = await this.#fetch(request, { signal: attempt.signal });
+            await refuse(call, response);
+            const result = await read(response, timer);
+            isStream = result instanceof ReadableStream;
+            return result;
+        } catch (error) {
+            if (signal?.aborted) {
+                throw signal.reason;
+            }
+            if (error instanceof DeltaqError) {
+                throw error;
+            }
+            if (attempt.signal.aborted) {
+                throw attempt.signal.reason;
+            }
+            throw new ConnectionError(`${nameOf(call)}: ${causes(error)}`, { cause: error });
+        } finally {
+            clearTimeout(timer);
+            // The signal of the caller ends a stream, too.
+            if (!isStream) {
+                signal?.removeEventListener("abort", abort);
+            }
+        }
+    }
+
+    async #request(call: Call): Promise<Request> {
+        const headers = new Headers({ accept: call.accept ?? "application/json" });
+        const { token } = this.#options;
+        if (token !== undefined) {
+            headers.set("authorization", `Bearer ${typeof token === "function" ? await token() : token}`);
+        }
+        if (call.body !== undefined) {
+            headers.set("content-type", call.contentType ?? "application/json");
+        }
+        if (call.traceparent !== undefined) {
+            headers.set("traceparent", call.traceparent);
+        }
+        const init: RequestInit & { duplex?: "half" } = { method: call.method, headers, redirect: "manual" };
+        if (typeof call.body === "function") {
+            init.body = call.body();
+            init.duplex = "half";
+        } else if (call.body !== undefined) {
+            init.body = call.body;
+        }
+        return new Request(this.url(call), init);
+    }
+}
+
+/** The call in the messages of errors. */
+function nameOf(call: Call): string {
+    return `${call.method} /${call.path.join("/")}`;
+}
+
+/** Throws if the reply is not a success. */
+async function refuse(call: Call, response: Response): Promise<void> {
+    if (response.ok) {
+        return;
+    }
+    const after = retryAfter(response.headers.get("retry-after"), Date.now());
+    const text = await response.text();
+    if (response.headers.get("content-type")?.startsWith("application/problem+json")) {
+        const problem = plain(text) as Problem;
+        throw problemError(problem, nameOf(call), problem.retry_after_ms ?? after);
+    }
+    const location = response.headers.get("location");
+    const what = location === null ? "the reply is not that of a deltaq server" : `a redirection to ${location}; use that URL`;
+    throw unexpectedReply(nameOf(call), response.status, what, after);
+}

@@ -1,0 +1,159 @@
+/** Lists a view and watches it, over lost connections, restarts of the server and versions that the server has forgotten. */
+
+import type { ObjectDocument, View, WatchRow } from "./documents.js";
+import { type Duration, milliseconds } from "./duration.js";
+import { ConnectionError, DeltaqError, isTransient } from "./error.js";
+import type { WatchOptions } from "./options.js";
+import type { Queue } from "./queue.js";
+import { askedMs, Backoff, ONCE, sleep } from "./retry.js";
+import { Signal } from "./signal.js";
+
+/** The pauses after failures. */
+const PAUSES = { firstMs: 100, maxMs: 5_000 };
+/** Objects of one page of a list. */
+const PAGE = 1_000;
+/** Rows of an `EventSource` that may wait for the program. */
+const EVENTS_MAX = 10_000;
+/** An `EventSource` that is silent for this many intervals of bookmarks is lost. */
+const SILENT_INTERVALS = 2.5;
+
+/** How changes arrive: as a stream of `fetch`, which can send a token, or by the browser's `EventSource`. */
+export type WatchTransport = "fetch" | "eventsource";
+
+export interface WatcherOptions {
+    view: View;
+    prefix: string | undefined;
+    shard: string | undefined;
+    bookmark: Duration;
+    transport: WatchTransport;
+    /** Gets the errors after which the watcher goes on. */
+    onError: (error: unknown) => void;
+}
+
+/** What a watcher has found out about the view. */
+export type WatcherEvent<T> =
+    /** All objects of the view. Whatever is not among them is not in the view. */
+    | { readonly kind: "list"; readonly objects: ReadonlyMap<string, ObjectDocument<T>> }
+    /** A change of a key. It may be older than the list, and may be a deletion of a key that was never there. */
+    | { readonly kind: "row"; readonly key: string; readonly row: WatchRow<T> };
+
+/** The events of a view until the signal is aborted. Throws after an error that no repetition helps. */
+export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, signal: AbortSignal): AsyncGenerator<WatcherEvent<T>, void, void> {
+    const backoff = new Backoff(PAUSES);
+    /** The incarnation of the queue and the version up to which the program has everything. */
+    let position: { incarnation: string; version: bigint } | undefined;
+    while (!signal.aborted) {
+        try {
+            if (position === undefined) {
+                const { incarnation } = await queue.get({ signal, retry: ONCE });
+                const { objects, version } = await list(queue, options, signal);
+                yield { kind: "list", objects };
+                position = { incarnation, version };
+            }
+            const from = (at = position!): WatchOptions => ({ ...options, resource_version: `${at.incarnation}-${at.version}`, signal });
+            const rows = options.transport === "fetch" ? queue.watch(from()) : eventRows(queue, from(), options.bookmark);
+            let isUseful = false;
+            for await (const row of rows) {
+                isUseful = true;
+                backoff.reset();
+                if (row.key !== undefined) {
+                    yield { kind: "row", key: row.key, row };
+                }
+                position.version = row.resource_version ?? position.version;
+            }
+            if (options.transport === "eventsource") {
+                // An EventSource does not say why it has ended. A page of the same watch does.
+                await queue.watchPage({ ...from(), limit: 1, retry: ONCE });
+            }
+            if (!isUseful) {
+                throw new ConnectionError(`the watch of queue ${queue.name} has ended without a row`);
+            }
+        } catch (error) {
+            if (signal.aborted) {
+                return;
+            }
+            if (isExpired(error)) {
+                position = undefined;
+            } else if (!isTransient(error) && !isAbsent(error)) {
+                throw error;
+            }
+            options.onError(error);
+            // The list after an expired version need not wait, unless it helps nothing.
+            const isAtOnce = isExpired(error) && backoff.failures === 0;
+            const pause = backoff.after(error);
+            await sleep(isAtOnce ? askedMs(error) : pause, signal).catch(() => undefined);
+        }
+    }
+}
+
+/** All objects, and the version from which a watch misses nothing: that of the first page. */
+async function list<T>(
+    queue: Queue<T>,
+    { view, prefix, shard }: WatcherOptions,
+    signal: AbortSignal,
+): Promise<{ objects: Map<string, ObjectDocument<T>>; version: bigint }> {
+    const objects = new Map<string, ObjectDocument<T>>();
+    let version: bigint | undefined;
+    const selection = { ...(prefix !== undefined && { prefix }), ...(shard !== undefined && { shard }) };
+    // A page is repeated for as long as the program runs: a list that begins anew after each fault might never end.
+    const retry = { attempts: Infinity, totalMs: Infinity };
+    for await (const page of queue.view(view, { ...selection, limit: PAGE, signal, retry }).pages()) {
+        version ??= page.resource_version;
+        for (const item of page.items) {
+            objects.set(item.key, item);
+        }
+    }
+    return { objects, version: version ?? 0n };
+}
+
+/**
+ * The rows of an `EventSource`, until it gives up. It connects again by itself after a lost connection, but not after a reply that is no stream.
+ */
+async function* eventRows<T>(queue: Queue<T>, options: WatchOptions, bookmark: Duration): AsyncGenerator<WatchRow<T>, void, void> {
+    const { signal } = options;
+    const source = new EventSource(queue.watchUrl(options));
+    const changed = new Signal();
+    const texts: string[] = [];
+    let lastMs = performance.now();
+    const silentMs = milliseconds(bookmark) * SILENT_INTERVALS;
+    const timer = setInterval(() => changed.notify(), Math.min(1_000, silentMs));
+    const take = (event: MessageEvent<string>) => {
+        texts.push(event.data);
+        lastMs = performance.now();
+        if (texts.length >= EVENTS_MAX) {
+            // The rows that follow are sent again from the version of the last row, so the memory stays bounded.
+            source.close();
+        }
+        changed.notify();
+    };
+    for (const type of ["Added", "Updated", "Deleted", "Bookmark", "Error"]) {
+        source.addEventListener(type, take);
+    }
+    source.onerror = () => changed.notify();
+    try {
+        for (;;) {
+            const isSilent = () => performance.now() - lastMs > silentMs;
+            const isOver = () => signal?.aborted || source.readyState === source.CLOSED || isSilent();
+            await changed.until(() => texts.length > 0 || isOver() === true, signal);
+            signal?.throwIfAborted();
+            if (texts.length === 0) {
+                return;
+            }
+            for (const text of texts.splice(0)) {
+                yield queue.watchRow(text);
+            }
+        }
+    } finally {
+        clearInterval(timer);
+        source.close();
+    }
+}
+
+function isExpired(error: unknown): boolean {
+    return error instanceof DeltaqError && error.code === "expired";
+}
+
+/** Whether the queue does not exist. Its producer may create it later. */
+function isAbsent(error: unknown): boolean {
+    return error instanceof DeltaqError && error.code === "queue-not-found";
+}

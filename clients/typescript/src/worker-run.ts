@@ -1,0 +1,282 @@
+/**
+ * One run of a worker: a loop that pops, a loop that settles while a pop waits, and the jobs, which are running handlers.
+ *
+ * Invariant: a lease is settled at most once, by the outcome of its handler, and never after it was lost.
+ */
+
+import type { Popped, PoppedItem, Settle } from "./documents.js";
+import { DeltaqError, isTransient } from "./error.js";
+import { Leases } from "./leases.js";
+import { bounded, Ack, type Outcome, Release, thrown } from "./outcome.js";
+import type { PopOptions } from "./options.js";
+import type { Queue } from "./queue.js";
+import { askedMs, Backoff, DEFAULT_RETRY, ONCE, sleep } from "./retry.js";
+import { Signal } from "./signal.js";
+import type { BatchHandler, Delivery, WorkerOptions } from "./worker.js";
+
+/** The most leases of one settle. */
+const SETTLE_MAX = 10_000;
+/** How long aborted handlers may take to end, in milliseconds. */
+const ABORTED_MS = 1_000;
+/** How long the last settles may take after the stop and the grace period, in milliseconds. */
+const LAST_SETTLES_MS = 5_000;
+
+/** The longest random pause after the stop, in milliseconds. */
+const STOPPING_PAUSE_MS_MAX = 500;
+/** The ways to settle that a handler may return. */
+const SETTLE_AS = new Set(["ack", "done", "nack", "reject", "release"]);
+
+export class WorkerRun<T> {
+    readonly #queue: Queue<T>;
+    readonly #handler: BatchHandler<T>;
+    readonly #isBatch: boolean;
+    readonly #options: WorkerOptions;
+    readonly #pauses: { firstMs: number; maxMs: number };
+    readonly #leases: Leases;
+    /** Outcomes that were not sent yet. */
+    readonly #outbox: Settle[] = [];
+    /** Aborted when no more keys are taken. */
+    readonly #stop = new AbortController();
+    /** Aborted when nothing is sent any more. */
+    readonly #end = new AbortController();
+    /** Notified when a job has ended, and when one of the flags has changed. */
+    readonly #changed = new Signal();
+    #jobs = 0;
+    #isPopping = false;
+    /** Whether neither pops nor jobs will add outcomes. */
+    #isDrained = false;
+
+    constructor(queue: Queue<T>, handler: BatchHandler<T>, isBatch: boolean, options: WorkerOptions) {
+        this.#queue = queue;
+        this.#handler = handler;
+        this.#isBatch = isBatch;
+        this.#options = options;
+        this.#pauses = { ...DEFAULT_RETRY, ...options.retry };
+        this.#leases = new Leases(queue as Queue<unknown>, options.leaseDuration, this.#pauses, error => options.onError?.(error));
+    }
+
+    async run(signal: AbortSignal | undefined): Promise<void> {
+        const stop = () => this.#stop.abort();
+        signal?.addEventListener("abort", stop, { once: true });
+        if (signal?.aborted) {
+            stop();
+        }
+        const grace = new Grace(this.#stop.signal, this.#options.graceMs ?? 10_000, {
+            over: () => this.#leases.abort(new Error("the worker stops, and its grace period is over")),
+            abandon: () => this.#drained(),
+            end: () => this.#end.abort(new Error("the worker has stopped")),
+        });
+        try {
+            const settling = this.#settleLoop();
+            settling.catch(stop);
+            try {
+                await this.#popLoop();
+            } catch (error) {
+                stop();
+                throw error;
+            } finally {
+                await this.#changed.until(() => this.#jobs === 0 || this.#isDrained);
+                this.#drained();
+                await settling;
+            }
+        } finally {
+            grace.clear();
+            this.#leases.stop();
+            signal?.removeEventListener("abort", stop);
+        }
+    }
+
+    #drained(): void {
+        this.#isDrained = true;
+        this.#changed.notify();
+    }
+
+    /** Takes keys until the stop, or until the queue is closed. */
+    async #popLoop(): Promise<void> {
+        const { concurrency = 1, batch = 100 } = this.#options;
+        const free = () => concurrency - this.#jobs;
+        for (;;) {
+            await this.#changed.until(() => free() > 0 || this.#stop.signal.aborted, this.#stop.signal);
+            if (free() < concurrency / 2) {
+                // Handlers often end together. Their outcomes and the keys that replace them then need one call.
+                await sleep(0);
+            }
+            if (this.#stop.signal.aborted) {
+                return;
+            }
+            const max = this.#isBatch ? batch : Math.min(batch, free());
+            const popped = await this.#pop(max);
+            if (popped === undefined) {
+                return;
+            }
+            this.#start(popped.items);
+        }
+    }
+
+    /** One pop, repeated with the same id until there is a reply. Undefined after the stop, and if the queue is closed. */
+    async #pop(max: number): Promise<Popped<T> | undefined> {
+        const { name, leaseDuration, wait = "20s" } = this.#options;
+        const options: PopOptions = { wait, max, id: crypto.randomUUID(), settle: this.#outbox.splice(0, SETTLE_MAX), retry: ONCE };
+        Object.assign(options, name && { worker: name }, leaseDuration && { lease_duration: leaseDuration });
+        if (this.#options.with !== undefined) {
+            options.with = this.#options.with;
+        }
+        const backoff = new Backoff(this.#pauses);
+        this.#isPopping = true;
+        this.#changed.notify();
+        try {
+            for (;;) {
+                try {
+                    return await this.#queue.pop({ ...options, signal: this.#stop.signal });
+                } catch (error) {
+                    if (this.#stop.signal.aborted && !(error instanceof DeltaqError)) {
+                        return await this.#takeBack(options);
+                    }
+                    if (error instanceof DeltaqError && error.code === "queue-closed") {
+                        return undefined;
+                    }
+                    await this.#pause(error, backoff);
+                    if (this.#stop.signal.aborted) {
+                        return await this.#takeBack(options);
+                    }
+                }
+            }
+        } finally {
+            this.#isPopping = false;
+        }
+    }
+
+    /** Repeats a pop that the stop has interrupted: the reply may have been under way, and its keys must not wait for their leases to expire. */
+    async #takeBack(options: PopOptions): Promise<undefined> {
+        const backoff = new Backoff(this.#pauses);
+        for (;;) {
+            try {
+                const popped = await this.#queue.pop({ ...options, wait: "0s", signal: this.#end.signal });
+                this.#outbox.push(...popped.items.map(item => ({ lease_id: item.lease.id, ...Release() })));
+                return undefined;
+            } catch (error) {
+                if (this.#end.signal.aborted || (error instanceof DeltaqError && error.code === "queue-closed")) {
+                    return undefined;
+                }
+                await this.#pause(error, backoff);
+            }
+        }
+    }
+
+    /** Reports an error and waits: the time that the server asks for, and a random time, which the stop shortens. Throws the error if no repetition helps. */
+    async #pause(error: unknown, backoff: Backoff): Promise<void> {
+        if (!isTransient(error)) {
+            throw error;
+        }
+        this.#options.onError?.(error);
+        const [asked, pause] = [askedMs(error), backoff.after(error)];
+        const isStopping = this.#stop.signal.aborted;
+        const random = Math.min(pause - asked, isStopping ? STOPPING_PAUSE_MS_MAX : Infinity);
+        // The callers see that the signals are aborted.
+        await sleep(asked, this.#end.signal).catch(() => undefined);
+        await sleep(random, isStopping ? this.#end.signal : this.#stop.signal).catch(() => undefined);
+    }
+
+    #start(items: readonly PoppedItem<T>[]): void {
+        const deliveries = items.map(item => ({ item, context: this.#leases.add(item) }));
+        const jobs = this.#isBatch ? [deliveries].filter(job => job.length > 0) : deliveries.map(delivery => [delivery]);
+        for (const job of jobs) {
+            this.#jobs += 1;
+            void this.#work(job).finally(() => {
+                this.#jobs -= 1;
+                this.#changed.notify();
+            });
+        }
+    }
+
+    /** Runs the handler, and puts its outcomes into the outbox. */
+    async #work(job: readonly Delivery<T>[]): Promise<void> {
+        const outcomes = await this.#outcomes(job);
+        job.forEach(({ item }, index) => {
+            if (this.#leases.remove(item.lease.id)) {
+                this.#outbox.push({ lease_id: item.lease.id, ...bounded(outcomes[index] ?? Ack()) });
+            }
+        });
+    }
+
+    async #outcomes(job: readonly Delivery<T>[]): Promise<readonly Outcome[]> {
+        try {
+            const result = (await this.#handler(job)) ?? Ack();
+            const outcomes = isList(result) ? result : job.map(() => result);
+            if (outcomes.length !== job.length) {
+                throw new RangeError(`the handler has returned ${outcomes.length} outcomes for ${job.length} keys`);
+            }
+            if (!outcomes.every(outcome => SETTLE_AS.has(outcome?.as))) {
+                throw new TypeError("the handler has returned something else than Ack(), Done(), Nack(), Reject() or Release()");
+            }
+            return outcomes;
+        } catch (error) {
+            for (const { item, context } of job) {
+                if (!context.signal.aborted) {
+                    this.#options.onError?.(error, item.key);
+                }
+            }
+            // A handler that ends because of the stop has not failed.
+            return job.map(({ context }) => (context.signal.aborted ? Release() : thrown(error)));
+        }
+    }
+
+    /** Settles while a pop waits, and at the end. Other outcomes go with the next pop. */
+    async #settleLoop(): Promise<void> {
+        for (;;) {
+            await this.#changed.until(() => this.#isDrained || (this.#outbox.length > 0 && (this.#isPopping || this.#stop.signal.aborted)));
+            const settle = this.#outbox.splice(0, SETTLE_MAX);
+            if (settle.length > 0) {
+                await this.#settle(settle);
+            } else if (this.#isDrained) {
+                return;
+            }
+        }
+    }
+
+    async #settle(settle: readonly Settle[]): Promise<void> {
+        const backoff = new Backoff(this.#pauses);
+        for (;;) {
+            try {
+                await this.#queue.settle(settle, { retry: ONCE, signal: this.#end.signal });
+                return;
+            } catch (error) {
+                if (this.#end.signal.aborted) {
+                    return;
+                }
+                await this.#pause(error, backoff);
+            }
+        }
+    }
+}
+
+function isList(result: Outcome | readonly Outcome[]): result is readonly Outcome[] {
+    return Array.isArray(result);
+}
+
+/** The stages of a stop, each a timer after the one before. */
+class Grace {
+    #timer: ReturnType<typeof setTimeout> | undefined;
+    readonly #signal: AbortSignal;
+    readonly #start: () => void;
+
+    constructor(signal: AbortSignal, graceMs: number, stages: { over: () => void; abandon: () => void; end: () => void }) {
+        const after = (ms: number, stage: () => void, next?: () => void) => () => {
+            this.#timer = setTimeout(() => {
+                stage();
+                next?.();
+            }, ms);
+        };
+        this.#signal = signal;
+        this.#start = after(graceMs, stages.over, after(ABORTED_MS, stages.abandon, after(LAST_SETTLES_MS, stages.end)));
+        signal.addEventListener("abort", this.#start, { once: true });
+        if (signal.aborted) {
+            this.#start();
+        }
+    }
+
+    clear(): void {
+        this.#signal.removeEventListener("abort", this.#start);
+        clearTimeout(this.#timer);
+    }
+}

@@ -1,0 +1,256 @@
+/** The calls, against a server. */
+
+import assert from "node:assert/strict";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import test, { type TestContext } from "node:test";
+
+import { Client, type Problem } from "../src/index.js";
+import { Server, until } from "./server.js";
+
+/** The URL of an HTTP server that a test controls. It ends with the test. */
+async function web(test: TestContext, answer: (request: IncomingMessage, response: ServerResponse, count: number) => void): Promise<string> {
+    let count = 0;
+    const server = createServer((request, response) => answer(request, response, ++count));
+    await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve));
+    test.after(() => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function refuse(response: ServerResponse, problem: Partial<Problem>, headers: Record<string, string> = {}): void {
+    response.writeHead(problem.status ?? 503, { "content-type": "application/problem+json", ...headers });
+    response.end(JSON.stringify({ title: "", detail: "no", request_id: "1", ...problem }));
+}
+
+const busy = { status: 503, code: "draining", retryable: true };
+
+test("the life of a key", async t => {
+    const queue = (await Server.start(t)).queue<{ key: string; price: number }>();
+    const created = await queue.put({ lease: "1m", indexes: { by_price: "/price" } });
+    assert.equal(created.config.lease, "1m");
+    assert.deepEqual(await queue.add([{ key: "a", price: 1 }, { key: "b", price: 2 }]), { resource_version: 2n, queued: 2, ignored: 0 });
+    assert.equal((await queue.update({ key: "a", price: 3 }, { source: "erp", sequence: 2n ** 64n - 1n })).queued, 1);
+    assert.equal((await queue.update({ key: "a", price: 4 }, { source: "erp", sequence: 5 })).duplicate, true);
+    assert.equal((await queue.sources().all())[0]?.sequence, 2n ** 64n - 1n);
+
+    const { items } = await queue.pop({ max: 10, worker: "me", with: "known" });
+    assert.deepEqual(items.map(item => [item.key, item.deltas.length]), [["a", 2], ["b", 1]]);
+    const [first, second] = items.map(item => item.lease.id) as [string, string];
+    assert.ok(items[0]!.lease.token > 0n);
+    assert.equal((await queue.workers().all())[0]?.leased, 2);
+    assert.equal((await queue.extend([first], { lease_duration: "2m" })).leases[0]?.result, "ok");
+    assert.equal((await queue.settle([{ lease_id: first, as: "ack" }])).stale, 0);
+    assert.deepEqual((await queue.nack([second], { delay: "5m", error: "no route" })).settled.map(settled => [settled.result, settled.failures]), [["ok", 1]]);
+    assert.equal((await queue.explain("b")).reason, "backing_off");
+    assert.equal((await queue.getItem("b"))?.last_error, "no route");
+    assert.equal(await queue.getItem("c"), undefined);
+
+    assert.deepEqual((await queue.getKnown("a"))?.object, { key: "a", price: 3 });
+    assert.equal(await queue.getKnown("b"), undefined);
+    assert.equal((await queue.getLatest("b"))?.object.price, 2);
+    await until(async () => (await queue.indexes().all())[0]?.state === "ready", "the index is built");
+    assert.deepEqual((await queue.known({ index: "by_price", value: "3" }).all()).map(object => object.key), ["a"]);
+    assert.deepEqual(await queue.indexValues("by_price").all(), [{ value: "3", keys: 1 }]);
+    assert.ok((await queue.history("a").all()).length >= 3);
+    assert.equal((await queue.deleteKey("b")).queued, 1);
+    assert.equal((await queue.purge()).keys, 1);
+    assert.equal((await queue.synced()).synced, true);
+});
+
+test("leases that had ended are results, and no errors", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.add({ key: "a" });
+    const { items } = await queue.pop();
+    const lease = items[0]!.lease.id;
+    assert.equal((await queue.release([lease])).stale, 0);
+    assert.deepEqual((await queue.ack([lease])).settled, [{ lease_id: lease, as: "ack", result: "stale", outcome: "released" }]);
+    assert.equal((await queue.extend([lease])).leases[0]?.result, "stale");
+});
+
+test("other calls that settle and produce", async t => {
+    const server = await Server.start(t);
+    const queue = server.queue();
+    await queue.deltas([{ type: "Added", object: { key: "a" } }, { type: "Updated", object: '{"key":"b","n":18446744073709551615}' }]);
+    assert.equal((await server.client().rawQueue("prices").getLatest("b"))?.object, '{"key":"b","n":18446744073709551615}');
+    const [a, b] = (await queue.pop({ max: 2 })).items.map(item => item.lease.id) as [string, string];
+    await queue.reject([a], { error: "never" });
+    await queue.ack([b]);
+    assert.deepEqual((await queue.items({ state: ["parked", "ready"] }).all()).map(item => [item.key, item.state]), [["a", "parked"]]);
+    assert.equal((await queue.redrive(["a"])).keys, 1);
+    assert.equal((await queue.resync()).queued, 1);
+    await queue.pause();
+    assert.equal((await queue.pop()).paused, true);
+    await queue.resume();
+    await queue.close();
+    assert.equal((await queue.get()).status.closed, true);
+    await queue.reopen();
+
+    const keys = server.queue("keys");
+    await keys.put({ mode: "keys" });
+    await keys.addKey("k");
+    const popped = await keys.pop();
+    assert.deepEqual(popped.items[0]?.deltas, []);
+    await keys.done([popped.items[0]!.lease.id], { delay: "1h" });
+    assert.equal((await keys.addKey("f", { rate_limited: true })).keys?.[0]?.failures, 1);
+    assert.equal((await keys.forget(["f"])).keys, 1);
+
+    const copy = server.queue("copy");
+    await copy.put();
+    await copy.seed(await queue.known().all());
+    assert.deepEqual((await copy.known().all()).map(object => object.key), ["b"]);
+    const names = (await server.client().queues({ limit: 1 }).all()).map(document => document.name);
+    assert.deepEqual(names, ["copy", "keys", "prices"]);
+    await copy.deleteQueue();
+    assert.equal((await server.client().info()).name, "deltaq");
+});
+
+test("a Replace of a list and of a stream", async t => {
+    const queue = (await Server.start(t)).queue();
+    const list = Array.from({ length: 2_500 }, (_, n) => ({ key: `k${n}`, text: "x".repeat(50) }));
+    assert.equal((await queue.replace(list, { source: "erp" })).replaced, 2_500);
+    async function* stream() {
+        yield* list;
+        yield '{"key":"more"}';
+    }
+    const { replaced, unchanged, deleted } = await queue.replace(stream, { source: "erp", only_changed: true });
+    assert.deepEqual([replaced, unchanged, deleted], [1, 2_500, 0]);
+    await assert.rejects(queue.replace([], { source: "erp" }), { code: "mass-delete", status: 409, retryable: false });
+    assert.equal((await queue.replace([], { source: "erp", allow_empty: true, dry_run: true })).deleted, 2_501);
+    let count = 0;
+    for await (const _ of queue.latest({ limit: 1_000 })) {
+        count += 1;
+    }
+    assert.equal(count, 2_501);
+});
+
+test("keys that paths can't have", async t => {
+    const queue = (await Server.start(t)).queue();
+    for (const key of [".", "..", "a/../b", "a//b", "ü ?#&%2F", "🙂"]) {
+        await queue.add({ key });
+        assert.equal((await queue.getLatest(key))?.key, key);
+        assert.equal((await queue.getItem(key))?.key, key);
+    }
+});
+
+test("a refusal is an error with the fields of its problem", async t => {
+    const queue = (await Server.start(t)).queue();
+    await assert.rejects(queue.add({ nokey: 1 }), error => {
+        const { name, code, status, retryable, problem, message } = error as any;
+        assert.deepEqual([name, code, status, retryable, problem.index], ["DeltaqError", "no-key", 422, false, 0]);
+        assert.match(message, /^POST \/v1\/queues\/prices\/add: .*no-key/);
+        return true;
+    });
+});
+
+test("a refusal is repeated after Retry-After, if it is retryable", async t => {
+    const times: number[] = [];
+    const url = await web(t, (_, response, count) => {
+        times.push(performance.now());
+        if (count === 1) {
+            refuse(response, { ...busy, retry_after_ms: 300 });
+        } else if (count === 2) {
+            refuse(response, busy, { "retry-after": "1" });
+        } else {
+            response.end('{"resource_version":1,"queued":1,"ignored":0}');
+        }
+    });
+    await new Client(url, { retry: { firstMs: 1 } }).queue("q").add({});
+    assert.equal(times.length, 3);
+    assert.ok(times[1]! - times[0]! >= 299, `${times[1]! - times[0]!}`);
+    assert.ok(times[2]! - times[1]! >= 999, `${times[2]! - times[1]!}`);
+});
+
+test("attempts are bounded by their number, and by the time that the server asks to wait", async t => {
+    let requests = 0;
+    const url = await web(t, (request, response) => {
+        requests += 1;
+        refuse(response, request.url === "/v1/queues/long/status" ? { ...busy, retry_after_ms: 86_400_000 } : busy);
+    });
+    const client = new Client(url, { retry: { firstMs: 1, attempts: 3 } });
+    await assert.rejects(client.queue("q").status(), { code: "draining" });
+    assert.equal(requests, 3);
+    await assert.rejects(client.queue("long").status(), { retryAfterMs: 86_400_000 });
+    assert.equal(requests, 4);
+});
+
+test("a pop whose reply was lost is repeated with the same id", async t => {
+    const urls: string[] = [];
+    const url = await web(t, (request, response, count) => {
+        urls.push(request.url ?? "");
+        if (count === 1) {
+            response.destroy();
+        } else if (count === 2) {
+            response.writeHead(200, { "content-length": "50" });
+            response.write('{"items":');
+            response.destroy();
+        } else {
+            response.end('{"items":[],"settled":[]}');
+        }
+    });
+    await new Client(url, { retry: { firstMs: 1 } }).queue("q").pop();
+    assert.equal(urls.length, 3);
+    assert.equal(new Set(urls).size, 1);
+    assert.match(urls[0]!, /id=[0-9a-f-]{36}/);
+});
+
+test("replies of other servers are errors that say so", async t => {
+    const url = await web(t, (request, response) => {
+        const status = { "/v1/queues/a/status": 502, "/v1/queues/b/status": 200, "/v1/queues/c/status": 308 }[request.url ?? ""] ?? 404;
+        response.writeHead(status, { "content-type": "text/html", location: "https://example.org/" });
+        response.end("<html>");
+    });
+    const client = new Client(url, { retry: { attempts: 1 } });
+    await assert.rejects(client.queue("a").status(), { code: "unexpected-reply", status: 502, retryable: true });
+    await assert.rejects(client.queue("b").status(), { code: "unexpected-reply", status: 200, retryable: false });
+    await assert.rejects(client.queue("c").status(), /redirection to https:\/\/example.org\//);
+    assert.throws(() => new Client("localhost:7070"), /must begin with http/);
+});
+
+test("a call ends with its signal and with its timeout", async t => {
+    const url = await web(t, () => undefined);
+    const queue = new Client(url, { timeoutMs: 50, retry: { attempts: 1 } }).queue("q");
+    await assert.rejects(queue.status(), { name: "ConnectionError", code: "no-reply", status: 0, message: /no reply within 50 ms/ });
+    const controller = new AbortController();
+    const call = queue.status({ signal: controller.signal, timeoutMs: 60_000 });
+    controller.abort(new Error("enough"));
+    await assert.rejects(call, /enough/);
+    const watch = queue.watch({ signal: AbortSignal.abort(new Error("before")) });
+    await assert.rejects(watch.next(), /before/);
+});
+
+test("a token may be a function, which each attempt calls", async t => {
+    const seen: (string | undefined)[] = [];
+    const url = await web(t, (request, response, count) => {
+        seen.push(request.headers.authorization);
+        count === 1 ? refuse(response, busy) : response.end("{}");
+    });
+    let calls = 0;
+    await new Client(url, { token: async () => `t${++calls}`, retry: { firstMs: 1 } }).queue("q").status();
+    assert.deepEqual(seen, ["Bearer t1", "Bearer t2"]);
+    assert.throws(() => new Client(url, { token: "t" }).queue("q").watchUrl(), /can't send a token/);
+});
+
+test("a watch has the changes of a view, and pages of it have, too", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.add([{ key: "a" }, { key: "b" }]);
+    const controller = new AbortController();
+    const seen: unknown[] = [];
+    const watching = (async () => {
+        for await (const row of queue.watch({ signal: controller.signal })) {
+            seen.push([row.type, row.key ?? row.initial_events_end]);
+            if (row.initial_events_end) {
+                await queue.deleteKey("a");
+            } else if (row.type === "Deleted") {
+                controller.abort(new Error("seen"));
+            }
+        }
+    })();
+    await assert.rejects(watching, /seen/);
+    assert.deepEqual(seen, [["Added", "a"], ["Added", "b"], ["Bookmark", true], ["Deleted", "a"]]);
+    const page = await queue.watchPage({ resource_version: 1n });
+    assert.deepEqual(page.items.map(row => [row.type, row.key]), [["Added", "b"], ["Deleted", "a"]]);
+    await assert.rejects(queue.watch({ resource_version: 1_000_000n }).next(), { code: "expired", status: 410 });
+});

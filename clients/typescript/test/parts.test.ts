@@ -1,0 +1,134 @@
+/** The parts that need no server. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { milliseconds } from "../src/duration.js";
+import { DeltaqError, retryAfter } from "../src/error.js";
+import { lines } from "../src/lines.js";
+import { enclosedText, listLines, objectsText } from "../src/objects.js";
+import { bounded, Nack } from "../src/outcome.js";
+import { Backoff, sleep } from "../src/retry.js";
+import { Store } from "../src/store.js";
+
+test("durations", () => {
+    const texts = { "250ms": 250, "30s": 30_000, "1.5s": 1_500, "1m30s": 90_000, "36h": 129_600_000, "2d": 172_800_000, "500us": 0.5, "500µs": 0.5 };
+    for (const [text, ms] of Object.entries(texts)) {
+        assert.equal(milliseconds(text), ms);
+    }
+    for (const text of ["", "5", "s", "1 s", "1s2", "-1s", "1w"]) {
+        assert.throws(() => milliseconds(text), RangeError, text);
+    }
+});
+
+test("pauses are random parts of a limit that doubles", () => {
+    const most = new Backoff({ firstMs: 100, maxMs: 1_000 }, () => 1);
+    assert.deepEqual([1, 2, 3, 4, 5, 6].map(() => most.after(undefined)), [100, 200, 400, 800, 1_000, 1_000]);
+    const half = new Backoff({ firstMs: 100, maxMs: 1_000 }, () => 0.5);
+    assert.equal(half.after(undefined), 50);
+    half.reset();
+    assert.equal(half.after(undefined), 50);
+});
+
+test("a pause is never shorter than what the server asks for", () => {
+    const error = new DeltaqError("busy", { code: "queue-full", status: 429, retryable: true, retryAfterMs: 3_000 });
+    assert.equal(new Backoff({ firstMs: 100, maxMs: 1_000 }, () => 0).after(error), 3_000);
+    assert.equal(new Backoff({ firstMs: 100, maxMs: 1_000 }, () => 1).after(error), 3_100);
+});
+
+test("a Retry-After header has seconds or a date", () => {
+    const now = Date.parse("2026-11-21T04:20:00Z");
+    assert.equal(retryAfter("7", now), 7_000);
+    assert.equal(retryAfter("Sat, 21 Nov 2026 04:20:30 GMT", now), 30_000);
+    assert.equal(retryAfter("Sat, 21 Nov 2026 04:19:00 GMT", now), 0);
+    assert.equal(retryAfter("soon", now), undefined);
+    assert.equal(retryAfter(null, now), undefined);
+});
+
+test("a signal ends a pause", async () => {
+    const controller = new AbortController();
+    const pause = sleep(60_000, controller.signal);
+    controller.abort(new Error("enough"));
+    await assert.rejects(pause, /enough/);
+    await assert.rejects(sleep(60_000, controller.signal), /enough/);
+});
+
+function stream(...chunks: Uint8Array[]): ReadableStream<Uint8Array> {
+    return new ReadableStream({
+        start(controller) {
+            chunks.forEach(chunk => controller.enqueue(chunk));
+            controller.close();
+        },
+    });
+}
+
+test("lines are put together of chunks, and a line that was cut off is left out", async () => {
+    const bytes = new TextEncoder().encode('{"a":"é"}\n{"b":2}\n\n{"c"');
+    const expected = ['{"a":"é"}', '{"b":2}', ""];
+    for (let size = 1; size <= bytes.length; size += 1) {
+        const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) => bytes.subarray(at * size, (at + 1) * size));
+        const found: string[] = [];
+        for await (const line of lines(stream(...chunks), 1_000)) {
+            found.push(line);
+        }
+        assert.deepEqual(found, expected);
+    }
+});
+
+test("a silent stream is given up, and closed", async () => {
+    let isClosed = false;
+    const silent = new ReadableStream<Uint8Array>({
+        start: controller => controller.enqueue(new TextEncoder().encode("first\n")),
+        cancel: () => {
+            isClosed = true;
+        },
+    });
+    const reading = lines(silent, 20);
+    assert.equal((await reading.next()).value, "first");
+    await assert.rejects(reading.next(), { code: "no-reply", retryable: true });
+    assert.ok(isClosed);
+});
+
+test("objects become bodies", () => {
+    assert.equal(objectsText({ key: "a" }), '{"key":"a"}');
+    assert.equal(objectsText([{ key: "a" }, '{"key":"b","n":18446744073709551615}']), '[{"key":"a"},{"key":"b","n":18446744073709551615}]');
+    assert.equal(objectsText([]), "[]");
+    assert.throws(() => objectsText(undefined as any), /not a JSON object/);
+    assert.equal(
+        enclosedText([{ type: "Added", object: '{"n":1e400}' } as object, { object: { a: 1 } }, { type: "Deleted", key: "a" } as object]),
+        '[{"type":"Added","object":{"n":1e400}},{"object":{"a":1}},{"type":"Deleted","key":"a"}]',
+    );
+    assert.equal([...listLines([{ key: "a" }, '{"key":\n"b"}'])].join(""), '{"key":"a"}\n{"key": "b"}\n{"$end":2}\n');
+});
+
+test("the error of a failure is cut to what the server takes, between two characters", () => {
+    for (const text of ["x".repeat(5_000), "é".repeat(3_000), `a${"😀".repeat(2_000)}`]) {
+        const { error = "" } = bounded(Nack({ error: text }));
+        const bytes = new TextEncoder().encode(error).length;
+        assert.ok(bytes <= 4_096 && bytes > 4_080, `${bytes}`);
+        assert.ok(text.startsWith(error));
+    }
+    assert.equal(bounded(Nack({ error: "é".repeat(2_048) })).error?.length, 2_048);
+});
+
+test("the indexes of a store follow its objects", () => {
+    const store = new Store<{ tags: string[] }>({ byTag: object => object.tags });
+    store.set("a", { object: { tags: ["x", "y"] }, resource_version: 1n });
+    store.set("b", { object: { tags: ["y"] }, resource_version: 2n });
+    assert.deepEqual(store.indexKeys("byTag", "y"), ["a", "b"]);
+    assert.deepEqual(store.byIndex("byTag", "x"), [{ tags: ["x", "y"] }]);
+    store.set("a", { object: { tags: ["z"] }, resource_version: 3n });
+    assert.deepEqual(store.indexKeys("byTag", "x"), []);
+    assert.deepEqual(store.listIndexFuncValues("byTag").sort(), ["y", "z"]);
+    store.delete("b");
+    assert.deepEqual(store.listIndexFuncValues("byTag"), ["z"]);
+    assert.deepEqual(store.listKeys(), ["a"]);
+    assert.throws(() => store.indexKeys("byColour", "red"), /no index "byColour".*byTag/);
+});
+
+test("a store keeps the former object if an index function throws", () => {
+    const store = new Store<{ city?: { name: string } }>({ byCity: object => [object.city!.name] });
+    store.set("a", { object: { city: { name: "Rome" } }, resource_version: 1n });
+    assert.throws(() => store.set("a", { object: {}, resource_version: 2n }), TypeError);
+    assert.deepEqual(store.indexKeys("byCity", "Rome"), ["a"]);
+});
