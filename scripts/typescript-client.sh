@@ -41,3 +41,6 @@ npx tsc --project tsconfig.build.json
 node --test build/test/*.test.js > test.log || { cat test.log; exit 1; }
 tail -n 8 test.log
 node checks/package.mjs
+node checks/browser.mjs
+cd ../..
+CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client typescript

@@ -231,10 +231,12 @@ class Proxy:
         # The id of an event has the incarnation of the queue, and is no version of a reply.
         if not self.version_offset or version in (None, "0") or "-" in version:
             return request.head
-        real = int(version) - self.version_offset
+        # The incarnation of the queue may be in front of the version.
+        incarnation, hyphen, number = version.rpartition("-")
+        real = int(number) - self.version_offset
         if real < 0:
             self.wrong.append(f"{request.target} asks for a version that no reply had")
-        return request.head.replace(f"resource_version={version}".encode(), f"resource_version={real}".encode())
+        return request.head.replace(f"resource_version={version}".encode(), f"resource_version={incarnation}{hyphen}{real}".encode())
 
     def _remember(self, request: Request, fault: Refuse | Html) -> None:
         wait = fault.retry_after_ms if isinstance(fault, Refuse) else None

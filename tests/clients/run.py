@@ -28,8 +28,11 @@ CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "python": ([sys.executable, PYTHON], {"PYTHONPATH": str(ROOT / "clients/python/src")}),
     "python-async": ([sys.executable, PYTHON, "--async"], {"PYTHONPATH": str(ROOT / "clients/python/src")}),
     "rust": ([str(TARGET / "debug/examples/scenarios")], {}),
-    "typescript": (["node", str(ROOT / "clients/typescript/scenarios/program.mjs")], {}),
+    "typescript": (["node", str(TARGET / "typescript/build/scenarios/program.js")], {}),
 }
+
+# Clients that have no Reflector.
+WITHOUT_REFLECTOR = {"typescript"}
 
 
 def run(name: str, options: argparse.Namespace) -> str | None:
@@ -73,6 +76,8 @@ def main() -> int:
     if options.program:
         options.command = shlex.split(options.program)
     names = options.scenario or list(SCENARIOS)
+    if options.client in WITHOUT_REFLECTOR:
+        names = [name for name in names if not name.startswith("reflector")]
     with ThreadPoolExecutor(options.jobs) as pool:
         faults = [fault for fault in pool.map(lambda name: run(name, options), names) if fault]
     if faults:

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 export async function startServer(settings = {}) {
     const folder = mkdtempSync(join(tmpdir(), "deltaq-check-"));
     const ready = join(folder, "ready");
-    const options = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--in-memory", "--ready-file", ready, "--log-level", "error"];
+    const options = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--data-dir", join(folder, "data"), "--ready-file", ready, "--log-level", "error"];
     const child = spawn(process.env.DELTAQ_BIN, ["serve", ...options], { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, ...settings } });
     while (!existsSync(ready)) {
         if (child.exitCode !== null) {
