@@ -43,4 +43,4 @@ tail -n 8 test.log
 node checks/package.mjs
 node checks/browser.mjs
 cd ../..
-CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client typescript
+CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client typescript --jobs 4

@@ -92,7 +92,8 @@ const site = createServer((request, response) => {
     } else if (pathname.startsWith("/dist/")) {
         response.writeHead(200, { "content-type": "text/javascript" }).end(readFileSync(join(here, normalize(pathname))));
     } else if (pathname === "/fetch" || pathname === "/eventsource") {
-        response.writeHead(200, { "content-type": "text/html" }).end(`<!doctype html><meta charset="utf-8"><script type="module">${script(deltaq.url, pathname.slice(1))}</script>`);
+        const page = `<!doctype html><meta charset="utf-8"><script type="module">${script(deltaq.url, pathname.slice(1))}</script>`;
+        response.writeHead(200, { "content-type": "text/html" }).end(page);
     } else {
         response.writeHead(404).end();
     }

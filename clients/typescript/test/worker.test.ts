@@ -124,7 +124,7 @@ test("the lease of a running handler is extended, and the handler hears of newer
         queue,
         async (_, context) => {
             await queue.deleteKey("a");
-            await until(() => context.pendingDeltas === 1, "an extension has told of the deletion");
+            await until(() => context.pendingDeltas === 1, "an extension has reported the deletion");
             assert.equal(context.deleted, true);
             const before = context.remainingMs;
             await until(() => context.remainingMs > before, "the lease is extended");
