@@ -66,6 +66,18 @@ schemathesis examples="200":
 generated-client:
     ./scripts/generated-client.sh
 
+# The Python client: lints, types, unit tests, scenarios, its package in an empty virtual environment.
+python-client:
+    ./scripts/python-client.sh
+
+# One list of scenarios for the clients of all languages; `just clients python --scenario lost-answers` runs one of them.
+clients client *args:
+    python3 tests/clients/run.py --client {{client}} {{args}}
+
+# An informer's store equals the queue's view after each of 1,000 random faults.
+informer-faults client faults="1000":
+    python3 tests/clients/run.py --client {{client}} --scenario informer-random-faults --faults {{faults}}
+
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":
     DELTAQ_REPLIES={{replies}} cargo test --locked --test it server::pop_replies

@@ -44,6 +44,9 @@ DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/generated-client.s
 step "TypeScript client"
 DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/typescript-client.sh
 
+step "Python client"
+DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/python-client.sh
+
 step "deploy/"
 python3 scripts/deploy_check.py "${CARGO_TARGET_DIR:-target}/debug/deltaq"
 

@@ -106,6 +106,7 @@ class Program:
     """A running scenario program."""
 
     def __init__(self, command: list[str], environment: dict[str, str], stderr: Path) -> None:
+        self.worker = environment.get("WORKER_NAME")
         self.stderr = stderr
         with open(stderr, "ab") as errors:
             pipe = subprocess.PIPE
@@ -279,8 +280,14 @@ class Scenario:
             raise Failed(f"{len(wrong)} keys differ: the target has {state.get(key)} for {key!r}, not {expected.get(key)}")
         check(self.view("known") == expected, "the known objects of the queue differ from the target")
 
+    def wait_popping(self, worker: Program) -> None:
+        """Waits until a worker has popped: its handlers for signals are installed."""
+        wait_for(lambda: any(pop.parameter("worker") == worker.worker for pop in self.proxy.calls("pop")), "the worker pops")
+
     def check_stopped(self, *programs: Program) -> None:
-        """Stops the programs by SIGTERM. No lease may be left."""
+        """Stops workers by SIGTERM. No lease may be left."""
+        for program in programs:
+            self.wait_popping(program)
         for program in programs:
             program.signal(signal.SIGTERM)
         for program in programs:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness import Failed, Program, Scenario, check, wait_for
 from proxy import Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
-from registry import scenario
+from registry import scenario, scenario_with
 
 VERSION = re.compile(rb'("resource_version":)(\d+)')
 CITIES = ("Rome", "Oslo", "Lima")
@@ -130,7 +130,7 @@ def informer_restarts(s: Scenario) -> None:
 def informer_cut(s: Scenario) -> None:
     """Streams are cut in the middle of a line, refused, or never reach the server."""
     s.add(*(city(number) for number in range(30)))
-    faults = [Cut(700), Drop(), Cut(130), Refuse(429, "too-many-requests", 200), Html(), Cut(1), Refuse(503, "draining", 100), Cut(333)]
+    faults: list[Fault] = [Cut(700), Drop(), Cut(130), Refuse(429, "too-many-requests", 200), Html(), Cut(1), Refuse(503, "draining", 100), Cut(333)]
     left = list(faults)
     s.proxy.decide = lambda request: left.pop(0) if left else None
     program = s.start("informer", bookmark="1s")
@@ -185,7 +185,7 @@ def informer_expired(s: Scenario) -> None:
     check(len(events(program, "add")) == 10, "a list of the same objects adds nothing")
 
 
-@scenario(DELTAQ_WATCH__TOMBSTONES="1")
+@scenario_with(DELTAQ_WATCH__TOMBSTONES="1")
 def informer_forgotten(s: Scenario) -> None:
     """The queue has forgotten deletions while the informer was away: real 410, relist, DeletedFinalStateUnknown."""
     s.add(*(city(number) for number in range(10)))

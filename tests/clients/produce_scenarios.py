@@ -6,13 +6,13 @@ import signal
 from typing import Any
 
 from harness import Program, Scenario, check, wait_for
-from proxy import Cut, Drop, Html, Refuse, Swallow
+from proxy import Cut, Drop, Fault, Html, Refuse, Swallow
 from registry import scenario
 
 
 def drain(s: Scenario) -> list[tuple[str, str, Any]]:
     """Pops and acknowledges everything: (key, type, object) of each delta."""
-    found = []
+    found: list[tuple[str, str, Any]] = []
     while True:
         items = s.post("pop?max=100")["items"]
         if not items:
@@ -40,9 +40,20 @@ def reflector(s: Scenario) -> None:
     program.send(command="list", objects=[{"key": "a", "n": 1}, {"key": "d"}])
     applied(program, 3)
     kinds = [(key, kind) for key, kind, _ in drain(s)]
-    check(len(kinds) == 7 and set(kinds) == {
-        ("a", "Replaced"), ("b", "Replaced"), ("c", "Replaced"), ("a", "Updated"), ("b", "Deleted"), ("d", "Replaced"), ("c", "Deleted"),
-    }, f"the queue has {kinds}")
+    check(
+        len(kinds) == 7
+        and set(kinds)
+        == {
+            ("a", "Replaced"),
+            ("b", "Replaced"),
+            ("c", "Replaced"),
+            ("a", "Updated"),
+            ("b", "Deleted"),
+            ("d", "Replaced"),
+            ("c", "Deleted"),
+        },
+        f"the queue has {kinds}",
+    )
     [source] = s.get("sources")["items"]
     check((source["source"], source["sequence"]) == ("erp", 3), f"the source is {source}")
     program.close_stdin()
@@ -53,9 +64,16 @@ def reflector(s: Scenario) -> None:
 def reflector_lost_answers(s: Scenario) -> None:
     """Replies are lost, cut and refused after the call was applied. Each change is queued once, in order."""
     s.configure(mode="events")
-    faults = [Swallow(), Cut(), Drop(), Refuse(503, "journal-unavailable", 100, applied=True), Refuse(504, "timeout", 50, applied=True), Html(),
-              Refuse(429, "too-many-requests", 200)]
-    left = [fault for each in faults * 2 for fault in (each, None)]
+    faults: list[Fault] = [
+        Swallow(),
+        Cut(),
+        Drop(),
+        Refuse(503, "journal-unavailable", 100, applied=True),
+        Refuse(504, "timeout", 50, applied=True),
+        Html(),
+        Refuse(429, "too-many-requests", 200),
+    ]
+    left: list[Fault | None] = [fault for each in faults * 2 for fault in (each, None)]
     s.proxy.decide = lambda request: left.pop(0) if left else None
     program = s.start("reflector", source="erp")
     program.send(command="list", objects=[{"key": "a", "n": 0}])
@@ -108,8 +126,8 @@ def reflector_mass_delete(s: Scenario) -> None:
 def produce_once(s: Scenario) -> None:
     """With sequence numbers a call whose reply is lost is applied once."""
     s.configure(mode="events")
-    faults = [Swallow(), Drop(), Cut(), Refuse(504, "timeout", 50, applied=True)]
-    left = [fault for each in faults * 3 for fault in (None, each)]
+    faults: list[Fault] = [Swallow(), Drop(), Cut(), Refuse(504, "timeout", 50, applied=True)]
+    left: list[Fault | None] = [fault for each in faults * 3 for fault in (None, each)]
     s.proxy.decide = lambda request: left.pop(0) if left else None
     program = s.start("produce", source="erp")
     for number in range(1, 16):
@@ -156,7 +174,7 @@ def bounded_retries(s: Scenario) -> None:
     error = program.expect("error")
     check((error["code"], error["status"], error["retryable"]) == ("no-key", 422, False), f"the error is {error}")
     check(len(s.proxy.requests) == 7, "a call that is not retryable was repeated")
-    program.send(command="add", objects=[{"key": "a"}])
+    program.send(command="add", objects=[{"key": "c"}])
     program.expect("reply")
-    wait_for(lambda: set(s.view()) == {"a"}, "the last call is applied")
+    wait_for(lambda: set(s.view()) == {"c"}, "the last call is applied")
     program.stop()

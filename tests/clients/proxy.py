@@ -6,6 +6,7 @@ whose client has disconnected never reaches the end of its reply.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import socket
@@ -127,10 +128,8 @@ class Connection:
         return self.take(self.buffer.index(end) + len(end))
 
     def close(self) -> None:
-        try:
+        with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self.socket.close()
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness import Scenario
 
+    Function = Callable[[Scenario], None]
+
 # By name: the function, and settings of its server as environment variables.
-SCENARIOS: dict[str, tuple[Callable[[Scenario], None], dict[str, str]]] = {}
+SCENARIOS: dict[str, tuple[Function, dict[str, str]]] = {}
 
 
-def scenario(function: Any = None, **settings: str) -> Any:
-    """Registers a scenario. Its name is the function's, with hyphens; `settings` are variables of its server."""
+def scenario_with(**settings: str) -> Callable[[Function], Function]:
+    """Registers a scenario whose server has these variables. Its name is the function's, with hyphens."""
 
-    def register(function: Callable[[Scenario], None]) -> Callable[[Scenario], None]:
+    def register(function: Function) -> Function:
         SCENARIOS[function.__name__.replace("_", "-")] = (function, settings)
         return function
 
-    return register(function) if function else register
+    return register
+
+
+scenario = scenario_with()

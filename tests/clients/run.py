@@ -21,12 +21,12 @@ from registry import SCENARIOS
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-PYTHON = str(ROOT / "clients/python/scenarios/program.py")
+PYTHON = ROOT / "clients/python"
 
 # The command of each client's scenario program, and its environment.
 CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
-    "python": ([sys.executable, PYTHON], {"PYTHONPATH": str(ROOT / "clients/python/src")}),
-    "python-async": ([sys.executable, PYTHON, "--async"], {"PYTHONPATH": str(ROOT / "clients/python/src")}),
+    "python": ([sys.executable, str(PYTHON / "scenarios/program.py")], {"PYTHONPATH": str(PYTHON / "src")}),
+    "python-async": ([sys.executable, str(PYTHON / "scenarios/program_async.py")], {"PYTHONPATH": str(PYTHON / "src")}),
     "rust": ([str(TARGET / "debug/examples/scenarios")], {}),
     "typescript": (["node", str(TARGET / "typescript/build/scenarios/program.js")], {}),
 }

@@ -61,7 +61,12 @@ class Target:
             wbufsize = -1
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                length = int(self.headers.get("content-length", "0"))
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    # The client was killed.
+                    self.close_connection = True
+                    return
                 status, reply = target.handle(self.path, body)
                 data = json.dumps(reply).encode()
                 try:

@@ -101,7 +101,7 @@ def every(s: Scenario, nth: int, fault: Fault) -> None:
 
 def once_each(s: Scenario, *faults: Fault) -> None:
     """The requests of the client meet these faults, one after the other; every second request has none."""
-    left = [fault for each in faults for fault in (each, None)]
+    left: list[Fault | None] = [fault for each in faults for fault in (each, None)]
     s.proxy.decide = lambda request: left.pop(0) if left else None
 
 
@@ -128,8 +128,8 @@ def unavailable(s: Scenario) -> None:
 @scenario
 def slow_handler(s: Scenario) -> None:
     """A handler takes three leases: its lease is extended, and nobody else gets the key."""
-    s.target.plan = lambda work: Plan(delay=3.2)
-    workers = [s.start("worker", lease="1s") for _ in range(2)]
+    s.target.plan = lambda work: Plan(delay=6.5)
+    workers = [s.start("worker", lease="2s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     wait_for(lambda: s.target.written() or s.target.faults, "the slow handler writes")
     s.wait_idle()
@@ -142,11 +142,11 @@ def slow_handler(s: Scenario) -> None:
 @scenario
 def slow_batch(s: Scenario) -> None:
     """The keys of a batch wait in the client for longer than their leases."""
-    s.target.plan = lambda work: Plan(delay=0.5)
+    s.target.plan = lambda work: Plan(delay=1.0)
     s.add(*objects(6, 1))
-    workers = [s.start("worker", lease="1s", batch=6)]
+    workers = [s.start("worker", lease="2s", batch=6)]
     wait_for(lambda: s.target.started() >= 1, "the first handler starts")
-    workers.append(s.start("worker", lease="1s", batch=6))
+    workers.append(s.start("worker", lease="2s", batch=6))
     s.wait_idle()
     check(s.target.started() == 6, f"6 keys were delivered {s.target.started()} times")
     s.check_written({entry["key"]: entry for entry in objects(6, 1)})
@@ -156,10 +156,10 @@ def slow_batch(s: Scenario) -> None:
 @scenario
 def lost_extends(s: Scenario) -> None:
     """Two of three extends fail, which a third of the lease leaves time for."""
-    left = [Drop(), Refuse(503, "draining", retry_after_ms=50), None] * 10
+    left: list[Fault | None] = [Drop(), Refuse(503, "draining", retry_after_ms=50), None] * 10
     s.proxy.decide = lambda request: left.pop(0) if left and request.call == "extend" else None
-    s.target.plan = lambda work: Plan(delay=4.0)
-    workers = [s.start("worker", lease="2s") for _ in range(2)]
+    s.target.plan = lambda work: Plan(delay=6.0)
+    workers = [s.start("worker", lease="3s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     s.wait_idle()
     check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
@@ -315,12 +315,12 @@ def rolling_restart(s: Scenario) -> None:
     """A fleet of three workers is replaced one by one while changes arrive. Nothing is delivered twice."""
     s.target.plan = lambda work: Plan(delay=0.01)
     fleet = [s.start("worker", concurrency=2, batch=4) for _ in range(3)]
-    for version, _ in enumerate(range(3), start=1):
+    for version in range(1, 4):
         s.add(*objects(KEYS, version))
-        before = s.target.written()
-        wait_for(lambda: s.target.written() > before, "work goes on")
+        wait_for(lambda: s.target.written() > (version - 1) * KEYS // 2, "work goes on")
         old = fleet.pop(0)
         fleet.append(s.start("worker", concurrency=2, batch=4))
+        s.wait_popping(old)
         old.stop()
     s.wait_idle()
     s.check_written({entry["key"]: entry for entry in objects(KEYS, 3)})

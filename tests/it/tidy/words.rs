@@ -102,6 +102,7 @@ const SEARCHED: &[&str] = &[
     "deny.toml",
     "justfile",
     "benches",
+    "clients/python",
     "config",
     "crates",
     "deploy",

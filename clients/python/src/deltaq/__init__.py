@@ -1,0 +1,56 @@
+"""Client of deltaq: keyed queues that keep one system in step with another."""
+
+from .cache import DeletedFinalStateUnknown, Store
+from .client import Client, Queue
+from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, Problem
+from .handlers import Handler
+from .informer import Informer, Registration, wait_for_cache_sync
+from .leases import Context
+from .models import Delta, Extended, Item, Lease, Page, Popped, Produced, Replaced, Settled, Synced, ViewObject
+from .outcomes import Ack, Done, Nack, Outcome, Reject, Release
+from .reflecting import Change, Replace
+from .reflector import Reflector
+from .retry import RetryPolicy
+from .worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ack",
+    "BadReply",
+    "Cancelled",
+    "Change",
+    "Client",
+    "ConnectionLost",
+    "Context",
+    "DeletedFinalStateUnknown",
+    "Delta",
+    "Done",
+    "Error",
+    "Extended",
+    "Handler",
+    "Informer",
+    "Item",
+    "Lease",
+    "LeaseLost",
+    "Nack",
+    "Outcome",
+    "Page",
+    "Popped",
+    "Problem",
+    "Produced",
+    "Queue",
+    "Reflector",
+    "Registration",
+    "Reject",
+    "Release",
+    "Replace",
+    "Replaced",
+    "RetryPolicy",
+    "Settled",
+    "Store",
+    "Synced",
+    "ViewObject",
+    "Worker",
+    "wait_for_cache_sync",
+]

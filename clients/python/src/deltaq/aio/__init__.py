@@ -1,0 +1,8 @@
+"""The client for asyncio, on httpx: `pip install 'deltaq[async]'`. Everything else is that of the package `deltaq`."""
+
+from .client import Client, Queue
+from .informer import Informer, Registration, wait_for_cache_sync
+from .reflector import Reflector
+from .worker import Worker
+
+__all__ = ["Client", "Informer", "Queue", "Reflector", "Registration", "Worker", "wait_for_cache_sync"]

@@ -1,0 +1,182 @@
+"""The client for asyncio, on httpx."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import httpx
+
+from .. import calls
+from ..calls import Call
+from ..durations import Duration
+from ..errors import ConnectionLost, Error
+from ..json import Codec, Json
+from ..models import Page
+from ..protocol import read_problem, read_reply
+from ..retry import Attempts, RetryPolicy
+from ..watching import silence_seconds
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Client:
+    """A deltaq server. Tasks share one client, which keeps connections open. Close it, or use it in an `async with` block.
+
+    `parse_float` makes the numbers of objects that are not whole: `decimal.Decimal` keeps all of their digits.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:7070",
+        *,
+        token: str | None = None,
+        timeout: float = 30.0,
+        retry: RetryPolicy | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        parse_float: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.retry = retry or RetryPolicy()
+        self.codec = Codec(parse_float)
+        self._timeout = timeout
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        self._http = httpx.AsyncClient(
+            base_url=url if "://" in url else f"http://{url}",
+            headers=headers,
+            timeout=timeout,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
+            verify=ssl_context or True,
+        )
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._http.aclose()
+
+    def queue(self, name: str) -> Queue:
+        """The calls of one queue. The queue need not exist."""
+        return Queue(self, name)
+
+    async def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[Json]:
+        """The queues, in pages."""
+        return await self.send(calls.queues(prefix=prefix, limit=limit, continue_=continue_))
+
+    async def info(self) -> Json:
+        """Version, durability, limits and uptime of the server."""
+        return await self.send(calls.info())
+
+    async def send(self, call: Call[T], *, attempts: Attempts | None = None) -> T:
+        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has another bound."""
+        attempts = attempts or Attempts(self.retry)
+        while True:
+            try:
+                return await self.send_once(call)
+            except Error as error:
+                wait = attempts.wait_after(error)
+                if wait is None:
+                    raise
+            await asyncio.sleep(wait)
+
+    async def send_once(self, call: Call[T]) -> T:
+        """Sends a call once."""
+        headers = {} if call.body is None else {"content-type": call.content_type}
+        timeout = httpx.Timeout(self._timeout, read=self._timeout + call.wait)
+        try:
+            reply = await self._http.request(call.method, call.target, content=call.body, headers=headers, timeout=timeout)
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise _lost(error) from error
+        return read_reply(self.codec, call, reply.status_code, reply.headers.get("retry-after"), reply.content)
+
+    async def rows(self, call: Call[None], bookmark: Duration | None) -> AsyncIterator[Json]:
+        """The rows of one watch, until its stream ends."""
+        timeout = httpx.Timeout(self._timeout, read=silence_seconds(bookmark))
+        headers = {"accept": "application/x-ndjson"}
+        try:
+            async with self._http.stream(call.method, call.target, headers=headers, timeout=timeout) as reply:
+                if reply.status_code != 200:
+                    body = await reply.aread()
+                    raise read_problem(self.codec, reply.status_code, reply.headers.get("retry-after"), body)
+                # Not `aiter_lines`, which also splits at separators that JSON has within strings.
+                rest = b""
+                async for part in reply.aiter_raw():
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        yield self.codec.load(line)
+                if rest:
+                    raise ConnectionLost("the stream ended in the middle of a line")
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise _lost(error) from error
+
+
+def _lost(error: Exception) -> ConnectionLost:
+    return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}")
+
+
+def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]]:
+    """The method of a call: it has the parameters of the call without the queue."""
+
+    async def send(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.client.send(build(self.name, *args, **kwargs))
+
+    functools.update_wrapper(send, build)
+    return send
+
+
+class Queue:
+    """The calls of one queue."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self.name = name
+
+    add = _method(calls.add)
+    update = _method(calls.update)
+    delete = _method(calls.delete)
+    replace = _method(calls.replace)
+    deltas = _method(calls.deltas)
+    resync = _method(calls.resync)
+    seed = _method(calls.seed)
+    forget = _method(calls.forget)
+    pop = _method(calls.pop)
+    settle = _method(calls.settle)
+    ack = _method(calls.ack)
+    done = _method(calls.done)
+    nack = _method(calls.nack)
+    release = _method(calls.release)
+    reject = _method(calls.reject)
+    extend = _method(calls.extend)
+    redrive = _method(calls.redrive)
+    discard = _method(calls.discard)
+    configure = _method(calls.configure)
+    get = _method(calls.get)
+    status = _method(calls.status)
+    remove = _method(calls.remove)
+    pause = _method(calls.pause)
+    resume = _method(calls.resume)
+    close = _method(calls.close)
+    reopen = _method(calls.reopen)
+    purge = _method(calls.purge)
+    items = _method(calls.items)
+    item = _method(calls.item)
+    explain = _method(calls.explain)
+    latest = _method(calls.latest)
+    known = _method(calls.known)
+    latest_object = _method(calls.latest_object)
+    known_object = _method(calls.known_object)
+    history = _method(calls.history)
+    sources = _method(calls.sources)
+    workers = _method(calls.workers)
+    indexes = _method(calls.indexes)
+    index_values = _method(calls.index_values)
+    synced = _method(calls.synced)

@@ -1,0 +1,284 @@
+"""A worker with tasks: pops keys, runs a handler for each, and ends their leases."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from .. import calls
+from ..durations import Duration
+from ..errors import Error, Problem
+from ..json import Json
+from ..leases import Context, Held, Leases
+from ..models import Item, Popped, Settled
+from ..outcomes import Outcome, Release, outcome_of
+from ..popping import WorkerSettings, settled_of
+from ..retry import Attempts
+from .client import Queue
+
+log = logging.getLogger("deltaq")
+
+#: Works on a key, as a coroutine or a function. It returns or raises an outcome; None is an Ack, and any other exception is a Nack with its message.
+Handler = Callable[[Item, Context], Awaitable[Outcome | None] | Outcome | None]
+
+
+class Worker:
+    """Runs `handler` for each key of a queue, `concurrency` at once, in tasks. A handler whose lease is lost is cancelled.
+
+    `batch` is the number of keys of one pop; None means `concurrency`. `grace` is how long a stop waits for running handlers, in seconds.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        handler: Handler,
+        *,
+        name: str | None = None,
+        concurrency: int = 1,
+        batch: int | None = None,
+        lease: Duration | None = None,
+        known: bool = False,
+        wait: Duration = 20,
+        grace: float = 30.0,
+    ) -> None:
+        self.settings = WorkerSettings(name, concurrency, batch, lease, known, wait, grace)
+        self._queue = queue
+        self._handler = handler
+        self._leases = Leases()
+        self._ready: list[Held] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._failure: Exception | None = None
+        # The pop that is in flight.
+        self._pop_task: asyncio.Task[Popped | None] | None = None
+        # Done, and replaced by a new one, at each change; None while nobody waits.
+        self._changed: asyncio.Future[None] | None = None
+
+    def stop(self) -> None:
+        """Stops the worker gracefully: running handlers finish, and keys that no handler has begun are released."""
+        self._is_stopping = True
+        self._leases.stop()
+        self._notify()
+        if self._pop_task is not None:
+            self._pop_task.cancel()
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Works until `stop`, or until the queue is closed. With `signals`, SIGTERM and SIGINT stop the worker, if this is the main thread.
+
+        Raises the first error that is not retryable.
+        """
+        background = [asyncio.create_task(self._guard(part())) for part in (self._extend, self._settle)]
+        try:
+            with _stop_on_signals(self.stop) if signals else contextlib.nullcontext():
+                try:
+                    await self._pop_all()
+                except Error as error:
+                    self._fail(error)
+                await self._finish()
+        finally:
+            left = [*background, *self._tasks]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _guard(self, part: Coroutine[Any, Any, None]) -> None:
+        """Runs a part of the worker, whose failure is that of the worker."""
+        try:
+            await part
+        except Exception as error:
+            self._fail(error)
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set_result(None)
+
+    async def _wait(self, seconds: float | None = None) -> None:
+        """Waits for a change, or for that time."""
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        # Not `wait_for`, which may lose a cancellation that comes together with the change.
+        await asyncio.wait([self._changed], timeout=seconds)
+
+    def _for_ever(self) -> Attempts:
+        return Attempts(self._queue.client.retry, for_ever=True)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self.stop()
+
+    # Popping.
+
+    async def _pop_all(self) -> None:
+        while True:
+            while not self._is_stopping and (self._ready or self._leases.running >= self.settings.concurrency):
+                await self._wait()
+            if self._is_stopping:
+                return
+            settles = self._leases.take_settles()
+            pop_id = calls.new_pop_id()
+            self._pop_task = asyncio.create_task(self._pop(pop_id, settles))
+            self._notify()
+            try:
+                popped = await self._pop_task
+            except asyncio.CancelledError:
+                if not self._is_stopping:
+                    raise
+                await self._recover_pop(pop_id, settles)
+                return
+            finally:
+                self._pop_task = None
+            if popped is None:
+                return
+            self._take(popped, settles)
+
+    async def _pop(self, pop_id: str, settles: Sequence[Json]) -> Popped | None:
+        """Pops until there is a reply. None: the queue is closed."""
+        call = self.settings.pop(self._queue.name, pop_id, settles)
+        try:
+            return await self._queue.client.send(call, attempts=self._for_ever())
+        except Problem as problem:
+            self._settled(settles, settled_of(problem))
+            if problem.code == "queue-closed":
+                return None
+            raise
+
+    def _take(self, popped: Popped, settles: Sequence[Json]) -> None:
+        self._settled(settles, popped.settled)
+        self._ready += self._leases.take(popped.items, time.monotonic())
+        self._start_handlers()
+
+    async def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
+        """Repeats a pop that a stop has cancelled: keys that it has leased are released, and its settles are not lost."""
+        call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
+        try:
+            sent = self._queue.client.send(call, attempts=self._for_ever())
+            self._take(await asyncio.wait_for(sent, self.settings.last_calls_seconds), settles)
+        except Problem as problem:
+            self._settled(settles, settled_of(problem))
+        except (Error, asyncio.TimeoutError) as error:
+            log.warning("the last pop has no reply, so keys that it leased wait for the end of their leases: %s", error)
+
+    # Handlers.
+
+    def _start_handlers(self) -> None:
+        while self._ready and self._leases.running < self.settings.concurrency and not self._is_stopping:
+            held = self._ready.pop(0)
+            if self._leases.start(held):
+                task = asyncio.create_task(self._handle(held))
+                held.on_lost = task.cancel
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        self._notify()
+
+    async def _handle(self, held: Held) -> None:
+        result: object = Release()
+        try:
+            result = self._handler(held.item, held.context)
+            if inspect.isawaitable(result):
+                result = await result
+        except asyncio.CancelledError:
+            # A lost lease is not settled. At the end of the worker, the key is released.
+            result = Release()
+        except Exception as error:
+            if not isinstance(error, Outcome):
+                log.warning("the handler of %r failed", held.item.key, exc_info=True)
+            result = error
+        finally:
+            self._leases.finish(held, outcome_of(result), time.monotonic())
+            self._start_handlers()
+
+    # Settles and extends.
+
+    async def _settle(self) -> None:
+        while True:
+            await self._wait_until(self._settle_at)
+            settles = self._leases.take_settles()
+            try:
+                results = await self._queue.client.send(calls.settle(self._queue.name, settles), attempts=self._for_ever())
+                self._settled(settles, results)
+            except Error as error:
+                self._settled(settles, [])
+                if not (isinstance(error, Problem) and error.code == "queue-not-found"):
+                    self._fail(error)
+
+    def _settle_at(self) -> float | None:
+        """When outcomes have to be sent without a pop: at once while a pop waits."""
+        at = self._leases.settle_at()
+        return 0.0 if at is not None and (self._pop_task is not None or self._is_stopping) else at
+
+    def _settled(self, settles: Sequence[Json], results: Sequence[Settled]) -> None:
+        for result in self._leases.settled(settles, results):
+            log.warning("the lease %s had ended (%s) before its %s", result.lease_id, result.outcome, result.how)
+        self._notify()
+
+    async def _extend(self) -> None:
+        attempts = self._for_ever()
+        while True:
+            await self._wait_until(self._leases.extend_at)
+            now = time.monotonic()
+            self._leases.expire(now)
+            lease_ids = self._leases.take_extends(now)
+            if not lease_ids:
+                continue
+            call = calls.extend(self._queue.name, lease_ids, lease_duration=self.settings.lease)
+            try:
+                self._leases.extended(await self._queue.client.send_once(call), now)
+                attempts.failures = 0
+            except Error as error:
+                self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or 1.0)
+
+    async def _wait_until(self, at: Callable[[], float | None]) -> None:
+        """Waits until that time has come."""
+        while True:
+            time_ = at()
+            seconds = None if time_ is None else time_ - time.monotonic()
+            if seconds is not None and seconds <= 0:
+                return
+            await self._wait(seconds)
+
+    # The end.
+
+    async def _finish(self) -> None:
+        """Waits for running handlers, and settles."""
+        self._is_stopping = True
+        self._leases.stop()
+        self._leases.release_waiting(time.monotonic())
+        self._ready.clear()
+        self._notify()
+        if self._tasks:
+            _, running = await asyncio.wait(set(self._tasks), timeout=self.settings.grace)
+            for task in running:
+                task.cancel()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._all_settled(), self.settings.last_calls_seconds)
+
+    async def _all_settled(self) -> None:
+        while self._tasks or self._leases.has_settles:
+            await self._wait(0.1 if self._tasks else None)
+
+
+@contextlib.contextmanager
+def _stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop`. In other threads than the main one, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,211 @@
+"""The local store of an informer, and how the rows of a watch change it. No input or output."""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import BadReply, Problem
+from .json import Json
+from .models import ViewObject
+
+#: The values of an object in an index: a JSON pointer, or a function.
+Index = str | Callable[[Any], Iterable[str]]
+
+
+class DeletedFinalStateUnknown(ViewObject):
+    """A deleted object whose last state is not known: a list lacked it, or the server says so. `object` is the last one that the store had."""
+
+    @classmethod
+    def of(cls, entry: ViewObject) -> DeletedFinalStateUnknown:
+        return cls(entry.key, entry.source, entry.resource_version, entry.object)
+
+
+@dataclass(frozen=True)
+class Added:
+    entry: ViewObject
+    is_in_initial_list: bool
+
+
+@dataclass(frozen=True)
+class Updated:
+    old: ViewObject
+    new: ViewObject
+
+
+@dataclass(frozen=True)
+class Deleted:
+    #: A `DeletedFinalStateUnknown` if the last state is not known.
+    entry: ViewObject
+
+
+Event = Added | Updated | Deleted
+
+
+def pointer_values(pointer: str) -> Callable[[Any], list[str]]:
+    """The string at a JSON pointer, or the strings of an array there."""
+    if not pointer.startswith("/"):
+        raise ValueError(f"{pointer!r} is no JSON pointer: it must begin with /")
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
+
+    def values(value: Any) -> list[str]:
+        for step in steps:
+            if isinstance(value, dict):
+                value = value.get(step)
+            elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+                value = value[int(step)]
+            else:
+                return []
+        found = value if isinstance(value, list) else [value]
+        return [text for text in found if isinstance(text, str)]
+
+    return values
+
+
+class Store:
+    """The objects of a view, with indexes. Threads may read it at any time; only its informer changes it."""
+
+    def __init__(self, indexes: Mapping[str, Index] | None = None) -> None:
+        self._entries: dict[str, ViewObject] = {}
+        self._indexers = {name: pointer_values(index) if isinstance(index, str) else index for name, index in (indexes or {}).items()}
+        # Invariant: a key is in `_indexed[name][value]` iff its object has this value in the index.
+        self._indexed: dict[str, dict[str, set[str]]] = {name: {} for name in self._indexers}
+        self._lock = threading.RLock()
+
+    def get(self, key: str) -> ViewObject | None:
+        with self._lock:
+            return self._entries.get(key)
+
+    def list(self) -> builtins.list[ViewObject]:
+        """All objects."""
+        with self._lock:
+            return [*self._entries.values()]
+
+    def keys(self) -> builtins.list[str]:
+        with self._lock:
+            return [*self._entries]
+
+    def by_index(self, name: str, value: str) -> builtins.list[ViewObject]:
+        """The objects that have the value in the index, by key."""
+        with self._lock:
+            keys = self._index(name).get(value, ())
+            return [self._entries[key] for key in sorted(keys)]
+
+    def index_values(self, name: str) -> builtins.list[str]:
+        """The values of an index."""
+        with self._lock:
+            return sorted(self._index(name))
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        with self._lock:
+            return key in self._entries
+
+    def _index(self, name: str) -> dict[str, set[str]]:
+        if name not in self._indexed:
+            raise KeyError(f"there is no index {name!r}; there are {sorted(self._indexed)}")
+        return self._indexed[name]
+
+    def put(self, entry: ViewObject) -> ViewObject | None:
+        """Stores an object. The result is the one before."""
+        with self._lock:
+            old = self.remove(entry.key)
+            self._entries[entry.key] = entry
+            for name, values in self._indexers.items():
+                for value in values(entry.object):
+                    self._indexed[name].setdefault(value, set()).add(entry.key)
+            return old
+
+    def remove(self, key: str) -> ViewObject | None:
+        with self._lock:
+            old = self._entries.pop(key, None)
+            if old is not None:
+                for name, values in self._indexers.items():
+                    for value in values(old.object):
+                        keys = self._indexed[name].get(value, set())
+                        keys.discard(key)
+                        if not keys:
+                            self._indexed[name].pop(value, None)
+            return old
+
+
+class Cache:
+    """Applies the rows of watches to a store.
+
+    A watch from version 0 begins with all objects. They are collected until they are complete, and then replace the contents of the store.
+    So a stream that ends in the middle leaves the store as it was.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        #: Whether the store has had a complete list.
+        self.has_synced = False
+        # The version from which the next watch goes on; None: it begins with all objects.
+        self._version: int | None = None
+        self._list: dict[str, ViewObject] = {}
+
+    def begin(self) -> int:
+        """The version for a new watch."""
+        self._list = {}
+        return self._version or 0
+
+    def expire(self) -> None:
+        """The version is too old: the next watch begins with all objects."""
+        self._version = None
+
+    def apply(self, row: Json) -> Generator[Event, None, None]:
+        """Applies a row. The store has changed before each event is returned."""
+        try:
+            kind = row["type"]
+            if kind == "Error":
+                problem = row["problem"]
+                raise Problem(problem["status"], problem)
+            version = row["resource_version"]
+            if self._version is None:
+                yield from self._apply_to_list(kind, version, row)
+                return
+            if kind != "Bookmark":
+                yield from self._change(kind, row)
+            # Behind the event: if its handler is interrupted, the row is sent again.
+            self._version = version
+        except (KeyError, TypeError) as error:
+            raise BadReply(f"a row of the watch is not as the API says: {error!r}: {row!r}") from error
+
+    def _apply_to_list(self, kind: str, version: int, row: Json) -> Iterator[Event]:
+        if kind == "Deleted":
+            self._list.pop(row["key"], None)
+        elif kind in ("Added", "Updated"):
+            self._list[row["key"]] = ViewObject.read(row)
+        elif kind == "Bookmark" and row.get("initial_events_end"):
+            listed, self._list = self._list, {}
+            for entry in self.store.list():
+                if entry.key not in listed:
+                    yield from self._remove(entry.key, None)
+            for entry in listed.values():
+                yield from self._put(entry, is_in_initial_list=not self.has_synced)
+            self.has_synced = True
+            self._version = version
+
+    def _change(self, kind: str, row: Json) -> Iterator[Event]:
+        if kind == "Deleted":
+            yield from self._remove(row["key"], None if row.get("final_state_unknown") else row)
+        elif kind in ("Added", "Updated"):
+            yield from self._put(ViewObject.read(row), is_in_initial_list=False)
+
+    def _put(self, entry: ViewObject, *, is_in_initial_list: bool) -> Iterator[Event]:
+        old = self.store.put(entry)
+        if old is None:
+            yield Added(entry, is_in_initial_list)
+        elif old != entry:
+            yield Updated(old, entry)
+
+    def _remove(self, key: str, row: Json | None) -> Iterator[Event]:
+        old = self.store.remove(key)
+        if old is not None:
+            yield Deleted(DeletedFinalStateUnknown.of(old) if row is None else ViewObject.read(row))

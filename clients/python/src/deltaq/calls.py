@@ -1,0 +1,485 @@
+"""The calls of the API: for each one, the request and how its reply is read. No input or output."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+from .durations import Duration, duration_seconds, duration_text
+from .json import Json, dump, dump_lines
+from .models import Extended, Page, Popped, Produced, Replaced, Settled, Synced, ViewObject
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Call(Generic[T_co]):
+    """A request, and how its reply is read."""
+
+    method: str
+    #: The path with the query.
+    target: str
+    body: bytes | None
+    content_type: str
+    read: Callable[[Any], T_co]
+    #: How long the server may wait before it replies, in seconds.
+    wait: float = 0.0
+    #: A problem with this code is read like a reply.
+    read_problem: str | None = None
+
+
+def _call(
+    method: str,
+    path: str,
+    read: Callable[[Any], T],
+    query: Mapping[str, object] | None = None,
+    body: object = None,
+    *,
+    wait: Duration | None = None,
+    read_problem: str | None = None,
+) -> Call[T]:
+    parameters = {name: _text(value) for name, value in (query or {}).items() if value is not None and value is not False}
+    seconds = 0.0
+    if wait is not None:
+        parameters["wait"], seconds = duration_text(wait), duration_seconds(wait)
+    target = path + ("?" + urlencode(parameters, quote_via=quote) if parameters else "")
+    if body is None:
+        data, content_type = None, "application/json"
+    elif isinstance(body, bytes):
+        data, content_type = body, "application/x-ndjson"
+    else:
+        data, content_type = dump(body), "application/json"
+    return Call(method, target, data, content_type, read, seconds, read_problem)
+
+
+def _text(value: object) -> str:
+    return "true" if value is True else str(value)
+
+
+def _queue(queue: str, rest: str = "") -> str:
+    return f"/v1/queues/{quote(queue, safe='')}{rest}"
+
+
+def _document(fields: Any) -> Json:
+    return dict(fields)
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+# Producing.
+
+
+def _produce(
+    queue: str,
+    call: str,
+    objects: Any,
+    source: str | None,
+    sequence: int | None,
+    **query: object,
+) -> Call[Produced]:
+    body = objects if objects is None or isinstance(objects, Mapping) else list(objects)
+    parameters = {"source": source, "sequence": sequence, **query}
+    return _call("POST", _queue(queue, f"/{call}"), Produced.read, parameters, body)
+
+
+def add(
+    queue: str,
+    objects: Json | Iterable[Json] | None = None,
+    *,
+    key: str | None = None,
+    source: str | None = None,
+    sequence: int | None = None,
+    delay: Duration | None = None,
+    rate_limited: bool = False,
+) -> Call[Produced]:
+    """Adds an object or a list of objects, all or none; in mode `keys`, `key` alone. With `source` and `sequence`, once for each number."""
+    query = {"key": key, "delay": None if delay is None else duration_text(delay), "rate_limited": rate_limited}
+    return _produce(queue, "add", objects, source, sequence, **query)
+
+
+def update(
+    queue: str,
+    objects: Json | Iterable[Json],
+    *,
+    key: str | None = None,
+    source: str | None = None,
+    sequence: int | None = None,
+    delay: Duration | None = None,
+) -> Call[Produced]:
+    """Updates an object or a list of objects, all or none."""
+    query = {"key": key, "delay": None if delay is None else duration_text(delay)}
+    return _produce(queue, "update", objects, source, sequence, **query)
+
+
+def delete(
+    queue: str,
+    objects: Json | Iterable[Json] | None = None,
+    *,
+    key: str | None = None,
+    source: str | None = None,
+    sequence: int | None = None,
+) -> Call[Produced]:
+    """Deletes keys: by object, by a list of objects, or by `key` alone."""
+    return _produce(queue, "delete", objects, source, sequence, key=key)
+
+
+def replace(
+    queue: str,
+    objects: Iterable[Json],
+    *,
+    source: str | None = None,
+    sequence: int | None = None,
+    only_changed: bool = False,
+    max_delete_percent: int | None = None,
+    max_deletes: int | None = None,
+    allow_empty: bool = False,
+    duplicates: str | None = None,
+    dry_run: bool = False,
+) -> Call[Replaced]:
+    """Sends the whole list of a source. The list may have any length."""
+    body, count = dump_lines(objects)
+    body += dump({"$end": count}) + b"\n"
+    query = {
+        "source": source,
+        "sequence": sequence,
+        "only_changed": only_changed,
+        "max_delete_percent": max_delete_percent,
+        "max_deletes": max_deletes,
+        "allow_empty": allow_empty,
+        "duplicates": duplicates,
+        "dry_run": dry_run,
+    }
+    return _call("POST", _queue(queue, "/replace"), Replaced.read, query, body)
+
+
+def deltas(
+    queue: str,
+    deltas: Iterable[Json],
+    *,
+    source: str | None = None,
+    sequence: int | None = None,
+) -> Call[Produced]:
+    """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none."""
+    return _produce(queue, "deltas", deltas, source, sequence)
+
+
+def resync(queue: str) -> Call[Produced]:
+    """Queues a `Sync` of every known object without newer changes."""
+    return _call("POST", _queue(queue, "/resync"), Produced.read)
+
+
+def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
+    """Makes objects `{"key"?,"source"?,"object"}` known without a delta."""
+    body, _ = dump_lines(objects)
+    return _call("POST", _queue(queue, "/seed"), _document, None, body)
+
+
+def forget(queue: str, keys: Sequence[str]) -> Call[Json]:
+    """Sets the failures of keys to 0."""
+    return _call("POST", _queue(queue, "/forget"), _document, None, {"keys": list(keys)})
+
+
+# Consuming.
+
+
+def new_pop_id() -> str:
+    """A name for a pop that other clients can't guess."""
+    return uuid.uuid4().hex
+
+
+def pop(
+    queue: str,
+    *,
+    wait: Duration = 0,
+    max: int = 1,
+    lease_duration: Duration | None = None,
+    worker: str | None = None,
+    id: str | None = None,
+    known: bool = False,
+    settle: Sequence[Json] = (),
+) -> Call[Popped]:
+    """Leases up to `max` keys, after settling earlier leases. A repeat with the same `id` returns the same leases; without it, the call gets a new one."""
+    query = {
+        "max": max,
+        "lease_duration": None if lease_duration is None else duration_text(lease_duration),
+        "worker": worker,
+        "id": id or new_pop_id(),
+        "with": "known" if known else None,
+    }
+    return _call("POST", _queue(queue, "/pop"), Popped.read, query, {"settle": list(settle)}, wait=wait)
+
+
+def _read_settled(fields: Json) -> list[Settled]:
+    return [Settled.read(settled) for settled in fields["settled"]]
+
+
+def settle(queue: str, settles: Sequence[Json]) -> Call[list[Settled]]:
+    """Ends leases, each in its own way: `{"lease_id","as","delay"?,"error"?}`."""
+    body = {"settle": list(settles)}
+    return _call("POST", _queue(queue, "/settle"), _read_settled, None, body, read_problem="lease-lost")
+
+
+def _settle_all(queue: str, how: str, lease_ids: Sequence[str], **fields: object) -> Call[list[Settled]]:
+    body = {"lease_ids": list(lease_ids)} | {name: value for name, value in fields.items() if value is not None}
+    return _call("POST", _queue(queue, f"/{how}"), _read_settled, None, body, read_problem="lease-lost")
+
+
+def ack(queue: str, lease_ids: Sequence[str]) -> Call[list[Settled]]:
+    """Ends leases: their work is done."""
+    return _settle_all(queue, "ack", lease_ids)
+
+
+def done(queue: str, lease_ids: Sequence[str], *, delay: Duration | None = None) -> Call[list[Settled]]:
+    """Mode `keys`: ends leases and keeps the failures; with `delay` the keys are added again after it."""
+    return _settle_all(queue, "done", lease_ids, delay=None if delay is None else duration_text(delay))
+
+
+def nack(
+    queue: str,
+    lease_ids: Sequence[str],
+    *,
+    delay: Duration | None = None,
+    error: str | None = None,
+) -> Call[list[Settled]]:
+    """Ends leases: their work has failed and is delivered again later."""
+    return _settle_all(queue, "nack", lease_ids, delay=None if delay is None else duration_text(delay), error=error)
+
+
+def release(queue: str, lease_ids: Sequence[str]) -> Call[list[Settled]]:
+    """Ends leases without a failure: the keys are delivered again at once."""
+    return _settle_all(queue, "release", lease_ids)
+
+
+def reject(queue: str, lease_ids: Sequence[str], *, error: str | None = None) -> Call[list[Settled]]:
+    """Ends leases and parks their keys."""
+    return _settle_all(queue, "reject", lease_ids, error=error)
+
+
+def extend(
+    queue: str,
+    lease_ids: Sequence[str],
+    *,
+    lease_duration: Duration | None = None,
+) -> Call[list[Extended]]:
+    """Sets the deadline of leases to now + `lease_duration`."""
+    body: Json = {"lease_ids": list(lease_ids)}
+    if lease_duration is not None:
+        body["lease_duration"] = duration_text(lease_duration)
+
+    def read(fields: Json) -> list[Extended]:
+        return [Extended.read(extended) for extended in fields["leases"]]
+
+    return _call("POST", _queue(queue, "/extend"), read, None, body, read_problem="lease-lost")
+
+
+def redrive(queue: str, keys: Sequence[str] | None = None) -> Call[Json]:
+    """Makes parked keys ready; without `keys`, all of them."""
+    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, None if keys is None else {"keys": list(keys)})
+
+
+def discard(queue: str, keys: Sequence[str] | None = None) -> Call[Json]:
+    """Drops parked keys with their changes; without `keys`, all of them."""
+    return _call("POST", _queue(queue, "/parked/discard"), _document, None, None if keys is None else {"keys": list(keys)})
+
+
+# Queues.
+
+
+def configure(queue: str, config: Json | None = None) -> Call[Json]:
+    """Creates the queue, or changes the named fields of its config. The reply is the queue document."""
+    return _call("PUT", _queue(queue), _document, None, config or {})
+
+
+def get(queue: str) -> Call[Json]:
+    """The queue document: config and status."""
+    return _call("GET", _queue(queue), _document)
+
+
+def status(queue: str) -> Call[Json]:
+    """Counts and flags."""
+    return _call("GET", _queue(queue, "/status"), _document)
+
+
+def remove(queue: str, *, force: bool = False) -> Call[None]:
+    """Deletes the queue with all its contents."""
+    return _call("DELETE", _queue(queue), _nothing, {"force": force})
+
+
+def pause(queue: str) -> Call[Json]:
+    """Stops delivery."""
+    return _call("POST", _queue(queue, "/pause"), _document)
+
+
+def resume(queue: str) -> Call[Json]:
+    """Resumes delivery."""
+    return _call("POST", _queue(queue, "/resume"), _document)
+
+
+def close(queue: str, *, wait_for: str | None = None, drain: bool = False, wait: Duration | None = None) -> Call[Json]:
+    """Lets pops drain the queue and then end."""
+    return _call("POST", _queue(queue, "/close"), _document, {"wait_for": wait_for, "drain": drain}, wait=wait)
+
+
+def reopen(queue: str) -> Call[Json]:
+    """Undoes a close."""
+    return _call("POST", _queue(queue, "/reopen"), _document)
+
+
+def purge(queue: str) -> Call[Json]:
+    """Drops the changes that wait."""
+    return _call("POST", _queue(queue, "/purge"), _document)
+
+
+# Reading.
+
+
+def items(
+    queue: str,
+    *,
+    state: str | None = None,
+    worker: str | None = None,
+    key: str | None = None,
+    limit: int | None = None,
+    continue_: str | None = None,
+) -> Call[Page[Json]]:
+    """Keys with waiting or leased changes, in pages."""
+    query = {"state": state, "worker": worker, "key": key, "limit": limit, "continue": continue_}
+    return _call("GET", _queue(queue, "/items"), Page.reader(_document), query)
+
+
+def item(queue: str, key: str) -> Call[Json]:
+    """One key."""
+    return _call("GET", _queue(queue, f"/items/{quote(key, safe='')}"), _document)
+
+
+def explain(queue: str, key: str) -> Call[Json]:
+    """Why a key is not delivered."""
+    return _call("GET", _queue(queue, f"/explain/{quote(key, safe='')}"), _document)
+
+
+def _view(queue: str, view: str, query: Mapping[str, object], wait: Duration | None = None) -> Call[Page[ViewObject]]:
+    return _call("GET", _queue(queue, f"/{view}"), Page.reader(ViewObject.read), query, wait=wait)
+
+
+def latest(
+    queue: str,
+    *,
+    prefix: str | None = None,
+    source: str | None = None,
+    shard: str | None = None,
+    fields: str | None = None,
+    limit: int | None = None,
+    continue_: str | None = None,
+) -> Call[Page[ViewObject]]:
+    """The newest accepted objects, in pages."""
+    query = {"prefix": prefix, "source": source, "shard": shard, "fields": fields, "limit": limit, "continue": continue_}
+    return _view(queue, "latest", query)
+
+
+def known(
+    queue: str,
+    *,
+    prefix: str | None = None,
+    source: str | None = None,
+    shard: str | None = None,
+    fields: str | None = None,
+    index: str | None = None,
+    value: str | None = None,
+    limit: int | None = None,
+    continue_: str | None = None,
+    wait: Duration | None = None,
+) -> Call[Page[ViewObject]]:
+    """The acknowledged objects, in pages; with `index` and `value`, those that an index finds."""
+    query = {"prefix": prefix, "source": source, "shard": shard, "fields": fields, "index": index, "value": value}
+    return _view(queue, "known", query | {"limit": limit, "continue": continue_}, wait)
+
+
+def latest_object(
+    queue: str,
+    key: str,
+    *,
+    min_resource_version: int | None = None,
+    wait: Duration | None = None,
+) -> Call[ViewObject]:
+    """The newest accepted object of a key; with `min_resource_version`, once the queue has reached that version."""
+    query = {"min_resource_version": min_resource_version}
+    return _call("GET", _queue(queue, f"/latest/{quote(key, safe='')}"), ViewObject.read, query, wait=wait)
+
+
+def known_object(queue: str, key: str) -> Call[ViewObject]:
+    """The acknowledged object of a key."""
+    return _call("GET", _queue(queue, f"/known/{quote(key, safe='')}"), ViewObject.read)
+
+
+def history(queue: str, key: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
+    """The events of a key, newest first, in pages."""
+    query = {"key": key, "limit": limit, "continue": continue_}
+    return _call("GET", _queue(queue, "/history"), Page.reader(_document), query)
+
+
+def sources(queue: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
+    """The sources that own keys or have called, in pages."""
+    return _call("GET", _queue(queue, "/sources"), Page.reader(_document), {"limit": limit, "continue": continue_})
+
+
+def workers(queue: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
+    """The workers that hold leases or wait, in pages."""
+    return _call("GET", _queue(queue, "/workers"), Page.reader(_document), {"limit": limit, "continue": continue_})
+
+
+def indexes(queue: str) -> Call[Page[Json]]:
+    """The indexes of the queue."""
+    return _call("GET", _queue(queue, "/indexes"), Page.reader(_document))
+
+
+def index_values(
+    queue: str,
+    index: str,
+    *,
+    prefix: str | None = None,
+    limit: int | None = None,
+    continue_: str | None = None,
+) -> Call[Page[Json]]:
+    """The values of an index, with the number of keys of each, in pages."""
+    query = {"prefix": prefix, "limit": limit, "continue": continue_}
+    return _call("GET", _queue(queue, f"/indexes/{quote(index, safe='')}"), Page.reader(_document), query)
+
+
+def synced(queue: str, *, resource_version: int | str | None = None, wait: Duration | None = None) -> Call[Synced]:
+    """Whether the initial list, or everything up to a version, is acknowledged."""
+    return _call("GET", _queue(queue, "/synced"), Synced.read, {"resource_version": resource_version}, wait=wait)
+
+
+def watch(
+    queue: str,
+    *,
+    view: str = "latest",
+    resource_version: int | str = 0,
+    prefix: str | None = None,
+    shard: str | None = None,
+    bookmark: Duration | None = None,
+) -> Call[None]:
+    """The changes of a view as a stream of rows."""
+    query = {"view": view, "resource_version": resource_version, "prefix": prefix, "shard": shard}
+    bookmark_text = None if bookmark is None else duration_text(bookmark)
+    return _call("GET", _queue(queue, "/watch"), _nothing, query | {"bookmark": bookmark_text})
+
+
+# The server.
+
+
+def queues(*, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
+    """The queues, in pages."""
+    query = {"prefix": prefix, "limit": limit, "continue": continue_}
+    return _call("GET", "/v1/queues", Page.reader(_document), query)
+
+
+def info() -> Call[Json]:
+    """Version, durability, limits and uptime of the server."""
+    return _call("GET", "/v1/info", _document)

@@ -1,0 +1,157 @@
+"""The client, on the standard library alone."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from . import calls
+from .calls import Call
+from .durations import Duration
+from .errors import Cancelled, Error
+from .json import Codec, Json
+from .models import Page
+from .protocol import read_problem, read_reply
+from .retry import Attempts, RetryPolicy
+from .transport import Cancel, Reply, Transport
+from .watching import silence_seconds
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Client:
+    """A deltaq server. Threads share one client, which keeps connections open. Close it, or use it in a `with` block.
+
+    `parse_float` makes the numbers of objects that are not whole: `decimal.Decimal` keeps all of their digits.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:7070",
+        *,
+        token: str | None = None,
+        timeout: float = 30.0,
+        retry: RetryPolicy | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        parse_float: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.retry = retry or RetryPolicy()
+        self.codec = Codec(parse_float)
+        self._transport = Transport(url, token=token, timeout=timeout, ssl_context=ssl_context)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the idle connections."""
+        self._transport.close()
+
+    def queue(self, name: str) -> Queue:
+        """The calls of one queue. The queue need not exist."""
+        return Queue(self, name)
+
+    def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[Json]:
+        """The queues, in pages."""
+        return self.send(calls.queues(prefix=prefix, limit=limit, continue_=continue_))
+
+    def info(self) -> Json:
+        """Version, durability, limits and uptime of the server."""
+        return self.send(calls.info())
+
+    def send(self, call: Call[T], *, cancel: Cancel | None = None, attempts: Attempts | None = None) -> T:
+        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has another bound."""
+        attempts = attempts or Attempts(self.retry)
+        while True:
+            try:
+                return self.send_once(call, cancel=cancel)
+            except Error as error:
+                wait = attempts.wait_after(error)
+                if wait is None:
+                    raise
+            pause(wait, cancel)
+
+    def send_once(self, call: Call[T], *, cancel: Cancel | None = None) -> T:
+        """Sends a call once."""
+        reply = self._transport.request(call, cancel)
+        return read_reply(self.codec, call, reply.status, reply.retry_after, reply.body)
+
+    def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:
+        """The rows of one watch, until its stream ends."""
+        stream = self._transport.stream(call, silence_seconds(bookmark), cancel)
+        if isinstance(stream, Reply):
+            raise read_problem(self.codec, stream.status, stream.retry_after, stream.body)
+        for line in stream.lines():
+            yield self.codec.load(line)
+
+
+def pause(seconds: float, cancel: Cancel | None) -> None:
+    if cancel is None:
+        time.sleep(seconds)
+    elif cancel.wait(seconds):
+        raise Cancelled("the call was cancelled")
+
+
+def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], T]:
+    """The method of a call: it has the parameters of the call without the queue."""
+
+    def send(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.client.send(build(self.name, *args, **kwargs))
+
+    functools.update_wrapper(send, build)
+    return send
+
+
+class Queue:
+    """The calls of one queue."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self.name = name
+
+    add = _method(calls.add)
+    update = _method(calls.update)
+    delete = _method(calls.delete)
+    replace = _method(calls.replace)
+    deltas = _method(calls.deltas)
+    resync = _method(calls.resync)
+    seed = _method(calls.seed)
+    forget = _method(calls.forget)
+    pop = _method(calls.pop)
+    settle = _method(calls.settle)
+    ack = _method(calls.ack)
+    done = _method(calls.done)
+    nack = _method(calls.nack)
+    release = _method(calls.release)
+    reject = _method(calls.reject)
+    extend = _method(calls.extend)
+    redrive = _method(calls.redrive)
+    discard = _method(calls.discard)
+    configure = _method(calls.configure)
+    get = _method(calls.get)
+    status = _method(calls.status)
+    remove = _method(calls.remove)
+    pause = _method(calls.pause)
+    resume = _method(calls.resume)
+    close = _method(calls.close)
+    reopen = _method(calls.reopen)
+    purge = _method(calls.purge)
+    items = _method(calls.items)
+    item = _method(calls.item)
+    explain = _method(calls.explain)
+    latest = _method(calls.latest)
+    known = _method(calls.known)
+    latest_object = _method(calls.latest_object)
+    known_object = _method(calls.known_object)
+    history = _method(calls.history)
+    sources = _method(calls.sources)
+    workers = _method(calls.workers)
+    indexes = _method(calls.indexes)
+    index_values = _method(calls.index_values)
+    synced = _method(calls.synced)

@@ -1,0 +1,34 @@
+"""Durations as the API writes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+#: A number of seconds, a timedelta, or text such as `1m30s`.
+Duration = float | timedelta | str
+
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)")
+
+
+def duration_text(duration: Duration) -> str:
+    """The text of a duration for the API. Text is checked by the server."""
+    if isinstance(duration, str):
+        return duration
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"a duration must not be negative or infinite, and this one is {seconds:g} s")
+    return f"{round(seconds * 1e6)}us"
+
+
+def duration_seconds(duration: Duration) -> float:
+    """The seconds of a duration."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if not isinstance(duration, str):
+        return float(duration)
+    parts = PART.findall(duration)
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        raise ValueError(f"{duration!r} is no duration: write a number and a unit, such as 30s or 1m30s")
+    return sum(float(number) * UNITS[unit] for number, unit in parts)

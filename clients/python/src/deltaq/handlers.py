@@ -1,0 +1,42 @@
+"""The handlers of an informer. No input or output: what to call is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .cache import Added, Event, Store, Updated
+from .models import ViewObject
+
+#: A function and its arguments. The informer with threads calls it, the other one also awaits its result.
+Notification = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Handler:
+    """What to call for each change of the store. Functions that are None are not called.
+
+    `on_add` gets the entry and whether it was in the initial list. `on_delete` gets a `DeletedFinalStateUnknown` if the last state is not known.
+    """
+
+    on_add: Callable[[ViewObject, bool], Any] | None = None
+    on_update: Callable[[ViewObject, ViewObject], Any] | None = None
+    on_delete: Callable[[ViewObject], Any] | None = None
+
+    def notification(self, event: Event) -> Notification | None:
+        if isinstance(event, Added):
+            return self.on_add and (self.on_add, (event.entry, event.is_in_initial_list))
+        if isinstance(event, Updated):
+            return self.on_update and (self.on_update, (event.old, event.new))
+        return self.on_delete and (self.on_delete, (event.entry,))
+
+    def first(self, store: Store) -> list[Notification]:
+        """What a handler that is added late gets: an add for each object."""
+        on_add = self.on_add
+        return [(on_add, (entry, True)) for entry in store.list()] if on_add else []
+
+    def resync(self, store: Store) -> list[Notification]:
+        """An update of each object with itself."""
+        on_update = self.on_update
+        return [(on_update, (entry, entry)) for entry in store.list()] if on_update else []

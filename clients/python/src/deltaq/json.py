@@ -1,0 +1,55 @@
+"""JSON in which numbers stay exact: integers of any size, and decimals with `parse_float=decimal.Decimal`."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any
+
+from .errors import BadReply
+
+#: An object of a queue, or a document of the API.
+Json = dict[str, Any]
+
+# The standard encoder knows no decimals: it writes them as text behind this random mark, which is removed afterwards together with the quotes.
+DECIMAL = uuid.uuid4().hex
+DECIMALS = re.compile(f'"{DECIMAL}([^"]*)"')
+
+
+def _decimal_text(value: object) -> str:
+    if isinstance(value, Decimal) and value.is_finite():
+        return DECIMAL + str(value)
+    raise TypeError(f"{value!r} is no JSON")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_decimal_text)
+
+
+def dump(value: object) -> bytes:
+    """The JSON text of a value. `Decimal` is written with all of its digits."""
+    text = _ENCODER.encode(value)
+    if DECIMAL in text:
+        text = DECIMALS.sub(r"\1", text)
+    return text.encode()
+
+
+def dump_lines(values: Iterable[object]) -> tuple[bytes, int]:
+    """The values as NDJSON, and their number."""
+    lines = [dump(value) for value in values]
+    return b"".join(line + b"\n" for line in lines), len(lines)
+
+
+class Codec:
+    """Reads JSON. `parse_float` makes the numbers that are not whole, from their text."""
+
+    def __init__(self, parse_float: Callable[[str], Any] | None = None) -> None:
+        self._parse_float = parse_float
+
+    def load(self, text: bytes) -> Any:
+        try:
+            return json.loads(text, parse_float=self._parse_float)
+        except ValueError as error:
+            raise BadReply(f"the reply is no JSON: {error}: {text[:100]!r}") from error

@@ -1,0 +1,203 @@
+"""The leases that a worker holds: when to extend them, when they are lost, and what is left to settle. No input or output, and no clock.
+
+Invariant: a lease is held from `take` until its outcome is settled for good, or until it is lost. A lost lease is never settled: another worker may hold
+the key. Every method takes the present time as seconds of a monotonic clock. The methods are not thread-safe; a worker calls them under its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .errors import LeaseLost
+from .json import Json
+from .models import Extended, Item, Lease, Settled
+from .outcomes import Outcome, Release
+
+#: Most leases of one settle or extend.
+BATCH_MAX = 1000
+#: How long an outcome waits for the next pop, which would carry it, in seconds.
+SETTLE_AFTER_SECONDS = 0.1
+#: A time that never comes, in seconds: locks can't wait for infinity.
+FAR = 1e18
+
+
+class Context:
+    """What a handler knows about its lease besides the item."""
+
+    def __init__(self, lease: Lease) -> None:
+        #: The lease; `lease.token` is the fencing token.
+        self.lease = lease
+        #: Newer changes of the key that wait behind the lease, as of the last extend.
+        self.pending_deltas = 0
+        #: Whether the newest of these changes is a deletion.
+        self.is_deleted = False
+        #: Whether the lease has ended: another worker may hold the key. The handler must write nothing more.
+        self.is_lost = False
+        #: Whether the worker stops. The handler may go on to its end.
+        self.is_stopping = False
+
+    @property
+    def token(self) -> int:
+        """The fencing token: a store that remembers the highest token of a key can refuse a late worker."""
+        return self.lease.token
+
+    def raise_if_lost(self) -> None:
+        """Raises `LeaseLost` if the lease has ended."""
+        if self.is_lost:
+            raise LeaseLost(f"the lease {self.lease.id} has ended")
+
+
+@dataclass(eq=False)
+class Held:
+    """A lease of the worker."""
+
+    item: Item
+    context: Context
+    #: When the lease ends, unless it is extended.
+    expires_at: float
+    extend_at: float
+    is_started: bool = False
+    #: Called once if the lease is lost.
+    on_lost: Callable[[], object] = field(default=lambda: None)
+
+    @property
+    def id(self) -> str:
+        return self.item.lease.id
+
+
+class Leases:
+    def __init__(self) -> None:
+        # Leases without an outcome, and those whose outcome waits to be sent.
+        self._held: dict[str, Held] = {}
+        self._outbox: list[tuple[Held, Outcome, float]] = []
+        self._sending: dict[str, Held] = {}
+        # Not before this time is an extend repeated that has failed.
+        self._extend_not_before = 0.0
+
+    # Items.
+
+    def take(self, items: Iterable[Item], now: float) -> list[Held]:
+        """The leases of a pop."""
+        taken = []
+        for item in items:
+            seconds = item.lease.expires_in_ms / 1000
+            held = Held(item, Context(item.lease), now + seconds, now + seconds / 3)
+            self._held[held.id] = held
+            taken.append(held)
+        return taken
+
+    def waiting(self) -> list[Held]:
+        """The leases whose handlers have not begun."""
+        return [held for held in self._held.values() if not held.is_started]
+
+    @property
+    def running(self) -> int:
+        """Handlers that have begun and not ended, also those whose leases are lost."""
+        return self._running
+
+    _running = 0
+
+    def start(self, held: Held) -> bool:
+        """Begins the work. False: the lease is lost or released, and nobody works on it."""
+        if held.context.is_lost or held.id not in self._held:
+            return False
+        held.is_started = True
+        self._running += 1
+        return True
+
+    def finish(self, held: Held, outcome: Outcome, now: float) -> None:
+        """Ends the work."""
+        self._running -= 1
+        self._put(held, outcome, now)
+
+    def release_waiting(self, now: float) -> None:
+        """Returns the leases whose handlers have not begun."""
+        for held in self.waiting():
+            self._put(held, Release(), now)
+
+    def _put(self, held: Held, outcome: Outcome, now: float) -> None:
+        if self._held.pop(held.id, None) is not None:
+            self._outbox.append((held, outcome, now))
+
+    # Settles.
+
+    @property
+    def has_settles(self) -> bool:
+        """Whether outcomes wait to be sent, or are being sent."""
+        return bool(self._outbox or self._sending)
+
+    def settle_at(self) -> float | None:
+        """When the oldest outcome has to be sent by a call of its own."""
+        return self._outbox[0][2] + SETTLE_AFTER_SECONDS if self._outbox else None
+
+    def take_settles(self) -> list[Json]:
+        """The outcomes to send. `settled` or `unsettled` ends the attempt."""
+        batch, self._outbox = self._outbox[:BATCH_MAX], self._outbox[BATCH_MAX:]
+        self._sending.update((held.id, held) for held, _, _ in batch)
+        return [outcome.settle(held.id) for held, outcome, _ in batch]
+
+    def settled(self, entries: Sequence[Json], results: Iterable[Settled]) -> list[Settled]:
+        """Ends the leases of a call. The result has the leases that had ended before."""
+        for entry in entries:
+            self._sending.pop(entry["lease_id"], None)
+        return [result for result in results if result.result == "stale"]
+
+    # Extends.
+
+    def _unsettled(self) -> list[Held]:
+        return [*self._held.values(), *(held for held, _, _ in self._outbox), *self._sending.values()]
+
+    def extend_at(self) -> float | None:
+        """When the next lease has to be extended, or ends."""
+        times = [min(held.extend_at, held.expires_at) for held in self._unsettled()]
+        if not times:
+            return None
+        earliest = min(times)
+        ends = min(held.expires_at for held in self._unsettled())
+        return min(max(earliest, self._extend_not_before), ends)
+
+    def take_extends(self, now: float) -> list[str]:
+        """The leases to extend now. `extended` or `extend_failed` ends the attempt."""
+        if now < self._extend_not_before:
+            return []
+        return [held.id for held in self._unsettled() if held.extend_at <= now][:BATCH_MAX]
+
+    def extended(self, results: Iterable[Extended], sent_at: float) -> None:
+        """The reply to an extend that was sent at `sent_at`."""
+        by_id = {held.id: held for held in self._unsettled()}
+        for result in results:
+            held = by_id.get(result.lease_id)
+            if held is None:
+                continue
+            if result.result == "ok":
+                seconds = result.expires_in_ms / 1000
+                held.expires_at, held.extend_at = sent_at + seconds, sent_at + seconds / 3
+                held.context.pending_deltas, held.context.is_deleted = result.pending_deltas, result.deleted
+            else:
+                self._lose(held)
+
+    def extend_failed(self, now: float, wait: float) -> None:
+        """An extend had no success. It is repeated after `wait`."""
+        self._extend_not_before = now + wait
+
+    def expire(self, now: float) -> None:
+        """Loses the leases whose time has passed."""
+        for held in self._unsettled():
+            if held.expires_at <= now:
+                self._lose(held)
+
+    def _lose(self, held: Held) -> None:
+        # An outcome that is on its way is settled or stale; the server knows.
+        if held.id in self._sending:
+            held.extend_at = held.expires_at = FAR
+            return
+        self._held.pop(held.id, None)
+        self._outbox = [entry for entry in self._outbox if entry[0] is not held]
+        held.context.is_lost = True
+        held.on_lost()
+
+    def stop(self) -> None:
+        """Lets running handlers know that the worker stops."""
+        for held in self._held.values():
+            held.context.is_stopping = True

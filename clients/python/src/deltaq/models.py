@@ -1,0 +1,253 @@
+"""What the API replies, as dataclasses. Fields that a newer server adds are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from .json import Json
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A change of a key. `type` is `Added`, `Updated`, `Deleted`, `Replaced` or `Sync`."""
+
+    type: str
+    resource_version: int
+    queued_at: str
+    object: Any
+    source: str | None = None
+    #: Older deltas that were merged into this one.
+    coalesced: int = 0
+    traceparent: str | None = None
+    final_state_unknown: bool = False
+
+    @classmethod
+    def read(cls, fields: Json) -> Delta:
+        get = fields.get
+        return cls(
+            fields["type"],
+            fields["resource_version"],
+            fields["queued_at"],
+            get("object"),
+            get("source"),
+            get("coalesced", 0),
+            get("traceparent"),
+            get("final_state_unknown", False),
+        )
+
+
+@dataclass(frozen=True)
+class Lease:
+    id: str
+    #: The fencing token, a 64-bit integer that grows with every lease of the queue.
+    token: int
+    worker: str | None
+    expires_at: str
+    expires_in_ms: int
+
+    @classmethod
+    def read(cls, fields: Json) -> Lease:
+        return cls(fields["id"], fields["token"], fields.get("worker"), fields["expires_at"], fields["expires_in_ms"])
+
+
+@dataclass(frozen=True)
+class Item:
+    """A popped key with everything that has happened to it since the last ack."""
+
+    key: str
+    lease: Lease
+    #: Deliveries since the last ack.
+    attempt: int
+    failures: int
+    is_in_initial_list: bool
+    #: The changes, oldest first. In mode `events` there is one, in mode `keys` none.
+    deltas: list[Delta]
+    #: The object that was acknowledged last, of a pop with `known`; None if there is none.
+    known: Any = None
+
+    @classmethod
+    def read(cls, fields: Json) -> Item:
+        return cls(
+            fields["key"],
+            Lease.read(fields["lease"]),
+            fields["attempt"],
+            fields["failures"],
+            fields["is_in_initial_list"],
+            [Delta.read(delta) for delta in fields["deltas"]],
+            fields.get("known"),
+        )
+
+    @property
+    def newest(self) -> Delta:
+        """The newest change. An item of mode `keys` has none."""
+        if not self.deltas:
+            raise LookupError(f"the item {self.key!r} has no deltas: its queue is of mode keys")
+        return self.deltas[-1]
+
+    @property
+    def object(self) -> Any:
+        """The newest object; of a deleted key, the last one."""
+        return self.newest.object
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the newest change is a deletion."""
+        return bool(self.deltas) and self.newest.type == "Deleted"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The result of a settle: `ok`, `repeated` (as good as ok), or `stale` with the `outcome` of the lease."""
+
+    lease_id: str
+    how: str
+    result: str
+    outcome: str | None = None
+    failures: int | None = None
+    due_at: str | None = None
+    parked: bool = False
+
+    @classmethod
+    def read(cls, fields: Json) -> Settled:
+        get = fields.get
+        return cls(
+            fields["lease_id"],
+            fields["as"],
+            fields["result"],
+            get("outcome"),
+            get("failures"),
+            get("due_at"),
+            get("parked", False),
+        )
+
+
+@dataclass(frozen=True)
+class Extended:
+    """The result of an extend: `ok` or `stale`."""
+
+    lease_id: str
+    result: str
+    expires_at: str | None = None
+    expires_in_ms: int = 0
+    #: Newer changes that wait behind the lease.
+    pending_deltas: int = 0
+    #: Whether the newest of them is a deletion.
+    deleted: bool = False
+
+    @classmethod
+    def read(cls, fields: Json) -> Extended:
+        get = fields.get
+        return cls(
+            fields["lease_id"],
+            fields["result"],
+            get("expires_at"),
+            get("expires_in_ms") or 0,
+            get("pending_deltas") or 0,
+            get("deleted") or False,
+        )
+
+
+@dataclass(frozen=True)
+class Popped:
+    """The reply to a pop."""
+
+    items: list[Item]
+    settled: list[Settled]
+    is_closed: bool
+    is_paused: bool
+
+    @classmethod
+    def read(cls, fields: Json) -> Popped:
+        items = [Item.read(item) for item in fields["items"]]
+        settled = [Settled.read(settled) for settled in fields.get("settled") or []]
+        return cls(items, settled, fields.get("closed", False), fields.get("paused", False))
+
+
+@dataclass(frozen=True)
+class Produced:
+    """The reply to a call that produces."""
+
+    resource_version: int
+    queued: int = 0
+    ignored: int = 0
+    #: Objects that were not newer than the newest state of their key.
+    stale: int = 0
+    #: Whether the sequence number of the call was applied before, so that this call changed nothing.
+    duplicate: bool = False
+
+    @classmethod
+    def read(cls, fields: Json) -> Produced:
+        get = fields.get
+        counts = (get("queued", 0), get("ignored", 0), get("stale", 0))
+        return cls(fields["resource_version"], *counts, get("duplicate", False))
+
+
+@dataclass(frozen=True)
+class Replaced(Produced):
+    """The reply to a Replace."""
+
+    replaced: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    taken_over: int = 0
+
+    @classmethod
+    def read(cls, fields: Json) -> Replaced:
+        names = ("queued", "ignored", "stale", "replaced", "deleted", "unchanged", "skipped", "taken_over")
+        counts = {name: fields.get(name, 0) for name in names}
+        return cls(fields["resource_version"], duplicate=fields.get("duplicate", False), **counts)
+
+
+@dataclass(frozen=True)
+class ViewObject:
+    """An object of a view. Fields that the call left out are None."""
+
+    key: str
+    source: str | None
+    resource_version: int | None
+    object: Any
+
+    @classmethod
+    def read(cls, fields: Json) -> ViewObject:
+        get = fields.get
+        return cls(fields["key"], get("source"), get("resource_version"), get("object"))
+
+
+@dataclass(frozen=True)
+class Synced:
+    """Whether the initial list, or everything up to a version, is acknowledged."""
+
+    synced: bool
+    remaining: int
+    reached: bool | None = None
+    resource_version: int | None = None
+    parked: int | None = None
+
+    @classmethod
+    def read(cls, fields: Json) -> Synced:
+        get = fields.get
+        return cls(fields["synced"], fields["remaining"], get("reached"), get("resource_version"), get("parked"))
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """A part of a list. `continue_` is the token for the next part, or None."""
+
+    items: list[T]
+    continue_: str | None
+    resource_version: int | None
+    #: Queues of the list of queues that can't be read.
+    unavailable: list[Json] = field(default_factory=list)
+
+    @classmethod
+    def reader(cls, read: Callable[[Json], T]) -> Callable[[Json], Page[T]]:
+        def page(fields: Json) -> Page[T]:
+            items = [read(item) for item in fields["items"]]
+            return Page(items, fields.get("continue"), fields.get("resource_version"), fields.get("unavailable", []))
+
+        return page

@@ -1,0 +1,62 @@
+"""The pops of a worker: their settings, and what their refusals mean. No input or output."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import calls
+from .calls import Call
+from .durations import Duration
+from .errors import Problem
+from .json import Json
+from .models import Popped, Settled
+
+#: Most keys of one pop.
+POP_MAX = 1000
+#: How long the last calls of a stopping worker may take, in seconds.
+LAST_CALLS_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """The settings of a worker."""
+
+    name: str | None
+    concurrency: int
+    batch: int | None
+    lease: Duration | None
+    known: bool
+    wait: Duration
+    grace: float
+    last_calls_seconds: float = LAST_CALLS_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, and it is {self.concurrency}")
+        if self.batch is not None and not 1 <= self.batch <= POP_MAX:
+            raise ValueError(f"batch must be from 1 to {POP_MAX}, and it is {self.batch}")
+        if self.name is None:
+            name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+            object.__setattr__(self, "name", name)
+
+    def pop(self, queue: str, pop_id: str, settle: Sequence[Json], wait: Duration | None = None) -> Call[Popped]:
+        """The call of a pop. Repeats of it have the same id."""
+        return calls.pop(
+            queue,
+            wait=self.wait if wait is None else wait,
+            max=min(self.concurrency, POP_MAX) if self.batch is None else self.batch,
+            lease_duration=self.lease,
+            worker=self.name,
+            id=pop_id,
+            known=self.known,
+            settle=settle,
+        )
+
+
+def settled_of(problem: Problem) -> list[Settled]:
+    """The results of the settles of a refused pop."""
+    return [Settled.read(settled) for settled in problem.fields.get("settled") or []]

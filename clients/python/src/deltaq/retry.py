@@ -1,0 +1,51 @@
+"""When a call is repeated, and after which wait. No input or output: the clients of both kinds use these rules."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .errors import Error, Problem
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Exponential backoff with full jitter: a random wait between 0 and the exponential one, but never less than the server asks for."""
+
+    #: How often a call is sent at most.
+    max_attempts: int = 8
+    #: The longest first wait, in seconds. It doubles with each attempt.
+    base: float = 0.1
+    #: The longest wait, in seconds; a longer Retry-After is obeyed.
+    max: float = 10.0
+    #: A random number from 0 to 1. Tests replace it.
+    random: Callable[[], float] = field(default=random.random, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1 or self.base <= 0 or self.max < self.base:
+            raise ValueError("a RetryPolicy needs max_attempts >= 1 and 0 < base <= max")
+
+    def backoff(self, failures: int) -> float:
+        """The wait after this many failures in a row, in seconds."""
+        # 2^32 times any base is more than any sensible maximum, and a float can hold it.
+        return min(self.max, self.base * 2.0 ** min(failures - 1, 32)) * self.random()
+
+
+class Attempts:
+    """The attempts of one call. `for_ever` lifts the bound on their number."""
+
+    def __init__(self, policy: RetryPolicy, *, for_ever: bool = False) -> None:
+        self.failures = 0
+        self._policy = policy
+        self._for_ever = for_ever
+
+    def wait_after(self, error: Error) -> float | None:
+        """The wait before the next attempt, in seconds, or None: the call has failed."""
+        self.failures += 1
+        if not error.is_retryable or (not self._for_ever and self.failures >= self._policy.max_attempts):
+            return None
+        wait = self._policy.backoff(self.failures)
+        if isinstance(error, Problem) and error.retry_after is not None:
+            wait += error.retry_after
+        return wait

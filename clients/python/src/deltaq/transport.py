@@ -1,0 +1,196 @@
+"""HTTP over http.client: a pool of kept-alive connections, and calls that another thread can cancel."""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
+
+from .calls import Call
+from .errors import Cancelled, ConnectionLost
+
+#: Kept-alive connections that are idle for longer are not used: the server closes idle connections after two minutes.
+IDLE_SECONDS_MAX = 60.0
+
+
+class Cancel:
+    """Lets one thread end the calls and waits of another one."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        with self._lock:
+            self._event.set()
+            for connected in self._sockets:
+                _shut_down(connected)
+
+    def wait(self, seconds: float) -> bool:
+        """Waits, and says whether it was cancelled."""
+        return self._event.wait(seconds)
+
+    @contextmanager
+    def covers(self, connected: socket.socket) -> Iterator[None]:
+        """Within this block, `set` ends reads and writes of the socket."""
+        with self._lock:
+            if self._event.is_set():
+                raise Cancelled("the call was cancelled")
+            self._sockets.add(connected)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sockets.discard(connected)
+
+
+def _shut_down(connected: socket.socket) -> None:
+    with suppress(OSError):
+        # The method of the class itself: that of an SSL socket would change the state of the object under its reader.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+class Reply:
+    """The head of a reply, and its whole body."""
+
+    def __init__(self, status: int, retry_after: str | None, body: bytes) -> None:
+        self.status = status
+        self.retry_after = retry_after
+        self.body = body
+
+
+class Stream:
+    """A reply that is read line by line."""
+
+    def __init__(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, cancel: Cancel) -> None:
+        self._connection = connection
+        self._response = response
+        self._cancel = cancel
+
+    def lines(self) -> Iterator[bytes]:
+        try:
+            with self._cancel.covers(self._connection.sock):
+                while line := self._response.readline():
+                    if not line.endswith(b"\n"):
+                        raise ConnectionLost("the stream ended in the middle of a line")
+                    yield line
+        except (OSError, http.client.HTTPException) as error:
+            raise _lost(error, self._cancel) from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Transport:
+    """Sends requests to one server. Threads share it."""
+
+    def __init__(self, url: str, *, token: str | None, timeout: float, ssl_context: ssl.SSLContext | None) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no URL of a server, such as http://localhost:7070")
+        self._host, self._port = parts.hostname, parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._timeout = timeout
+        self._ssl = None
+        if parts.scheme == "https":
+            self._ssl = ssl_context or ssl.create_default_context()
+        self._headers = {"accept": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
+    def request(self, call: Call[object], cancel: Cancel | None = None) -> Reply:
+        cancel = cancel or Cancel()
+        connection = self._connection(self._timeout + call.wait)
+        is_reusable = False
+        try:
+            with cancel.covers(connection.sock):
+                response = self._send(connection, call, {})
+                body = response.read()
+            is_reusable = not response.will_close
+            return Reply(response.status, response.getheader("retry-after"), body)
+        except (OSError, http.client.HTTPException) as error:
+            raise _lost(error, cancel) from error
+        finally:
+            if is_reusable:
+                with self._lock:
+                    self._idle.append((time.monotonic(), connection))
+            else:
+                connection.close()
+
+    def stream(self, call: Call[object], silence: float, cancel: Cancel) -> Stream | Reply:
+        """Begins a reply that is a stream of lines, which ends with an error after `silence` seconds without a byte. A refusal is a `Reply`."""
+        connection = self._connection(self._timeout)
+        try:
+            with cancel.covers(connection.sock):
+                response = self._send(connection, call, {"accept": "application/x-ndjson"})
+                if response.status == 200:
+                    connection.sock.settimeout(silence)
+                    return Stream(connection, response, cancel)
+                reply = Reply(response.status, response.getheader("retry-after"), response.read())
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _lost(error, cancel) from error
+        except Cancelled:
+            connection.close()
+            raise
+        connection.close()
+        return reply
+
+    def _send(self, connection: http.client.HTTPConnection, call: Call[object], headers: dict[str, str]) -> http.client.HTTPResponse:
+        sent = self._headers | headers
+        if call.body is not None:
+            sent["content-type"] = call.content_type
+        connection.request(call.method, self._prefix + call.target, call.body, sent)
+        return connection.getresponse()
+
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        """A connection that is open."""
+        oldest = time.monotonic() - IDLE_SECONDS_MAX
+        while True:
+            with self._lock:
+                if not self._idle:
+                    break
+                since, connection = self._idle.pop()
+            # A kept-alive connection that can be read was closed by the server.
+            if since > oldest and not select.select([connection.sock], [], [], 0)[0]:
+                connection.sock.settimeout(timeout)
+                return connection
+            connection.close()
+        if self._ssl is not None:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._ssl)
+        else:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise ConnectionLost(f"can't connect to {self._host}: {error}") from error
+        connection.sock.settimeout(timeout)
+        return connection
+
+
+def _lost(error: Exception, cancel: Cancel) -> ConnectionLost | Cancelled:
+    if cancel.is_set:
+        return Cancelled("the call was cancelled")
+    return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}")

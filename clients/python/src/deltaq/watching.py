@@ -1,0 +1,52 @@
+"""What an informer does after the end of a watch. No input or output."""
+
+from __future__ import annotations
+
+from .cache import Cache
+from .durations import Duration, duration_seconds
+from .errors import Error, Problem
+from .retry import Attempts, RetryPolicy
+
+#: Interval of the bookmarks of a watch, in seconds, if the watch does not set it.
+BOOKMARK_SECONDS = 15.0
+#: A watch on which nothing arrives for this many intervals of bookmarks is lost.
+SILENT_BOOKMARKS = 2.5
+
+
+def silence_seconds(bookmark: Duration | None) -> float:
+    """How long nothing may arrive on a watch with this interval of bookmarks, in seconds."""
+    return SILENT_BOOKMARKS * (BOOKMARK_SECONDS if bookmark is None else duration_seconds(bookmark))
+
+
+class Watching:
+    """Decides when the next watch begins."""
+
+    def __init__(self, cache: Cache, policy: RetryPolicy) -> None:
+        self._cache = cache
+        self._policy = policy
+        self._attempts = Attempts(policy, for_ever=True)
+        self._has_rows = False
+
+    def received(self) -> None:
+        """A row has arrived."""
+        if not self._has_rows:
+            self._has_rows = True
+            self._attempts = Attempts(self._policy, for_ever=True)
+
+    def wait_after(self, error: Error | None) -> float | None:
+        """The wait before the next watch, in seconds, after an error or the end of a stream. None: the error is final."""
+        had_rows, self._has_rows = self._has_rows, False
+        if error is None:
+            # The server ends each stream after some minutes. A stream without a row is a failure, so that there is no busy loop.
+            return 0.0 if had_rows else self._policy.backoff(self._count())
+        if isinstance(error, Problem) and error.code in ("expired", "queue-deleted"):
+            self._cache.expire()
+            return self._policy.backoff(self._count())
+        if isinstance(error, Problem) and error.code == "queue-not-found":
+            # The informer waits for the creator of the queue.
+            return self._policy.backoff(self._count())
+        return self._attempts.wait_after(error)
+
+    def _count(self) -> int:
+        self._attempts.failures += 1
+        return self._attempts.failures

@@ -1,0 +1,336 @@
+"""A worker with threads: pops keys, runs a handler for each, and ends their leases."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from . import calls
+from .client import Queue
+from .durations import Duration
+from .errors import Cancelled, Error, Problem
+from .json import Json
+from .leases import Context, Held, Leases
+from .models import Item, Popped, Settled
+from .outcomes import Outcome, outcome_of
+from .popping import WorkerSettings, settled_of
+from .retry import Attempts
+from .transport import Cancel
+
+log = logging.getLogger("deltaq")
+
+#: Longest wait of a thread, in seconds. It then looks again.
+WAIT_SECONDS_MAX = 3600.0
+
+#: Works on a key. It returns or raises an outcome; None is an Ack, and any other exception is a Nack with its message.
+Handler = Callable[[Item, Context], Outcome | None]
+
+
+class Worker:
+    """Runs `handler` for each key of a queue, `concurrency` at once, in threads.
+
+    `batch` is the number of keys of one pop; None means `concurrency`. `grace` is how long a stop waits for running handlers, in seconds.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        handler: Handler,
+        *,
+        name: str | None = None,
+        concurrency: int = 1,
+        batch: int | None = None,
+        lease: Duration | None = None,
+        known: bool = False,
+        wait: Duration = 20,
+        grace: float = 30.0,
+    ) -> None:
+        self.settings = WorkerSettings(name, concurrency, batch, lease, known, wait, grace)
+        self._queue = queue
+        self._handler = handler
+        self._leases = Leases()
+        # Guards everything below and `_leases`.
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._has_ended = False
+        self._is_popping = False
+        self._failure: BaseException | None = None
+        self._ready: list[Held] = []
+        # Ends the waiting pop when the worker stops, and all calls when its time is over.
+        self._pop_cancel = Cancel()
+        self._cancel = Cancel()
+
+    def stop(self) -> None:
+        """Stops the worker gracefully: running handlers finish, and keys that no handler has begun are released."""
+        with self._changed:
+            self._is_stopping = True
+            self._leases.stop()
+            self._changed.notify_all()
+        self._pop_cancel.set()
+
+    def run(self, *, signals: bool = True) -> None:
+        """Works until `stop`, or until the queue is closed. With `signals`, SIGTERM and SIGINT stop the worker, if this is the main thread.
+
+        Raises the first error that is not retryable.
+        """
+        for part in [self._handle] * self.settings.concurrency + [self._extend, self._settle]:
+            self._start_thread(part)
+        with stop_on_signals(self.stop) if signals else _no_signals():
+            try:
+                self._pop_all()
+            except Cancelled:
+                pass
+            except BaseException as error:
+                self._fail(error)
+            self._finish()
+        if self._failure is not None:
+            raise self._failure
+
+    def _start_thread(self, part: Callable[[], None]) -> None:
+        """Runs a part of the worker, whose failure is that of the worker."""
+
+        def run() -> None:
+            try:
+                part()
+            except BaseException as error:
+                self._fail(error)
+
+        # Daemons: a handler that does not end must not keep the process.
+        threading.Thread(target=run, name=f"deltaq{part.__name__.replace('_', '-')}", daemon=True).start()
+
+    def _for_ever(self) -> Attempts:
+        return Attempts(self._queue.client.retry, for_ever=True)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or error
+        self.stop()
+
+    # Popping.
+
+    def _pop_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_stopping or self._has_room())
+                if self._is_stopping:
+                    return
+                settles = self._leases.take_settles()
+                self._is_popping = True
+                self._changed.notify_all()
+            pop_id = calls.new_pop_id()
+            try:
+                popped = self._pop(pop_id, settles)
+            except Cancelled:
+                self._recover_pop(pop_id, settles)
+                return
+            finally:
+                with self._changed:
+                    self._is_popping = False
+            if popped is None:
+                return
+            self._take(popped, settles)
+
+    def _has_room(self) -> bool:
+        return not self._ready and self._leases.running < self.settings.concurrency
+
+    def _pop(self, pop_id: str, settles: Sequence[Json]) -> Popped | None:
+        """Pops until there is a reply. None: the queue is closed."""
+        call = self.settings.pop(self._queue.name, pop_id, settles)
+        try:
+            return self._queue.client.send(call, cancel=self._pop_cancel, attempts=self._for_ever())
+        except Problem as problem:
+            self._settled(settles, settled_of(problem))
+            if problem.code == "queue-closed":
+                return None
+            raise
+
+    def _take(self, popped: Popped, settles: Sequence[Json]) -> None:
+        self._settled(settles, popped.settled)
+        with self._changed:
+            taken = self._leases.take(popped.items, time.monotonic())
+            self._ready += taken
+            if taken:
+                self._changed.notify_all()
+
+    def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
+        """Repeats a pop that a stop has cancelled: keys that it has leased are released, and its settles are not lost."""
+        call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
+        with self._time_limit():
+            try:
+                self._take(self._queue.client.send(call, cancel=self._cancel), settles)
+            except Cancelled:
+                pass
+            except Problem as problem:
+                self._settled(settles, settled_of(problem))
+            except Error as error:
+                log.warning("the last pop has no reply, so keys that it leased wait for the end of their leases: %s", error)
+
+    # Handlers.
+
+    def _handle(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ready or self._has_ended)
+                if self._has_ended:
+                    return
+                held = self._ready.pop(0)
+                is_held = self._leases.start(held)
+                # There may be room for another pop.
+                self._changed.notify_all()
+            if not is_held:
+                continue
+            result: object
+            try:
+                result = self._handler(held.item, held.context)
+            except Exception as error:
+                if not isinstance(error, Outcome):
+                    log.warning("the handler of %r failed", held.item.key, exc_info=True)
+                result = error
+            with self._changed:
+                self._leases.finish(held, outcome_of(result), time.monotonic())
+                self._changed.notify_all()
+
+    # Settles and extends.
+
+    def _settle(self) -> None:
+        while True:
+            with self._changed:
+                self._wait_until(self._settle_at)
+                if self._has_ended:
+                    return
+                settles = self._leases.take_settles()
+            if not settles:
+                continue
+            try:
+                call = calls.settle(self._queue.name, settles)
+                self._settled(settles, self._queue.client.send(call, cancel=self._cancel, attempts=self._for_ever()))
+            except Cancelled:
+                return
+            except Error as error:
+                self._settled(settles, [])
+                if not (isinstance(error, Problem) and error.code == "queue-not-found"):
+                    self._fail(error)
+
+    def _settle_at(self) -> float | None:
+        """When outcomes have to be sent without a pop: at once while a pop waits."""
+        at = self._leases.settle_at()
+        return 0.0 if at is not None and (self._is_popping or self._is_stopping) else at
+
+    def _settled(self, settles: Sequence[Json], results: Sequence[Settled]) -> None:
+        with self._changed:
+            stale = self._leases.settled(settles, results)
+            self._changed.notify_all()
+        for result in stale:
+            log.warning("the lease %s had ended (%s) before its %s", result.lease_id, result.outcome, result.how)
+
+    def _extend(self) -> None:
+        attempts = self._for_ever()
+        while True:
+            with self._changed:
+                self._wait_until(self._leases.extend_at)
+                if self._has_ended:
+                    return
+                now = time.monotonic()
+                self._leases.expire(now)
+                lease_ids = self._leases.take_extends(now)
+                self._changed.notify_all()
+            if not lease_ids:
+                continue
+            call = calls.extend(self._queue.name, lease_ids, lease_duration=self.settings.lease)
+            try:
+                extended = self._queue.client.send_once(call, cancel=self._cancel)
+            except Cancelled:
+                return
+            except Error as error:
+                with self._changed:
+                    self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or 1.0)
+                continue
+            attempts.failures = 0
+            with self._changed:
+                self._leases.extended(extended, now)
+
+    def _wait_until(self, at: Callable[[], float | None]) -> None:
+        """Waits, with the lock, until that time has come or the worker has ended."""
+        while not self._has_ended:
+            time_ = at()
+            seconds = None if time_ is None else time_ - time.monotonic()
+            if seconds is not None and seconds <= 0:
+                return
+            self._changed.wait(None if seconds is None else min(seconds, WAIT_SECONDS_MAX))
+
+    # The end.
+
+    def _finish(self) -> None:
+        """Waits for running handlers, and settles."""
+        with self._changed:
+            self._is_stopping = True
+            self._leases.stop()
+            self._leases.release_waiting(time.monotonic())
+            self._ready.clear()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._leases.running == 0, self.settings.grace)
+        with self._time_limit(), self._changed:
+            self._changed.wait_for(lambda: not self._leases.has_settles or self._cancel.is_set)
+            self._has_ended = True
+            self._changed.notify_all()
+        self._cancel.set()
+
+    @contextmanager
+    def _time_limit(self) -> Iterator[None]:
+        """Ends all calls if the block takes too long."""
+
+        def end() -> None:
+            self._cancel.set()
+            with self._changed:
+                self._changed.notify_all()
+
+        timer = threading.Timer(self.settings.last_calls_seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def _no_signals() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop`, in another thread: a handler of signals must take no locks. In other threads than the main one, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reader, writer = socket.socketpair()
+
+    def wait() -> None:
+        if reader.recv(1) == b"s":
+            stop()
+
+    thread = threading.Thread(target=wait, name="deltaq-signals", daemon=True)
+    thread.start()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    descriptor = writer.fileno()
+    previous = [signal.signal(number, lambda *_: void(os.write(descriptor, b"s"))) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, previous, strict=True):
+            signal.signal(number, handler)
+        writer.send(b"e")
+        thread.join()
+        reader.close()
+        writer.close()
+
+
+def void(_: object) -> None:
+    """Drops a result."""

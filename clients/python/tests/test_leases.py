@@ -1,0 +1,133 @@
+"""Tests of the leases that a worker holds."""
+
+from __future__ import annotations
+
+import unittest
+
+from deltaq import Ack, Item, Lease, LeaseLost, Nack, Reject
+from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases
+from deltaq.models import Extended, Settled
+from deltaq.outcomes import ERROR_LENGTH_MAX, outcome_of
+
+
+def item(name: str, lease_ms: int = 3000) -> Item:
+    return Item(name, Lease(name, 1, "w", "", lease_ms), 1, 0, False, [])
+
+
+class LeasesOfAWorker(unittest.TestCase):
+    def setUp(self) -> None:
+        self.leases = Leases()
+
+    def take(self, *names: str) -> list[Held]:
+        return self.leases.take([item(name) for name in names], 0.0)
+
+    def test_a_lease_is_extended_at_a_third(self) -> None:
+        self.take("a")
+        self.assertEqual(self.leases.extend_at(), 1.0)
+        self.assertEqual(self.leases.take_extends(0.9), [])
+        self.assertEqual(self.leases.take_extends(1.0), ["a"])
+        self.leases.extended([Extended("a", "ok", "", 6000, 2, True)], 1.0)
+        self.assertEqual(self.leases.extend_at(), 3.0)
+
+    def test_an_extend_shows_newer_changes(self) -> None:
+        [held] = self.take("a")
+        self.leases.extended([Extended("a", "ok", "", 3000, 2, True)], 1.0)
+        self.assertEqual((held.context.pending_deltas, held.context.is_deleted), (2, True))
+
+    def test_a_failed_extend_is_repeated_before_the_end_of_the_lease(self) -> None:
+        self.take("a")
+        self.leases.extend_failed(1.0, 0.5)
+        self.assertEqual(self.leases.extend_at(), 1.5)
+        self.leases.extend_failed(1.5, 60.0)
+        self.assertEqual(self.leases.extend_at(), 3.0)
+
+    def test_a_lease_that_was_not_extended_is_lost(self) -> None:
+        lost: list[str] = []
+        [held] = self.take("a")
+        held.on_lost = lambda: lost.append("a")
+        self.leases.start(held)
+        self.leases.expire(2.9)
+        self.assertFalse(held.context.is_lost)
+        held.context.raise_if_lost()
+        self.leases.expire(3.0)
+        self.assertEqual((held.context.is_lost, lost), (True, ["a"]))
+        with self.assertRaises(LeaseLost):
+            held.context.raise_if_lost()
+
+    def test_a_lost_lease_is_not_settled(self) -> None:
+        first, second = self.take("a", "b")
+        self.leases.start(first)
+        self.leases.start(second)
+        self.leases.finish(second, Ack(), 1.0)
+        self.leases.extended([Extended("a", "stale"), Extended("b", "stale")], 1.0)
+        self.leases.finish(first, Ack(), 2.0)
+        self.assertEqual(self.leases.take_settles(), [])
+        self.assertEqual((self.leases.running, self.leases.extend_at()), (0, None))
+
+    def test_a_lost_lease_is_not_started(self) -> None:
+        [held] = self.take("a")
+        self.leases.expire(9.0)
+        self.assertFalse(self.leases.start(held))
+        self.assertEqual(self.leases.running, 0)
+
+    def test_outcomes_are_sent_once(self) -> None:
+        first, second = self.take("a", "b")
+        self.leases.start(first)
+        self.leases.start(second)
+        self.leases.finish(first, Ack(), 1.0)
+        self.leases.finish(second, Nack("no", delay="5s"), 1.0)
+        self.assertEqual(self.leases.settle_at(), 1.0 + SETTLE_AFTER_SECONDS)
+        entries = self.leases.take_settles()
+        self.assertEqual(entries, [{"lease_id": "a", "as": "ack"}, {"lease_id": "b", "as": "nack", "delay": "5s", "error": "no"}])
+        self.assertEqual(self.leases.take_settles(), [])
+        self.assertTrue(self.leases.has_settles)
+        stale = self.leases.settled(entries, [Settled("a", "ack", "ok"), Settled("b", "nack", "stale", "expired")])
+        self.assertEqual([result.lease_id for result in stale], ["b"])
+        self.assertFalse(self.leases.has_settles)
+
+    def test_leases_are_extended_until_they_are_settled(self) -> None:
+        [held] = self.take("a")
+        self.leases.start(held)
+        self.leases.finish(held, Ack(), 0.5)
+        self.leases.take_settles()
+        self.assertEqual(self.leases.take_extends(1.0), ["a"])
+
+    def test_a_settle_that_is_on_its_way_is_not_lost(self) -> None:
+        [held] = self.take("a")
+        self.leases.start(held)
+        self.leases.finish(held, Ack(), 0.5)
+        entries = self.leases.take_settles()
+        self.leases.expire(9.0)
+        self.assertFalse(held.context.is_lost)
+        self.leases.settled(entries, [])
+        self.assertIsNone(self.leases.extend_at())
+
+    def test_a_stop_releases_what_no_handler_has_begun(self) -> None:
+        first, _ = self.take("a", "b")
+        self.leases.start(first)
+        self.leases.stop()
+        self.leases.release_waiting(1.0)
+        self.assertEqual(self.leases.take_settles(), [{"lease_id": "b", "as": "release"}])
+        self.assertTrue(first.context.is_stopping)
+
+
+class Outcomes(unittest.TestCase):
+    def test_none_is_an_ack(self) -> None:
+        self.assertEqual(outcome_of(None).settle("a"), {"lease_id": "a", "as": "ack"})
+
+    def test_an_exception_is_a_nack_with_its_message(self) -> None:
+        self.assertEqual(outcome_of(ValueError("no price")).settle("a"), {"lease_id": "a", "as": "nack", "error": "ValueError: no price"})
+
+    def test_a_raised_outcome_counts(self) -> None:
+        self.assertEqual(outcome_of(Reject("wrong")).settle("a")["as"], "reject")
+
+    def test_another_result_is_a_failure(self) -> None:
+        self.assertIn("returned 3", outcome_of(3).settle("a")["error"])
+
+    def test_long_errors_are_cut(self) -> None:
+        self.assertEqual(outcome_of(Nack("x" * 5000 + "end")).settle("a")["error"][-4:], "xend")
+        self.assertEqual(len(outcome_of(Nack("x" * 5000)).settle("a")["error"]), ERROR_LENGTH_MAX)
+
+
+if __name__ == "__main__":
+    unittest.main()

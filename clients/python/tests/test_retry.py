@@ -1,0 +1,132 @@
+"""Tests of retries and of how replies are read."""
+
+from __future__ import annotations
+
+import json
+import unittest
+from decimal import Decimal
+
+from deltaq import BadReply, ConnectionLost, Problem, RetryPolicy, calls
+from deltaq.durations import duration_seconds, duration_text
+from deltaq.json import Codec, dump
+from deltaq.protocol import read_reply
+from deltaq.retry import Attempts
+
+
+def problem(status: int, **fields: object) -> Problem:
+    call = calls.status("prices")
+    try:
+        read_reply(Codec(), call, status, None, json.dumps(fields).encode())
+    except Problem as found:
+        return found
+    raise AssertionError("the reply is no problem")
+
+
+class Retries(unittest.TestCase):
+    policy = RetryPolicy(max_attempts=4, base=1.0, max=5.0, random=lambda: 1.0)
+
+    def test_waits_double_up_to_the_maximum(self) -> None:
+        attempts = Attempts(self.policy, for_ever=True)
+        waits = [attempts.wait_after(ConnectionLost()) for _ in range(5)]
+        self.assertEqual(waits, [1.0, 2.0, 4.0, 5.0, 5.0])
+
+    def test_waits_stay_finite_after_many_failures(self) -> None:
+        self.assertEqual(self.policy.backoff(10_000), 5.0)
+
+    def test_the_jitter_is_full(self) -> None:
+        policy = RetryPolicy(base=1.0, random=lambda: 0.25)
+        self.assertEqual(policy.backoff(2), 0.5)
+
+    def test_the_number_of_attempts_is_bounded(self) -> None:
+        attempts = Attempts(self.policy)
+        waits = [attempts.wait_after(ConnectionLost()) for _ in range(4)]
+        self.assertEqual([wait is None for wait in waits], [False, False, False, True])
+
+    def test_what_is_not_retryable_is_not_repeated(self) -> None:
+        refused = problem(422, code="no-key", retryable=False)
+        self.assertIsNone(Attempts(self.policy, for_ever=True).wait_after(refused))
+
+    def test_a_wait_is_not_shorter_than_the_server_asks_for(self) -> None:
+        policy = RetryPolicy(random=lambda: 0.0)
+        refused = problem(429, code="too-many-requests", retryable=True, retry_after_ms=2500)
+        self.assertEqual(Attempts(policy).wait_after(refused), 2.5)
+
+    def test_the_field_of_the_problem_says_whether_it_is_retryable(self) -> None:
+        self.assertTrue(problem(410, code="queue-deleted", retryable=True).is_retryable)
+        self.assertFalse(problem(507, code="disk-full", retryable=False).is_retryable)
+
+    def test_without_a_problem_document_the_status_decides(self) -> None:
+        for status, is_retryable in [(502, True), (429, True), (408, True), (404, False), (301, False)]:
+            self.assertEqual(problem(status).is_retryable, is_retryable, status)
+
+    def test_a_policy_without_attempts_is_refused(self) -> None:
+        with self.assertRaises(ValueError):
+            RetryPolicy(max_attempts=0)
+
+
+class Replies(unittest.TestCase):
+    def test_the_header_counts_if_the_problem_has_no_wait(self) -> None:
+        with self.assertRaises(Problem) as raised:
+            read_reply(Codec(), calls.info(), 503, "3", b"<html>")
+        self.assertEqual((raised.exception.retry_after, raised.exception.code), (3.0, None))
+
+    def test_leases_that_are_all_lost_are_a_result(self) -> None:
+        body = {"code": "lease-lost", "settled": [{"lease_id": "a-1", "as": "ack", "result": "stale", "outcome": "expired"}]}
+        [settled] = read_reply(Codec(), calls.ack("q", ["a-1"]), 409, None, json.dumps(body).encode())
+        self.assertEqual((settled.result, settled.outcome), ("stale", "expired"))
+
+    def test_other_problems_of_such_calls_are_errors(self) -> None:
+        with self.assertRaises(Problem):
+            read_reply(Codec(), calls.ack("q", ["a-1"]), 409, None, b'{"code":"wrong-mode"}')
+
+    def test_a_reply_of_another_service_is_an_error(self) -> None:
+        for body in (b"<html>", b"[]", b'{"items":3}', b"{}"):
+            with self.assertRaises(BadReply):
+                read_reply(Codec(), calls.pop("q"), 200, None, body)
+
+    def test_fields_that_a_newer_server_adds_are_ignored(self) -> None:
+        popped = read_reply(Codec(), calls.pop("q"), 200, None, b'{"items":[],"settled":[],"mood":"good"}')
+        self.assertEqual(popped.items, [])
+
+
+class Numbers(unittest.TestCase):
+    def test_numbers_stay_exact(self) -> None:
+        text = b'{"a":18446744073709551615,"b":0.10000000000000000001,"c":[1.50,-2E+3]}'
+        value = Codec(Decimal).load(text)
+        self.assertEqual(dump(value), text)
+
+    def test_text_that_looks_like_a_mark_stays_text(self) -> None:
+        self.assertEqual(dump({"a": "1.5", "b": Decimal("1.5")}), b'{"a":"1.5","b":1.5}')
+
+    def test_what_is_no_json_is_refused(self) -> None:
+        for value in (float("nan"), Decimal("Infinity"), object()):
+            with self.assertRaises((ValueError, TypeError)):
+                dump({"a": value})
+
+    def test_durations(self) -> None:
+        self.assertEqual(duration_text(1.5), "1500000us")
+        self.assertEqual(duration_seconds("1m30s"), 90.0)
+        self.assertEqual(duration_seconds("1.5s"), 1.5)
+        for wrong in ("", "5", "5 s", "s", "1m-3s"):
+            with self.assertRaises(ValueError):
+                duration_seconds(wrong)
+        with self.assertRaises(ValueError):
+            duration_text(-1)
+
+
+class Requests(unittest.TestCase):
+    def test_names_are_encoded(self) -> None:
+        self.assertEqual(calls.item("q", "a/b c").target, "/v1/queues/q/items/a%2Fb%20c")
+
+    def test_a_list_says_that_it_is_complete(self) -> None:
+        call = calls.replace("q", [{"key": "a"}, {"key": "b"}], source="erp")
+        self.assertEqual(call.body, b'{"key":"a"}\n{"key":"b"}\n{"$end":2}\n')
+        self.assertEqual(calls.replace("q", []).body, b'{"$end":0}\n')
+
+    def test_each_pop_has_an_id_of_its_own(self) -> None:
+        self.assertNotEqual(calls.pop("q").target, calls.pop("q").target)
+        self.assertIn("id=mine", calls.pop("q", id="mine").target)
+
+
+if __name__ == "__main__":
+    unittest.main()
