@@ -5,6 +5,9 @@ import type { Problem } from "./documents.js";
 /** Statuses after which a call without a problem document, such as one that a proxy has answered, may succeed later. */
 const RETRYABLE_STATUSES = new Set([408, 429, 502, 503, 504]);
 
+/** Codes with a status of 500 or more that say that nothing was applied. */
+const KNOWN_OUTCOMES = new Set(["draining", "recovering", "too-many-connections", "journal-behind", "version-not-reached", "index-building"]);
+
 /** A call that was refused or failed. */
 export class DeltaqError extends Error {
     /** The name to program against: the `code` of the problem document, or `unexpected-reply` if the reply has none. */
@@ -60,6 +63,11 @@ export function unexpectedReply(call: string, status: number, what: string, retr
 /** Whether a program that runs for long, such as a worker, repeats the call after a pause: the server may be down, overloaded or defective. */
 export function isTransient(error: unknown): error is DeltaqError {
     return error instanceof DeltaqError && (error.retryable || error.status >= 500);
+}
+
+/** Whether the call may have been applied. */
+export function isOutcomeUnknown({ status, code }: DeltaqError): boolean {
+    return status === 0 || (status >= 500 && !KNOWN_OUTCOMES.has(code));
 }
 
 /** The milliseconds of a `Retry-After` header, which has seconds or a date. */

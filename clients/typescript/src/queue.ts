@@ -56,8 +56,9 @@ type Query = NonNullable<Call["query"]>;
 /**
  * A queue of a server, whose objects have the type `T`.
  *
- * Calls are repeated if their problem is retryable or there was no reply. All are safe to repeat, with one limit: a repeated call that adds,
- * updates or deletes may queue its deltas twice if only its reply was lost. `source` and `sequence` exclude that.
+ * Calls are repeated if their problem is retryable or there was no reply. A repeated call that adds, updates or deletes may queue its deltas twice
+ * if only its reply was lost; `source` and `sequence` exclude that. `purge`, `deleteQueue`, `redrive`, `discard` and a rate-limited `addKey` are not
+ * repeated if they may have been applied.
  */
 export class Queue<T> {
     readonly name: string;
@@ -87,7 +88,7 @@ export class Queue<T> {
 
     /** Deletes the queue with all its contents. `force` detaches its followers. */
     async deleteQueue(options: CallOptions & { force?: boolean } = {}): Promise<void> {
-        await this.#send({ method: "DELETE", path: [], query: { force: options.force } }, options);
+        await this.#send({ method: "DELETE", path: [], query: { force: options.force }, countsTwice: true }, options);
     }
 
     /** Stops delivery. */
@@ -111,7 +112,7 @@ export class Queue<T> {
 
     /** Drops ready and delayed keys, and deltas that wait behind leases. */
     purge(options: CallOptions = {}): Promise<{ keys: number; deltas: number }> {
-        return this.#post(["purge"], {}, options);
+        return this.#send({ method: "POST", path: ["purge"], countsTwice: true }, options);
     }
 
     /** Queues an `Added` delta for each object. */
@@ -123,7 +124,7 @@ export class Queue<T> {
     /** Mode keys: adds a key without an object. With `rate_limited` the key waits as after a failure, and the call counts as one. */
     addKey(key: string, options: Omit<AddOptions, "key"> & { rate_limited?: boolean } = {}): Promise<Produced> {
         const { delay, rate_limited } = options;
-        return this.#produce("add", { delay, key, rate_limited }, options);
+        return this.#produce("add", { delay, key, rate_limited }, options, undefined, rate_limited === true);
     }
 
     /** Queues an `Updated` delta for each object. */
@@ -216,12 +217,12 @@ export class Queue<T> {
 
     /** Makes parked keys ready; without keys all of them. */
     redrive(keys?: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
-        return this.#post(["parked", "redrive"], {}, options, keys && { keys });
+        return this.#parked("redrive", keys, options);
     }
 
     /** Drops parked keys; without keys all of them. */
     discard(keys?: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
-        return this.#post(["parked", "discard"], {}, options, keys && { keys });
+        return this.#parked("discard", keys, options);
     }
 
     /** Keys with waiting or leased deltas. */
@@ -362,9 +363,15 @@ export class Queue<T> {
         return this.#send({ method: "POST", path, query, body: body === undefined ? undefined : JSON.stringify(body) }, options);
     }
 
-    #produce(call: string, query: Query, options: ProduceOptions, body?: string): Promise<Produced> {
+    #produce(call: string, query: Query, options: ProduceOptions, body?: string, countsTwice = false): Promise<Produced> {
         const { source, sequence, traceparent } = options;
-        return this.#send({ method: "POST", path: [call], query: { ...query, source, sequence }, body, traceparent }, options);
+        const all = { ...query, source, sequence };
+        return this.#send({ method: "POST", path: [call], query: all, body, traceparent, countsTwice: countsTwice && sequence === undefined }, options);
+    }
+
+    #parked(call: string, keys: readonly string[] | undefined, options: CallOptions): Promise<{ keys: number }> {
+        const body = keys === undefined ? undefined : JSON.stringify({ keys });
+        return this.#send({ method: "POST", path: ["parked", call], body, countsTwice: true }, options);
     }
 
     #list<I>(path: string[], query: Query, options: ListOptions): List<I> {

@@ -1,7 +1,7 @@
 /** Sends calls: the address and the token of a server, timeouts, repetitions. It knows no operation of the API. */
 
 import type { Problem } from "./documents.js";
-import { causes, ConnectionError, DeltaqError, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
+import { causes, ConnectionError, DeltaqError, isOutcomeUnknown, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
 import { parseDocument } from "./json.js";
 import { Backoff, DEFAULT_RETRY, type RetryOptions, sleep } from "./retry.js";
 
@@ -40,6 +40,8 @@ export interface Call {
     traceparent?: string | undefined;
     /** For how long the server waits before it answers, in milliseconds. */
     waitMs?: number;
+    /** Whether a second application has another effect. Such a call is repeated only if it was certainly not applied. */
+    countsTwice?: boolean;
 }
 
 /** Turns the text of a reply into a document. */
@@ -88,6 +90,9 @@ export class Transport {
                 return await this.#attempt(call, options, parse);
             } catch (error) {
                 if (!(error instanceof DeltaqError) || !error.retryable || backoff.failures + 1 >= retry.attempts) {
+                    throw error;
+                }
+                if (call.countsTwice && isOutcomeUnknown(error)) {
                     throw error;
                 }
                 const pause = backoff.after(error);

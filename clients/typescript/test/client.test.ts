@@ -176,6 +176,21 @@ test("attempts are bounded by their number, and by the time that the server asks
     assert.equal(requests, 4);
 });
 
+test("a call that would count twice is repeated only if it was certainly not applied", async t => {
+    let requests = 0;
+    const url = await web(t, (_, response) => {
+        requests += 1;
+        requests === 1 ? refuse(response, busy) : refuse(response, { status: 503, code: "journal-unavailable", retryable: true });
+    });
+    const queue = new Client(url, { retry: { firstMs: 1, attempts: 5 } }).queue("q");
+    await assert.rejects(queue.purge(), { code: "journal-unavailable" });
+    assert.equal(requests, 2);
+    await assert.rejects(queue.addKey("k", { rate_limited: true }), { code: "journal-unavailable" });
+    assert.equal(requests, 3);
+    await assert.rejects(queue.addKey("k"), { code: "journal-unavailable" });
+    assert.equal(requests, 8);
+});
+
 test("a pop whose reply was lost is repeated with the same id", async t => {
     const urls: string[] = [];
     const url = await web(t, (request, response, count) => {

@@ -155,3 +155,24 @@ test("an informer that can't go on says why", async t => {
     await assert.rejects(waitForCacheSync(new Informer(queue), { signal: AbortSignal.abort(new Error("enough")) }), /enough/);
     assert.throws(() => new Informer(queue, { transport: "eventsource" }), /no EventSource/);
 });
+
+test("a watch that repeats what the list already had changes nothing", async t => {
+    const server = await Server.start(t);
+    const queue = server.queue<City>();
+    await queue.add([{ key: "a", city: "Rome" }, { key: "b", city: "Oslo" }]);
+    await queue.update({ key: "a", city: "Bern" });
+    /** Gives a list the version of its first object, as if the rest had changed while its pages were read. */
+    const older: typeof fetch = async (input, init) => {
+        const reply = await fetch(input, init);
+        if (!(input as Request).url.includes("/latest?")) {
+            return reply;
+        }
+        return new Response((await reply.text()).replace(/"resource_version":3\}\s*$/, '"resource_version":1}'), reply);
+    };
+    const informer = run(t, server.client({ fetch: older }).queue("prices"));
+    const seen: unknown[][] = [];
+    await waitForCacheSync(informer.addEventHandler(recorder(seen)));
+    await queue.add({ key: "c", city: "Lima" });
+    await until(() => informer.store.size === 3, "the new object is there");
+    assert.deepEqual(seen, [["add", "a", true], ["add", "b", true], ["add", "c", false]]);
+});

@@ -190,3 +190,26 @@ test("a worker survives a restart of the server, and throws what no repetition h
     await assert.rejects(new Worker(queue, () => undefined, { wait: "70s" }).run(), { code: "invalid-parameter", status: 400 });
     assert.throws(() => new Worker(queue, () => undefined, { concurrency: 0 }), /concurrency is 0/);
 });
+
+test("keys whose delivery the stop has interrupted are released at once", async t => {
+    const server = await Server.start(t);
+    const queue = server.queue();
+    await queue.add([{ key: "a" }, { key: "b" }]);
+    const stop = new AbortController();
+    let isHeld = false;
+    /** Holds the reply to the first pop until the worker stops. */
+    const holding: typeof fetch = async (input, init) => {
+        const request = input as Request;
+        if (isHeld || !request.url.includes("/pop?")) {
+            return fetch(request, init);
+        }
+        isHeld = true;
+        await (await fetch(request)).text();
+        stop.abort();
+        throw init?.signal?.reason;
+    };
+    const worker = new Worker(server.client({ fetch: holding }).queue("prices"), () => assert.fail("the worker stops"), { concurrency: 2 });
+    await worker.run({ signal: stop.signal });
+    const items = await queue.items({ state: ["ready", "delayed", "leased"] }).all();
+    assert.deepEqual(items.map(item => [item.key, item.state, item.failures]), [["a", "ready", 0], ["b", "ready", 0]]);
+});
