@@ -40,4 +40,5 @@ python3 -m venv "$work/empty"
 "$work/empty/bin/pip" install --quiet --disable-pip-version-check --no-index "$work"/dist/*.whl
 start_server --in-memory
 "$work/empty/bin/python" "$package/tests/readme.py" "$package/README.md" "$api"
+"$work/empty/bin/python" tests/clients/examples.py "$api"
 echo "the wheel and the sdist are built, and the examples of the README work with the wheel alone"

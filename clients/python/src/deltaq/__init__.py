@@ -9,7 +9,7 @@ from .leases import Context
 from .models import Delta, Extended, Item, Lease, Page, Popped, Produced, Replaced, Settled, Synced, ViewObject
 from .outcomes import Ack, Done, Nack, Outcome, Reject, Release
 from .reflecting import Change, Replace
-from .reflector import Reflector
+from .reflector import Reflector, polled
 from .retry import RetryPolicy
 from .worker import Worker
 
@@ -52,5 +52,6 @@ __all__ = [
     "Synced",
     "ViewObject",
     "Worker",
+    "polled",
     "wait_for_cache_sync",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from . import calls
 from .calls import Call
+from .errors import Problem
 from .json import Json
 from .models import Page, Produced
 
@@ -44,6 +46,16 @@ class Change:
 Entry = Replace | Change | list[Change]
 
 
+def is_about_the_entry(problem: Problem) -> bool:
+    """Whether a refusal is about the list or the change, so that the next one may be accepted."""
+    return not problem.is_retryable and problem.status in (409, 413, 422)
+
+
+def poll_wait(interval: float) -> float:
+    """The wait before the next list, in seconds: within a tenth of the interval, so that many processes spread."""
+    return interval * random.uniform(0.9, 1.1)
+
+
 @dataclass(frozen=True)
 class ReplaceOptions:
     """How lists are sent."""
@@ -59,7 +71,7 @@ class Sequence:
 
     def __init__(self, queue: str, source: str, options: ReplaceOptions) -> None:
         self._queue = queue
-        self._source = source
+        self.source = source
         self._options = options
         # The last number of the source; None: the server has not been asked yet.
         self._last: int | None = None
@@ -72,7 +84,7 @@ class Sequence:
         return calls.sources(self._queue, limit=5000, continue_=self._continue)
 
     def found(self, page: Page[Json]) -> None:
-        numbers = [item["sequence"] for item in page.items if item["source"] == self._source]
+        numbers = [item["sequence"] for item in page.items if item["source"] == self.source]
         self._continue = page.continue_
         if numbers or page.continue_ is None:
             self._last, self._continue = (numbers[0] if numbers else None) or 0, None
@@ -90,7 +102,7 @@ class Sequence:
             return calls.replace(
                 self._queue,
                 entry.objects,
-                source=self._source,
+                source=self.source,
                 sequence=number,
                 only_changed=options.only_changed,
                 max_delete_percent=options.max_delete_percent,
@@ -98,7 +110,7 @@ class Sequence:
                 allow_empty=options.allow_empty,
             )
         changes = entry if isinstance(entry, list) else [entry]
-        return calls.deltas(self._queue, [change.delta() for change in changes], source=self._source, sequence=number)
+        return calls.deltas(self._queue, [change.delta() for change in changes], source=self.source, sequence=number)
 
     def is_applied(self, reply: Produced, failures: int) -> bool:
         """Whether the entry was applied. If not, another process has used its number: the last number is asked for again, and the entry is sent again."""

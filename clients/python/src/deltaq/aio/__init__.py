@@ -2,7 +2,7 @@
 
 from .client import Client, Queue
 from .informer import Informer, Registration, wait_for_cache_sync
-from .reflector import Reflector
+from .reflector import Reflector, polled
 from .worker import Worker
 
-__all__ = ["Client", "Informer", "Queue", "Reflector", "Registration", "Worker", "wait_for_cache_sync"]
+__all__ = ["Client", "Informer", "Queue", "Reflector", "Registration", "Worker", "polled", "wait_for_cache_sync"]

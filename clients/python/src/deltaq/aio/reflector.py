@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 
 from ..errors import Problem
+from ..json import Json
 from ..models import Produced
-from ..reflecting import Entry, Replace, ReplaceOptions, Sequence
+from ..reflecting import Entry, Replace, ReplaceOptions, Sequence, is_about_the_entry, poll_wait
 from ..retry import Attempts
 from .client import Queue
+
+log = logging.getLogger("deltaq")
+
+
+async def polled(fetch: Callable[[], Awaitable[Iterable[Json]]], interval: float) -> AsyncIterator[Replace]:
+    """The lists of a source that can only be asked, about every `interval` seconds. An error of `fetch` is logged: the last list stays in force."""
+    while True:
+        try:
+            objects = list(await fetch())
+        except Exception as error:
+            log.warning("the source has no list, so the last one stays in force: %s: %s", type(error).__name__, error)
+        else:
+            yield Replace(objects)
+        await asyncio.sleep(poll_wait(interval))
 
 
 class Reflector:
@@ -32,15 +49,18 @@ class Reflector:
         self._sequence = Sequence(queue.name, source, options)
 
     async def run(self, stream: AsyncIterable[Entry], *, on_refused: Callable[[Entry, Problem], None] | None = None) -> None:
-        """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys; without it,
-        the refusal is raised. The last list that was applied stays in force."""
+        """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys. Without it,
+        such refusals are logged. The last list that was applied stays in force. Refusals that are not about the entry, such as 401, are raised."""
         async for entry in stream:
             try:
                 await self.apply(entry)
             except Problem as problem:
-                if on_refused is None or problem.is_retryable:
+                if not is_about_the_entry(problem):
                     raise
-                on_refused(entry, problem)
+                if on_refused is None:
+                    log.warning("source %r: %s", self._sequence.source, problem)
+                else:
+                    on_refused(entry, problem)
 
     async def apply(self, entry: Entry) -> Produced:
         """Applies one entry."""
