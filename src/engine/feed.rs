@@ -7,12 +7,14 @@
 //! Its horizon says from which event on it is complete.
 
 mod backfill;
+mod gaps;
 mod tombstones;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 pub use self::backfill::Backfill;
+use self::gaps::Gaps;
 use self::tombstones::Tombstones;
 pub use self::tombstones::{Tombstone, TombstoneLimits};
 use super::apply::Applied;
@@ -50,6 +52,8 @@ pub(super) struct Feed {
     limits: TombstoneLimits,
     /// A reader at an older event may have missed that a key left.
     horizon: Rv,
+    /// The numbers after the horizon that the queue has skipped.
+    gaps: Gaps,
     /// Number of slots that are indexed; all slots once the feed is complete.
     indexed: usize,
 }
@@ -129,9 +133,9 @@ pub enum NoRows {
         /// The oldest event at which a reader may be.
         horizon: Rv,
     },
-    /// The reader is ahead of the queue.
+    /// The reader has an event that the queue does not have.
     Ahead {
-        /// The queue's newest event.
+        /// The newest event before it that the queue has.
         newest: Rv,
     },
 }
@@ -186,6 +190,7 @@ impl Feed {
             tombstones: Tombstones::default(),
             limits,
             horizon,
+            gaps: Gaps::default(),
             indexed: 0,
         }
     }
@@ -285,10 +290,11 @@ impl Feed {
         if position.after > state.rv {
             return Err(NoRows::Ahead { newest: state.rv });
         }
-        if position.listing_since.unwrap_or_default().max(position.after) < self.horizon {
+        let complete_to = position.listing_since.unwrap_or_default().max(position.after);
+        if complete_to < self.horizon {
             return Err(NoRows::Expired { horizon: self.horizon });
         }
-        Ok(())
+        self.gaps.before(complete_to).map_or(Ok(()), |newest| Err(NoRows::Ahead { newest }))
     }
 
     pub(super) fn page(

@@ -14,7 +14,6 @@ use super::Error;
 use super::metrics::LostPosition;
 use super::queue::{Handle, drop_in_background};
 use crate::causes::with_causes;
-use crate::engine::event::Event;
 use crate::engine::feed::{Backfill, NoRows, Position, RowLimit, RowPage};
 use crate::engine::id::Rv;
 use crate::engine::key::Key;
@@ -242,8 +241,8 @@ fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Option<Backf
         if row.prev_rv > noted {
             return Ok(None);
         }
-        let is_new = |event: &&Event| event.rv > noted;
-        decoder.events(row)?.iter().filter(is_new).for_each(|event| backfill.note(event));
+        backfill.begin_after(row.prev_rv);
+        decoder.events(row)?.iter().for_each(|event| backfill.note(event));
     }
     Ok(Some(backfill))
 }
@@ -388,7 +387,7 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::event::{EventKind, ViewChanges};
+    use crate::engine::event::{Event, EventKind, ViewChanges};
     use crate::engine::time::Time;
     use crate::journal::record::journal_rows;
     use crate::journal::store::{Epoch, QueueId};

@@ -87,8 +87,16 @@ impl Connection {
 
     /// Sends a request and reads its reply. After an error the outcome of the request is unknown.
     pub(crate) fn call(&mut self, message: &Message) -> std::io::Result<Raw> {
+        self.call_with(message, &[])
+    }
+
+    /// As [`call`](Self::call), with lines of the head.
+    pub(crate) fn call_with(&mut self, message: &Message, lines: &[&str]) -> std::io::Result<Raw> {
         let Message { method, path, content_type, body } = message;
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+        for line in lines {
+            let _ = write!(text, "{line}\r\n");
+        }
         let content_type = content_type.unwrap_or("application/json");
         let _ = write!(text, "content-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         self.send(text.as_bytes())?;

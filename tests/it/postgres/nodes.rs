@@ -17,20 +17,20 @@ use crate::harness::blocking::{Connection, Message};
 /// Far longer than a takeover takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);
-const PARTITIONS: usize = 12;
+pub(super) const PARTITIONS: usize = 12;
 /// Enough queues that each of two nodes owns at least one.
 const QUEUES: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
+pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A database, and the secret of its nodes.
-struct Nodes {
-    cluster: Cluster,
-    store: Store,
-    secret: PathBuf,
+pub(super) struct Nodes {
+    pub(super) cluster: Cluster,
+    pub(super) store: Store,
+    pub(super) secret: PathBuf,
 }
 
 impl Nodes {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let cluster = Cluster::start();
         let secret = cluster.folder().join("secret");
         std::fs::write(&secret, SECRET).expect("a file");
@@ -38,7 +38,7 @@ impl Nodes {
         Self { cluster, store, secret }
     }
 
-    fn start(&self, name: &str) -> Spawned {
+    pub(super) fn start(&self, name: &str) -> Spawned {
         Spawned::start_with(&self.store, |command: &mut Command| {
             command.args(["--node-name", name, "--advertise", "http://127.0.0.1:0"]);
             command.env("DELTAQ_CLUSTER__SECRET_FILE", &self.secret);
@@ -52,8 +52,15 @@ impl Nodes {
         pairs.map(|(node, count)| (node.to_owned(), count.parse().expect("a number"))).collect()
     }
 
+    /// The node that owns a queue.
+    fn owner_of(&self, queue: &str) -> String {
+        let join = "deltaq.partitions JOIN deltaq.queues USING (partition)";
+        self.cluster
+            .sql(&format!("SELECT node FROM {join} WHERE queues.name = '{queue}' AND NOT queues.deleted"))
+    }
+
     /// Waits until the partitions have these owners. Returns how long that took.
-    fn until_owners(&self, wanted: &[(&str, usize)]) -> Duration {
+    pub(super) fn until_owners(&self, wanted: &[(&str, usize)]) -> Duration {
         let wanted: BTreeMap<_, _> =
             wanted.iter().map(|(node, count)| ((*node).to_owned(), *count)).collect();
         let begun = Instant::now();
@@ -264,7 +271,7 @@ fn rollbacks(node: &Spawned) -> u64 {
 fn a_node_goes_on_after_the_database_has_lost_acknowledged_changes() {
     let mut nodes = Nodes::new();
     let a = nodes.start("a");
-    added(&a, "q", "kept");
+    let kept = added(&a, "q", "kept");
     nodes.cluster.end(Signal::INT);
     nodes.cluster.save();
     nodes.cluster.restart();
@@ -283,10 +290,65 @@ fn a_node_goes_on_after_the_database_has_lost_acknowledged_changes() {
     let (_, items) = call(&a, &Message::get("/v1/queues/q/items".to_owned()));
     let keys: Vec<_> = items["items"].as_array().into_iter().flatten().map(|item| &item["key"]).collect();
     assert_eq!(keys, ["kept", "new"], "{items}");
+    // A watcher that has seen the lost event lists again; one that has not goes on.
+    let watch = |version: u64| {
+        let message = Message::get(format!("/v1/queues/q/watch?resource_version={version}"));
+        Connection::open(a.api).and_then(|mut own| own.call_with(&message, &["accept: application/json"]))
+    };
+    for _ in 0..2 {
+        let expired = watch(lost).expect("a reply");
+        let problem: Value = serde_json::from_slice(&expired.body).expect("JSON");
+        assert_eq!((expired.status(), &problem["reason"]), (Some(410), &json!("ahead")), "{problem}");
+        let page = watch(kept).expect("a reply");
+        let page: Value = serde_json::from_slice(&page.body).expect("JSON");
+        assert_eq!(page["items"][0]["key"], "new", "{page}");
+    }
     // The queue was created by a lost event. Its partition may still be loading.
     while call(&a, &Message::get("/v1/queues/other".to_owned())).0 != 404 {
         assert!(begun.elapsed() < PATIENCE, "{}", a.last_words());
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// A follower and the queue that it follows have one owner. When it is killed, the follower continues at the next one: each change once.
+#[test]
+fn a_follower_goes_on_at_the_next_owner() {
+    const KEYS: usize = 400;
+    let nodes = Nodes::new();
+    let mut servers = BTreeMap::from([("a", nodes.start("a"))]);
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    servers.insert("b", nodes.start("b"));
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    std::thread::sleep(TTL);
+    let follow = json!({"follow": {"queue": "prices"}});
+    added(&servers["a"], "prices", "first");
+    let put = Message::put("/v1/queues/prices--search".to_owned(), &follow);
+    assert_eq!(call(&servers["a"], &put).0, 201);
+    let owner = nodes.owner_of("prices");
+    let other = if owner == "a" { "b" } else { "a" };
+    for number in 0..KEYS {
+        if number == KEYS / 2
+            && let Some(killed) = servers.remove(owner.as_str())
+        {
+            killed.end(End::Kill);
+        }
+        added(&servers[other], "prices", &format!("key-{number}"));
+    }
+    let begun = Instant::now();
+    let status = loop {
+        let (status, document) =
+            call(&servers[other], &Message::get("/v1/queues/prices--search/status".to_owned()));
+        if status == 200 && document["ready"] == json!(KEYS + 1) && document["follow"]["lag_events"] == 0 {
+            break document;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{status} {document}");
+        std::thread::sleep(PAUSE);
+    };
+    assert_eq!(status["follow"]["state"], "following", "{status}");
+    let items = Message::get("/v1/queues/prices--search/items?limit=5000".to_owned());
+    let (_, items) = call(&servers[other], &items);
+    for item in items["items"].as_array().expect("items") {
+        assert_eq!(item["deltas"].as_array().map(Vec::len), Some(1), "{item} came once");
     }
 }
 
