@@ -34,7 +34,7 @@ use crate::engine::config::Config;
 use crate::engine::feed::TombstoneLimits;
 use crate::http::connection::threads::Threads;
 use crate::http::wire::config::to_engine;
-use crate::http::{AppState, HttpLimits, Node, Parts, RequestMetrics, StoreInfo};
+use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Partitions, WatchLimits};
@@ -86,7 +86,6 @@ impl Server {
         let listeners = Listeners::bind(settings, sockets).await?;
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.is_open())?;
-        let node = Node::of(&settings.cluster).map_err(|source| Error::Node { source })?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();
@@ -107,7 +106,7 @@ impl Server {
             clock: clock.clone(),
             shutdown: shutdown.clone(),
             store: store.clone(),
-            node,
+            node: reloadable.node.clone(),
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
         });
         let tls = reloadable.tls.clone();

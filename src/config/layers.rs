@@ -284,7 +284,7 @@ impl Settings {
             let why = "storage.in_memory is true, so there is no journal; set only one of the two";
             return fault("storage.store", why.to_owned());
         }
-        self.cluster.check(&self.storage)?;
+        self.cluster.check(&self.storage, server)?;
         let (delay, timeout) = (server.drain_delay, server.shutdown_timeout);
         if delay.as_us() > 0 && delay >= timeout {
             let why = format!("{delay} is not shorter than server.shutdown_timeout ({timeout})");

@@ -4,12 +4,13 @@
 //! checked the permission.
 
 mod secret;
+mod tls;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::http::uri::{PathAndQuery, Uri};
 use axum::http::{HeaderName, HeaderValue, Request, Response};
@@ -18,12 +19,14 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use tokio::time::Instant;
 
 pub use self::secret::Error as SecretError;
 use self::secret::Secret;
+use self::tls::Error as TlsError;
+use self::tls::Files;
 use super::head::Head;
 use super::problem::{Code, Problem};
 use crate::causes::with_causes;
@@ -56,6 +59,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_MAX: usize = 256;
 /// A connection whose peer acknowledges nothing for about this long has ended.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// The log reports the failed calls of a node at most once in this time.
+const REPORT_PERIOD: Duration = Duration::from_secs(10);
 
 /// Why a server can't be a node.
 #[derive(Debug, thiserror::Error)]
@@ -63,19 +68,12 @@ pub enum NodeError {
     /// The secret can't be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// The authorities of the nodes can't be read.
-    #[error("can't read the certificates of cluster.ca_file, {}", path.display())]
-    Authorities {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: rustls::pki_types::pem::Error,
-    },
-    /// TLS can't be set up.
+    /// The certificates can't be used.
     #[error("can't set up TLS for calls between nodes")]
     Tls {
         /// The cause.
-        source: rustls::Error,
+        #[from]
+        source: TlsError,
     },
 }
 
@@ -88,12 +86,18 @@ pub(super) enum CallError {
     Interrupted,
 }
 
+/// Sends the calls to other nodes.
+type HttpClient = Client<HttpsConnector<HttpConnector>, Body>;
+
 /// This server as one of several nodes.
 #[derive(Debug)]
 pub struct Node {
     name: HeaderValue,
     secret: Secret,
-    client: Client<HttpsConnector<HttpConnector>, Body>,
+    files: Files,
+    client: ArcSwap<HttpClient>,
+    /// When the log has reported the last failed call of each node.
+    reported: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Node {
@@ -105,7 +109,11 @@ impl Node {
         let (Some(name), Some(secret)) = (&settings.node_name, &settings.secret_file) else {
             return Ok(None);
         };
-        Self::with(name, Secret::read(secret)?, settings.ca_file.as_deref()).map(Arc::new).map(Some)
+        let files = Files {
+            authorities: settings.ca_file.clone(),
+            own: settings.tls_cert.clone().zip(settings.tls_key.clone()),
+        };
+        Self::with(name, Secret::read(secret)?, files).map(Arc::new).map(Some)
     }
 
     /// A node with this name and this secret, which calls other nodes without TLS or by the authorities of the system.
@@ -113,26 +121,27 @@ impl Node {
     /// # Errors
     /// [`NodeError`].
     pub fn new(name: &str, secret: &str) -> Result<Self, NodeError> {
-        Self::with(name, Secret::new(secret)?, None)
+        Self::with(name, Secret::new(secret)?, Files::default())
     }
 
-    fn with(name: &str, secret: Secret, ca_file: Option<&Path>) -> Result<Self, NodeError> {
-        let mut tcp = HttpConnector::new();
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(KEEPALIVE));
-        tcp.set_keepalive_interval(Some(KEEPALIVE));
-        tcp.set_keepalive_retries(Some(2));
-        tcp.enforce_http(false);
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls(ca_file)?);
-        let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_MAX)
-            .build(connector);
+    fn with(name: &str, secret: Secret, files: Files) -> Result<Self, NodeError> {
+        let client = ArcSwap::from_pointee(client(files.read()?));
         let name = HeaderValue::from_str(name).unwrap_or(HeaderValue::from_static("?"));
-        Ok(Self { name, secret, client })
+        Ok(Self { name, secret, files, client, reported: Mutex::default() })
+    }
+
+    /// The name of this node.
+    pub(super) fn name(&self) -> &str {
+        self.name.to_str().unwrap_or_default()
+    }
+
+    /// Reads the certificates again. Calls that run do not change. An error changes nothing.
+    ///
+    /// # Errors
+    /// [`NodeError::Tls`].
+    pub fn reload(&self) -> Result<(), NodeError> {
+        self.client.store(Arc::new(client(self.files.read()?)));
+        Ok(())
     }
 
     /// Whether the request is a call of another node.
@@ -166,17 +175,52 @@ impl Node {
         let headers = request.headers_mut();
         headers.insert(&FORWARDED, self.name.clone());
         headers.insert(&SECRET, self.secret.header());
-        self.client.request(request).await.map_err(|error| {
-            let failed = if error.is_connect() { CallError::Unreachable } else { CallError::Interrupted };
-            tracing::debug!(
-                node = peer.name,
-                url = peer.url,
-                error = with_causes(&error),
-                "a call at a node failed"
-            );
-            failed
+        let client = HttpClient::clone(&self.client.load());
+        client.request(request).await.map_err(|error| {
+            self.report(peer, &error);
+            if error.is_connect() { CallError::Unreachable } else { CallError::Interrupted }
         })
     }
+
+    /// Reports a failed call, unless another one at the same node was reported a moment ago.
+    fn report(&self, peer: &Peer, error: &(dyn std::error::Error + 'static)) {
+        let mut reported = self.reported.lock();
+        let now = Instant::now();
+        if reported.get(&peer.name).is_some_and(|last| now - *last < REPORT_PERIOD) {
+            return;
+        }
+        reported.insert(peer.name.clone(), now);
+        drop(reported);
+        let hint = if tls::is_refused(error) {
+            "the certificate of the node is not accepted: see cluster.ca_file and the name in cluster.advertise"
+        } else {
+            "is the node running, and is its cluster.advertise right?"
+        };
+        tracing::warn!(
+            node = peer.name,
+            url = peer.url,
+            error = with_causes(error),
+            hint,
+            "a call at a node failed"
+        );
+    }
+}
+
+fn client(tls: ClientConfig) -> HttpClient {
+    let mut tcp = HttpConnector::new();
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(2));
+    tcp.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new().with_tls_config(tls);
+    let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_MAX)
+        .build(connector)
 }
 
 /// The address of a path at a node. The path is passed on byte by byte: a parser of URLs would resolve the dots of a key.
@@ -185,27 +229,6 @@ fn address(peer: &Peer, uri: &Uri) -> Option<Uri> {
     let path = uri.path_and_query().cloned();
     parts.path_and_query = Some(path.unwrap_or(PathAndQuery::from_static("/")));
     Uri::from_parts(parts).ok()
-}
-
-fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, NodeError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(path) = ca_file {
-        let failed = |source| NodeError::Authorities { path: path.to_owned(), source };
-        for certificate in CertificateDer::pem_file_iter(path).map_err(failed)? {
-            roots.add(certificate.map_err(failed)?).map_err(|source| NodeError::Tls { source })?;
-        }
-        if roots.is_empty() {
-            let source = io::Error::new(io::ErrorKind::InvalidData, "the file has no certificate");
-            return Err(failed(rustls::pki_types::pem::Error::Io(source)));
-        }
-    } else {
-        // A machine without authorities can use plain HTTP.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|source| NodeError::Tls { source })?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 #[cfg(test)]

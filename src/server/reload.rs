@@ -12,7 +12,7 @@ use crate::audit::{self, Audit};
 use crate::causes::with_causes;
 use crate::config::{self, Settings};
 use crate::http::connection::tls::{self, Tls};
-use crate::http::{Gate, InFlightLimits};
+use crate::http::{Gate, InFlightLimits, Node};
 use crate::lifecycle::Shutdown;
 use crate::service::Partitions;
 use crate::service::metrics::ReloadMetrics;
@@ -24,6 +24,8 @@ pub struct Reloadable {
     pub(super) settings: config::Access,
     pub(super) gate: Arc<Gate>,
     pub(super) tls: Option<Arc<Tls>>,
+    /// `None` if the server is alone.
+    pub(super) node: Option<Arc<Node>>,
     pub(super) audit: Audit,
 }
 
@@ -61,8 +63,9 @@ impl Reloadable {
         {
             return Err(Error::NoToken { path });
         }
+        let node = Node::of(&settings.cluster).map_err(|source| Error::Node { source })?;
         let (audit, writer) = Audit::open(&settings.audit).map_err(|source| Error::Audit { source })?;
-        Ok((Self { settings: settings.access.clone(), gate: Arc::new(gate), tls, audit }, writer))
+        Ok((Self { settings: settings.access.clone(), gate: Arc::new(gate), tls, node, audit }, writer))
     }
 
     /// Whether there are no tokens, so that every caller may do everything.
@@ -77,9 +80,11 @@ impl Reloadable {
     pub fn reload(&self) -> Result<Reloaded, Vec<Error>> {
         self.audit.reopen();
         let tls = self.tls.as_ref().map_or(Ok(false), |tls| tls.reload());
-        match (self.reload_tokens(), tls.map_err(|source| Error::Tls { source })) {
-            (Ok(tokens), Ok(certificate_changed)) => Ok(Reloaded { tokens, certificate_changed }),
-            (tokens, tls) => Err(tokens.err().into_iter().chain(tls.err()).collect()),
+        let node = self.node.as_ref().map_or(Ok(()), |node| node.reload());
+        let node = node.map_err(|source| Error::Node { source });
+        match (self.reload_tokens(), tls.map_err(|source| Error::Tls { source }), node) {
+            (Ok(tokens), Ok(certificate_changed), Ok(())) => Ok(Reloaded { tokens, certificate_changed }),
+            (tokens, tls, node) => Err(tokens.err().into_iter().chain(tls.err()).chain(node.err()).collect()),
         }
     }
 

@@ -8,6 +8,7 @@ mod commands;
 mod connections;
 mod databases;
 mod moving;
+mod node_tls;
 mod nodes;
 mod outages;
 pub(crate) mod patroni;

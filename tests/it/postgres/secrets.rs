@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::crash::server::Store;
+use crate::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
 
 const PASSWORD: &str = "correct-horse";
@@ -60,6 +60,58 @@ fn a_wrong_password_is_refused_and_not_shown() {
             "{command_line:?}: {text}"
         );
         assert!(!text.contains(WRONG), "{command_line:?}: {text}");
+    }
+}
+
+/// The secret of the nodes and the password of the database are in no log, reply or metric of two nodes, also when calls fail.
+#[test]
+fn no_output_of_nodes_contains_their_secrets() {
+    let mut cluster = locked();
+    let secret = cluster.folder().join("secret");
+    std::fs::write(&secret, super::nodes::SECRET).expect("a file");
+    let start = |name: &str| {
+        Spawned::start_with(&Store::Url(cluster.url()), |command| {
+            command.args(["--node-name", name, "--advertise", "http://127.0.0.1:0", "--log-level", "trace"]);
+            command.env("DELTAQ_CLUSTER__SECRET_FILE", &secret).env("PGPASSWORD", PASSWORD);
+        })
+    };
+    let nodes = [start("a"), start("b")];
+    let mut output = String::new();
+    let call = |node: &Spawned, message: &Message, lines: &[&str]| {
+        let reply = Connection::open(node.api).and_then(|mut own| own.call_with(message, lines));
+        let reply = reply.expect("a reply");
+        reply.head + &String::from_utf8(reply.body).expect("text")
+    };
+    let forged = ["deltaq-forwarded: b", "deltaq-node-secret: 0123456789abcdef0123456789abcdee"];
+    for round in 0..2 {
+        for node in &nodes {
+            for number in 0..12 {
+                let path = format!("/v1/queues/q{number}/add");
+                output += &call(node, &Message::post(path, &json!({"key": "a"})), &[]);
+            }
+            let refused = call(node, &Message::get("/v1/queues/q0".to_owned()), &forged);
+            assert!(refused.contains("forbidden"), "{refused}");
+            output += &refused;
+            for path in ["/v1/info", "/readyz", "/v1/queues", "/metrics", "/openapi.json"] {
+                output += &call(node, &Message::get(path.to_owned()), &[]);
+            }
+            output += &node.last_words();
+        }
+        if round == 0 {
+            // Errors of a database that is down are in the log and in replies.
+            cluster.end(rustix::process::Signal::INT);
+        }
+    }
+    for node in nodes {
+        output += &node.end(crate::crash::server::End::Kill);
+    }
+    assert!(
+        output.contains("deltaq-owner") && output.contains("\"node\":{\"name\":\"b\""),
+        "calls are forwarded"
+    );
+    for hidden in [PASSWORD, super::nodes::SECRET] {
+        let shown = output.lines().find(|line| line.contains(hidden));
+        assert_eq!(shown, None);
     }
 }
 
