@@ -88,7 +88,7 @@ async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
     let registry = Registry::new(limits, defaults, clock, journal, (*shutdown).clone(), metrics);
     let registry = Arc::new(registry);
     let partitions = Arc::new(Partitions::single(registry.clone()));
-    partitions.metrics().of_node().owns(partitions.count());
+    partitions.metrics().of_node(None, partitions.count()).owns(partitions.count());
     let contents = Some((contents, unclean));
     let backend = Backend::Alone(Box::new(Alone { registry, writing, contents, place: place.clone() }));
     Ok(Ready { backend, partitions, store, place })

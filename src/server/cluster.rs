@@ -69,6 +69,8 @@ pub(super) struct Cluster {
     rolled_back: BTreeSet<usize>,
     /// Since when every heartbeat has succeeded.
     steady_since: Option<Instant>,
+    /// When the last heartbeat that the database has confirmed was sent, in microseconds of the monotonic clock.
+    confirmed_us: u64,
     /// Cancelled when no connection is left.
     closed: CancellationToken,
 }
@@ -81,15 +83,18 @@ impl Cluster {
         closed: CancellationToken,
     ) -> Self {
         let slots = (0..partitions.count()).map(|_| Slot::Free(Instant::now())).collect();
+        let metrics = ingredients.metrics.of_node(Some(membership.name()), partitions.count());
+        let confirmed_us = ingredients.clock.monotonic_us();
         Self {
             membership,
             partitions,
-            metrics: ingredients.metrics.of_node(),
+            metrics,
             ingredients: Arc::new(ingredients),
             slots,
             running: JoinSet::new(),
             rolled_back: BTreeSet::new(),
             steady_since: None,
+            confirmed_us,
             closed,
         }
     }
@@ -134,7 +139,12 @@ impl Cluster {
         let sent = self.ingredients.clock.monotonic_us();
         // After an outage of the database all nodes are late, and each needs the time to send a heartbeat.
         let removes = self.steady_since.is_some_and(|since| since.elapsed() >= TTL);
-        let found = match self.membership.heartbeat(leaves, removes).await {
+        let heartbeat = self.membership.heartbeat(leaves, removes).await;
+        if heartbeat.is_ok() {
+            self.confirmed_us = sent;
+        }
+        self.metrics.heartbeat_age(self.ingredients.clock.since(self.confirmed_us));
+        let found = match heartbeat {
             Ok(found) => found,
             Err(error) => {
                 if self.steady_since.take().is_some() {
@@ -260,7 +270,8 @@ impl Cluster {
                     partition.abandon();
                     return;
                 }
-                tracing::info!(partition = number, "owns a partition");
+                tracing::info!(partition = number, was_released = partition.was_released, "owns a partition");
+                self.metrics.claimed(partition.was_released);
                 self.rolled_back.remove(&number);
                 self.partitions.set_owner(number, Owner::This(partition.registry.clone()));
                 self.set(number, Slot::Owned(partition));

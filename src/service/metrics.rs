@@ -42,6 +42,10 @@ const JOURNAL_BYTES: &str = "deltaq_journal_bytes";
 const CHECKPOINT_DURATION: &str = "deltaq_checkpoint_duration_seconds";
 const CHECKPOINT_LAG: &str = "deltaq_checkpoint_lag_events";
 const OWNED_PARTITIONS: &str = "deltaq_owned_partitions";
+const PARTITIONS: &str = "deltaq_partitions";
+const CLAIMS: &str = "deltaq_partition_claims_total";
+const HEARTBEAT_AGE: &str = "deltaq_heartbeat_age_seconds";
+const NODE_INFO: &str = "deltaq_node_info";
 const ROLLBACKS: &str = "deltaq_partition_rollbacks_total";
 const RELOAD_SUCCESSFUL: &str = "deltaq_last_reload_successful";
 const RELOAD_SUCCESS_TIMESTAMP: &str = "deltaq_last_reload_success_timestamp_seconds";
@@ -51,13 +55,25 @@ const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
 /// The metrics that the recorder keeps. `page` has the metrics of queues, `requests` has those of requests, and a crate has
 /// those of the process.
-const DESCRIPTIONS: [(&str, Kind, &str); 17] = [
+const DESCRIPTIONS: [(&str, Kind, &str); 21] = [
     (COMMIT_DURATION, Kind::Histogram, "Time from encoding a batch until it is durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
     (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
     (CHECKPOINT_DURATION, Kind::Histogram, "Duration of a checkpoint."),
     (CHECKPOINT_LAG, Kind::Gauge, "Events that a start would replay."),
     (OWNED_PARTITIONS, Kind::Gauge, "Partitions of the database that this node owns."),
+    (PARTITIONS, Kind::Gauge, "Partitions of the database, whoever owns them."),
+    (
+        CLAIMS,
+        Kind::Counter,
+        "Partitions that this node has claimed, after their owner released them, or from an owner that did not.",
+    ),
+    (
+        HEARTBEAT_AGE,
+        Kind::Gauge,
+        "How long ago this node sent its last heartbeat that the database has confirmed.",
+    ),
+    (NODE_INFO, Kind::Gauge, "Always 1: the name of this node."),
     (
         ROLLBACKS,
         Kind::Counter,
@@ -213,11 +229,19 @@ impl Metrics {
         }
     }
 
-    /// The metrics of a node.
+    /// The metrics of a node, or of a server that is alone and has no name, with this number of partitions.
     #[must_use]
-    pub fn of_node(&self) -> NodeMetrics {
+    pub fn of_node(&self, name: Option<&str>, partitions: usize) -> NodeMetrics {
+        if let Some(name) = name {
+            self.gauge(NODE_INFO, vec![Label::new("node", name.to_owned())]).set(1.0);
+        }
+        self.gauge(PARTITIONS, Vec::new()).set(page::count(partitions));
+        let claims = |cause| self.counter(CLAIMS, vec![Label::from_static_parts("cause", cause)]);
         NodeMetrics {
             owned: self.gauge(OWNED_PARTITIONS, Vec::new()),
+            released: claims("released"),
+            taken_over: claims("taken_over"),
+            heartbeat_age: self.gauge(HEARTBEAT_AGE, Vec::new()),
             rollbacks: self.counter(ROLLBACKS, Vec::new()),
         }
     }
@@ -285,6 +309,9 @@ impl Observer for JournalMetrics {
 #[derive(Clone, Debug)]
 pub struct NodeMetrics {
     owned: Gauge,
+    released: Counter,
+    taken_over: Counter,
+    heartbeat_age: Gauge,
     rollbacks: Counter,
 }
 
@@ -292,6 +319,16 @@ impl NodeMetrics {
     /// Sets the number of partitions that the node owns.
     pub fn owns(&self, partitions: usize) {
         self.owned.set(page::count(partitions));
+    }
+
+    /// Counts a partition that the node has claimed. `was_released` says whether its owner had released it.
+    pub fn claimed(&self, was_released: bool) {
+        if was_released { &self.released } else { &self.taken_over }.increment(1);
+    }
+
+    /// Sets the age of the last heartbeat that the database has confirmed.
+    pub fn heartbeat_age(&self, age: Duration) {
+        self.heartbeat_age.set(age.as_secs_f64());
     }
 
     /// Counts a partition that lacks acknowledged changes in the database.

@@ -54,7 +54,7 @@ pub use self::read::{
     ExplainDocument, IndexDocument, IndexState, IndexValueDocument, ItemDocument, ObjectDocument,
     SourceDocument, SyncedDocument, WorkerDocument,
 };
-pub use self::server::{Info, InfoLimits, InfoStore};
+pub use self::server::{Info, InfoLimits, InfoNode, InfoStore};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{DeltaType, EventName, HoldReason, ItemState, LeaseOutcome, RowType, SettleResult};

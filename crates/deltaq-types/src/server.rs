@@ -14,6 +14,9 @@ pub struct Info {
     pub durability: String,
     /// Where changes are stored.
     pub store: InfoStore,
+    /// This server as one of several nodes; absent if it is alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<InfoNode>,
     /// How long the process has run, in milliseconds.
     pub uptime_ms: u64,
     /// The limits of requests.
@@ -28,6 +31,17 @@ pub struct InfoStore {
     /// PostgreSQL: whether a standby has a change before it is acknowledged, so that the change survives a failover.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicated: Option<bool>,
+}
+
+/// A node of several that share a database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InfoNode {
+    /// The name of the node.
+    pub name: String,
+    /// The number of partitions of the database.
+    pub partitions: u64,
+    /// The numbers of the partitions that the node owns at present.
+    pub owned: Vec<u64>,
 }
 
 /// The limits of requests.

@@ -2,7 +2,7 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{Info, InfoLimits, InfoStore};
+use deltaq_types::{Info, InfoLimits, InfoNode, InfoStore};
 
 use crate::duration;
 use crate::engine::excerpt::Excerpt;
@@ -56,11 +56,17 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
 )]
 pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Json<Info>, Problem> {
     let limits = state.partitions.limits();
+    let node = state.node.as_ref().map(|node| InfoNode {
+        name: node.name().to_owned(),
+        partitions: state.partitions.count() as u64,
+        owned: state.partitions.owned().into_iter().map(|number| number as u64).collect(),
+    });
     Ok(Json(Info {
         name: "deltaq".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         durability: state.store.durability.as_str().to_owned(),
         store: InfoStore { kind: state.store.kind.to_owned(), replicated: state.store.is_replicated },
+        node,
         uptime_ms: millis(state.clock.since(0)),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX as u64,

@@ -42,6 +42,8 @@ pub(in crate::server) struct Ingredients {
 #[derive(Debug)]
 pub(super) struct Partition {
     pub(super) registry: Arc<Registry>,
+    /// Whether its former owner had released it.
+    pub(super) was_released: bool,
     writing: JoinHandle<writer::Ended>,
     shutdown: Shutdown,
 }
@@ -74,7 +76,7 @@ impl Partition {
         let (limits, defaults) = (from.limits.clone(), from.defaults.clone());
         let metrics = from.metrics.clone();
         let registry = Registry::new(limits, defaults, clock, Some(journal), shutdown.clone(), metrics);
-        let partition = Self { registry: Arc::new(registry), writing, shutdown };
+        let partition = Self { registry: Arc::new(registry), was_released: opening.clean, writing, shutdown };
         let loaded = partition.registry.recover(contents, skips || !opening.clean).boxed().await;
         if let Err(error) = loaded {
             partition.abandon();
