@@ -12,6 +12,9 @@ pub struct Name(Arc<str>);
 /// Longest name of a queue, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
+/// Separates the group of a name from the rest.
+const GROUP_END: &str = "--";
+
 /// Why a text is no name of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -65,6 +68,12 @@ impl Name {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The group of the name: the part before the first `--`, or the whole name. Queues of one group are in one partition.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.0.split_once(GROUP_END).map_or(&self.0, |(group, _)| group)
     }
 }
 

@@ -44,7 +44,7 @@ pub use self::follow_task::{FollowReport, Obstacle};
 pub use self::history::History;
 pub use self::indexes::{IndexValue, Lookup};
 pub use self::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
-pub use self::partitions::{Owner, Partitions, Peer};
+pub use self::partitions::{Owner, Partitions, Peer, of as partition_of};
 pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
 pub use self::reaching::Acknowledged;
@@ -129,10 +129,10 @@ pub enum Error {
         /// The oldest event at which a reader may be.
         horizon: Rv,
     },
-    /// The reader of a view is ahead of the queue.
-    #[error("the reader's version is ahead of the queue, whose newest is {newest}")]
+    /// The reader of a view has an event that the queue does not have.
+    #[error("the reader's version is ahead of the queue, whose newest before it is {newest}")]
     Ahead {
-        /// The queue's newest event.
+        /// The newest event before the reader's version that the queue has.
         newest: Rv,
     },
     /// The queue has not reached the version that a read waits for.
@@ -176,6 +176,19 @@ pub enum FollowError {
     /// There is no queue of the name.
     #[error("there is no queue {0:?}; create it first")]
     NotFound(String),
+    /// The queues are in different partitions.
+    #[error(
+        "{queue:?} can't follow {followed:?}, because on several nodes a follower must be in the partition of the queue that it follows; \
+         a follower whose name begins with \"{group}--\" is, such as \"{group}--{queue}\""
+    )]
+    Apart {
+        /// The follower.
+        queue: Name,
+        /// The followed queue.
+        followed: Name,
+        /// The group of the followed queue's name.
+        group: String,
+    },
     /// The queue would follow itself, through these queues.
     #[error("the queue would follow itself: {}", _0.join(" follows "))]
     Cycle(Vec<String>),

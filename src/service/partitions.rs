@@ -1,5 +1,5 @@
-//! The partitions of the queues. A partition has a registry, and behind it a journal and a store, of its own. The hash of a
-//! queue's name determines its partition.
+//! The partitions of the queues. A partition has a registry, and behind it a journal and a store, of its own. The hash of the group
+//! of a queue's name determines its partition, so that a queue and its followers can have one owner.
 //!
 //! A server that is alone has one partition and owns it for good. Nodes that share a database have several partitions, and each
 //! partition is owned by at most one node.
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::metrics::Metrics;
 use super::queue::Handle;
 use super::registry::{Limits, Registry};
-use super::{Error, Name};
+use super::{Error, FollowError, Name};
 use crate::engine::config::Config;
 
 /// The owner of a partition, as far as this node knows.
@@ -50,6 +50,15 @@ pub struct Partitions {
     sure_until_us: AtomicU64,
 }
 
+/// The partition of the queue of this name in a store with `count` partitions.
+#[must_use]
+pub fn of(name: &Name, count: usize) -> usize {
+    match count {
+        0 | 1 => 0,
+        count => crc32c::crc32c(name.group().as_bytes()) as usize % count,
+    }
+}
+
 impl Partitions {
     /// `count` partitions without owners. No partition may be used before [`trust`](Self::trust).
     #[must_use]
@@ -77,10 +86,20 @@ impl Partitions {
     /// The partition of the queue of this name. It never changes.
     #[must_use]
     pub fn of(&self, name: &Name) -> usize {
-        match self.count() {
-            1 => 0,
-            count => crc32c::crc32c(name.as_str().as_bytes()) as usize % count,
+        of(name, self.count())
+    }
+
+    /// Checks that a queue can follow another one: both are in the same partition.
+    ///
+    /// # Errors
+    /// [`FollowError::Apart`].
+    pub fn check_together(&self, queue: &Name, followed: &str) -> Result<(), Error> {
+        let Ok(followed) = Name::new(followed) else { return Ok(()) };
+        if self.of(queue) == self.of(&followed) {
+            return Ok(());
         }
+        let group = followed.group().to_owned();
+        Err(Error::Follow(FollowError::Apart { queue: queue.clone(), followed, group }))
     }
 
     /// The owner of the partition of the queue of this name.
@@ -247,5 +266,26 @@ impl Partitions {
     pub fn render_metrics(&self) -> String {
         let samples: Vec<_> = self.registries().flat_map(|registry| registry.samples()).collect();
         self.metrics.render(&samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_of_one_group_are_in_one_partition() {
+        let partition = |name: &str| of(&Name::new(name).unwrap(), 12);
+        for group in ["prices", "shop.prices", "a-b_c", "x"] {
+            for part in ["search", "cache-1", "a--b"] {
+                assert_eq!(partition(&format!("{group}--{part}")), partition(group));
+            }
+        }
+        let different = (0..100).map(|number| partition(&format!("prices-{number}")));
+        assert_eq!(
+            different.collect::<std::collections::BTreeSet<_>>().len(),
+            12,
+            "one sign is no end of a group"
+        );
     }
 }

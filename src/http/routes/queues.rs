@@ -55,6 +55,7 @@ pub(in crate::http) async fn put(
     };
     if let Some(followed) = patch.followed() {
         authorize_on(&context, Verb::Read, followed)?;
+        state.partitions.check_together(&name, followed)?;
     }
     let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
     let (handle, created) = if let Some(handle) = registry.find(&name) {

@@ -67,6 +67,23 @@ async fn the_owner_checks_grants_that_the_handler_needs() {
 }
 
 #[tokio::test]
+async fn a_follower_must_be_in_the_partition_of_the_queue_that_it_follows() {
+    let cluster = Cluster::start().await;
+    let (followed, apart) = (queue_of(&cluster.a, 1, 0), queue_of(&cluster.a, 0, 0));
+    cluster.a.call("PUT", &format!("/v1/queues/{followed}"), &json!({})).await;
+    let follow = json!({"follow": {"queue": followed}});
+    for node in [&cluster.a, &cluster.b] {
+        let refused = node.call("PUT", &format!("/v1/queues/{apart}"), &follow).await;
+        let problem = refused.problem("invalid-config");
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(detail.contains(&format!("{followed}--{apart}")), "{detail}");
+        node.get(&format!("/v1/queues/{apart}")).await.problem("queue-not-found");
+    }
+    let created = cluster.a.call("PUT", &format!("/v1/queues/{followed}--{apart}"), &follow).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+}
+
+#[tokio::test]
 async fn the_owner_needs_the_token_too() {
     let cluster =
         Cluster::with_tokens(&[token("new", &Verb::ALL, "*")], &[token("old", &Verb::ALL, "*")]).await;
