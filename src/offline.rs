@@ -82,6 +82,14 @@ pub enum Error {
         /// The folder or the database.
         at: String,
     },
+    /// The store was imported, and has one partition.
+    #[error(
+        "all queues were imported, but the store has one partition; one server can use it as it is. For several nodes, drop the schema \"deltaq\" and import again"
+    )]
+    NotSplit {
+        /// The cause.
+        source: store::Error,
+    },
     /// The store is damaged, and its damage was printed.
     #[error("the store in {at} is damaged, so it was not exported: docs/backup.md has the remedies")]
     Unsound {

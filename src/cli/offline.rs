@@ -198,12 +198,16 @@ pub struct Import {
     /// Settings file of the server, whose queue_defaults apply to a new queue.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Partitions of the database, for as many nodes at most. A whole store in PostgreSQL only.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i16).range(1..=1_024))]
+    pub partitions: i16,
 }
 
 const IMPORT_HELP: &str = "\
 Without --queue, reads a whole store of `deltaq export` into a place without queues: a missing or empty
 directory or database, or a store in which no queue was created. The queues appear with the last commit, after
 the last line and the checksum of all lines. If the import fails, no queue is there, and it can be repeated.
+With --partitions 12 the database is for several nodes (serve --node-name); the number can't be changed later.
 
 With --queue, sets known objects without queueing deltas, by the rules of POST /v1/queues/NAME/seed: one
 line each, {\"key\":..,\"source\":..,\"object\":..}; key and source are optional. A missing queue is created. The queue
@@ -329,6 +333,9 @@ impl Import {
     /// Nothing was imported.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let store = self.store.get()?;
+        if self.partitions > 1 && (self.queue.is_some() || matches!(store, Location::Folder(_))) {
+            return Err("--partitions is only for a whole store (no --queue) in PostgreSQL (--store)".into());
+        }
         let mut input: Box<dyn BufRead> = match &self.from {
             None => Box::new(io::stdin().lock()),
             Some(from) => {
@@ -337,7 +344,7 @@ impl Import {
             }
         };
         let Some(queue) = &self.queue else {
-            let counts = runtime()?.block_on(dump::import(store, &mut input))?;
+            let counts = runtime()?.block_on(dump::import(store, self.partitions, &mut input))?;
             print(&format!("imported {counts}"));
             return Ok(ExitCode::SUCCESS);
         };

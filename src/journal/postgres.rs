@@ -17,6 +17,7 @@ mod reader;
 mod rows;
 mod settings;
 mod snapshot;
+mod split;
 mod sql;
 mod write;
 
@@ -103,6 +104,19 @@ impl Postgres {
         Ok(claimed.map(|(tenure, opening)| {
             Parts { settings, partition, connection, host, tenure, protection }.open(opening, true)
         }))
+    }
+
+    /// Splits a store that has one partition and is closed: moves each queue to the partition that `partition_of` returns for its name.
+    /// There are `partitions` of them afterwards, for as many nodes at most.
+    ///
+    /// # Errors
+    /// The store has several partitions already, or a server uses it; or the database has failed. Nothing has changed then.
+    pub async fn split(
+        settings: &Settings,
+        partitions: i16,
+        partition_of: impl Fn(&str) -> i16,
+    ) -> Result<(), Error> {
+        split::split(settings, partitions, partition_of).await
     }
 
     /// What an acknowledged commit survives.

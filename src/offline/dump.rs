@@ -212,7 +212,7 @@ impl<'a, W: Write> Out<'a, W> {
 ///
 /// # Errors
 /// [`Error::NotEmpty`]; [`Error::Line`] and [`Error::Input`]; [`Error::Open`]; or an error of the store.
-pub async fn import(at: &Location, input: impl BufRead) -> Result<Counts, Error> {
+pub async fn import(at: &Location, partitions: i16, input: impl BufRead) -> Result<Counts, Error> {
     let mut lines = Lines { input, number: 0, crc32c: 0 };
     // Checked before a store is created.
     let Line::Store { format: FORMAT, clean, last_queue, last_version, floor } = lines.next()? else {
@@ -228,7 +228,12 @@ pub async fn import(at: &Location, input: impl BufRead) -> Result<Counts, Error>
         }
         Location::Postgres(settings) => {
             let (store, _, opening) = stores::open_database(settings).await?;
-            write(Target { store, epoch: opening.epoch }, opening.numbers, first, lines).await
+            let target = Target { store, epoch: opening.epoch };
+            let counts = write(target, opening.numbers, first, lines).await?;
+            if partitions > 1 {
+                stores::split(settings, partitions).await.map_err(|source| Error::NotSplit { source })?;
+            }
+            Ok(counts)
         }
     }
 }

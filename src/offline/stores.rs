@@ -11,6 +11,8 @@ use crate::journal::postgres::{self, Postgres, PostgresSnapshot};
 use crate::journal::snapshot::Snapshot;
 use crate::journal::sqlite::{self, Sqlite, SqliteSnapshot, Sync};
 use crate::journal::store::{self, Opening, Reader, Store};
+use crate::name::Name;
+use crate::service::partition_of;
 
 /// The partition of the commands.
 const PARTITION: i16 = 0;
@@ -103,6 +105,16 @@ pub(super) async fn open_database(
     }
     let (store, reader, opening) = Postgres::open(settings.clone(), PARTITION).await?;
     Ok((store, reader as Arc<dyn Reader>, opening))
+}
+
+/// Splits a store in PostgreSQL into partitions for several nodes.
+pub(super) async fn split(settings: &postgres::Settings, partitions: i16) -> Result<(), store::Error> {
+    let of = |name: &str| {
+        let name = Name::new(name).ok();
+        let number = name.map(|name| partition_of(&name, usize::from(partitions.unsigned_abs())));
+        number.and_then(|number| i16::try_from(number).ok()).unwrap_or_default()
+    };
+    Postgres::split(settings, partitions, of).await
 }
 
 /// Checks that a whole store can be imported: there is no store, or one without queues.

@@ -62,6 +62,50 @@ pub(super) fn claim(partition: i16, writer: i64, member: &Member) -> String {
     )
 }
 
+/// Begins a transaction that may take long. No server and no node opens the store meanwhile: it waits for one of the locks.
+pub(super) fn begin_split() -> String {
+    format!(
+        "{}SET LOCAL statement_timeout = 0; {LOCK_MIGRATIONS}; \
+         UPDATE deltaq.partitions SET epoch = epoch + 1 WHERE partition = 0",
+        begin()
+    )
+}
+
+/// Whether the store has one partition that is closed, and no nodes.
+pub(super) const SPLITTABLE: &str = "SELECT count(*) = 1 AND bool_and(clean) AND NOT EXISTS (SELECT FROM deltaq.nodes) \
+     FROM deltaq.partitions";
+
+/// The ids and the names of all queues, deleted ones too.
+pub(super) const QUEUES_TO_SPLIT: &str = "SELECT id, name FROM deltaq.queues WHERE partition = 0";
+
+/// Creates the partitions besides the first one, with its numbers.
+pub(super) fn add_partitions(count: i16) -> String {
+    format!(
+        "INSERT INTO deltaq.partitions (partition, last_queue, last_version, floor) \
+         SELECT number, \
+             greatest(last_queue, (SELECT max(id) FROM deltaq.queues)), \
+             greatest(last_version, (SELECT max(version) FROM deltaq.queues)), \
+             greatest(floor, (SELECT max(rv) FROM deltaq.queues WHERE deleted)) \
+         FROM deltaq.partitions, generate_series(1, {count} - 1) AS number WHERE partition = 0"
+    )
+}
+
+/// Move the rows of queues to their partitions. Parameters: the ids of the queues, and their partitions.
+pub(super) const SPLITS: [&str; 4] = [
+    "UPDATE deltaq.journal AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
+    "UPDATE deltaq.keys AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
+    "UPDATE deltaq.tombstones AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
+    "UPDATE deltaq.queues AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.id = target.queue AND target.partition <> 0",
+];
+
 /// Gives up a partition.
 pub(super) fn release(partition: i16, tenure: &Tenure) -> String {
     let Tenure { writer, epoch: Epoch(epoch), .. } = tenure;

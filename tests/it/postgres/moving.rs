@@ -11,6 +11,7 @@ use super::commands::{STOP, call, contents, failed, fill, printed, run};
 use super::*;
 use crate::crash::database::Database;
 use crate::crash::server::{Spawned, Store};
+use crate::harness::blocking::{Connection, Message};
 
 /// How often a test looks for rows, and the wait after each look.
 const LOOKS: usize = 3_000;
@@ -89,6 +90,68 @@ fn a_whole_store_moves_to_postgres_and_back() {
     let server = Spawned::start(&back);
     assert_eq!(contents(&server)["prices counts"], json!([12, 0, 2, 5, 21]));
     server.end(STOP);
+}
+
+/// Moves from one server with a data directory to nodes.
+#[test]
+fn a_whole_store_moves_to_several_nodes() {
+    let folder = Store::folder("moved-to-nodes");
+    let server = Spawned::start(&folder);
+    fill(&server);
+    for number in 0..20 {
+        call(&server, "POST", &format!("/v1/queues/more-{number}/add"), &json!({"key": "a", "n": number}));
+    }
+    call(&server, "PUT", "/v1/queues/prices--search", &json!({"follow": {"queue": "prices"}}));
+    let before = contents(&server);
+    server.end(STOP);
+    let text = printed(&["export", "--data-dir", path(&folder)]);
+
+    let nodes = super::nodes::Nodes::new();
+    let url = nodes.cluster.url();
+    let target = path(&folder).to_owned() + "/other";
+    for wrong in [&["--data-dir", &target][..], &["--store", &url, "--queue", "q"]] {
+        let (code, _, error) = run(&[&["import", "--partitions", "3"], wrong].concat(), &text);
+        assert!(code == Some(1) && error.contains("--partitions is only for a whole store"), "{error}");
+    }
+    let import = ["import", "--store", &url, "--partitions", "3"];
+    let (code, said, error) = run(&import, &text);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert!(said.starts_with("imported 23 queues, "), "{said}");
+    let (code, _, error) = run(&import, &text);
+    assert!(code == Some(1) && error.contains("has queues"), "{error}");
+    let used = nodes.cluster.sql("SELECT count(DISTINCT partition) FROM deltaq.queues");
+    assert_eq!(used, "3", "the queues are in all partitions");
+    assert!(printed(&["check", "--store", &url]).starts_with("no damage: 23 queues, "));
+
+    let (a, b) = (nodes.start("a"), nodes.start("b"));
+    nodes.until_owners(&[("a", 1), ("b", 2)]);
+    for node in [&a, &b] {
+        // A partition has its owner a moment before its queues are loaded.
+        for queue in
+            ["prices", "other"].map(str::to_owned).into_iter().chain((0..20).map(|n| format!("more-{n}")))
+        {
+            crate::cli::until("a node answers for a queue", || {
+                let message = Message::get(format!("/v1/queues/{queue}"));
+                let reply = Connection::open(node.api).and_then(|mut own| own.call(&message));
+                reply.expect("a reply").status() == Some(200)
+            });
+        }
+        assert_eq!(contents(node), before);
+        for number in 0..20 {
+            let items = call(node, "GET", &format!("/v1/queues/more-{number}/items"), &Value::Null);
+            assert_eq!(items["items"][0]["deltas"][0]["object"]["n"], number, "{items}");
+        }
+    }
+    // Numbers go on, and followers follow.
+    let leased = call(&a, "GET", "/v1/queues/prices/items?state=leased", &Value::Null);
+    let settled =
+        call(&a, "POST", "/v1/queues/prices/ack", &json!({"leases": [leased["items"][0]["lease"]["id"]]}));
+    assert_eq!(settled["settled"][0]["result"], "ok", "{settled}");
+    call(&b, "POST", "/v1/queues/prices/add", &json!({"key": "after the move"}));
+    crate::cli::until("the follower has the new key", || {
+        let found = call(&a, "GET", "/v1/queues/prices--search/items?limit=1000", &Value::Null);
+        found.to_string().contains("after the move")
+    });
 }
 
 /// The rows that are in a database, without the numbers of the store.
