@@ -141,6 +141,13 @@ labels = stateful_set["spec"]["template"]["metadata"]["labels"]
 for selector in (service["spec"]["selector"], of_nodes["spec"]["selector"], budget["spec"]["selector"]["matchLabels"]):
     assert selector.items() <= labels.items()
 assert stateful_set["spec"]["serviceName"] == of_nodes["metadata"]["name"]
+# The drain of a machine stops one node at a time, and a lost machine is one node.
+assert budget["kind"] == "PodDisruptionBudget" and budget["spec"]["maxUnavailable"] == 1 < stateful_set["spec"]["replicas"]
+(preferred,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+assert preferred["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
+# Nodes must find each other before they are ready.
+assert of_nodes["spec"]["publishNotReadyAddresses"] is True
 accepts(*container["args"])
 name = stateful_set["metadata"]["name"] + "-0"
 environment = {variable["name"]: variable.get("value", name) for variable in container["env"] if variable["name"] != "PGPASSWORD"}
