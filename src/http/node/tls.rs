@@ -85,15 +85,14 @@ fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer
 pub(super) fn is_refused(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // The source of an I/O error is not the error that it contains, but the source of that one.
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
         if let Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_)) =
-            inner.or_else(|| error.downcast_ref())
+            error.downcast_ref()
         {
             return true;
         }
-        cause = error.source();
+        // The source of an I/O error is not the error that it contains, but the source of that one.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = inner.map_or_else(|| error.source(), |inner| Some(inner));
     }
     false
 }

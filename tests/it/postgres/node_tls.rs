@@ -159,7 +159,8 @@ fn nodes_verify_the_certificates_of_each_other() {
     let a = start_a(&nodes, &authorities, &own);
     nodes.until_owners(&[("a", super::nodes::PARTITIONS / 2), ("b", super::nodes::PARTITIONS / 2)]);
     let queue = queue_of(&nodes, "b");
-    let refused = ["a call at a node failed", "UnknownIssuer", "cluster.ca_file", "https://127.0.0.1:"];
+    let refused =
+        ["a call at a node failed", "invalid peer certificate", "cluster.ca_file", "https://127.0.0.1:"];
     assert_eq!(until_logged(&a, &queue, &refused)["code"], "not-owner");
     assert!(!a.last_words().contains(SECRET), "{}", a.last_words());
 
