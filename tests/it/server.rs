@@ -27,6 +27,7 @@ mod tracing;
 mod versions;
 mod views;
 mod waiting;
+mod watch_limits;
 mod watching;
 
 use serde_json::{Value, json};
