@@ -78,6 +78,11 @@ clients client *args:
 informer-faults client faults="1000":
     python3 tests/clients/run.py --client {{client}} --scenario informer-random-faults --faults {{faults}}
 
+# Measure the Python worker beside raw HTTP.
+bench-python *args:
+    cargo build --release --locked
+    PYTHONPATH=clients/python/src python3 clients/python/benchmarks/worker.py --server target/release/deltaq {{args}}
+
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":
     DELTAQ_REPLIES={{replies}} cargo test --locked --test it server::pop_replies

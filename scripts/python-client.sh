@@ -26,7 +26,7 @@ for folder in "$package" tests/clients; do
         "$tools/bin/ruff" check --quiet --config "$config" --extend-ignore B023
     )
 done
-(cd "$package" && "$tools/bin/mypy" --no-error-summary src scenarios tests)
+(cd "$package" && "$tools/bin/mypy" --no-error-summary src scenarios tests benchmarks)
 (cd tests/clients && "$tools/bin/mypy" --no-error-summary --config-file "$config" -- *.py)
 PYTHONPATH=$package/src "$python" -m unittest discover --start-directory "$package/tests" --buffer
 

@@ -68,6 +68,8 @@ class Held:
 
 class Leases:
     def __init__(self) -> None:
+        #: Handlers that have begun and not ended, also those whose leases are lost.
+        self.running = 0
         # Leases without an outcome, and those whose outcome waits to be sent.
         self._held: dict[str, Held] = {}
         self._outbox: list[tuple[Held, Outcome, float]] = []
@@ -91,24 +93,17 @@ class Leases:
         """The leases whose handlers have not begun."""
         return [held for held in self._held.values() if not held.is_started]
 
-    @property
-    def running(self) -> int:
-        """Handlers that have begun and not ended, also those whose leases are lost."""
-        return self._running
-
-    _running = 0
-
     def start(self, held: Held) -> bool:
         """Begins the work. False: the lease is lost or released, and nobody works on it."""
         if held.context.is_lost or held.id not in self._held:
             return False
         held.is_started = True
-        self._running += 1
+        self.running += 1
         return True
 
     def finish(self, held: Held, outcome: Outcome, now: float) -> None:
         """Ends the work."""
-        self._running -= 1
+        self.running -= 1
         self._put(held, outcome, now)
 
     def release_waiting(self, now: float) -> None:

@@ -33,9 +33,10 @@ Handler = Callable[[Item, Context], Outcome | None]
 
 
 class Worker:
-    """Runs `handler` for each key of a queue, `concurrency` at once, in threads.
+    """Runs `handler` for each key of a queue, `concurrency` at once, in threads; with a concurrency of 1, in the thread that calls `run`.
 
-    `batch` is the number of keys of one pop; None means `concurrency`. `grace` is how long a stop waits for running handlers, in seconds.
+    `batch` is the number of keys of one pop; None means `concurrency`. `grace` is how long a stop waits for running handlers, in seconds; a handler in the
+    thread of `run` always ends first.
     """
 
     def __init__(
@@ -55,8 +56,18 @@ class Worker:
         self._queue = queue
         self._handler = handler
         self._leases = Leases()
-        # Guards everything below and `_leases`.
-        self._changed = threading.Condition()
+        # Guards everything below and `_leases`. Each condition wakes only the threads that wait for it.
+        self._lock = threading.RLock()
+        # For the thread that pops: there is room for more keys, or the worker ends.
+        self._changed = threading.Condition(self._lock)
+        # For the threads that run handlers: there are keys.
+        self._has_keys = threading.Condition(self._lock)
+        # For the thread that extends: there are new leases.
+        self._has_leases = threading.Condition(self._lock)
+        # For the thread that settles: there are outcomes.
+        self._has_outcomes = threading.Condition(self._lock)
+        # When these two threads wake up by themselves.
+        self._wakes_at = {self._has_leases: 0.0, self._has_outcomes: 0.0}
         self._is_stopping = False
         self._has_ended = False
         self._is_popping = False
@@ -71,7 +82,7 @@ class Worker:
         with self._changed:
             self._is_stopping = True
             self._leases.stop()
-            self._changed.notify_all()
+            self._notify_all()
         self._pop_cancel.set()
 
     def run(self, *, signals: bool = True) -> None:
@@ -79,7 +90,9 @@ class Worker:
 
         Raises the first error that is not retryable.
         """
-        for part in [self._handle] * self.settings.concurrency + [self._extend, self._settle]:
+        # Another thread would cost a switch for each key.
+        handlers = self.settings.concurrency if self.settings.concurrency > 1 else 0
+        for part in [self._handle] * handlers + [self._extend, self._settle]:
             self._start_thread(part)
         with stop_on_signals(self.stop) if signals else _no_signals():
             try:
@@ -91,6 +104,10 @@ class Worker:
             self._finish()
         if self._failure is not None:
             raise self._failure
+
+    def _notify_all(self) -> None:
+        for condition in (self._changed, self._has_keys, self._has_leases, self._has_outcomes):
+            condition.notify_all()
 
     def _start_thread(self, part: Callable[[], None]) -> None:
         """Runs a part of the worker, whose failure is that of the worker."""
@@ -122,7 +139,7 @@ class Worker:
                     return
                 settles = self._leases.take_settles()
                 self._is_popping = True
-                self._changed.notify_all()
+                self._wake(self._has_outcomes, self._settle_at())
             pop_id = calls.new_pop_id()
             try:
                 popped = self._pop(pop_id, settles)
@@ -135,6 +152,8 @@ class Worker:
             if popped is None:
                 return
             self._take(popped, settles)
+            if self.settings.concurrency == 1:
+                self._handle_taken()
 
     def _has_room(self) -> bool:
         return not self._ready and self._leases.running < self.settings.concurrency
@@ -155,8 +174,8 @@ class Worker:
         with self._changed:
             taken = self._leases.take(popped.items, time.monotonic())
             self._ready += taken
-            if taken:
-                self._changed.notify_all()
+            self._has_keys.notify(len(taken))
+            self._wake(self._has_leases, self._leases.extend_at() if taken else None)
 
     def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
         """Repeats a pop that a stop has cancelled: keys that it has leased are released, and its settles are not lost."""
@@ -174,34 +193,51 @@ class Worker:
     # Handlers.
 
     def _handle(self) -> None:
+        """What a thread of several ones does."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._ready or self._has_ended)
+                while not self._has_ended and (self._is_stopping or not self._ready):
+                    self._has_keys.wait()
                 if self._has_ended:
                     return
                 held = self._ready.pop(0)
                 is_held = self._leases.start(held)
-                # There may be room for another pop.
-                self._changed.notify_all()
-            if not is_held:
-                continue
-            result: object
-            try:
-                result = self._handler(held.item, held.context)
-            except Exception as error:
-                if not isinstance(error, Outcome):
-                    log.warning("the handler of %r failed", held.item.key, exc_info=True)
-                result = error
+                if self._has_room():
+                    self._changed.notify()
+            if is_held:
+                self._work_on(held)
+
+    def _handle_taken(self) -> None:
+        """Works on all keys in the thread that pops."""
+        while True:
             with self._changed:
-                self._leases.finish(held, outcome_of(result), time.monotonic())
-                self._changed.notify_all()
+                if self._is_stopping or not self._ready:
+                    return
+                held = self._ready.pop(0)
+                is_held = self._leases.start(held)
+            if is_held:
+                self._work_on(held)
+
+    def _work_on(self, held: Held) -> None:
+        result: object
+        try:
+            result = self._handler(held.item, held.context)
+        except Exception as error:
+            if not isinstance(error, Outcome):
+                log.warning("the handler of %r failed", held.item.key, exc_info=True)
+            result = error
+        with self._changed:
+            self._leases.finish(held, outcome_of(result), time.monotonic())
+            self._wake(self._has_outcomes, self._settle_at())
+            if self._has_room() or self._is_stopping:
+                self._changed.notify()
 
     # Settles and extends.
 
     def _settle(self) -> None:
         while True:
             with self._changed:
-                self._wait_until(self._settle_at)
+                self._wait_until(self._has_outcomes, self._settle_at)
                 if self._has_ended:
                     return
                 settles = self._leases.take_settles()
@@ -233,13 +269,12 @@ class Worker:
         attempts = self._for_ever()
         while True:
             with self._changed:
-                self._wait_until(self._leases.extend_at)
+                self._wait_until(self._has_leases, self._leases.extend_at)
                 if self._has_ended:
                     return
                 now = time.monotonic()
                 self._leases.expire(now)
                 lease_ids = self._leases.take_extends(now)
-                self._changed.notify_all()
             if not lease_ids:
                 continue
             call = calls.extend(self._queue.name, lease_ids, lease_duration=self.settings.lease)
@@ -255,14 +290,21 @@ class Worker:
             with self._changed:
                 self._leases.extended(extended, now)
 
-    def _wait_until(self, at: Callable[[], float | None]) -> None:
+    def _wake(self, condition: threading.Condition, at: float | None) -> None:
+        """Wakes the thread of the condition if it would sleep beyond that time."""
+        if at is not None and at < self._wakes_at[condition]:
+            condition.notify()
+
+    def _wait_until(self, condition: threading.Condition, at: Callable[[], float | None]) -> None:
         """Waits, with the lock, until that time has come or the worker has ended."""
         while not self._has_ended:
             time_ = at()
             seconds = None if time_ is None else time_ - time.monotonic()
             if seconds is not None and seconds <= 0:
                 return
-            self._changed.wait(None if seconds is None else min(seconds, WAIT_SECONDS_MAX))
+            seconds = WAIT_SECONDS_MAX if seconds is None else min(seconds, WAIT_SECONDS_MAX)
+            self._wakes_at[condition] = time.monotonic() + seconds
+            condition.wait(seconds)
 
     # The end.
 
@@ -273,12 +315,12 @@ class Worker:
             self._leases.stop()
             self._leases.release_waiting(time.monotonic())
             self._ready.clear()
-            self._changed.notify_all()
+            self._notify_all()
             self._changed.wait_for(lambda: self._leases.running == 0, self.settings.grace)
         with self._time_limit(), self._changed:
             self._changed.wait_for(lambda: not self._leases.has_settles or self._cancel.is_set)
             self._has_ended = True
-            self._changed.notify_all()
+            self._notify_all()
         self._cancel.set()
 
     @contextmanager
