@@ -6,6 +6,7 @@ pub mod client;
 pub mod health;
 pub mod help;
 pub mod offline;
+pub mod reflect;
 pub mod settings;
 pub mod shell;
 pub mod token;
@@ -34,6 +35,11 @@ pub enum Command {
     /// The commands that call a server.
     #[command(flatten)]
     Client(client::Client),
+    /// Keep queues in step with sources: REST APIs, commands, files, SQL, other queues, Kubernetes.
+    #[command(
+        after_help = "Example:\n  deltaq reflect prices --source erp --list https://erp.example/prices --items /data"
+    )]
+    Reflect(Box<reflect::Reflect>),
     /// Check whether a server is ready; the exit code is 0 only if it is.
     Health(health::Health),
     /// Measure the throughput and latency of a server.

@@ -14,6 +14,7 @@ mod environment;
 mod layers;
 pub mod queue;
 mod range;
+pub mod reflect;
 mod sections;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,9 @@ use toml::Value;
 
 pub use self::access::Access;
 pub use self::cluster::Cluster;
-pub use self::environment::{client_token, client_url, is_supervised, permits_colors, rust_log, variables};
+pub use self::environment::{
+    client_token, client_url, is_supervised, kubernetes_service, permits_colors, rust_log, variables,
+};
 use self::layers::{Layers, UNSET};
 use self::queue::QueueDefaults;
 pub use self::sections::{

@@ -18,6 +18,7 @@ pub mod journal;
 pub mod lifecycle;
 pub mod name;
 pub mod offline;
+pub mod reflect;
 pub mod retry;
 pub mod server;
 pub mod service;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     let done = match cli::help::parse().command {
         Command::Serve(serve) => run(&serve).map(|()| ExitCode::SUCCESS),
         Command::Client(command) => Ok(command.run()),
+        Command::Reflect(reflect) => Ok(reflect.run()),
         Command::Health(health) => health.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Token(token) => {

@@ -25,7 +25,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-pub(super) use self::failure::EXIT_CODES;
+pub use self::connection::Connection;
+pub(super) use self::failure::{EXIT_CODES, Failure};
+pub(super) use self::queues::settings as setting;
 pub use self::session::Remote;
 
 /// Declares a set of commands, each with the arguments of its type.

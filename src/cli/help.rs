@@ -14,7 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Watch", &["status", "queues", "top", "tail", "watch", "wait"]),
     ("Manage a queue", &["queue", "parked", "redrive", "discard", "forget"]),
-    ("Produce", &["add", "update", "delete", "replace", "deltas", "resync", "seed"]),
+    ("Produce", &["add", "update", "delete", "replace", "deltas", "resync", "seed", "reflect"]),
     ("Work", &["work", "pop", "ack", "done", "nack", "release", "reject", "extend"]),
     ("Read", &["items", "explain", "latest", "known", "indexes", "history", "sources", "workers", "synced"]),
     ("Shell", &["completion", "man", "help"]),

@@ -178,7 +178,7 @@ pub(super) fn table(text: &str) -> Result<Table, (usize, String)> {
 }
 
 /// The line of an error, from 1.
-fn line_of(text: &str, error: &toml::de::Error) -> usize {
+pub(super) fn line_of(text: &str, error: &toml::de::Error) -> usize {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     before.matches('\n').count() + 1
 }

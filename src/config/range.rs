@@ -366,7 +366,8 @@ fn words<'de, D: Deserializer<'de>, U>(
         .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
 }
 
-fn text<'de, D: Deserializer<'de>, T>(
+/// A text that `read` takes.
+pub(super) fn text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &str,
     read: impl FnOnce(&str) -> Option<T>,

@@ -35,6 +35,7 @@ mod process;
 mod prometheus;
 mod properties;
 mod proxied;
+mod reflect;
 mod rules;
 mod server;
 mod simulation;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use deltaq_client::{Client, ClientOptions};
+use deltaq_client::{Client, ClientOptions, RetryOptions};
 
 use super::failure::Failure;
 use crate::config;
@@ -47,6 +47,11 @@ pub struct Connection {
 impl Connection {
     /// A client of the server. Nothing is sent yet.
     pub(super) fn client(&self) -> Result<Client, Failure> {
+        self.retrying(RetryOptions::default())
+    }
+
+    /// As [`client`](Self::client), with these repetitions of calls.
+    pub(in crate::cli) fn retrying(&self, retry: RetryOptions) -> Result<Client, Failure> {
         let token = match &self.token_file {
             Some(path) => Some(read(path, "--token-file")?),
             None => config::client_token(),
@@ -68,7 +73,7 @@ impl Connection {
             ca_pem: ca_pem.transpose()?.map(String::into_bytes),
             identity_pem: identity_pem.map(String::into_bytes),
             user_agent: Some(concat!("deltaq/", env!("CARGO_PKG_VERSION")).to_owned()),
-            ..ClientOptions::default()
+            retry,
         };
         Ok(Client::new(options)?)
     }

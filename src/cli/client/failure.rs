@@ -24,7 +24,7 @@ const LEASE_LOST_ADVICE: &str =
 
 /// Why a command did not succeed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(in crate::cli) enum Failure {
     /// The server refused the call or can't be reached.
     #[error(transparent)]
     Client(#[from] Error),
@@ -117,7 +117,7 @@ impl Failure {
     }
 
     /// Prints the failure to stderr, and returns the exit code.
-    pub(super) fn report(&self) -> ExitCode {
+    pub(in crate::cli) fn report(&self) -> ExitCode {
         // A reader such as `head` that has seen enough is no failure.
         if let Self::Write(error) = self
             && error.kind() == io::ErrorKind::BrokenPipe

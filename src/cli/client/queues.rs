@@ -1,6 +1,6 @@
 //! `deltaq queues` and `deltaq queue ...`.
 
-mod settings;
+pub(in crate::cli) mod settings;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;

@@ -42,7 +42,7 @@ fn words(text: &str) -> String {
     let is_separator =
         |char: char| char.is_whitespace() || matches!(char, '"' | ',' | '[' | ']' | '(' | ')' | '&');
     let words: Vec<_> = text.split(is_separator).filter(|word| !word.is_empty()).collect();
-    format!(" {} ", words.join(" ")).replace("Work::start", "work")
+    format!(" {} ", words.join(" ")).replace("Work::start", "work").replace("Reflecting::start", "reflect")
 }
 
 /// The commands without subcommands, each with the words of its path.

@@ -33,15 +33,27 @@ impl Settings {
                 parsed.map_err(|error| Failure::Usage(format!("--from is not a JSON object: {error}")))?
             }
         };
-        for setting in &self.settings {
-            let (name, value) = setting.split_once('=').ok_or_else(|| {
-                Failure::Usage(format!("{setting:?} is not a setting of the form NAME=VALUE"))
-            })?;
-            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-            insert(&mut document, name, value);
-        }
+        insert_all(&mut document, &self.settings)?;
         Ok(Value::Object(document))
     }
+}
+
+/// The document of settings of the form NAME=VALUE.
+pub(in crate::cli) fn document(settings: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut document = Map::new();
+    insert_all(&mut document, settings)?;
+    Ok(document)
+}
+
+fn insert_all(document: &mut Map<String, Value>, settings: &[String]) -> Result<(), Failure> {
+    for setting in settings {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| Failure::Usage(format!("{setting:?} is not a setting of the form NAME=VALUE")))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        insert(document, name, value);
+    }
+    Ok(())
 }
 
 fn insert(document: &mut Map<String, Value>, name: &str, value: Value) {

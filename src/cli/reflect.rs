@@ -1,0 +1,138 @@
+//! `deltaq reflect`: keeps queues in step with sources, from flags or a file.
+
+mod flags;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use deltaq_client::RetryOptions;
+
+use super::client::{Connection, Failure};
+use crate::clock::Clock;
+use crate::config::reflect as settings;
+use crate::config::{self, Log, LogFormat, LogLevel};
+use crate::lifecycle::Shutdown;
+use crate::reflect::{Error, Reflectors, Summary};
+use crate::{supervisor, telemetry};
+
+/// How long a call to the queue is repeated before that is a failure. A restart of the server is shorter.
+const RETRY: RetryOptions = RetryOptions {
+    first: Duration::from_millis(250),
+    max: Duration::from_secs(2),
+    total: Duration::from_secs(10),
+};
+/// How long the changes that were read may take to reach the queue after the first signal.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// `deltaq reflect`.
+#[derive(Debug, Clone, Args)]
+pub struct Reflect {
+    /// The source, if there is no file.
+    #[command(flatten)]
+    pub flags: flags::Flags,
+    /// File of many sources (TOML), instead of the arguments of one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = flags::OF_ONE_SOURCE)]
+    pub config: Option<PathBuf>,
+    /// Send one list of each source, and end; the exit code is 0 only if all lists were accepted.
+    #[arg(long)]
+    pub once: bool,
+    /// Address of /metrics, /livez and /readyz, such as localhost:7072 [default: none].
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
+    pub metrics_listen: Option<String>,
+    /// Format of the log [default: auto, human on a terminal, else JSON].
+    #[arg(long, value_name = "FORMAT", default_value = "auto", hide_default_value = true)]
+    pub log_format: LogFormat,
+    /// The least severe level that is logged [default: info]; `RUST_LOG` overrides it.
+    #[arg(long, value_name = "LEVEL", default_value = "info", hide_default_value = true)]
+    pub log_level: LogLevel,
+    /// The server.
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+impl Reflect {
+    /// Runs the command. Failures are printed.
+    #[must_use]
+    pub fn run(&self) -> ExitCode {
+        self.try_run().unwrap_or_else(|failure| failure.report())
+    }
+
+    fn try_run(&self) -> Result<ExitCode, Failure> {
+        let settings = self.settings()?;
+        let reflectors = Reflectors::new(&settings, &self.connection.retrying(RETRY)?, &Clock::system());
+        let reflectors = reflectors.map_err(|error| Failure::Other(crate::causes::with_causes(&error)))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
+        let done = if self.once {
+            Ok(report(runtime.block_on(reflectors.once())))
+        } else {
+            let log = Log { format: self.log_format, level: self.log_level };
+            let log = telemetry::init(log, config::rust_log().as_deref());
+            let _log = log.map_err(|error| Failure::Other(crate::causes::with_causes(&error)))?;
+            telemetry::report_panics();
+            runtime.block_on(reflect(reflectors, &settings)).map(|()| ExitCode::SUCCESS)
+        };
+        // A blocking thread may still read a file.
+        runtime.shutdown_background();
+        done
+    }
+
+    fn settings(&self) -> Result<settings::Reflect, Failure> {
+        let Some(path) = &self.config else {
+            return self.flags.settings(self.metrics_listen.as_deref());
+        };
+        let failed = |error: settings::Error| Failure::Other(crate::causes::with_causes(&error));
+        let mut settings = settings::load(path).map_err(failed)?;
+        if let Some(address) = &self.metrics_listen {
+            settings.metrics_listen = settings::listen_address(address).map_err(failed)?;
+        }
+        Ok(settings)
+    }
+}
+
+/// Reflects until a signal.
+async fn reflect(reflectors: Reflectors, settings: &settings::Reflect) -> Result<(), Failure> {
+    let other = |error: &dyn std::error::Error| Failure::Other(crate::causes::with_causes(error));
+    let shutdown = Shutdown::on_signals(STOP_MAX).map_err(|error| other(&error))?;
+    if let Some(address) = settings.metrics_listen {
+        let bound = reflectors.metrics().listen(address, &shutdown).await;
+        let bound = bound.map_err(|error| {
+            Failure::Other(format!("can't listen on {address} (metrics_listen): {error}"))
+        })?;
+        tracing::info!(%bound, "serving /metrics, /livez and /readyz");
+    }
+    supervisor::ready();
+    reflectors.run(&shutdown).await;
+    supervisor::stopping();
+    shutdown.join().await;
+    Ok(())
+}
+
+/// Prints the results of one list of each source. The exit code is that of the first failure.
+fn report(results: Vec<(String, Result<Summary, Error>)>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for (name, result) in results {
+        let failure = match result {
+            Ok(Summary::Unchanged) => {
+                println!("{name}: unchanged");
+                continue;
+            }
+            Ok(Summary::Sent { objects, counts }) => {
+                let (replaced, deleted, unchanged) = (counts.replaced, counts.deleted, counts.unchanged);
+                println!(
+                    "{name}: {objects} objects, {replaced} replaced, {deleted} deleted, {unchanged} unchanged"
+                );
+                continue;
+            }
+            Err(Error::Queue { queue, source }) => {
+                Failure::At { place: format!("source {name}, queue {queue}"), source }
+            }
+            Err(error) => Failure::Other(format!("source {name}: {}", crate::causes::with_causes(&error))),
+        };
+        let failed = failure.report();
+        code = if code == ExitCode::SUCCESS { failed } else { code };
+    }
+    code
+}

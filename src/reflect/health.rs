@@ -1,0 +1,61 @@
+//! How a source does: its log lines and its counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_client::types::ReplaceCounts;
+use tracing::{info, warn};
+
+use super::Error;
+use super::metrics::{SourceMetrics, Summary};
+use crate::causes::with_causes;
+use crate::clock::Clock;
+
+/// The log lines and the counts of a source.
+#[derive(Debug)]
+pub(super) struct Health {
+    source: String,
+    queue: String,
+    metrics: Arc<SourceMetrics>,
+    clock: Clock,
+}
+
+impl Health {
+    pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
+        Self { source: source.to_owned(), queue: queue.to_owned(), metrics, clock }
+    }
+
+    /// A list was accepted, or has not changed.
+    pub(super) fn listed(&self, summary: Summary) {
+        self.metrics.list(summary, self.clock.wall_us());
+        if let Summary::Sent { objects, counts } = summary {
+            let (source, queue) = (&self.source, &self.queue);
+            let ReplaceCounts { replaced, deleted, unchanged, .. } = counts;
+            info!(source, queue, objects, replaced, deleted, unchanged, "a list was accepted");
+        }
+    }
+
+    /// Changes were accepted. `queued` is the number of deltas that they made.
+    pub(super) fn changed(&self, queued: u64) {
+        self.metrics.changed(queued, self.clock.wall_us());
+    }
+
+    /// The source is in step again.
+    pub(super) fn succeeded(&self) {
+        self.metrics.succeeded(self.clock.wall_us());
+    }
+
+    /// An attempt, or a part of the source, has failed. The next attempt follows after the pause.
+    pub(super) fn failed(&self, error: &Error, pause: Option<Duration>) {
+        self.metrics.failed(error);
+        let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
+        match pause.map(crate::duration::format) {
+            Some(again_in) => {
+                warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
+            }
+            None => {
+                warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Notifications of the kernel about a folder. They only say when to look; what has changed is for the scan to find.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::Notify;
+use tracing::warn;
+
+/// A watched folder. Where the kernel can't watch it, only the interval leads to a look.
+#[derive(Debug)]
+pub(super) struct Watch {
+    path: PathBuf,
+    changed: Arc<Notify>,
+    watcher: Option<RecommendedWatcher>,
+    has_failed: bool,
+}
+
+impl Watch {
+    /// Starts to watch a folder.
+    pub(super) fn start(path: &Path) -> Self {
+        // A file that is replaced has another inode, so its folder is watched.
+        let folder = if path.is_file() {
+            path.parent().filter(|folder| !folder.as_os_str().is_empty())
+        } else {
+            Some(path)
+        };
+        let path = folder.unwrap_or(Path::new(".")).to_owned();
+        let mut watch = Self { path, changed: Arc::default(), watcher: None, has_failed: false };
+        watch.ensure();
+        watch
+    }
+
+    /// Starts to watch, if that has not succeeded yet.
+    pub(super) fn ensure(&mut self) {
+        if self.watcher.is_some() {
+            return;
+        }
+        let changed = Arc::clone(&self.changed);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Opening a file to read it is no change; this process does so itself.
+            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+                changed.notify_one();
+            }
+        });
+        let started = watcher.and_then(|mut watcher| {
+            watcher.watch(&self.path, RecursiveMode::Recursive)?;
+            Ok(watcher)
+        });
+        match started {
+            Ok(watcher) => self.watcher = Some(watcher),
+            Err(error) if !self.has_failed => {
+                self.has_failed = true;
+                let folder = self.path.display();
+                warn!(%folder, %error, "the kernel can't watch the folder; it is read once per interval");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Waits for a change, at most for a time.
+    pub(super) async fn changed(&self, at_most: Duration) {
+        let _time_is_over = tokio::time::timeout(at_most, self.changed.notified()).await;
+    }
+}

@@ -1,0 +1,141 @@
+//! Another deltaq queue: the objects of a view and its changes, by a watch.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use deltaq_client::types::{RowType, WatchRow};
+use deltaq_client::{Client, ClientOptions, Event, View};
+use futures_util::{Stream, StreamExt as _};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{Error, Followed, Output};
+use crate::causes::with_causes;
+use crate::config::reflect;
+
+type Rows = Pin<Box<dyn Stream<Item = Result<WatchRow, deltaq_client::Error>> + Send + Sync>>;
+
+/// A queue of a server.
+pub(in crate::reflect) struct Queue {
+    client: Client,
+    settings: reflect::Deltaq,
+    /// The watch behind its initial keys.
+    rows: Option<Rows>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    pub(super) fn new(settings: &reflect::Deltaq) -> Result<Self, Error> {
+        let read = |path: &std::path::Path| {
+            std::fs::read(path)
+                .map_err(|error| Error::because(format!("can't read {}", path.display()), error))
+        };
+        let token = settings.token_file.as_deref().map(read).transpose()?;
+        let options = ClientOptions {
+            url: settings.url.clone(),
+            token: token.map(|token| String::from_utf8_lossy(&token).into_owned()),
+            ca_pem: settings.ca_file.as_deref().map(read).transpose()?,
+            user_agent: Some(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")).to_owned()),
+            ..ClientOptions::default()
+        };
+        let client = Client::new(options).map_err(|error| Error::because("the source", error))?;
+        Ok(Self { client, settings: settings.clone(), rows: None })
+    }
+
+    /// The settings of a queue that takes the objects: the same key.
+    pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
+        let queue = self.client.queue(self.settings.queue.as_str()).get().await;
+        let queue = queue.map_err(|error| self.failed(&error))?;
+        let key = serde_json::to_value(&queue.config.key);
+        let key = key.map_err(|error| Error::because("the key of the queue is not JSON", error))?;
+        Ok(json!({ "key": key }).as_object().cloned().unwrap_or_default())
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.rows = None;
+    }
+
+    pub(super) fn has_position(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
+        let mut watch = self.client.queue(self.settings.queue.as_str()).watch();
+        watch = watch.view(if self.settings.known { View::Known } else { View::Latest });
+        if let Some(prefix) = &self.settings.prefix {
+            watch = watch.prefix(prefix.as_str());
+        }
+        let mut rows: Rows = Box::pin(watch.stream());
+        output.send(Event::Init).await?;
+        let mut deleted = BTreeMap::new();
+        loop {
+            let row = self.next(&mut rows).await?;
+            match row.kind {
+                RowType::Bookmark if row.initial_events_end == Some(true) => break,
+                RowType::Bookmark => {}
+                // A key that changes while the keys are sent.
+                RowType::Deleted => {
+                    let key = row.key.clone();
+                    deleted.extend(key.zip(event(row)));
+                }
+                _ => {
+                    deleted.remove(row.key.as_deref().unwrap_or_default());
+                    if let Some(Event::Apply(object)) = event(row) {
+                        output.send(Event::InitApply(object)).await?;
+                    }
+                }
+            }
+        }
+        output.send(Event::InitDone).await?;
+        for event in deleted.into_values() {
+            output.send(event).await?;
+        }
+        self.rows = Some(rows);
+        Ok(())
+    }
+
+    pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
+        let Some(mut rows) = self.rows.take() else { return Ok(Followed::ListNow) };
+        loop {
+            let row = match rows.next().await {
+                Some(Ok(row)) => row,
+                Some(Err(error)) if error.code() == Some("expired") => return Ok(Followed::ListLater),
+                Some(Err(error)) => return Err(self.failed(&error)),
+                None => return Ok(Followed::ListLater),
+            };
+            if let Some(event) = event(row) {
+                output.send(event).await?;
+            }
+        }
+    }
+
+    async fn next(&self, rows: &mut Rows) -> Result<WatchRow, Error> {
+        match rows.next().await {
+            Some(row) => row.map_err(|error| self.failed(&error)),
+            None => Err(Error::new("the watch has ended within its initial keys")),
+        }
+    }
+
+    fn failed(&self, error: &deltaq_client::Error) -> Error {
+        let retry_after = error.retry_after();
+        let what = format!("the queue {} of the source: {}", self.settings.queue, with_causes(error));
+        Error::new(what).retry_after(retry_after)
+    }
+}
+
+/// The event of a row; `None` for a bookmark.
+fn event(row: WatchRow) -> Option<Event> {
+    // The object was read as JSON, so its text is JSON.
+    let object = row.object.and_then(|object| RawValue::from_string(object.as_str().to_owned()).ok());
+    match (row.kind, object, row.key) {
+        (RowType::Added | RowType::Updated, Some(object), _) => Some(Event::Apply(object)),
+        (RowType::Deleted, Some(object), _) => Some(Event::Delete(object)),
+        (RowType::Deleted, None, Some(key)) => Some(Event::DeleteKey(key)),
+        _ => None,
+    }
+}

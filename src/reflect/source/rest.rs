@@ -1,0 +1,127 @@
+//! A list behind a URL, in one reply or in pages. A page that fails ends the list, which then changes nothing.
+
+mod headers;
+mod page;
+
+use std::path::PathBuf;
+
+use deltaq_client::Event;
+use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LINK};
+use reqwest::{StatusCode, Url};
+use serde_json::value::RawValue;
+
+use self::page::{Page, Pages};
+use super::objects::{Shape, document, utf8};
+use super::{Error, Output, http};
+use crate::config::reflect;
+use crate::reflect::json;
+
+/// Most pages of a list. A list that has more is taken for a circle.
+const PAGES_MAX: u32 = 100_000;
+
+/// A list behind a URL.
+#[derive(Debug)]
+pub(in crate::reflect) struct Rest {
+    http: http::Client,
+    url: Url,
+    shape: Shape,
+    header_file: Option<PathBuf>,
+    pages: Pages,
+    /// What the server said about the list that the queue has taken.
+    validators: Option<HeaderMap>,
+    /// What the server said about the list that was sent last.
+    sent: Option<HeaderMap>,
+}
+
+impl Rest {
+    pub(super) fn new(rest: &reflect::Rest, source: &reflect::Source) -> Result<Self, Error> {
+        let shape = Shape { items: rest.items.clone(), map_key: rest.map_key.clone(), format: rest.format };
+        let url = Url::parse(&rest.list)
+            .map_err(|error| Error::because("the URL of the list is not valid", error))?;
+        let http = http::Client::new(rest.ca_file.as_deref(), source.timeout, source.max_bytes)?;
+        Ok(Self {
+            http,
+            url,
+            shape,
+            header_file: rest.header_file.clone(),
+            pages: Pages::new(rest),
+            validators: None,
+            sent: None,
+        })
+    }
+
+    pub(super) fn accepted(&mut self) {
+        self.validators = self.sent.take().or(self.validators.take());
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.validators, self.sent) = (None, None);
+    }
+
+    pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
+        self.sent = None;
+        let headers = self.header_file.as_deref().map(headers::read).transpose()?.unwrap_or_default();
+        let mut next = Some(self.pages.first(&self.url));
+        let mut number = 0;
+        while let Some(url) = next.take() {
+            number += 1;
+            if number > PAGES_MAX {
+                return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
+            }
+            let mut headers = headers.clone();
+            if number == 1 {
+                headers.extend(self.validators.clone().unwrap_or_default());
+            }
+            let Some(page) = self.page(&url, headers).await? else { return Ok(()) };
+            if number == 1 {
+                output.send(Event::Init).await?;
+            }
+            next = self.pages.next(&self.url, &url, &page)?;
+            if number == 1 && next.is_none() {
+                self.sent = Some(page.validators);
+            }
+            output.list(page.objects).await?;
+        }
+        output.send(Event::InitDone).await
+    }
+
+    /// A page; `None` if the server says that nothing has changed.
+    async fn page(&self, url: &Url, headers: HeaderMap) -> Result<Option<Page>, Error> {
+        let of = http::shown(url);
+        let reply = self.http.get(url, headers).await?;
+        if reply.status == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let text = utf8(&reply.body, &of)?;
+        let (objects, cursor) = if self.shape.is_lines(text, reply.has_lines()) {
+            (Shape::of_lines(text, &of)?, None)
+        } else {
+            let document = document(text, &of)?;
+            (self.shape.of_document(document, &of)?, self.cursor(document, &of)?)
+        };
+        let mut links = reply.headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+        let link = links.find_map(headers::next_link);
+        Ok(Some(Page { objects, cursor, link, validators: validators(&reply.headers) }))
+    }
+
+    /// The cursor or the URL of the next page.
+    fn cursor(&self, document: &RawValue, of: &str) -> Result<Option<String>, Error> {
+        let Some(pointer) = self.pages.pointer() else { return Ok(None) };
+        let found = json::find(document, pointer).map_err(|error| Error::because(of, error))?;
+        match found.map(|value| (json::kind(value), json::scalar(value))) {
+            None | Some(("null", _)) => Ok(None),
+            Some((_, Some(cursor))) if cursor.is_empty() || cursor == "false" => Ok(None),
+            Some((_, Some(cursor))) => Ok(Some(cursor)),
+            Some((found, None)) => Err(Error::new(format!(
+                "{of} has {found} at the pointer {pointer:?} (next); expected a cursor"
+            ))),
+        }
+    }
+}
+
+/// The headers with which the next request asks whether the list has changed.
+fn validators(reply: &HeaderMap) -> HeaderMap {
+    let pairs = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
+    let found = pairs.into_iter().filter_map(|(said, asked)| Some((asked, reply.get(said)?.clone())));
+    found.collect::<HeaderMap<HeaderValue>>()
+}

@@ -1,0 +1,168 @@
+//! From one page of a list to the next: by a cursor in the reply, by a number, or by the header `Link`.
+
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+use serde_json::value::RawValue;
+
+use super::super::{Error, http};
+use crate::config::reflect;
+
+/// A page of a list.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Box<RawValue>>,
+    /// The cursor or the URL of the next page, at the pointer of the settings.
+    pub(super) cursor: Option<String>,
+    /// The target of the link to the next page.
+    pub(super) link: Option<String>,
+    /// The headers with which the next list asks whether it has changed.
+    pub(super) validators: HeaderMap,
+}
+
+/// How a list goes on.
+#[derive(Debug, Clone)]
+pub(super) enum Pages {
+    /// With the cursor at this pointer of the reply, in this query parameter. Without a parameter the cursor is a URL.
+    Cursor { pointer: String, parameter: Option<String> },
+    /// With the next number in this query parameter, until a page is empty.
+    Number { parameter: String, first: u32 },
+    /// With the header `Link`, if the reply has one.
+    Link,
+}
+
+impl Pages {
+    pub(super) fn new(rest: &reflect::Rest) -> Self {
+        match (&rest.next, &rest.page_parameter) {
+            (Some(pointer), _) => {
+                Self::Cursor { pointer: pointer.clone(), parameter: rest.next_parameter.clone() }
+            }
+            (None, Some(parameter)) => Self::Number { parameter: parameter.clone(), first: rest.first_page },
+            (None, None) => Self::Link,
+        }
+    }
+
+    /// The pointer to the cursor.
+    pub(super) fn pointer(&self) -> Option<&str> {
+        match self {
+            Self::Cursor { pointer, .. } => Some(pointer),
+            Self::Number { .. } | Self::Link => None,
+        }
+    }
+
+    /// The URL of the first page.
+    pub(super) fn first(&self, list: &Url) -> Url {
+        match self {
+            Self::Number { parameter, first } => with_parameter(list, parameter, &first.to_string()),
+            Self::Cursor { .. } | Self::Link => list.clone(),
+        }
+    }
+
+    /// The URL of the page after `page`, which was at `url`; `None` after the last page.
+    pub(super) fn next(&self, list: &Url, url: &Url, page: &Page) -> Result<Option<Url>, Error> {
+        let next = match self {
+            Self::Cursor { parameter, .. } => {
+                let Some(cursor) = &page.cursor else { return Ok(None) };
+                match parameter {
+                    Some(parameter) => with_parameter(list, parameter, cursor),
+                    None => joined(list, url, cursor)?,
+                }
+            }
+            Self::Number { parameter, first } => {
+                if page.objects.is_empty() {
+                    return Ok(None);
+                }
+                let present = url.query_pairs().filter(|(name, _)| name == parameter).last();
+                let number = present.and_then(|(_, number)| number.parse::<u32>().ok()).unwrap_or(*first);
+                with_parameter(list, parameter, &number.saturating_add(1).to_string())
+            }
+            Self::Link => match &page.link {
+                Some(link) => joined(list, url, link)?,
+                None => return Ok(None),
+            },
+        };
+        if next == *url {
+            return Err(Error::new(format!("the page {} names itself as the next one", http::shown(url))));
+        }
+        Ok(Some(next))
+    }
+}
+
+/// The URL that a page names. It has the origin of the list: the headers of the requests are for that one only.
+fn joined(list: &Url, url: &Url, text: &str) -> Result<Url, Error> {
+    let next = url.join(text).map_err(|error| {
+        let page = http::shown(url);
+        Error::because(
+            format!("the page {page} names a next page that is not a URL; a cursor needs next_parameter"),
+            error,
+        )
+    })?;
+    if next.origin() == list.origin() {
+        return Ok(next);
+    }
+    let (page, origin) = (http::shown(url), next.origin().ascii_serialization());
+    Err(Error::new(format!("the page {page} names a next page of another server, {origin}")))
+}
+
+/// The URL with one value of a query parameter.
+fn with_parameter(url: &Url, name: &str, value: &str) -> Url {
+    let mut changed = url.clone();
+    let others = url.query_pairs().filter(|(other, _)| other != name);
+    changed.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn page(cursor: Option<&str>, link: Option<&str>, objects: usize) -> Page {
+        let objects = (0..objects).map(|_| RawValue::from_string("{}".to_owned()).unwrap()).collect();
+        Page {
+            objects,
+            cursor: cursor.map(str::to_owned),
+            link: link.map(str::to_owned),
+            validators: HeaderMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_cursor_takes_the_place_of_the_one_before() {
+        let pages = Pages::Cursor { pointer: "/next".to_owned(), parameter: Some("after".to_owned()) };
+        let list = url("http://a/b?limit=2");
+        let second = pages.next(&list, &list, &page(Some("x y&"), None, 2)).unwrap().unwrap();
+        assert_eq!(second.as_str(), "http://a/b?limit=2&after=x+y%26");
+        let third = pages.next(&list, &second, &page(Some("z"), None, 2)).unwrap().unwrap();
+        assert_eq!(third.as_str(), "http://a/b?limit=2&after=z");
+        assert!(pages.next(&list, &third, &page(None, None, 2)).unwrap().is_none());
+        let circle = pages.next(&list, &third, &page(Some("z"), None, 2)).unwrap_err().to_string();
+        assert_eq!(circle, "the page http://a/b names itself as the next one");
+    }
+
+    #[test]
+    fn numbers_go_on_until_a_page_is_empty() {
+        let pages = Pages::Number { parameter: "page".to_owned(), first: 0 };
+        let list = url("http://a/b?page=9&size=2");
+        let first = pages.first(&list);
+        assert_eq!(first.as_str(), "http://a/b?size=2&page=0");
+        let second = pages.next(&list, &first, &page(None, None, 1)).unwrap().unwrap();
+        assert_eq!(second.as_str(), "http://a/b?size=2&page=1");
+        assert!(pages.next(&list, &second, &page(None, None, 0)).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_next_page_is_of_the_same_server() {
+        let (pages, list) = (Pages::Link, url("https://a/b"));
+        let next = |link| pages.next(&list, &list, &page(None, Some(link), 1));
+        assert_eq!(next("?page=2").unwrap().unwrap().as_str(), "https://a/b?page=2");
+        for other in ["https://b/b", "http://a/b", "//c/b"] {
+            assert!(next(other).unwrap_err().to_string().contains("of another server"), "{other}");
+        }
+        let pages = Pages::Cursor { pointer: "/next".to_owned(), parameter: None };
+        let error = pages.next(&list, &list, &page(Some("https://["), None, 1)).unwrap_err().to_string();
+        assert!(error.contains("needs next_parameter"), "{error}");
+    }
+}

@@ -1,0 +1,106 @@
+//! SQLite.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use serde_json::{Map, Number, Value as Json};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::{AssertSqlSafe, Column as _, ConnectOptions as _, Row as _, TypeInfo as _, ValueRef as _};
+
+use super::{Error, Rows, Value, failed, quoted};
+
+/// How long a read waits for a writer.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+
+/// A query in a file.
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    options: SqliteConnectOptions,
+    path: String,
+    query: String,
+    since: Option<String>,
+}
+
+impl Sqlite {
+    pub(super) fn new(path: &str, query: String, since: Option<&str>) -> Self {
+        let options = SqliteConnectOptions::new().filename(path).read_only(true).busy_timeout(BUSY_MAX);
+        Self { options, path: path.to_owned(), query, since: since.map(str::to_owned) }
+    }
+
+    pub(super) async fn read(&self, rows: &mut Rows<'_>) -> Result<(), Error> {
+        let what = format!("can't open {}", self.path);
+        let mut connection: SqliteConnection =
+            self.options.connect().await.map_err(|error| failed(&what, error))?;
+        let of = format!("the query of {} has failed", self.path);
+        let from = rows.from().cloned();
+        let mut query = sqlx::query(AssertSqlSafe(self.statement(from.is_some())));
+        query = match from {
+            None => query,
+            Some(Value::Integer(value)) => query.bind(value),
+            Some(Value::Real(value)) => query.bind(value),
+            Some(Value::Text(value)) => query.bind(value),
+        };
+        let mut found = query.fetch(&mut connection);
+        while let Some(row) = found.try_next().await.map_err(|error| failed(&of, error))? {
+            let (object, value) = self.object(&row).map_err(|why| Error::new(format!("{of}: {why}")))?;
+            rows.take(object, value).await?;
+        }
+        Ok(())
+    }
+
+    fn statement(&self, has_value: bool) -> String {
+        let Some(since) = self.since.as_deref().map(quoted) else { return self.query.clone() };
+        let from = if has_value { format!("WHERE {since} >= ?") } else { String::new() };
+        format!("SELECT * FROM ({}) {from} ORDER BY {since}", self.query)
+    }
+
+    /// The row as an object, and its value of the column `since`.
+    fn object(&self, row: &SqliteRow) -> Result<(String, Option<Value>), String> {
+        let has_column = |since: &String| row.columns().iter().any(|column| column.name() == since);
+        // SQLite takes the name of an absent column for a text.
+        if let Some(since) = self.since.as_ref().filter(|since| !has_column(since)) {
+            return Err(format!("it has no column {since:?} (since)"));
+        }
+        let mut object = Map::new();
+        let mut value = None;
+        for (index, column) in row.columns().iter().enumerate() {
+            let name = column.name();
+            let member = member(row, index).map_err(|why| format!("column {name:?}: {why}"))?;
+            if self.since.as_deref() == Some(name) {
+                value = match &member {
+                    Json::Number(number) => {
+                        number.as_i64().map(Value::Integer).or(number.as_f64().map(Value::Real))
+                    }
+                    Json::String(text) => Some(Value::Text(text.clone())),
+                    _ => None,
+                };
+            }
+            if object.insert(name.to_owned(), member).is_some() {
+                return Err(format!("there are two columns {name:?}; give one of them another name with AS"));
+            }
+        }
+        Ok((Json::Object(object).to_string(), value))
+    }
+}
+
+/// A value of a row. A blob becomes hexadecimal text, as PostgreSQL writes it.
+fn member(row: &SqliteRow, index: usize) -> Result<Json, String> {
+    let raw = row.try_get_raw(index).map_err(|error| error.to_string())?;
+    let kind = raw.type_info().name().to_owned();
+    if raw.is_null() {
+        return Ok(Json::Null);
+    }
+    let get = |error: sqlx::Error| error.to_string();
+    match kind.as_str() {
+        "INTEGER" => Ok(Json::Number(row.try_get_unchecked::<i64, _>(index).map_err(get)?.into())),
+        "REAL" => {
+            let number = row.try_get_unchecked::<f64, _>(index).map_err(get)?;
+            Number::from_f64(number).map(Json::Number).ok_or_else(|| "a number is infinite".to_owned())
+        }
+        "BLOB" => {
+            let bytes = row.try_get_unchecked::<Vec<u8>, _>(index).map_err(get)?;
+            Ok(Json::String(bytes.iter().fold("\\x".to_owned(), |text, byte| format!("{text}{byte:02x}"))))
+        }
+        _ => Ok(Json::String(row.try_get_unchecked::<String, _>(index).map_err(get)?)),
+    }
+}
