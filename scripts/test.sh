@@ -30,16 +30,15 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-it
 step "tests"
 cargo nextest run --workspace --locked
 
-step "doctests of the client crates"
-# Other crates have none: tests/it/tidy.rs checks that.
-cargo test --doc --locked -p deltaq-client -p deltaq-types
-
 step "API against its description"
 # The tests have just built this binary.
 DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/schemathesis.sh
 
 step "generated clients"
 DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/generated-client.sh
+
+step "Rust client"
+DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/rust-client.sh
 
 step "TypeScript client"
 DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/typescript-client.sh

@@ -9,6 +9,7 @@ mod bad_input;
 mod browser;
 mod calls;
 mod cli;
+mod clients;
 mod compression;
 mod conformance;
 mod contract;

@@ -365,7 +365,7 @@ fn comments_of_the_service_hold_no_doctests() {
                 let is_text = is_open || matches!(language, "text" | "json" | "sh" | "toml" | "sql");
                 assert!(
                     is_text,
-                    "{}: scripts/test.sh runs doctests of the client crates alone: {line}",
+                    "{}: scripts/rust-client.sh runs doctests of the client crates alone: {line}",
                     source.path
                 );
                 is_open = !is_open;

@@ -2,7 +2,7 @@
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use deltaq_client::{Call, Error};
+use deltaq_client::{Backoff, Call, Error};
 use deltaq_types::{QueueDocument, RowType, WatchRow};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::failure::{Failure, text_of};
 use super::output::{Cell, Format, Row, Tone};
 use super::session::{Execute, Session, parse};
-use super::work::pause_of;
+use super::work::{pause_of, pauses};
 use crate::duration::DurationText;
 use crate::name::Name;
 
@@ -90,17 +90,16 @@ impl Execute for Watch {
         let wait = session.wait(None).await?.next();
         let mut position = Position { version, next: None };
         let mut output = session.output.list::<WatchRow>();
-        let (mut failures, mut left) = (0, self.lines.unwrap_or(usize::MAX));
+        let (mut backoff, mut left) = (pauses(), self.lines.unwrap_or(usize::MAX));
         while left > 0 {
             let page: Changes = match session.client.fetch(self.call(session, &position, wait)?).await {
                 Ok(page) => page,
                 Err(error) => {
-                    self.pause(error, failures).await?;
-                    failures += 1;
+                    self.pause(error, &mut backoff).await?;
                     continue;
                 }
             };
-            failures = 0;
+            backoff.reset();
             let mut rows = page.items;
             if matches!(session.output.format(), Format::Table | Format::Name) {
                 rows.retain(|row| parse::<WatchRow>(row).is_ok_and(|row| row.kind != RowType::Bookmark));
@@ -129,9 +128,9 @@ impl Watch {
     }
 
     /// Waits after a failure that may pass.
-    async fn pause(&self, error: Error, failures: u32) -> Result<(), Failure> {
-        let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
-        if failures == 0 {
+    async fn pause(&self, error: Error, backoff: &mut Backoff) -> Result<(), Failure> {
+        let Some(pause) = pause_of(&error, backoff) else { return Err(error.into()) };
+        if backoff.failures() == 1 {
             eprintln!("deltaq: {}; trying again", text_of(&error));
         }
         tokio::time::sleep(pause).await;

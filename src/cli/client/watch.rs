@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_client::Backoff;
 use deltaq_types::{Info, QueueDocument, QueuePage, QueueStatus, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -15,7 +16,7 @@ use super::read::check_complete;
 use super::session::{Execute, Session, parse};
 use super::top::Top;
 use super::waiting::synced;
-use super::work::pause_of;
+use super::work::{pause_of, pauses};
 use crate::clock::Clock;
 use crate::duration::DurationText;
 use crate::name::Name;
@@ -217,13 +218,13 @@ struct Looks<'s> {
     started_us: u64,
     timeout: Option<Duration>,
     has_succeeded: bool,
-    failures: u32,
+    backoff: Backoff,
 }
 
 impl<'s> Looks<'s> {
     fn new(session: &'s Session, timeout: Option<Duration>) -> Self {
         let started_us = session.clock.monotonic_us();
-        Self { session, started_us, timeout, has_succeeded: false, failures: 0 }
+        Self { session, started_us, timeout, has_succeeded: false, backoff: pauses() }
     }
 
     /// The document of the queue; `None` after a failure that may pass. Then the pause is over, too.
@@ -235,7 +236,8 @@ impl<'s> Looks<'s> {
         let call = self.session.on_queue("get_queue", queue)?;
         let error = match self.session.client.fetch(call).await {
             Ok(document) => {
-                (self.has_succeeded, self.failures) = (true, 0);
+                self.has_succeeded = true;
+                self.backoff.reset();
                 return Ok(Some(document));
             }
             Err(error) => error,
@@ -243,13 +245,12 @@ impl<'s> Looks<'s> {
         let took = self.session.clock.since(self.started_us);
         let is_in_time =
             |pause: &Duration| self.timeout.is_none_or(|timeout| took.saturating_add(*pause) < timeout);
-        let pause = pause_of(&error, self.failures).filter(|_| self.has_succeeded).filter(is_in_time);
+        let pause = pause_of(&error, &mut self.backoff).filter(|_| self.has_succeeded).filter(is_in_time);
         let Some(pause) = pause else { return Err(error.into()) };
-        if self.failures == 0 {
+        if self.backoff.failures() == 1 {
             line.clear();
             eprintln!("deltaq: {}; trying again", text_of(&error));
         }
-        self.failures += 1;
         tokio::time::sleep(pause).await;
         Ok(None)
     }

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::slot::Worker;
-pub(super) use self::slot::pause_of;
+pub(super) use self::slot::{pause_of, pauses};
 use super::failure::Failure;
 use super::session::{Execute, Session};
 use crate::duration::DurationText;

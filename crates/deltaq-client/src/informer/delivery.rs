@@ -155,3 +155,69 @@ impl<T> Waiting<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(key: &str, n: u64) -> Arc<Object<u64>> {
+        Arc::new(Object { key: key.into(), resource_version: n, source: None, object: n })
+    }
+
+    fn change(key: &str, old: Option<u64>, new: Option<u64>) -> Change<u64> {
+        let object = |n| object(key, n);
+        Change { key: key.into(), old: old.map(object), new: new.map(object), last: None }
+    }
+
+    /// The next call, in words.
+    fn next(delivery: &Delivery<u64>) -> Option<String> {
+        Some(match delivery.waiting.lock().next()? {
+            Event::Add(object, is_initial) => format!("add {} {} {is_initial}", object.key, object.object),
+            Event::Update(old, new) => format!("update {} {} {}", new.key, old.object, new.object),
+            Event::Delete(Deleted::Final(object)) => format!("delete {} {}", object.key, object.object),
+            Event::Delete(Deleted::FinalStateUnknown(deleted)) => {
+                format!("unknown {} {}", deleted.key, deleted.object.object)
+            }
+        })
+    }
+
+    #[test]
+    fn changes_of_a_key_that_waits_are_merged() {
+        let delivery = Delivery::new(vec![object("a", 1)], true);
+        delivery.note(&change("a", Some(1), Some(2)));
+        assert_eq!(next(&delivery).as_deref(), Some("add a 2 true"));
+        delivery.note(&change("a", Some(2), Some(3)));
+        delivery.note(&change("b", None, Some(1)));
+        delivery.note(&change("a", Some(3), Some(4)));
+        delivery.note(&change("b", Some(1), None));
+        assert_eq!(next(&delivery).as_deref(), Some("update a 2 4"));
+        assert_eq!(next(&delivery), None, "b came and went");
+        delivery.note(&change("a", Some(4), Some(5)));
+        delivery.note(&Change { last: Some(object("a", 6)), ..change("a", Some(5), None) });
+        delivery.note(&change("c", None, Some(1)));
+        assert_eq!(next(&delivery).as_deref(), Some("delete a 6"));
+        assert_eq!(next(&delivery).as_deref(), Some("add c 1 false"));
+        delivery.note(&change("c", Some(1), None));
+        assert_eq!(next(&delivery).as_deref(), Some("unknown c 1"));
+        delivery.note(&change("c", None, Some(2)));
+        delivery.note(&change("c", Some(2), Some(2)));
+        assert_eq!(next(&delivery).as_deref(), Some("add c 2 false"));
+    }
+
+    #[test]
+    fn a_handler_has_synced_behind_the_first_list() {
+        let delivery = Delivery::new(Vec::new(), false);
+        let has_synced = || delivery.waiting.lock().has_synced();
+        assert!(!has_synced(), "the list is not complete");
+        delivery.note(&change("a", None, Some(1)));
+        delivery.list_ended();
+        delivery.note(&change("b", None, Some(1)));
+        assert!(!has_synced(), "a waits");
+        assert_eq!(next(&delivery).as_deref(), Some("add a 1 true"));
+        assert!(has_synced(), "b is not in the first list");
+        delivery.note(&change("a", Some(1), None));
+        delivery.list_ended();
+        assert!(has_synced(), "a second list changes nothing");
+        assert!(Delivery::<u64>::new(Vec::new(), true).waiting.lock().has_synced(), "an empty store");
+    }
+}

@@ -177,3 +177,56 @@ impl Lines {
         let _ended = self.sender.try_send(Err(io::Error::other("the list is not complete")));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use futures_util::stream;
+
+    use super::*;
+
+    fn object(text: &str) -> Event {
+        Event::InitApply(RawValue::from_string(text.to_owned()).unwrap())
+    }
+
+    fn begin_with(events: Vec<Event>) -> Result<Begun, ReflectorError> {
+        let events = stream::iter(events.into_iter().map(Ok::<_, ReflectorError>)).chain(stream::pending());
+        let mut events = Box::pin(events);
+        begin(events.as_mut()).now_or_never().expect("the list ends")
+    }
+
+    #[test]
+    fn a_list_is_lines_and_their_number() {
+        let begun = begin_with(vec![
+            object(r#"{"key":"old"}"#),
+            Event::Init,
+            object("{\"key\":\r\n \"a\"}"),
+            object(r#"{"key":"b\n"}"#),
+            Event::InitDone,
+        ]);
+        let begun = begun.expect("a list");
+        let lines = String::from_utf8(begun.lines).unwrap();
+        assert_eq!(lines, "{\"key\":   \"a\"}\n{\"key\":\"b\\n\"}\n{\"$end\":2}\n");
+        assert!(begun.is_complete && begun.objects == 2);
+    }
+
+    #[test]
+    fn a_change_in_a_list_is_refused() {
+        let events = vec![object("{}"), Event::DeleteKey("a".to_owned()), Event::InitDone];
+        assert!(matches!(begin_with(events), Err(ReflectorError::OutOfOrder("Delete"))));
+    }
+
+    #[test]
+    fn a_long_list_is_not_kept() {
+        let text = format!("{{\"text\":\"{}\"}}", "x".repeat(KEPT_BYTES / 2));
+        let begun = begin_with((0..5).map(|_| object(&text)).collect()).expect("a list");
+        assert!(!begun.is_complete && begun.objects == 2);
+    }
+
+    #[test]
+    fn a_stream_that_ends_in_a_list_is_an_error() {
+        let events = stream::iter([Ok(object("{}"))]);
+        let begun = begin(Box::pin(events).as_mut()).now_or_never().expect("the stream ends");
+        assert!(matches!(begun, Err(ReflectorError::IncompleteList)));
+    }
+}

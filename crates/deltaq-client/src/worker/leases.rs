@@ -179,3 +179,89 @@ impl Leases {
         self.groups.values().map(|group| group.stop_at).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use deltaq_types::{ExtendedDocument, LeaseDocument, LeaseOutcome, Timestamp};
+
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_secs(30);
+
+    fn items(keys: std::ops::Range<usize>) -> Vec<PoppedItem> {
+        let expires_in_ms = u64::try_from(LENGTH.as_millis()).unwrap();
+        let lease = |number| LeaseDocument {
+            id: format!("q-{number}"),
+            token: 1,
+            worker: None,
+            expires_at: Timestamp::from_micros(0),
+            expires_in_ms,
+        };
+        let item = |number| PoppedItem {
+            key: format!("k{number}"),
+            lease: lease(number),
+            attempt: 1,
+            failures: 0,
+            is_in_initial_list: false,
+            deltas: Vec::new(),
+            known: None,
+        };
+        keys.map(item).collect()
+    }
+
+    fn extended(lease_id: &str, length: Option<Duration>) -> ExtendedDocument {
+        ExtendedDocument {
+            lease_id: Some(lease_id.to_owned()),
+            lease: None,
+            result: if length.is_some() { SettleResult::Ok } else { SettleResult::Stale },
+            expires_at: None,
+            expires_in_ms: length.map(|length| u64::try_from(length.as_millis()).unwrap()),
+            pending_deltas: None,
+            deleted: None,
+            outcome: length.is_none().then_some(LeaseOutcome::Expired),
+        }
+    }
+
+    #[test]
+    fn leases_are_extended_at_a_third_and_lost_before_their_end() {
+        let (mut leases, now) = (Leases::default(), Instant::now());
+        let slots = leases.add(&items(0..3), now);
+        let _settled = leases.take(slots[0].0).expect("it is held");
+        assert_eq!(leases.next_at(), Some(now + LENGTH / 3));
+        assert!(leases.due(now + LENGTH / 3 - Duration::from_millis(1)).is_none());
+        let (mut lease_ids, stop_at) = leases.due(now + LENGTH / 3).expect("two leases are due");
+        lease_ids.sort();
+        assert_eq!((lease_ids, stop_at), (vec!["q-1".to_owned(), "q-2".to_owned()], now + LENGTH * 5 / 6));
+        assert!(leases.due(stop_at).is_none(), "one extension at a time");
+
+        let sent_at = now + LENGTH / 3;
+        let reply =
+            ExtendedList { leases: vec![extended("q-1", Some(LENGTH)), extended("q-2", None)], stale: 1 };
+        let lost: Vec<_> = leases.extended(&reply, sent_at).into_iter().map(|held| held.key).collect();
+        assert_eq!(lost, ["k2"]);
+        assert_eq!(leases.next_at(), Some(sent_at + LENGTH / 3));
+
+        assert!(leases.due(sent_at + LENGTH / 3).is_some());
+        leases.not_extended(sent_at + LENGTH / 2);
+        assert_eq!(leases.next_at(), Some(sent_at + LENGTH / 2), "a failed extension is tried again");
+        assert!(leases.due(sent_at + LENGTH / 2).is_some());
+        let stop_at = sent_at + LENGTH * 5 / 6;
+        assert_eq!(leases.next_at(), Some(stop_at), "an extension without a reply does not hide the end");
+        assert!(leases.expire(stop_at - Duration::from_millis(1)).is_empty());
+        let lost: Vec<_> = leases.expire(stop_at).into_iter().map(|held| held.key).collect();
+        assert_eq!(lost, ["k1"]);
+        assert!(!leases.is_held(slots[1].0));
+    }
+
+    #[test]
+    fn an_extension_has_at_most_ten_thousand_leases() {
+        let (mut leases, now) = (Leases::default(), Instant::now());
+        for pop in 0..12 {
+            leases.add(&items(pop * 1_000..(pop + 1) * 1_000), now);
+        }
+        let (lease_ids, _) = leases.due(now + LENGTH).expect("all are due");
+        assert_eq!(lease_ids.len(), 10_000);
+        leases.not_extended(now + LENGTH);
+        assert_eq!(leases.due(now + LENGTH).expect("the others are due").0.len(), 2_000);
+    }
+}

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use deltaq_client::{Call, Error};
+use deltaq_client::{Backoff, Call, Error};
 use deltaq_types::{
     PopBody, PoppedItem, SettleAs, SettleBody, SettleCall, SettleResult, SettledDocument, SettledList,
 };
@@ -20,9 +20,9 @@ use crate::cli::client::queues::duration_text;
 use crate::cli::client::session::{Session, parse};
 use crate::duration;
 
-/// Pause before the first repetition of a failed call.
+/// Longest pause before the first repetition of a failed call.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Longest pause, unless the server asks for a longer one.
+/// Longest pause before any repetition, unless the server asks for a longer one.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The exit status of a command whose data is wrong (EX_DATAERR).
 const STATUS_REJECT: i32 = 65;
@@ -94,7 +94,7 @@ impl<'a> Worker<'a> {
     /// Pops a key. The outer `None` means that the worker ends.
     async fn pop(&self) -> Result<Option<Option<Item>>, Failure> {
         let id = random_id()?;
-        let mut failures = 0;
+        let mut backoff = pauses();
         loop {
             let reply = tokio::select! {
                 reply = self.try_pop(&id) => reply,
@@ -112,11 +112,10 @@ impl<'a> Worker<'a> {
                 report(&format!("queue {} is closed, and no key is ready", self.work.queue));
                 return Ok(None);
             }
-            let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
-            if failures == 0 {
+            let Some(pause) = pause_of(&error, &mut backoff) else { return Err(error.into()) };
+            if backoff.failures() == 1 {
                 report(&format!("{}; trying again", text_of(&error)));
             }
-            failures += 1;
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.stop.soft.cancelled() => {
@@ -239,7 +238,7 @@ impl<'a> Worker<'a> {
         let lease_id = Some(item.popped.lease.id.clone());
         let settle = SettleCall { lease_id, lease: None, how, delay: None, error };
         let body = SettleBody { settle: vec![settle] };
-        let mut failures = 0;
+        let mut backoff = pauses();
         loop {
             let reply: Result<SettledList, Error> =
                 self.session.client.fetch_results(self.call("settle")?.json(&body)).await;
@@ -250,11 +249,10 @@ impl<'a> Worker<'a> {
                     return Ok(None);
                 }
                 Err(error) => {
-                    let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
-                    if failures == 0 {
+                    let Some(pause) = pause_of(&error, &mut backoff) else { return Err(error.into()) };
+                    if backoff.failures() == 1 {
                         report(&format!("{}; trying again", text_of(&error)));
                     }
-                    failures += 1;
                     tokio::select! {
                         () = sleep(pause) => continue,
                         () = self.stop.hard.cancelled() => {}
@@ -314,12 +312,14 @@ fn report(text: &str) {
     eprintln!("deltaq: {}", clean(text));
 }
 
+/// The pauses of a command that goes on over restarts of the server.
+pub(in crate::cli::client) const fn pauses() -> Backoff {
+    Backoff::new(PAUSE, PAUSE_MAX)
+}
+
 /// How long to wait before a failed call is repeated; `None` if a repetition fails again.
-pub(in crate::cli::client) fn pause_of(error: &Error, failures: u32) -> Option<Duration> {
-    let doubled = PAUSE.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX);
-    // Workers that lost the server together do not return together.
-    let jittered = doubled.mul_f64(0.5 + fastrand::f64());
-    error.is_temporary().then(|| jittered.max(error.retry_after().unwrap_or_default()))
+pub(in crate::cli::client) fn pause_of(error: &Error, backoff: &mut Backoff) -> Option<Duration> {
+    error.is_temporary().then(|| backoff.after_failure(error))
 }
 
 fn item(popped: PoppedTexts) -> Result<Option<Item>, Failure> {

@@ -1,0 +1,293 @@
+//! The Rust client against a server in this process. `tests/clients/` has the faults of servers, networks and handlers.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_client::types::{DeltaCall, DeltaCallType, SettleAs, SettleCall};
+use deltaq_client::{
+    Body, CancellationToken, Client, Deleted, Error, Event, Handler, Informer, Object, Outcome, Queue,
+    RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, View,
+};
+use futures_util::stream::{self, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::harness::{Service, spawn};
+
+fn client(service: &Service) -> Client {
+    Client::at(service.api.to_string()).expect("an address")
+}
+
+fn raw(object: &Value) -> Box<RawValue> {
+    RawValue::from_string(object.to_string()).expect("JSON")
+}
+
+/// A list of objects with this many bytes each.
+fn list(objects: usize, bytes: usize) -> Vec<io::Result<Event>> {
+    let text = "x".repeat(bytes);
+    let object = |number| raw(&json!({ "key": format!("k{number}"), "text": text }));
+    let objects = (0..objects).map(|number| Ok(Event::InitApply(object(number))));
+    std::iter::once(Ok(Event::Init)).chain(objects).collect()
+}
+
+/// Makes every call of a queue.
+async fn call_everything(queue: &Queue) -> Result<(), Error> {
+    queue.put(&json!({"indexes": {"by_city": "/city"}})).await?;
+    queue.get().await?;
+    queue.status().await?;
+    queue.pause().await?;
+    queue.resume().await?;
+    queue.add(&json!({"key": "a", "city": "Rome"})).source("erp").sequence(1).await?;
+    queue.update(&[json!({"key": "b"}), json!({"key": "c"})]).delay(Duration::from_secs(1)).await?;
+    queue.delete(&json!({"key": "c"})).await?;
+    queue.delete_key("c").await?;
+    let deltas = [DeltaCall {
+        kind: DeltaCallType::Deleted,
+        key: Some("c".to_owned()),
+        object: None,
+        source: None,
+        delay: None,
+        final_state_unknown: true,
+    }];
+    queue.deltas(&deltas).source("erp").sequence(2).await?;
+    queue.replace(Some("wms"), &ReplaceOptions::default(), Body::Json("[{\"key\":\"d\"}]".into())).await?;
+    queue.resync().await?;
+    queue.forget(&["a"]).await?;
+    let mut lease_ids = Vec::new();
+    for _ in 0..6 {
+        queue.add(&json!({"key": format!("job-{}", lease_ids.len()), "city": "Oslo"})).await?;
+        let popped = queue.pop().max(1).worker("w").with_known().wait(Duration::from_secs(5)).await?;
+        lease_ids.extend(popped.items.into_iter().map(|item| item.lease.id));
+    }
+    let [ack, nack, reject, release, settle, extend] = lease_ids.as_slice() else { panic!("{lease_ids:?}") };
+    queue.extend(&[extend], Some(Duration::from_mins(1))).await?;
+    queue.ack(&[ack]).await?;
+    queue.nack(&[nack], Some(Duration::from_mins(1)), Some("no route")).await?;
+    queue.reject(&[reject], None).await?;
+    queue.release(&[release]).await?;
+    let call = SettleCall {
+        lease_id: Some(settle.clone()),
+        lease: None,
+        how: SettleAs::Ack,
+        delay: None,
+        error: None,
+    };
+    let settled = queue.settle(vec![call.clone()]).await?;
+    assert_eq!(settled.stale, 0);
+    assert_eq!(queue.release(&[ack]).await?.stale, 1, "a call whose leases have all ended has results, too");
+    queue.redrive(None).await?;
+    queue.discard(Some(&[])).await?;
+    read_everything(queue).await?;
+    queue.close().wait_for("none").await?;
+    queue.reopen().await?;
+    queue.purge().await?;
+    Ok(())
+}
+
+async fn read_everything(queue: &Queue) -> Result<(), Error> {
+    assert!(queue.items().state("ready,delayed,leased,parked").page_size(1).stream().count().await > 1);
+    queue.item("a").await?;
+    queue.explain("a").await?;
+    queue.latest().prefix("a").await?;
+    queue.latest_of("a").min_resource_version(1).wait(Duration::from_secs(1)).await?;
+    let known = queue.known().index("by_city", "Rome").wait(Duration::from_secs(5)).await?;
+    let known = known.items.first().map(|object| object.key.clone());
+    queue.known_of(known.as_deref().unwrap_or("a")).await?;
+    queue.indexes().await?;
+    queue.index_values("by_city").await?;
+    queue.history("a").await?;
+    queue.sources().await?;
+    assert_eq!(queue.source("erp").await?.and_then(|source| source.sequence), Some(2));
+    assert_eq!(queue.source("nobody").await?, None);
+    queue.workers().await?;
+    queue.synced().resource_version("now").await?;
+    assert!(Box::pin(queue.watch().view(View::Known).stream()).next().await.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_operation_has_a_typed_method() {
+    let service = Service::start().await;
+    let client = client(&service);
+    call_everything(&client.queue("q")).await.expect("each call succeeds");
+    let keys = client.queue("keys");
+    keys.put(&json!({"mode": "keys"})).await.expect("a queue");
+    keys.add_key("a").rate_limited().await.expect("a key");
+    let popped = keys.pop().wait(Duration::from_secs(5)).await.expect("a pop");
+    let lease_ids: Vec<_> = popped.items.iter().map(|item| item.lease.id.as_str()).collect();
+    keys.done(&lease_ids, Some(Duration::from_mins(1))).await.expect("a done");
+    client.queue("seeded").seed(Body::Json(r#"[{"object":{"key":"a"}}]"#.into())).await.expect("a seed");
+    client.list_queues().prefix("q").await.expect("a list");
+    client.queue("q").delete_queue(false).await.expect("the queue is deleted");
+    client.info().await.expect("the server");
+    client.livez().await.expect("it lives");
+    client.readyz().await.expect("it is ready");
+    client.problem_page("mass-delete").await.expect("a page");
+    let openapi = client.openapi().await.expect("the API");
+
+    let metrics = service.get("/metrics").await;
+    let metrics = if metrics.status == 200 {
+        metrics.text
+    } else {
+        let page = Client::at(service.metrics.to_string()).expect("an address");
+        let call = deltaq_client::Call::new(deltaq_client::Method::GET, ["metrics"]);
+        page.send(call).await.expect("metrics").text().await.expect("text")
+    };
+    let requests = metrics.lines().filter(|line| line.starts_with("deltaq_http_requests_total"));
+    let requests: String = requests.filter(|line| line.contains("status=\"2")).collect();
+    let requests = requests.replace("{*", "{");
+    let mut missing = BTreeSet::new();
+    for (path, methods) in openapi["paths"].as_object().expect("paths") {
+        for method in methods.as_object().expect("methods").keys().map(|method| method.to_uppercase()) {
+            let is_called = requests.split("deltaq_http_requests_total").any(|line| {
+                line.contains(&format!("route=\"{path}\"")) && line.contains(&format!("method=\"{method}\""))
+            });
+            if !is_called {
+                missing.insert(format!("{method} {path}"));
+            }
+        }
+    }
+    // The history of a key has two paths, and one method.
+    missing.remove("GET /v1/queues/{queue}/history");
+    assert!(missing.is_empty(), "no typed method has called {missing:#?}");
+}
+
+#[tokio::test]
+async fn a_list_that_breaks_off_changes_nothing() {
+    let service = Service::start().await;
+    let client = client(&service);
+    let queue = client.queue("q");
+    let mut reflector = Reflector::new(client.clone(), ReflectorOptions::new("q", "erp"));
+    // More than a reflector keeps, so the request is under way when the list ends.
+    for end in [Some(Err(io::Error::other("the source failed"))), None] {
+        let events = list(9, 1 << 20).into_iter().chain(end);
+        let error = reflector.run(stream::iter(events)).await.expect_err("the list is not complete");
+        assert!(matches!(error, ReflectorError::Source(_) | ReflectorError::IncompleteList), "{error:?}");
+    }
+    let is_empty = match queue.latest().await {
+        Ok(page) => page.items.is_empty(),
+        Err(error) => error.code() == Some("queue-not-found"),
+    };
+    assert!(is_empty, "nothing of a list is queued");
+    let events = list(9, 1 << 20).into_iter().chain([Ok(Event::InitDone)]);
+    let report = reflector.run(stream::iter(events)).await.expect("the list is complete");
+    assert_eq!((report.lists, report.listed, report.counts.replaced), (1, 9, 9));
+    let error = reflector.run(stream::iter([Ok::<_, io::Error>(Event::Init), Ok(Event::InitDone)])).await;
+    let code = match error {
+        Err(ReflectorError::Send { source, .. }) => source.code().map(str::to_owned),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(code.as_deref(), Some("mass-delete"));
+}
+
+#[tokio::test]
+async fn two_reflectors_of_one_source_notice_each_other() {
+    let service = Service::start().await;
+    let client = client(&service);
+    let change = || stream::iter([Ok::<_, io::Error>(Event::Apply(raw(&json!({"key": "a"}))))]);
+    let reflector = || Reflector::new(client.clone(), ReflectorOptions::new("q", "erp"));
+    let (mut first, mut second) = (reflector(), reflector());
+    first.run(change()).await.expect("the first number");
+    second.run(change()).await.expect("the second number");
+    let error = first.run(change()).await.expect_err("the number is taken");
+    let is_taken =
+        matches!(error, ReflectorError::Send { source: Error::SequenceTaken { sequence: 2, .. }, .. });
+    assert!(is_taken, "{error:?}");
+}
+
+/// Sends the events of a handler to a channel. It returns from a call once the channel has room.
+struct Events(mpsc::Sender<String>);
+
+impl Events {
+    async fn send(&self, event: String) {
+        let _closed = self.0.send(event).await;
+    }
+}
+
+impl Handler<Value> for Events {
+    async fn on_add(&mut self, object: Arc<Object<Value>>, is_in_initial_list: bool) {
+        self.send(format!("add {} {is_in_initial_list}", object.key)).await;
+    }
+
+    async fn on_update(&mut self, old: Arc<Object<Value>>, new: Arc<Object<Value>>) {
+        self.send(format!("update {} {} {}", new.key, old.object["n"], new.object["n"])).await;
+    }
+
+    async fn on_delete(&mut self, deleted: Deleted<Value>) {
+        self.send(format!("delete {}", deleted.key())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_handler_gets_the_newest_state_and_delays_nobody() {
+    let service = Service::start().await;
+    let queue = client(&service).queue("q");
+    queue.add(&json!({"key": "a", "n": 0})).await.expect("an object");
+    let informer: Informer<Value> = queue.informer();
+    let ((slow, mut of_slow), (quick, mut of_quick)) = (mpsc::channel(1), mpsc::channel(100));
+    let (store, registration) = (informer.store(), informer.add_handler(Events(slow)));
+    informer.add_handler(Events(quick));
+    spawn(async move {
+        informer.run().await;
+    });
+    assert!(store.synced().wait().await);
+    for number in 1..=20 {
+        queue.update(&json!({"key": "a", "n": number})).await.expect("an update");
+        let update = format!("update a {} {number}", number - 1);
+        while of_quick.recv().await.expect("an event") != update {}
+    }
+    assert_eq!(store.get("a").expect("an object").object["n"], 20);
+    // The channel holds the add, the handler waits with a first update, and the others are one.
+    assert_eq!(of_slow.recv().await.as_deref(), Some("add a true"));
+    assert_eq!(of_slow.recv().await.as_deref(), Some("update a 0 1"));
+    assert_eq!(of_slow.recv().await.as_deref(), Some("update a 1 20"));
+    assert!(registration.has_synced());
+}
+
+#[tokio::test]
+async fn prices_get_from_a_list_to_the_handler() {
+    let service = Service::start().await;
+    let client = client(&service);
+    let (sender, mut received) = mpsc::channel(10);
+    let stop = CancellationToken::new();
+    let worker = client.queue("q").worker().concurrency(2).batch(10);
+    let working = spawn({
+        let stop = stop.clone();
+        async move {
+            let handle = move |job: deltaq_client::Job| {
+                let sender = sender.clone();
+                async move {
+                    let price: Option<Value> = job.object()?;
+                    let is_first = job.item().attempt == 1;
+                    sender.send((job.key().to_owned(), price.is_some())).await.ok();
+                    assert!(!(is_first && job.key() == "b"), "no route");
+                    Ok::<_, serde_json::Error>(Outcome::Ack)
+                }
+            };
+            let report = worker.run(stop, handle).await.expect("the worker ends cleanly");
+            assert_eq!((report.acknowledged, report.nacked, report.panics), (4, 1, 1));
+        }
+    });
+    let mut reflector = Reflector::new(client.clone(), ReflectorOptions::new("q", "shop"));
+    let listed = |keys: &[&str]| {
+        let objects = keys.iter().map(|key| Event::InitApply(raw(&json!({ "key": key }))));
+        let events = [Event::Init].into_iter().chain(objects).chain([Event::InitDone]);
+        stream::iter(events.map(Ok::<_, io::Error>).collect::<Vec<_>>())
+    };
+    let mut handled = Vec::new();
+    for (keys, deliveries) in [(["a", "b", "c"].as_slice(), 4), (["a", "b"].as_slice(), 1)] {
+        reflector.run(listed(keys)).await.expect("the list is taken");
+        for _ in 0..deliveries {
+            handled.push(received.recv().await.expect("a delivery"));
+        }
+        let version = client.queue("q").synced().resource_version("now").wait(Duration::from_secs(20)).await;
+        assert_eq!(version.expect("a reply").reached, Some(true));
+    }
+    handled.sort();
+    let expected = [("a", true), ("b", true), ("b", true), ("c", false), ("c", true)];
+    assert_eq!(handled, expected.map(|(key, is_present)| (key.to_owned(), is_present)));
+    stop.cancel();
+    working.await.expect("the worker ends");
+}
