@@ -32,9 +32,10 @@ use crate::error::Error;
 use crate::queue::{Queue, View, Watch};
 use crate::retry::Backoff;
 
-/// The pauses between connections, as those of client-go's Reflector.
-const PAUSE: Duration = Duration::from_millis(800);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The longest pause before the first of several failed connections is repeated.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause between connections, unless the server asks for a longer one. The store is out of date meanwhile.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The shortest resync period.
 const RESYNC_MIN: Duration = Duration::from_millis(10);
 
