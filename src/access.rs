@@ -359,6 +359,19 @@ impl Caller {
             .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(Glob::matches_all))
     }
 
+    /// When the token expires, in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn expires_us(&self) -> Option<u64> {
+        self.expires_us
+    }
+
+    /// What the token permits: verbs, and the names or patterns of queues.
+    pub fn grants(&self) -> impl Iterator<Item = (&[Verb], Vec<String>)> {
+        self.grants
+            .iter()
+            .map(|grant| (grant.verbs.as_slice(), grant.queues.iter().map(ToString::to_string).collect()))
+    }
+
     /// Counts a request at this monotonic time. The error is the wait until the next request is permitted.
     ///
     /// # Errors

@@ -34,7 +34,8 @@ pub use self::environment::{
 use self::layers::{Layers, UNSET};
 use self::queue::QueueDefaults;
 pub use self::sections::{
-    Audit, AuditCalls, Log, LogFormat, LogLevel, Metrics, Queues, Server, Storage, Sync, Trace, Watch,
+    Audit, AuditCalls, Console, Log, LogFormat, LogLevel, Metrics, Queues, Server, Storage, Sync, Trace,
+    Watch,
 };
 
 /// The section of the settings of a queue.
@@ -62,6 +63,8 @@ pub struct Settings {
     pub audit: Audit,
     /// Metrics.
     pub metrics: Metrics,
+    /// The console.
+    pub console: Console,
     /// The log.
     pub log: Log,
     /// Spans for a tracing system.

@@ -108,6 +108,7 @@ impl Server {
             store: store.clone(),
             node: reloadable.node.clone(),
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
+            serves_console: settings.console.enabled,
         });
         let tls = reloadable.tls.clone();
         Serving { settings: &settings.server, state, threads, tls, closing: closing.clone() }

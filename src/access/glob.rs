@@ -1,5 +1,7 @@
 //! Patterns of queue names.
 
+use std::fmt;
+
 /// Most bytes of a pattern.
 const GLOB_BYTES_MAX: usize = 128;
 
@@ -45,6 +47,12 @@ impl Glob {
             name = name.get(at + part.len()..).unwrap_or_default();
         }
         true
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.parts.join("*"))
     }
 }
 

@@ -205,6 +205,14 @@ pub struct Metrics {
     pub max_queues: usize,
 }
 
+/// The section `[console]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Console {
+    /// Whether `/console/` is served.
+    pub enabled: bool,
+}
+
 /// The section `[log]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

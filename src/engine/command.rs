@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec::IntoIter;
 
 use super::delta::{Delta, DeltaKind};
 use super::event::ReplaceCounts;
@@ -11,6 +12,7 @@ use super::key::{Key, KeySet};
 use super::known::Known;
 use super::object::Object;
 use super::object_version::ObjectVersion;
+use super::table::Entry;
 use super::time::Time;
 use super::trace::Trace;
 
@@ -213,6 +215,33 @@ impl Replace {
     #[must_use]
     pub fn sequence(&self) -> Option<Sequence> {
         Some(Sequence { source: self.source.clone()?, number: self.sequence? })
+    }
+}
+
+/// The parked keys that a command concerns.
+#[derive(Debug)]
+pub enum ParkedKeys {
+    /// All of them, in key order.
+    All,
+    /// These, which are consumed.
+    Named(IntoIter<Key>),
+    /// Those whose last error is this one. The empty text also means those without an error.
+    WithError(String),
+}
+
+impl ParkedKeys {
+    /// These keys, or all.
+    #[must_use]
+    pub fn named(keys: Option<Vec<Key>>) -> Self {
+        keys.map_or(Self::All, |keys| Self::Named(keys.into_iter()))
+    }
+
+    /// Whether the command concerns a parked key.
+    fn includes(&self, entry: &Entry) -> bool {
+        match self {
+            Self::All | Self::Named(_) => true,
+            Self::WithError(error) => entry.schedule_state.last_error().unwrap_or_default() == error,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::call::ReadCall;
 use super::openapi::responses::{self, Always};
 use super::openapi::schemas;
 use super::reply;
-use super::routes::{consume, history, indexes, produce, queues, read, seed, server, views, watch};
+use super::routes::{consume, history, indexes, parked, produce, queues, read, seed, server, views, watch};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -30,8 +30,8 @@ use super::routes::{consume, history, indexes, produce, queues, read, seed, serv
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, seed::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
-        consume::extend, consume::redrive, consume::discard,
-        read::items, read::item, read::explain, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, read::sources, read::workers, read::synced,
+        consume::extend, parked::errors, parked::redrive, parked::discard,
+        read::items, read::item, read::explain_of, read::explain, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, read::sources, read::workers, read::synced,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, openapi_json, server::problem,
     ),

@@ -12,7 +12,7 @@ pub(super) struct Operation {
     pub(super) method: &'static str,
     /// The template of its path.
     pub(super) path: &'static str,
-    /// Its id in the OpenAPI document. None for `/metrics`, which has a listener of its own.
+    /// Its id in the OpenAPI document. None for `/metrics`, which has a listener of its own, and for the console.
     pub(super) id: Option<&'static str>,
     /// The permission that its caller needs.
     pub(super) permission: Permission,
@@ -29,7 +29,7 @@ pub(super) struct Operation {
 /// The permission that the caller of an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// Nothing: a health check.
+    /// Nothing: a health check, or a file of the console.
     Nothing,
     /// A token with any grant; the reply depends on the grants.
     Token,
@@ -42,7 +42,7 @@ pub(super) enum Permission {
 /// The in-flight limit of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// None: a health check.
+    /// None: a health check, or a file of the console.
     Unlimited,
     /// A read.
     Read,

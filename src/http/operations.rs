@@ -35,9 +35,12 @@ struct PathEntry {
 }
 
 impl Operations {
-    /// All operations, with `/metrics` if this listener serves it.
-    pub(super) fn all(serves_metrics: bool) -> Self {
-        Self::of(table::ALL.iter().filter(|endpoint| serves_metrics || !endpoint.is_scrape()))
+    /// All operations, with `/metrics` and the console if this listener serves them.
+    pub(super) fn all(serves_metrics: bool, serves_console: bool) -> Self {
+        let is_served = |endpoint: &&Endpoint| {
+            (serves_metrics || !endpoint.is_scrape()) && (serves_console || !endpoint.is_console())
+        };
+        Self::of(table::ALL.iter().filter(is_served))
     }
 
     /// Only `/metrics`.
@@ -93,6 +96,12 @@ impl Endpoint {
     fn is_scrape(&self) -> bool {
         self.operation.class == Class::Scrape
     }
+
+    /// Whether it serves the console, or leads to it.
+    fn is_console(&self) -> bool {
+        let path = self.operation.path;
+        path == "/" || path.starts_with("/console")
+    }
 }
 
 /// The method and the template of the path of an operation, by its id.
@@ -119,7 +128,6 @@ const FOREIGN_WORDS: &[(&str, &str)] = &[
     ("enqueue", "add"),
     ("keys", "items"),
     ("messages", "items"),
-    ("parked", "items?state=parked"),
     ("publish", "add"),
     ("push", "add"),
     ("put", "add"),

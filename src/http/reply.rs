@@ -99,7 +99,7 @@ impl<T: Serialize> ReplyCounts for Page<T> {
     }
 }
 
-impl ReplyCounts for QueuePage {
+impl<T: Serialize> ReplyCounts for QueuePage<T> {
     fn counts(&self) -> RequestCounts {
         RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
     }

@@ -26,7 +26,7 @@ impl Api {
     /// All operations.
     #[must_use]
     pub fn new(state: AppState) -> Self {
-        Self { operations: Arc::new(Operations::all(state.serves_metrics)), state }
+        Self { operations: Arc::new(Operations::all(state.serves_metrics, state.serves_console)), state }
     }
 
     /// Only `/metrics`, for a listener of its own.

@@ -1,8 +1,10 @@
 //! The handlers, one file per part of the API.
 
+pub(super) mod console;
 pub(super) mod consume;
 pub(super) mod history;
 pub(super) mod indexes;
+pub(super) mod parked;
 pub(super) mod produce;
 pub(super) mod queues;
 pub(super) mod read;

@@ -127,6 +127,8 @@ pub struct Parts {
     pub node: Option<Arc<Node>>,
     /// Whether the API listener serves `/metrics`, too.
     pub serves_metrics: bool,
+    /// Whether it serves the console.
+    pub serves_console: bool,
 }
 
 /// Authorization and in-flight limits.

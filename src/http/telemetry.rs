@@ -162,7 +162,7 @@ impl Observed {
         });
     }
 
-    /// Whether this is a call of `/livez` or `/readyz`.
+    /// Whether this is a call of `/livez` or `/readyz`, or a file of the console is read.
     fn is_check(&self) -> bool {
         self.context.operation().is_some_and(|operation| operation.permission == Permission::Nothing)
     }

@@ -6,11 +6,10 @@ use super::Error;
 use super::long_command::STEP_KEYS;
 use super::queue::Handle;
 use crate::engine::command::{
-    Call, Extended, FailureState, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
+    Call, Extended, FailureState, ParkedKeys, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
 };
 use crate::engine::config::Config;
 use crate::engine::id::{Rv, Sequence, Token};
-use crate::engine::key::Key;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::trace::Trace;
@@ -197,28 +196,24 @@ impl Handle {
         self.long_command(move |queue, now| Ok(queue.purge_step(now, &mut cursor, STEP_KEYS))).await
     }
 
-    /// Makes parked keys ready: `keys`, or all. Returns the number of keys.
+    /// Makes parked keys ready. Returns the number of keys.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn redrive(self: &Arc<Self>, keys: Option<Vec<Key>>) -> Result<u64, Error> {
-        let (mut keys, mut cursor) = (keys.map(Vec::into_iter), ScanCursor::default());
-        self.long_command(move |queue, now| {
-            Ok(queue.redrive_step(now, keys.as_mut(), &mut cursor, STEP_KEYS))
-        })
-        .await
+    pub async fn redrive(self: &Arc<Self>, mut keys: ParkedKeys) -> Result<u64, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.redrive_step(now, &mut keys, &mut cursor, STEP_KEYS)))
+            .await
     }
 
-    /// Drops parked keys and their deltas: `keys`, or all. Returns the number of keys.
+    /// Drops parked keys and their deltas. Returns the number of keys.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn discard_parked(self: &Arc<Self>, keys: Option<Vec<Key>>) -> Result<u64, Error> {
-        let (mut keys, mut cursor) = (keys.map(Vec::into_iter), ScanCursor::default());
-        self.long_command(move |queue, now| {
-            Ok(queue.discard_step(now, keys.as_mut(), &mut cursor, STEP_KEYS))
-        })
-        .await
+    pub async fn discard_parked(self: &Arc<Self>, mut keys: ParkedKeys) -> Result<u64, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.discard_step(now, &mut keys, &mut cursor, STEP_KEYS)))
+            .await
     }
 
     /// Makes objects known without a delta. Their keys were read by the settings `config`. Other calls run in between. `kept` is

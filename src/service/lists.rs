@@ -69,6 +69,12 @@ pub struct ItemFilter {
     pub states: Vec<ListedState>,
     /// Only keys that this worker holds.
     pub worker: Option<String>,
+    /// The start of the keys.
+    pub prefix: String,
+    /// Only keys that this source owns.
+    pub source: Option<String>,
+    /// Only keys whose last failure had this error; the empty text means those without an error.
+    pub error: Option<String>,
 }
 
 /// The objects of a list of a view.
@@ -226,9 +232,18 @@ fn item_page(
 impl ItemFilter {
     fn includes(&self, entry: &Entry, state: ListedState) -> bool {
         let worker = entry.schedule_state.lease().and_then(|lease| lease.worker.as_deref());
-        let has_worker = self.worker.as_deref().is_none_or(|wanted| worker == Some(wanted));
+        let is_wanted = self.worker.as_deref().is_none_or(|wanted| worker == Some(wanted))
+            && entry.key.as_str().starts_with(&self.prefix)
+            && self
+                .error
+                .as_deref()
+                .is_none_or(|wanted| entry.schedule_state.last_error().unwrap_or_default() == wanted)
+            && self
+                .source
+                .as_deref()
+                .is_none_or(|wanted| entry.owner().is_some_and(|owner| owner.as_str() == wanted));
         // A leased or ready key may have a delay, too.
-        has_worker && (state != ListedState::Delayed || entry.schedule_state.is_delayed())
+        is_wanted && (state != ListedState::Delayed || entry.schedule_state.is_delayed())
     }
 }
 

@@ -40,7 +40,7 @@ impl Server {
     }
 
     /// Starts a server without a journal and with these variables.
-    fn with_settings(variables: &[(&str, &Path)]) -> Self {
+    pub(crate) fn with_settings(variables: &[(&str, &Path)]) -> Self {
         Self::new(false, variables)
     }
 

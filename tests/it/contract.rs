@@ -95,6 +95,7 @@ impl Talk {
             store: StoreInfo::MEMORY,
             node: None,
             serves_metrics: true,
+            serves_console: true,
         });
         let router = router(state);
         let (transcript, random) = (String::new(), Vec::new());

@@ -12,6 +12,7 @@ mod cli;
 mod clients;
 mod compression;
 mod conformance;
+mod console;
 mod contract;
 mod crash;
 mod documents;

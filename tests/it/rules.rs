@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::engine::command::{
-    Call, Extended, How, Item, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced, Settle, Settled,
+    Call, Extended, How, Item, ParkedKeys, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced,
+    Settle, Settled,
 };
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::{Delta, DeltaKind};
@@ -345,8 +346,7 @@ impl Fixture {
     fn redrive(&mut self, names: Option<&[&str]>) -> u64 {
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
         let (now, mut cursor) = (self.now(), ScanCursor::default());
-        let mut keys = keys.map(Vec::into_iter);
-        let progress = self.queue.redrive_step(now, keys.as_mut(), &mut cursor, usize::MAX);
+        let progress = self.queue.redrive_step(now, &mut ParkedKeys::named(keys), &mut cursor, usize::MAX);
         self.commit_and_check();
         let Progress::Done(count) = progress else { panic!("the redrive did not complete") };
         count
@@ -354,7 +354,7 @@ impl Fixture {
 
     fn discard(&mut self) -> u64 {
         let (now, mut cursor) = (self.now(), ScanCursor::default());
-        let progress = self.queue.discard_step(now, None, &mut cursor, usize::MAX);
+        let progress = self.queue.discard_step(now, &mut ParkedKeys::All, &mut cursor, usize::MAX);
         self.commit_and_check();
         let Progress::Done(count) = progress else { panic!("the discard did not complete") };
         count

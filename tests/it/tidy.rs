@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod configuration;
+mod console;
 mod links;
 mod words;
 
@@ -377,7 +378,9 @@ fn comments_of_the_service_hold_no_doctests() {
 #[test]
 fn files_are_short_and_finished() {
     let mut wrong = Vec::new();
-    for source in ["src", "tests", "crates"].into_iter().flat_map(sources) {
+    for source in
+        ["src", "tests", "crates"].into_iter().flat_map(sources).chain(files("console", &["js", "css"]))
+    {
         let lines = source.text.lines().count();
         if lines > LINES_MAX {
             wrong.push(format!("{}: {lines} lines, at most {LINES_MAX}", source.path));

@@ -290,7 +290,7 @@ pub struct ExtendedList {
     pub stale: u64,
 }
 
-/// Parked keys to redrive or to discard.
+/// Parked keys to redrive or to discard: those of the one field that is present; all without fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeysBody {
@@ -298,4 +298,8 @@ pub struct KeysBody {
     #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<terms::Key>>)]
     pub keys: Option<Vec<String>>,
+    /// All parked keys whose last error is this one; the empty text means those without an error. Null is refused.
+    #[serde(default, deserialize_with = "strict::present_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::ErrorText>)]
+    pub error: Option<String>,
 }

@@ -52,9 +52,9 @@ pub use self::queue::{
 pub use self::raw::RawObject;
 pub use self::read::{
     ExplainDocument, IndexDocument, IndexState, IndexValueDocument, ItemDocument, ObjectDocument,
-    SourceDocument, SyncedDocument, WorkerDocument,
+    ParkedError, ParkedErrors, SourceDocument, SyncedDocument, WorkerDocument,
 };
-pub use self::server::{Info, InfoLimits, InfoNode, InfoStore};
+pub use self::server::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{DeltaType, EventName, HoldReason, ItemState, LeaseOutcome, RowType, SettleResult};

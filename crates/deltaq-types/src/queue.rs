@@ -27,9 +27,9 @@ pub struct QueueDocument {
 
 /// A page of the list of queues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct QueuePage {
+pub struct QueuePage<D = QueueDocument> {
     /// The queues, in the order of their names.
-    pub items: Vec<QueueDocument>,
+    pub items: Vec<D>,
     /// The queues of this page that can't be read at present. They are not among the items.
     pub unavailable: Vec<UnavailableQueue>,
     /// The `continue` parameter of the next page; null on the last page.

@@ -121,6 +121,28 @@ pub struct WorkerDocument {
     pub waiting_since: Option<Timestamp>,
 }
 
+/// The parked keys of a queue by their errors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParkedErrors {
+    /// The errors, those with the most keys first.
+    pub items: Vec<ParkedError>,
+    /// Parked keys with errors that are not among the items.
+    pub other_keys: u64,
+    /// The number of the queue's newest event when the keys were read.
+    pub resource_version: u64,
+}
+
+/// The parked keys with one error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParkedError {
+    /// The error of their last failure; empty for keys without an error.
+    pub error: String,
+    /// The number of the keys.
+    pub keys: u64,
+    /// The first of the keys, in their order.
+    pub first_key: String,
+}
+
 /// A key with its deltas, its lease and its failures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ItemDocument {

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Timestamp;
+
 /// The server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Info {
@@ -19,8 +21,32 @@ pub struct Info {
     pub node: Option<InfoNode>,
     /// How long the process has run, in milliseconds.
     pub uptime_ms: u64,
+    /// The token of the call and what it permits; absent on a server without tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<InfoCaller>,
     /// The limits of requests.
     pub limits: InfoLimits,
+}
+
+/// A token and what it permits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InfoCaller {
+    /// The name of the token.
+    pub name: String,
+    /// When the token expires; null if it never expires.
+    #[schema(required = true)]
+    pub expires_at: Option<Timestamp>,
+    /// What the token permits.
+    pub grants: Vec<InfoGrant>,
+}
+
+/// Verbs that are permitted on some queues.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InfoGrant {
+    /// Of `read`, `produce`, `consume` and `admin`.
+    pub verbs: Vec<String>,
+    /// Names of queues, in which `*` matches any text.
+    pub queues: Vec<String>,
 }
 
 /// Where changes are stored.

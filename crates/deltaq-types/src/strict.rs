@@ -163,6 +163,11 @@ pub(crate) fn present_texts<'de, D: Deserializer<'de>>(
     texts(deserializer).map(Some)
 }
 
+/// Reads a text that may be absent, but not null.
+pub(crate) fn present_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
+}
+
 /// Reads the text of a duration, or null.
 pub(crate) fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     struct Text;

@@ -59,6 +59,8 @@ terms! {
     LeaseLength = duration("duration-lease");
     /// How long a key waits, a duration: numbers with one of us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. At most 366d.
     Delay = duration("duration-delay");
+    /// The error of a failure.
+    ErrorText = text().max_length(Some(ERROR_BYTES_MAX));
     /// A number of keys or objects.
     Count = ObjectBuilder::new().schema_type(Type::Integer).format(Some(uint64())).minimum(Some(0)).maximum(Some(u64::MAX));
     /// The name of an index.

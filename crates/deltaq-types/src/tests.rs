@@ -58,6 +58,7 @@ fn requests_survive_a_round_trip() {
     same::<ExtendBody>(r#"{"leases":["a-1"],"lease":"1m"}"#);
     same::<ExtendBody>(r#"{"lease_ids":["a-1"],"lease_duration":"1m"}"#);
     same::<KeysBody>(r#"{"keys":["a"]}"#);
+    same::<KeysBody>(r#"{"error":""}"#);
     same::<ForgetBody>(r#"{"keys":[]}"#);
     for text in [
         r#"{"type":"Deleted","key":"k","source":"s","delay":"1s","final_state_unknown":true}"#,
@@ -75,6 +76,8 @@ fn requests_survive_a_round_trip() {
 fn requests_refuse_unknown_fields() {
     let refused = |text: &str| serde_json::from_str::<KeysBody>(text).expect_err(text).to_string();
     assert!(refused(r#"{"keyz":[]}"#).contains("unknown field `keyz`"));
+    // An error of null must not mean all parked keys.
+    assert!(refused(r#"{"error":null}"#).contains("expected a string"));
 }
 
 #[test]

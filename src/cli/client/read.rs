@@ -4,7 +4,7 @@ use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::{
     EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome,
-    ObjectDocument, SourceDocument, UnavailableQueue,
+    ObjectDocument, ParkedError, SourceDocument, UnavailableQueue,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -44,14 +44,14 @@ super::commands! {
         /// List the sources with their keys, last call and last Replace.
         #[command(after_help = "Example:\n  deltaq sources prices")]
         Sources(Sources),
-        /// List parked keys with their errors.
-        #[command(after_help = "Example:\n  deltaq parked prices")]
+        /// List parked keys with their errors, or count the keys of each error.
+        #[command(after_help = "Example:\n  deltaq parked prices --errors")]
         Parked(Parked),
         /// Make parked keys ready again.
-        #[command(override_usage = "deltaq redrive [OPTIONS] <QUEUE> <KEYS|--all>", after_help = "Example:\n  deltaq redrive prices sku-1")]
+        #[command(override_usage = "deltaq redrive [OPTIONS] <QUEUE> <KEYS|--all|--error <TEXT>>", after_help = "Example:\n  deltaq redrive prices sku-1")]
         Redrive(Redrive),
         /// Drop parked keys with their deltas.
-        #[command(override_usage = "deltaq discard [OPTIONS] <QUEUE> <KEYS|--all>", after_help = "Example:\n  deltaq discard prices sku-1")]
+        #[command(override_usage = "deltaq discard [OPTIONS] <QUEUE> <KEYS|--all|--error <TEXT>>", after_help = "Example:\n  deltaq discard prices sku-1")]
         Discard(Discard),
     }
 }
@@ -171,6 +171,9 @@ pub struct Sources {
 pub struct Parked {
     /// The queue.
     pub queue: Name,
+    /// List the errors with the number of keys of each.
+    #[arg(long)]
+    pub errors: bool,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
@@ -196,6 +199,9 @@ pub struct WhichKeys {
     /// All parked keys.
     #[arg(long)]
     pub all: bool,
+    /// All parked keys with exactly this error.
+    #[arg(long, value_name = "TEXT")]
+    pub error: Option<String>,
 }
 
 /// `deltaq redrive`.
@@ -212,7 +218,7 @@ pub struct Discard {
     /// The keys.
     #[command(flatten)]
     pub parked: ParkedKeys,
-    /// Do not ask before all parked keys are dropped.
+    /// Do not ask before parked keys that the command does not name are dropped.
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -281,9 +287,13 @@ impl Execute for Items {
 }
 
 impl Execute for Parked {
-    const OPERATIONS: &'static [&'static str] = &["list_items"];
+    const OPERATIONS: &'static [&'static str] = &["list_items", "list_parked_errors"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        if self.errors {
+            let call = || session.on_queue("list_parked_errors", &self.queue);
+            return print_list::<ParkedError>(session, call, &self.limit, "no parked keys").await;
+        }
         let call = || Ok(session.on_queue("list_items", &self.queue)?.query("state", Some("parked")));
         print_list::<ItemDocument>(session, call, &self.limit, "no parked keys").await
     }
@@ -380,8 +390,10 @@ impl Execute for Discard {
     const OPERATIONS: &'static [&'static str] = &["discard_parked"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        if self.parked.which.all {
-            confirm(self.yes, &format!("drop all parked keys of queue {}", self.parked.queue))?;
+        if self.parked.which.are_unnamed() {
+            let whose = self.parked.which.error.as_ref().map(|error| format!(" with the error {error:?}"));
+            let whose = whose.unwrap_or_default();
+            confirm(self.yes, &format!("drop all parked keys{whose} of queue {}", self.parked.queue))?;
         }
         self.parked.send(session, "discard_parked", "dropped").await
     }
@@ -389,8 +401,9 @@ impl Execute for Discard {
 
 impl ParkedKeys {
     async fn send(&self, session: &Session, operation: &str, done: &str) -> Result<(), Failure> {
-        let keys = (!self.which.all).then(|| self.which.keys.clone());
-        let call = session.on_queue(operation, &self.queue)?.json(&KeysBody { keys });
+        let keys = (!self.which.are_unnamed()).then(|| self.which.keys.clone());
+        let body = KeysBody { keys, error: self.which.error.clone() };
+        let call = session.on_queue(operation, &self.queue)?.json(&body);
         let (count, text) = session.fetch::<KeysCount>(call).await?;
         session.output.change(
             &text,
@@ -398,9 +411,20 @@ impl ParkedKeys {
             &format!("{} {done}", counted(count.keys, "parked key")),
         )?;
         if count.keys == 0 && !self.which.all {
-            return Err(Failure::Nothing("none of the keys is parked".to_owned()));
+            let nothing = match &self.which.error {
+                Some(error) => format!("no parked key has the error {error:?}"),
+                None => "none of the keys is parked".to_owned(),
+            };
+            return Err(Failure::Nothing(nothing));
         }
         Ok(())
+    }
+}
+
+impl WhichKeys {
+    /// Whether the command names no keys, so that it concerns an unknown number of them.
+    fn are_unnamed(&self) -> bool {
+        self.all || self.error.is_some()
     }
 }
 
@@ -490,6 +514,19 @@ impl Row for SourceDocument {
 
     fn name(&self) -> String {
         self.source.clone()
+    }
+}
+
+impl Row for ParkedError {
+    const COLUMNS: &'static [&'static str] = &["KEYS", "ERROR", "FIRST KEY"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let error = Some(self.error.as_str()).filter(|error| !error.is_empty());
+        vec![Cell::number(self.keys), Cell::optional(error), Cell::new(&self.first_key)]
+    }
+
+    fn name(&self) -> String {
+        self.error.clone()
     }
 }
 

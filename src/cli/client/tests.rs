@@ -12,6 +12,7 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("get_openapi", "a document for programs that generate clients"),
     ("get_problem", "the same text is printed below each failure"),
     ("get_status", "`deltaq queue get` shows the same counts with the settings"),
+    ("explain_key_of", "`deltaq explain` uses explain_key"),
     ("get_history", "`deltaq history` uses get_history_of, which takes every key"),
 ];
 

@@ -2,9 +2,8 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::vec::IntoIter;
 
-use super::{Progress, Purged};
+use super::{ParkedKeys, Progress, Purged};
 use crate::engine::config::Config;
 use crate::engine::event::EventKind;
 use crate::engine::id::Rv;
@@ -109,22 +108,22 @@ impl Queue {
         }
     }
 
-    /// Makes parked keys ready: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
+    /// Makes parked keys ready. Returns the number of keys.
     pub fn redrive_step(
         &mut self,
         now: Time,
-        keys: Option<&mut IntoIter<Key>>,
+        keys: &mut ParkedKeys,
         cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
         self.parked_step(now, keys, cursor, budget, |_, entry| EventKind::Redriven { key: entry.key.clone() })
     }
 
-    /// Drops parked keys: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
+    /// Drops parked keys. Returns the number of keys.
     pub fn discard_step(
         &mut self,
         now: Time,
-        keys: Option<&mut IntoIter<Key>>,
+        keys: &mut ParkedKeys,
         cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
@@ -134,19 +133,20 @@ impl Queue {
     fn parked_step(
         &mut self,
         now: Time,
-        keys: Option<&mut IntoIter<Key>>,
+        keys: &mut ParkedKeys,
         cursor: &mut ScanCursor,
         budget: usize,
         event: impl Fn(&Self, &Entry) -> EventKind,
     ) -> Progress<u64> {
         let now = self.advance(now);
-        let (batch, more) = match keys {
-            Some(keys) => (keys.take(budget).collect(), keys.len() > 0),
-            None => self.next_parked(cursor, budget),
+        let (batch, more): (Vec<Key>, bool) = match keys {
+            ParkedKeys::Named(keys) => (keys.take(budget).collect(), keys.len() > 0),
+            ParkedKeys::All | ParkedKeys::WithError(_) => self.next_parked(cursor, budget),
         };
         for key in batch {
             let entry = self.state().table.get(key.as_str());
-            if let Some(entry) = entry.filter(|entry| entry.schedule_state.place == Place::Parked) {
+            let is_parked = |entry: &&Entry| entry.schedule_state.place == Place::Parked;
+            if let Some(entry) = entry.filter(is_parked).filter(|entry| keys.includes(entry)) {
                 let event = event(self, entry);
                 self.emit(now, event);
                 cursor.keys += 1;

@@ -194,6 +194,12 @@ impl ScheduleState {
         self.backoff().last_error.as_deref()
     }
 
+    /// The same, shared.
+    #[must_use]
+    pub fn shared_last_error(&self) -> Option<&Arc<str>> {
+        self.backoff().last_error.as_ref()
+    }
+
     /// Sets the error text of the last failure.
     pub fn set_last_error(&mut self, error: Option<Arc<str>>) {
         if error.is_some() || self.backoff.is_some() {

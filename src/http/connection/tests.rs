@@ -48,6 +48,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         store: StoreInfo::MEMORY,
         node: None,
         serves_metrics: false,
+        serves_console: false,
     })
 }
 

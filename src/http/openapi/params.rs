@@ -5,9 +5,9 @@ use utoipa::openapi::{Deprecated, Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, IndexName, IndexText, Key, Label,
-    LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName, QueueName, ShardName, States,
-    Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor, With,
+    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, IndexName, IndexText, Key,
+    Label, LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName, QueueFields,
+    QueueName, ShardName, States, Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor, With,
 };
 
 /// The names of the parameters of an operation.
@@ -44,6 +44,7 @@ parameters! {
     OfIndex in Path { "name" IndexName "The name of the index."; }
     ListQuery in Query {
         "prefix" Prefix "The start of the names.";
+        "fields" QueueFields "The fields of each queue, such as `name,status`; default all.";
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
@@ -100,6 +101,9 @@ parameters! {
     ItemsQuery in Query {
         "state" States "States, joined by commas; default ready,delayed, with worker leased.";
         "worker" Label "Leased keys of this worker only.";
+        "prefix" Prefix "The start of the keys.";
+        "source" Label "Keys that this source owns.";
+        "error" ErrorText "Keys whose last failure had exactly this error; the empty text means keys without an error.";
         "key" Key "Only this key, in any state.";
         "fields" Fields "The fields of each item, such as `key`; default all.";
         "limit" PageLimit "Most entries of a page; default 500.";
@@ -152,6 +156,8 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    ExplainQuery in Query { "key" Key required "The key."; }
+    ParkedQuery in Query { "limit" PageLimit "Most errors; default 500."; }
     KeyHistoryQuery in Query {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";

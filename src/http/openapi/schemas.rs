@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-pub(in crate::http) use deltaq_types::terms::{Count, Delay, IndexName, Key, Label, LeaseLength, Wait};
-use deltaq_types::{ItemDocument, ObjectDocument};
+pub(in crate::http) use deltaq_types::terms::{
+    Count, Delay, ErrorText, IndexName, Key, Label, LeaseLength, Wait,
+};
+use deltaq_types::{ItemDocument, ObjectDocument, QueueDocument};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -77,6 +79,8 @@ terms! { schemas;
     States = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", STATES.join("|")) });
     /// Fields of an item, joined by commas.
     Fields = json!({ "type": "string", "pattern": selection(ItemDocument::FIELDS) });
+    /// Fields of a queue, joined by commas.
+    QueueFields = json!({ "type": "string", "pattern": selection(QueueDocument::FIELDS) });
     /// Fields of an object of a view, joined by commas.
     ObjectFields = json!({ "type": "string", "pattern": selection(ObjectDocument::FIELDS) });
     /// A view of a queue.

@@ -5,12 +5,14 @@ use crate::config::access::Verb;
 use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
-    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, HistoryQuery, IndexQuery, ItemsQuery,
-    KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, PopQuery, ReplaceQuery, SourcesQuery,
-    SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExplainQuery, HistoryQuery, IndexQuery,
+    ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, ParkedQuery, PopQuery,
+    ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
-use crate::http::routes::{consume, history, indexes, produce, queues, read, seed, server, views, watch};
+use crate::http::routes::{
+    console, consume, history, indexes, parked, produce, queues, read, seed, server, views, watch,
+};
 
 macro_rules! id {
     (None) => {
@@ -88,10 +90,12 @@ operations! {
     POST   "/v1/queues/{queue}/release"        release        OnQueue(Consume) Settle    Document []                long  with_body    consume::release;
     POST   "/v1/queues/{queue}/reject"         reject         OnQueue(Consume) Settle    Document []                long  with_body    consume::reject;
     POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document []                long  with_body    consume::extend;
-    POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    consume::redrive;
-    POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    consume::discard;
+    GET    "/v1/queues/{queue}/parked"         list_parked_errors OnQueue(Read) Read     Ignored  [ParkedQuery]     long  without_body parked::errors;
+    POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;
+    POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::discard;
     GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body read::items;
     GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body read::item;
+    GET    "/v1/queues/{queue}/explain"        explain_key_of OnQueue(Read)    Read      Ignored  [ExplainQuery]    long  without_body read::explain_of;
     GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body read::explain;
     GET    "/v1/queues/{queue}/latest"         list_latest    OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::latest_list;
     GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
@@ -110,5 +114,9 @@ operations! {
     GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body server::readyz;
     GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body api_document::openapi_json;
     GET    "/problems/{name}"                  get_problem    Token            Read      Ignored  []                long  without_body server::problem;
+    GET    "/"                                 None           Nothing          Unlimited Ignored  []                long  without_body console::root;
+    GET    "/console"                          None           Nothing          Unlimited Ignored  []                long  without_body console::folder;
+    GET    "/console/"                         None           Nothing          Unlimited Ignored  []                long  without_body console::file;
+    GET    "/console/{*file}"                  None           Nothing          Unlimited Ignored  []                long  without_body console::file;
     GET    "/metrics"                          None           Everywhere(Read) Scrape    Ignored  []                long  without_body server::metrics;
 }

@@ -46,9 +46,14 @@ fn the_document_describes_the_table() {
 
 #[test]
 fn the_router_finds_every_row_of_the_table() {
-    let all = Operations::all(true);
+    let all = Operations::all(true, true);
     for operation in operations() {
-        let path = operation.path.replace("{queue}", "q").replace("{*key}", "a/b").replace("{name}", "x");
+        let path = operation
+            .path
+            .replace("{queue}", "q")
+            .replace("{*key}", "a/b")
+            .replace("{*file}", "a/b")
+            .replace("{name}", "x");
         let request = |method: &str, path: &str| {
             Request::builder().method(method).uri(path).body(Body::empty()).unwrap()
         };
@@ -64,7 +69,7 @@ fn the_router_finds_every_row_of_the_table() {
         );
         assert!(other.allow.is_some_and(|allow| allow.contains(operation.method)), "{path}");
         let (longer, _) = all.find(&request(operation.method, &format!("{path}/")));
-        assert!(longer.operation.is_none_or(|found| found.path.ends_with("{*key}")));
+        assert!(longer.operation.is_none_or(|found| found.path.contains("{*") || found.path == "/console/"));
     }
 }
 
@@ -78,13 +83,22 @@ fn a_listener_of_the_metrics_offers_nothing_else() {
         operations().filter(found).map(|operation| operation.path).collect::<BTreeSet<_>>()
     };
     assert_eq!(paths(Operations::of_metrics()), BTreeSet::from(["/metrics"]));
-    assert!(!paths(Operations::all(false)).contains("/metrics"));
-    assert!(paths(Operations::all(true)).contains("/metrics"));
+    assert!(!paths(Operations::all(false, true)).contains("/metrics"));
+    assert!(paths(Operations::all(true, true)).contains("/metrics"));
+}
+
+#[test]
+fn a_server_without_console_has_none_of_its_paths() {
+    for path in ["/", "/console", "/console/", "/console/main.js"] {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        assert!(Operations::all(true, true).find(&request).0.operation.is_some(), "{path}");
+        assert!(Operations::all(true, false).find(&request).0.path.is_none(), "{path}");
+    }
 }
 
 #[test]
 fn an_encoded_name_of_a_queue_is_decoded() {
-    let all = Operations::all(false);
+    let all = Operations::all(false, true);
     let queue = |path: &str| {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         all.find(&request).0.queue.map(|name| name.as_str().to_owned())

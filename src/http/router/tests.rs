@@ -78,6 +78,7 @@ fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router
         store: StoreInfo::MEMORY,
         node: None,
         serves_metrics: false,
+        serves_console: false,
     });
     let operations = Arc::new(Operations::of(operations.iter().chain([&LIVEZ])));
     Api { state, operations }.into_router()

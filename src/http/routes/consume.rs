@@ -1,4 +1,4 @@
-//! Calls of workers: pop, settle and extend; and the calls that redrive or discard parked keys.
+//! Calls of workers: pop, settle and extend.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::response::Response;
 use deltaq_types::{
-    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleAs, SettleBody,
-    SettleCall, SettledDocument, SettledList,
+    ExtendBody, ExtendedList, LeasesBody, PopBody, Popped, SettleAs, SettleBody, SettleCall, SettledDocument,
+    SettledList,
 };
 use foldhash::fast::RandomState;
 
@@ -24,13 +24,13 @@ use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
 use crate::http::body::blank_hinted;
 use crate::http::call::QueueCall;
-use crate::http::context::{RequestContext, RequestCounts};
+use crate::http::context::RequestCounts;
 use crate::http::delivery::{DeliveryBody, Leases};
 use crate::http::in_flight::CountedReply;
 use crate::http::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::node;
 use crate::http::openapi::params::{InQueue, PopQuery};
-use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue};
 use crate::http::params::{read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, json};
@@ -211,45 +211,6 @@ pub(in crate::http) async fn extend(
         return Err(lease_lost("extended", lost).with_default("leases", leases));
     }
     Ok(Reply::of(&context, ExtendedList { leases, stale: lost as u64 }))
-}
-
-/// Make parked keys ready.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming", operation_id = "redrive_parked",
-    params(InQueue),
-    request_body(content = Option<KeysBody>),
-    responses(
-        (status = 200, description = "The number of keys.", body = KeysCount),
-        Always, OfQueue, OfBody, Unprocessable,
-    )
-)]
-pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
-    let (handle, keys, context) = parked_keys(call).await?;
-    Ok(Reply::of(&context, KeysCount { keys: handle.redrive(keys).await? }))
-}
-
-/// Drop parked keys with their waiting deltas.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/parked/discard", tag = "consuming", operation_id = "discard_parked",
-    params(InQueue),
-    request_body(content = Option<KeysBody>),
-    responses(
-        (status = 200, description = "The number of keys.", body = KeysCount),
-        Always, OfQueue, OfBody, Unprocessable,
-    )
-)]
-pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
-    let (handle, keys, context) = parked_keys(call).await?;
-    Ok(Reply::of(&context, KeysCount { keys: handle.discard_parked(keys).await? }))
-}
-
-async fn parked_keys(
-    call: QueueCall,
-) -> Result<(Arc<Handle>, Option<Vec<Key>>, Arc<RequestContext>), Problem> {
-    let QueueCall { state, name, incoming, context, .. } = call;
-    let body: KeysBody = incoming.document().await?;
-    let keys = body.keys.as_deref().map(read_keys).transpose()?;
-    Ok((state.partitions.get(&name)?, keys, context))
 }
 
 /// The keys of a request.

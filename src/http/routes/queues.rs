@@ -26,7 +26,7 @@ use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::admission::PatchDocument;
-use crate::http::wire::{self, config};
+use crate::http::wire::{self, Fields, Selected, config};
 use crate::service;
 use crate::service::{Creator, Handle, Registry};
 
@@ -85,13 +85,14 @@ pub(in crate::http) async fn list(
     ReadCall { params, headers, context, .. }: ReadCall,
 ) -> Result<Response, Problem> {
     let streams = wants_lines(&headers)?;
+    let fields = Fields::read::<QueueDocument>(params.text("fields"))?;
     let queues = QueueList::new(&context, params.text("prefix").unwrap_or_default());
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
     if streams {
         let page = move |after| {
             let queues = queues.clone();
-            async move { queues.page(after, PAGE_DEFAULT).await.and_then(complete) }
+            async move { Ok(selected(queues.page(after, PAGE_DEFAULT).await.and_then(complete)?, fields)) }
         };
         return stream_pages(context, after, page).await;
     }
@@ -102,7 +103,15 @@ pub(in crate::http) async fn list(
         let Page { items, next, resource_version } = complete(listed)?;
         listed = QueuePage { items, unavailable: Vec::new(), next, resource_version };
     }
-    Ok(Reply::of(&context, listed).into_response())
+    let QueuePage { items, unavailable, next, resource_version } = listed;
+    let items = items.into_iter().map(|queue| fields.of(queue)).collect();
+    Ok(Reply::of(&context, QueuePage { items, unavailable, next, resource_version }).into_response())
+}
+
+/// The page with these fields of each queue.
+fn selected(page: Page<QueueDocument>, fields: Fields) -> Page<Selected<QueueDocument>> {
+    let items = page.items.into_iter().map(|queue| fields.of(queue)).collect();
+    Page { items, next: page.next, resource_version: page.resource_version }
 }
 
 /// One queue.

@@ -22,7 +22,9 @@ use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::in_flight::ReplyBytes;
 use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
-use crate::http::openapi::params::{InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery, WorkersQuery};
+use crate::http::openapi::params::{
+    ExplainQuery, InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery, WorkersQuery,
+};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::params::{Params, nearest, wrong};
 use crate::http::problem::{Code, Problem};
@@ -139,6 +141,9 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let filter = ItemFilter {
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
+        prefix: params.text("prefix").unwrap_or_default().to_owned(),
+        source: params.name("source")?.map(str::to_owned),
+        error: params.text("error").map(str::to_owned),
     };
     let limit = page_limit(&params, streams)?;
     if let Some(key) = params.key("key")? {
@@ -267,10 +272,28 @@ async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Prob
     )
 )]
 pub(in crate::http) async fn explain(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
-    let (name, key) = (call.name()?, call.key()?);
-    let handle = call.state.partitions.get(&name)?;
-    let (explanation, moment) = handle.explain(&key).await?;
-    Ok(Json(wire::explain(&handle, &key, &explanation, moment)))
+    let key = call.key()?;
+    explanation(&call, &key).await
+}
+
+/// Why a key is not delivered, for keys that clients cannot put into a path.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/explain", tag = "reading", operation_id = "explain_key_of",
+    params(InQueue, ExplainQuery),
+    responses(
+        (status = 200, description = "The reason.", body = ExplainDocument),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn explain_of(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
+    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required; it names the key"))?;
+    explanation(&call, &key).await
+}
+
+async fn explanation(call: &ReadCall, key: &Key) -> Result<Json<ExplainDocument>, Problem> {
+    let handle = call.state.partitions.get(&call.name()?)?;
+    let (explanation, moment) = handle.explain(key).await?;
+    Ok(Json(wire::explain(&handle, key, &explanation, moment)))
 }
 
 pub(super) fn no_key(key: &Key, why: &str) -> Problem {

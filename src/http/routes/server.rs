@@ -2,8 +2,9 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{Info, InfoLimits, InfoNode, InfoStore};
+use deltaq_types::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, Timestamp};
 
+use crate::access::Caller;
 use crate::duration;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
@@ -54,7 +55,7 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
         Always,
     )
 )]
-pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Json<Info>, Problem> {
+pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> Result<Json<Info>, Problem> {
     let limits = state.partitions.limits();
     let node = state.node.as_ref().map(|node| InfoNode {
         name: node.name().to_owned(),
@@ -68,6 +69,7 @@ pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Js
         store: InfoStore { kind: state.store.kind.to_owned(), replicated: state.store.is_replicated },
         node,
         uptime_ms: millis(state.clock.since(0)),
+        caller: context.caller.get().map(|caller| caller_document(caller)),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX as u64,
             json_depth: JSON_DEPTH_MAX as u64,
@@ -83,6 +85,18 @@ pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Js
             waiters: limits.max_waiters as u64,
         },
     }))
+}
+
+fn caller_document(caller: &Caller) -> InfoCaller {
+    let grants = caller.grants().map(|(verbs, queues)| InfoGrant {
+        verbs: verbs.iter().map(|verb| verb.as_str().to_owned()).collect(),
+        queues,
+    });
+    InfoCaller {
+        name: caller.name().to_owned(),
+        expires_at: caller.expires_us().map(Timestamp::from_micros),
+        grants: grants.collect(),
+    }
 }
 
 /// All metrics in Prometheus' text format; by default on a listener of its own.

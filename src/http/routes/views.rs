@@ -166,7 +166,7 @@ async fn wait_for_version(handle: &Handle, params: &Params) -> Result<(), Proble
 }
 
 /// Whether `If-None-Match` names the entity tag.
-fn has_copy(headers: &HeaderMap, etag: &str) -> bool {
+pub(super) fn has_copy(headers: &HeaderMap, etag: &str) -> bool {
     let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
     let mut tags = lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
     tags.any(|tag| tag == "*" || tag == etag)

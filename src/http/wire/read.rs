@@ -1,8 +1,8 @@
 //! Items, sources, and the objects of views.
 
 use deltaq_types::{
-    IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument,
-    SyncedDocument, WorkerDocument,
+    IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, QueueDocument,
+    SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -63,6 +63,15 @@ selectable! { ItemDocument, ["deltas", "leased_deltas"]:
     "last_error" last_error
     "due_at" due_at
     "owner" owner
+}
+
+selectable! { QueueDocument, []:
+    "name" name
+    "incarnation" incarnation
+    "auto_created" auto_created
+    "created_at" created_at
+    "config" config
+    "status" status
 }
 
 selectable! { ObjectDocument, ["object"]:

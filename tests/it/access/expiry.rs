@@ -60,6 +60,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         store: StoreInfo::MEMORY,
         node: None,
         serves_metrics: false,
+        serves_console: false,
     });
     (router(state), hand)
 }

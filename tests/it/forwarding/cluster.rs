@@ -94,6 +94,7 @@ impl TestNode {
             store: StoreInfo::MEMORY,
             node: Some(Arc::new(Node::new(name, SECRET).expect("a node"))),
             serves_metrics: true,
+            serves_console: true,
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let api = listener.local_addr().expect("an address");

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deltaq::engine::command::{
-    Call, Extended, How, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
+    Call, Extended, How, ParkedKeys, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
 };
 use deltaq::engine::config::Mode;
 use deltaq::engine::event::{Event, EventKind};
@@ -382,12 +382,12 @@ impl World {
         let (mut cursor, mut model_scan) =
             if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
-        let (now, mut keys) = (time(self.now), keys.map(Vec::into_iter));
+        let (now, mut keys) = (time(self.now), ParkedKeys::named(keys));
         let mut step = || {
             if redrive {
-                self.engine.redrive_step(now, keys.as_mut(), &mut cursor, budget)
+                self.engine.redrive_step(now, &mut keys, &mut cursor, budget)
             } else {
-                self.engine.discard_step(now, keys.as_mut(), &mut cursor, budget)
+                self.engine.discard_step(now, &mut keys, &mut cursor, budget)
             }
         };
         let mut engine = step();

@@ -55,6 +55,7 @@ pub(super) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         store: StoreInfo::MEMORY,
         node: None,
         serves_metrics: false,
+        serves_console: false,
     }))
 }
 

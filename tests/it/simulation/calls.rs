@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, Settle, Settled};
+use deltaq::engine::command::{Call, Extended, How, ParkedKeys, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::id::Token;
@@ -518,13 +518,15 @@ impl Caller {
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
             1 => {
-                let step =
-                    move |queue: &mut Queue, now, most| Ok(queue.discard_step(now, None, &mut cursor, most));
+                let step = move |queue: &mut Queue, now, most| {
+                    Ok(queue.discard_step(now, &mut ParkedKeys::All, &mut cursor, most))
+                };
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
             2..6 => {
-                let step =
-                    move |queue: &mut Queue, now, most| Ok(queue.redrive_step(now, None, &mut cursor, most));
+                let step = move |queue: &mut Queue, now, most| {
+                    Ok(queue.redrive_step(now, &mut ParkedKeys::All, &mut cursor, most))
+                };
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
             _ => {

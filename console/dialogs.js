@@ -1,0 +1,102 @@
+// Dialogs: a confirmation, with a word to type where data is lost; the token; the keyboard shortcuts.
+
+import { h, seen, setText } from "./dom.js";
+
+/** Opens a dialog. Escape closes it, and focus returns to where it was. */
+function open(title, content, onClose = () => {}) {
+  const heading = h("h2", { id: "dialog-title" }, title);
+  const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, heading, content);
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    onClose();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/**
+ * Asks before something is done. `expected` is what must be typed first. `act` does it and may fail; the dialog then shows
+ * why and stays. Resolves to the result of `act`, or to undefined if the user does not go on.
+ */
+export function confirm({ title, text, action, expected = null, act }) {
+  return new Promise((resolve) => {
+    let result;
+    const why = h("p", { class: "error", role: "alert" });
+    const go = h("button", { type: "submit", class: expected ? "danger" : "primary", disabled: expected !== null }, action);
+    const typed = expected && h("input", {
+      type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off", id: "typed",
+      oninput: () => { go.disabled = typed.value !== expected; },
+    });
+    const form = h("form", {
+      method: "dialog",
+      onsubmit: async (event) => {
+        event.preventDefault();
+        if (go.disabled) return;
+        go.disabled = true;
+        setText(why, "");
+        try {
+          result = await act();
+          dialog.close();
+        } catch (error) {
+          setText(why, error.message);
+          go.disabled = false;
+        }
+      },
+    },
+    h("div", { class: "prose" }, text),
+    typed && h("label", { for: "typed" }, "Type ", h("strong", null, h("bdi", null, seen(expected))), " to confirm"), typed,
+    why,
+    h("p", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
+    const dialog = open(title, form, () => resolve(result));
+    (typed ?? go).focus();
+  });
+}
+
+let asking = null;
+/** Asks for a token. `given` gets it. */
+export function askForToken(why, given, forget = null) {
+  if (asking) return;
+  const input = h("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false" });
+  const form = h("form", {
+    method: "dialog",
+    onsubmit: (event) => {
+      event.preventDefault();
+      const text = input.value.trim();
+      if (text === "") return;
+      dialog.close();
+      given(text);
+    },
+  },
+  h("p", { class: "prose" }, seen(why)),
+  h("label", { for: "token" }, "Token"), input,
+  h("p", { class: "muted" }, "It is kept in this tab until you close the tab, and sent to this server only."),
+  h("p", { class: "actions" },
+    forget && h("button", { type: "button", onclick: () => { dialog.close(); forget(); } }, "Forget the token"),
+    h("button", { type: "submit", class: "primary" }, "Use the token")));
+  const dialog = asking = open("Token", form, () => { asking = null; });
+  input.focus();
+}
+
+const SHORTCUTS = [
+  ["/", "find"],
+  ["j, k", "next row, previous row"],
+  ["Enter", "open the row"],
+  ["g q", "all queues"],
+  ["g o", "the queue"],
+  ["g k", "its keys"],
+  ["g p", "its parked keys"],
+  ["g t", "its changes"],
+  ["p", "pause what is live, or go on"],
+  ["r", "read again"],
+  ["?", "this list"],
+];
+
+/** Shows the keyboard shortcuts. */
+export function showHelp() {
+  if (document.querySelector("dialog")) return;
+  const list = h("dl", { class: "shortcuts" }, SHORTCUTS.map(([keys, text]) => h("div", null, h("dt", null, keys.split(", ").map((key, index) => [index > 0 && " ", h("kbd", null, key)])), h("dd", null, text))));
+  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = open("Keyboard", h("div", null, list, h("p", { class: "actions" }, close)));
+  close.focus();
+}

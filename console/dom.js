@@ -1,0 +1,129 @@
+// Elements, texts, numbers and times. Names, keys, objects and errors come from outside: they become text nodes, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Characters that change the order of a text or can't be seen: controls, marks and overrides of direction, zero widths. */
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
+/** The same, and what ends a line. */
+const UNSEEN_IN_LINE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
+
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "indeterminate") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** An HTML element. */
+export function h(tag, properties, ...children) {
+  return fill(document.createElement(tag), properties, children);
+}
+
+/** An SVG element. */
+export function s(tag, properties, ...children) {
+  return fill(document.createElementNS(SVG, tag), properties, children);
+}
+
+/** Sets the text of an element if it differs. */
+export function setText(element, text) {
+  const wanted = String(text);
+  if (element.textContent !== wanted) element.textContent = wanted;
+}
+
+/** Replaces the children of an element. */
+export function show(element, ...children) {
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** A text as nodes in which each unseen character is spelled out, so that it can neither hide nor reorder. */
+export function seen(text, isLine = true) {
+  const nodes = [];
+  let end = 0;
+  for (const match of text.matchAll(isLine ? UNSEEN_IN_LINE : UNSEEN)) {
+    if (match.index > end) nodes.push(text.slice(end, match.index));
+    const code = match[0].codePointAt(0).toString(16).padStart(4, "0");
+    nodes.push(h("span", { class: "escape" }, `\\u${code}`));
+    end = match.index + match[0].length;
+  }
+  if (end < text.length) nodes.push(text.slice(end));
+  return nodes;
+}
+
+/** A text of another party, isolated from the direction of the text around it. */
+export function foreign(text, className = "") {
+  return h("bdi", { class: className || null }, seen(String(text)));
+}
+
+const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1, notation: "compact" });
+
+/** A count with separators. */
+export const count = (number) => (typeof number === "number" ? whole.format(number) : String(number));
+/** A count in a few characters. */
+export const compact = (number) => (number < 10_000 ? count(number) : short.format(number));
+/** A count with its noun. */
+export const counted = (number, noun, nouns = `${noun}s`) => `${count(number)} ${number === 1 ? noun : nouns}`;
+
+/** A number of events per second. */
+export function rate(perSecond) {
+  if (perSecond === null || perSecond === undefined) return "–";
+  if (perSecond === 0) return "0";
+  return perSecond < 10 ? perSecond.toFixed(1) : count(Math.round(perSecond));
+}
+
+const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1000]];
+
+/** A time span in its two largest units. */
+export function span(ms) {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  const first = UNITS.findIndex(([, size]) => ms >= size);
+  const [unit, size] = UNITS[first];
+  const rest = UNITS[first + 1];
+  const left = rest ? Math.floor((ms % size) / rest[1]) : 0;
+  return `${Math.floor(ms / size)} ${unit}${left ? ` ${left} ${rest[0]}` : ""}`;
+}
+
+/** A number of bytes. */
+export function bytes(number) {
+  if (number < 1024) return `${number} B`;
+  return number < 1 << 20 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / (1 << 20)).toFixed(1)} MiB`;
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+
+/** An instant in local time, with UTC as its title. Instants of another day have the day. */
+export function time(instant) {
+  const date = new Date(instant);
+  if (!instant || Number.isNaN(date.getTime())) return h("span", { class: "muted" }, "–");
+  const isToday = date.toDateString() === new Date().toDateString();
+  const text = isToday ? clock.format(date) : `${day.format(date)}, ${clock.format(date)}`;
+  return h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, text);
+}
+
+/** How long ago an instant is. */
+export function ago(instant) {
+  return h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, `${span(Date.now() - new Date(instant))} ago`);
+}
+
+let announcer = null;
+/** Says a text to screen readers. */
+export function announce(text) {
+  announcer ??= document.getElementById("announcer");
+  announcer.textContent = text;
+}
+
+/** A line of the last values, on an axis from 0 to their maximum. */
+export function sparkline(values, label) {
+  const [width, height] = [96, 22];
+  const top = Math.max(1, ...values);
+  const step = width / Math.max(1, values.length - 1);
+  const points = values.map((value, index) => `${(index * step).toFixed(1)},${(height - 1 - (value / top) * (height - 3)).toFixed(1)}`);
+  const line = values.length > 1 ? points.join(" ") : `0,${height - 1} ${width},${height - 1}`;
+  return s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, s("polyline", { points: line }));
+}

@@ -1,0 +1,273 @@
+// One key: why it is not delivered, and everything that the queue knows about it.
+
+import { curl, get, may, post, queuePath, whoami } from "./api.js";
+import { confirm } from "./dialogs.js";
+import { announce, count, counted, foreign, h, seen, setText, show, span, time } from "./dom.js";
+import { poll } from "./live.js";
+import { diffView, objectView } from "./object.js";
+import { toKeys, toQueue } from "./routes.js";
+import { failure, loading, stale } from "./states.js";
+import { copyButton, facts } from "./table.js";
+
+const EVERY = 2000;
+const HISTORY_PAGE = 50;
+/** Deltas that are shown at a time, from the oldest and from the newest on. */
+const DELTAS_SHOWN = 50;
+const OBJECTS = new Set(["object"]);
+
+/** Instants inside a sentence of the server, which the reader gets in local time. */
+const INSTANT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
+
+/** The sentence without the key, which is the heading of the page. */
+function sentence(explanation, key) {
+  const name = `Key ${JSON.stringify(key)}: `;
+  const text = explanation.startsWith(name) ? explanation.slice(name.length) : explanation;
+  const capital = text.charAt(0).toUpperCase() + text.slice(1);
+  const nodes = [];
+  let end = 0;
+  for (const match of capital.matchAll(INSTANT)) {
+    nodes.push(...seen(capital.slice(end, match.index)), time(match[0]));
+    end = match.index + match[0].length;
+  }
+  return [...nodes, ...seen(capital.slice(end))];
+}
+
+/** What a person can do about it. */
+function adviceOf({ explain, status, mode }) {
+  switch (explain.reason) {
+    case "parked": return mode === "events" ? "Mend the cause, then redrive the key; or discard the change that fails." : "Mend the cause, then redrive the key. A new change of the key also makes it ready.";
+    case "backing_off": return "It is tried again by itself. A new change of the key makes it ready at once.";
+    case "delayed": return "It becomes ready by itself. A new change of the key makes it ready at once.";
+    case "leased": return "If the worker is gone, the key returns when its lease expires.";
+    case "paused": return "Workers get it when somebody resumes the queue.";
+    case "closed": return "Its delay does not end while the queue is closed.";
+    case "queued":
+    case "next": return status.leased === 0 && status.waiters === 0 ? "No worker of this queue is waiting or working. Start one." : `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "waits" : "wait"}, ${counted(status.leased, "key")} ${status.leased === 1 ? "is" : "are"} being worked on.`;
+    case "nothing_waits": return "The workers have acknowledged its newest change.";
+    default: return "Check the spelling of the key, or whether its producer has sent it.";
+  }
+}
+
+/** The buttons that fit the reason. */
+function remedies({ queue, key, explain, who, refresh, problem }) {
+  const button = (text, verb, act, { kind = null, ask = null } = {}) => {
+    const isPermitted = may(who, verb, queue);
+    return h("button", {
+      type: "button", class: kind, disabled: !isPermitted, title: isPermitted ? null : `The token has no grant of ${verb} on this queue`,
+      onclick: async () => {
+        setText(problem, "");
+        const run = async () => { await act(); return true; };
+        try {
+          if (!(ask ? await confirm({ ...ask, act: run }) : await run())) return;
+          announce(`${text}: done`);
+          refresh();
+        } catch (error) {
+          setText(problem, error.message);
+        }
+      },
+    }, text);
+  };
+  const parked = (path) => () => post(queuePath(queue, "parked", path), { body: { keys: [key] } });
+  switch (explain.reason) {
+    case "parked": return [
+      button("Redrive", "admin", parked("redrive"), { kind: "primary" }),
+      button("Discard…", "admin", parked("discard"), { kind: "danger", ask: { title: "Discard the changes of this key?", action: "Discard", expected: "discard", text: [h("p", null, "The changes that wait are dropped. No worker gets them.")] } }),
+    ];
+    case "paused": return [button("Resume the queue", "admin", () => post(queuePath(queue, "resume")), { kind: "primary" })];
+    case "closed": return [button("Reopen the queue", "admin", () => post(queuePath(queue, "reopen")), { kind: "primary" })];
+    case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_ids: [explain.lease.id] } }), { ask: { title: "Take the key from its worker?", action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] } })];
+    default: return [];
+  }
+}
+
+function deltaRow(delta, isOpen) {
+  const extra = [
+    delta.source && ["from ", foreign(delta.source)],
+    delta.coalesced && `${count(delta.coalesced)} older merged`,
+    delta.final_state_unknown && "final state unknown",
+    delta.traceparent && ["trace ", h("code", null, seen(delta.traceparent))],
+  ].filter(Boolean);
+  return h("li", null, h("details", { open: isOpen },
+    h("summary", null, h("span", { class: "delta-type" }, delta.type), " ", time(delta.queued_at), h("span", { class: "muted" }, ` event ${delta.resource_version}`, extra.map((one) => [" · ", one]))),
+    delta.object ? lazy(isOpen, () => objectView(delta.object.text)) : h("p", { class: "muted" }, "without an object")));
+}
+
+/** A place that is filled when it is first opened. */
+function lazy(isOpen, make) {
+  const place = h("div");
+  if (isOpen) show(place, make());
+  else queueMicrotask(() => place.parentElement.addEventListener("toggle", () => place.childElementCount === 0 && show(place, make())));
+  return place;
+}
+
+/** A list of deltas; of very many only both ends, until the reader asks for more. */
+function deltaList(deltas) {
+  const list = h("ol", { class: "deltas" });
+  const { length } = deltas;
+  if (length <= 2 * DELTAS_SHOWN) return show(list, deltas.map((delta, index) => deltaRow(delta, index === length - 1)));
+  let from = DELTAS_SHOWN;
+  const until = length - DELTAS_SHOWN;
+  const more = h("button", { type: "button" });
+  const gap = h("li", { class: "gap" }, more);
+  const label = () => setText(more, `Show more of the ${counted(until - from, "delta")} in between`);
+  more.addEventListener("click", () => {
+    const next = Math.min(until, from + DELTAS_SHOWN);
+    gap.before(...deltas.slice(from, next).map((delta) => deltaRow(delta, false)));
+    from = next;
+    label();
+    if (from === until) gap.remove();
+  });
+  label();
+  return show(list, deltas.slice(0, DELTAS_SHOWN).map((delta) => deltaRow(delta, false)), gap, deltas.slice(until).map((delta, index) => deltaRow(delta, index === DELTAS_SHOWN - 1)));
+}
+
+/** What happened, in words. */
+const EVENTS = { appended: "change", leased: "leased", extended: "lease extended", settled: "settled", delay_elapsed: "delay over", redriven: "redriven", purged: "dropped", forgotten: "failures forgotten", delayed: "delayed", seeded: "seeded" };
+
+function eventRow(event) {
+  const words = event.event === "settled" ? event.outcome ?? "settled" : event.event === "appended" ? event.type ?? "change" : EVENTS[event.event] ?? event.event.replaceAll("_", " ");
+  const notes = [
+    event.worker && ["worker ", foreign(event.worker)],
+    event.source && ["from ", foreign(event.source)],
+    event.parked === true && h("strong", { class: "alarm" }, "parked"),
+    event.due_at && ["again ", time(event.due_at)],
+    event.expires_at && ["until ", time(event.expires_at)],
+    event.error && h("span", { class: "error-text" }, foreign(event.error)),
+  ].filter(Boolean);
+  const kind = event.parked === true || ["nacked", "expired", "rejected"].includes(event.outcome) ? "bad" : event.outcome === "acked" ? "good" : "";
+  return h("li", { class: kind }, h("span", { class: "when" }, time(event.at)), h("span", { class: "what" }, h("strong", null, words), notes.map((note) => [" · ", note]), h("span", { class: "muted" }, ` · event ${event.resource_version}`),
+    event.object && h("details", null, h("summary", null, "object"), lazy(false, () => objectView(event.object.text)))));
+}
+
+/** The timeline of a key, newest first; older events on demand. */
+function historyView(queue, key, signal) {
+  const list = h("ol", { class: "timeline" });
+  const note = h("p", { class: "muted" });
+  const more = h("button", { type: "button", hidden: true }, "Older events");
+  const read = async (next, isFirst) => {
+    try {
+      const page = await get(queuePath(queue, "history"), { query: { key, limit: HISTORY_PAGE, continue: next }, raw: OBJECTS, signal });
+      if (isFirst) list.replaceChildren();
+      list.append(...page.items.map(eventRow));
+      more.hidden = !page.continue;
+      more.onclick = () => read(page.continue, false);
+      setText(note, list.childElementCount === 0 ? "No event of the key is kept." : "");
+    } catch (error) {
+      if (!signal.aborted) setText(note, error.message);
+    }
+  };
+  return { elements: [list, note, more], read: () => read(null, true) };
+}
+
+function leaseFacts(item) {
+  const { lease } = item;
+  return [
+    lease && ["Worker", lease.worker ? foreign(lease.worker) : h("span", { class: "muted" }, "without a name")],
+    lease && ["Lease ends", [time(lease.expires_at), h("span", { class: "muted" }, ` in ${span(lease.expires_in_ms)}`)]],
+    lease && ["Lease", h("code", null, lease.id)],
+    lease && ["Token", String(lease.token)],
+    ["Failures", count(item.failures)],
+    item.last_error !== null && ["Last error", h("span", { class: "error-text" }, foreign(item.last_error))],
+    ["Attempts", count(item.attempt)],
+    item.due_at && ["Due", time(item.due_at)],
+    item.owner && ["Source", foreign(item.owner)],
+  ];
+}
+
+function commands(queue, key) {
+  const list = [
+    ["Why is it not delivered?", curl("GET", queuePath(queue, "explain"), { query: { key } })],
+    ["The key", curl("GET", queuePath(queue, "items"), { query: { key } })],
+    ["Its history", curl("GET", queuePath(queue, "history"), { query: { key } })],
+    ["Redrive it", curl("POST", queuePath(queue, "parked/redrive"), { body: { keys: [key] } })],
+  ];
+  return h("details", { class: "commands" }, h("summary", null, "As curl"), h("dl", null, list.map(([title, text]) => h("div", null, h("dt", null, title), h("dd", null, h("code", { class: "block" }, seen(text)), copyButton(text))))));
+}
+
+/** All that is read about a key. */
+async function readKey(queue, key, signal) {
+  const options = { query: { key }, raw: OBJECTS, signal };
+  const read = await get(queuePath(queue), { signal });
+  const hasObjects = read.config.mode !== "keys";
+  const none = { items: [] };
+  const [explain, items, known, latest] = await Promise.all([
+    get(queuePath(queue, "explain"), { query: { key }, raw: new Set(), signal }),
+    get(queuePath(queue, "items"), options),
+    hasObjects && read.config.known_objects ? get(queuePath(queue, "known"), options) : none,
+    hasObjects ? get(queuePath(queue, "latest"), options) : none,
+  ]);
+  return { status: read.status, mode: read.config.mode, explain, item: items.items[0] ?? null, known: known.items[0] ?? null, latest: latest.items[0] ?? null };
+}
+
+/** What must have changed for the parts below the sentence to be drawn again. */
+function signature({ explain, item, known, latest }) {
+  return JSON.stringify([explain.reason, explain.lease?.id, explain.lease?.expires_at, explain.failures, explain.due_at, item?.deltas.map((delta) => String(delta.resource_version)), item?.leased_deltas.length, known && String(known.resource_version), latest && String(latest.resource_version)]);
+}
+
+const REASONS = { leased: "leased", delayed: "delayed", backing_off: "delayed", parked: "parked", paused: "paused", closed: "closed", queued: "ready", next: "ready", nothing_waits: "acknowledged", unknown: "unknown" };
+
+function sections({ item, known, latest }) {
+  const leased = item?.leased_deltas ?? [];
+  const waiting = item?.deltas ?? [];
+  const newest = [...leased, ...waiting].at(-1);
+  const isDeleted = newest?.type === "Deleted";
+  const part = (title, ...content) => h("section", null, h("h2", null, title), content);
+  const compared = known && latest && (leased.length > 0 || waiting.length > 0);
+  return [
+    item && part("State", facts(leaseFacts(item))),
+    leased.length > 0 && part("At the worker", h("p", { class: "muted" }, counted(leased.length, "delta")), deltaList(leased)),
+    waiting.length > 0 && part(leased.length > 0 ? "Waits behind the lease" : "Waits", h("p", { class: "muted" }, counted(waiting.length, "delta"), waiting.length > 1 && ", oldest first"), deltaList(waiting)),
+    isDeleted && known && part("What changes", h("p", null, "The newest change deletes the object that the workers know.")),
+    !isDeleted && compared && part("What changes", diffView(known.object.text, latest.object.text)),
+    known && part("Known to the workers", h("p", { class: "muted" }, `acknowledged by event ${known.resource_version}`), objectView(known.object.text)),
+    !known && !item && latest && part("Newest object", objectView(latest.object.text)),
+  ];
+}
+
+export async function keyView({ queue, key, head, body, signal, reload }) {
+  show(body, loading("Reading the key"));
+  const who = await whoami().catch(() => null);
+  if (signal.aborted) return;
+  const pill = h("span", { class: "pill" });
+  head.append(pill);
+  const line = h("p", { class: "sentence", "aria-live": "polite" });
+  const advice = h("p", { class: "muted" });
+  const actions = h("div", { class: "actions" });
+  const note = h("div");
+  const problem = h("p", { class: "error", role: "alert" });
+  const strip = h("div");
+  const rest = h("div", { class: "sections" });
+  const history = historyView(queue, key, signal);
+  let shown = null;
+
+  function render(found) {
+    const { explain } = found;
+    if (shown === null) {
+      show(body, line, advice, actions, note, problem, strip, commands(queue, key), rest, h("section", null, h("h2", null, "History"), history.elements), h("p", null, h("a", { href: toKeys(queue, { find: key }) }, "Keys that begin like this"), " · ", h("a", { href: toQueue(queue) }, "The queue")));
+    }
+    show(strip);
+    const text = sentence(explain.explanation, key);
+    if (line.textContent !== text.map((node) => node.textContent ?? node).join("")) show(line, text);
+    setText(advice, adviceOf(found));
+    const now = signature(found);
+    if (now === shown) return;
+    shown = now;
+    setText(pill, REASONS[explain.reason] ?? explain.reason);
+    pill.className = `pill ${REASONS[explain.reason] ?? ""}`;
+    const buttons = remedies({ queue, key, explain, who, refresh: () => refresh(), problem });
+    show(actions, buttons);
+    show(note, buttons.some((button) => button.disabled) && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), " lacks the grant for this."));
+    show(rest, sections(found));
+    history.read();
+  }
+
+  const refresh = poll(async () => render(await readKey(queue, key, signal)), {
+    every: EVERY, signal,
+    onFailure: (error) => {
+      if (shown !== null && error.status !== 404 && error.status !== 403) show(strip, stale(error));
+      else show(body, failure(error, reload));
+      if (error.status === 404 || error.status === 403) shown = null;
+    },
+  });
+}
+

@@ -1,0 +1,150 @@
+// The keys of a queue: find one by its start, state, source or index.
+
+import { get, queuePath } from "./api.js";
+import { announce, count, counted, foreign, h, setText, show, time } from "./dom.js";
+import { toKey, toParked } from "./routes.js";
+import { failure, loading, state } from "./states.js";
+import { number } from "./table.js";
+
+const PAGE = 100;
+/** Most empty pages that are read in a row. A filter may match few of many keys. */
+const EMPTY_PAGES = 20;
+const TYPING_MS = 200;
+
+const PENDING = "ready,delayed,leased,parked";
+const STATES = [
+  ["pending", "Not acknowledged"], ["ready", "Ready"], ["delayed", "Delayed"], ["leased", "Leased"], ["parked", "Parked"],
+  ["latest", "All objects"], ["known", "Acknowledged"],
+];
+const ITEM_FIELDS = "key,state,lease,failures,last_error,due_at,owner";
+const OBJECT_FIELDS = "key,source,resource_version";
+const isView = (name) => name === "latest" || name === "known";
+
+/** The call for a page of the keys that a query selects. */
+function pageOf(queue, query, next) {
+  const common = { prefix: query.find, source: query.source, limit: PAGE, continue: next };
+  if (query.index && query.value) return [queuePath(queue, "known"), { ...common, index: query.index, value: query.value, wait: "10s", fields: OBJECT_FIELDS }];
+  if (isView(query.state)) return [queuePath(queue, query.state), { ...common, fields: OBJECT_FIELDS }];
+  return [queuePath(queue, "items"), { ...common, state: query.state === "pending" ? PENDING : query.state, error: query.error, fields: ITEM_FIELDS }];
+}
+
+const link = (queue, key) => h("th", { scope: "row" }, h("a", { class: "row", href: toKey(queue, key) }, foreign(key, "key")));
+
+/** What a key waits for, in a few words. */
+function waitsFor(item) {
+  if (item.state === "leased") return [item.lease.worker ? foreign(item.lease.worker) : "a worker", ", until ", time(item.lease.expires_at)];
+  if (item.state === "delayed") return ["until ", time(item.due_at)];
+  return item.state === "parked" ? "a person" : "a worker";
+}
+
+function itemRow(queue, item) {
+  return h("tr", null, link(queue, item.key),
+    h("td", { "data-label": "State" }, h("span", { class: `pill ${item.state}` }, item.state)),
+    h("td", { "data-label": "Waits for" }, waitsFor(item)),
+    number({ "data-label": "Failures" }, count(item.failures)),
+    h("td", { class: "error-text", "data-label": "Last error" }, item.last_error === null ? h("span", { class: "muted" }, "–") : foreign(item.last_error)),
+    h("td", { "data-label": "Source" }, item.owner === null ? h("span", { class: "muted" }, "–") : foreign(item.owner)));
+}
+
+function objectRow(queue, object) {
+  return h("tr", null, link(queue, object.key),
+    h("td", { "data-label": "Source" }, object.source ? foreign(object.source) : h("span", { class: "muted" }, "–")),
+    number({ "data-label": "Changed by event" }, String(object.resource_version)));
+}
+
+const ITEM_COLUMNS = ["Key", "State", "Waits for", "Failures", "Last error", "Source"];
+const OBJECT_COLUMNS = ["Key", "Source", "Changed by event"];
+
+const heading = (title) => h("th", { scope: "col", class: title === "Failures" || title === "Changed by event" ? "number" : null }, title);
+
+export async function keysView({ queue, body, query, signal, setQuery }) {
+  const present = { ...query, state: query.state ?? "pending" };
+  let reading = new AbortController();
+  let typing = null;
+  const list = h("div");
+  const found = h("p", { class: "muted", role: "status" });
+  const more = h("button", { type: "button", hidden: true }, "Show more");
+
+  const change = (values, isStep) => {
+    Object.assign(present, values);
+    setQuery({ ...present, state: present.state === "pending" ? null : present.state }, isStep);
+    clearTimeout(typing);
+    typing = setTimeout(read, isStep ? 0 : TYPING_MS);
+  };
+  const find = h("input", { type: "search", "data-find": true, placeholder: "Start of the key", "aria-label": "Start of the key", value: present.find ?? "", spellcheck: "false", oninput: () => change({ find: find.value }) });
+  const source = h("input", { type: "search", placeholder: "Source", "aria-label": "Source", value: present.source ?? "", oninput: () => change({ source: source.value }) });
+  const states = h("select", { "aria-label": "State", onchange: () => change({ state: states.value, error: null, index: null, value: null }, true) }, STATES.map(([value, text]) => h("option", { value }, text)));
+  states.value = present.state;
+  const index = h("select", { "aria-label": "Index", onchange: () => change({ index: index.value, state: "known" }, true) }, h("option", { value: "" }, "No index"));
+  const value = h("input", { type: "search", placeholder: "Value", "aria-label": "Value of the index", value: present.value ?? "", oninput: () => change({ value: value.value }) });
+  const byIndex = h("span", { class: "group", hidden: true }, index, value);
+  const form = h("form", { class: "bar", role: "search", onsubmit: (event) => {
+    event.preventDefault();
+    // Enter opens the key that was typed.
+    if (find.value !== "" && document.activeElement === find) location.hash = toKey(queue, find.value);
+  } }, find, states, source, byIndex, h("button", { type: "submit" }, "Open"));
+  const errorNote = h("p", { class: "note", hidden: true });
+  show(body, form, errorNote, found, list, h("p", null, more));
+
+  get(queuePath(queue, "indexes"), { signal }).then(({ items }) => {
+    byIndex.hidden = items.length === 0;
+    index.append(...items.map((one) => h("option", { value: one.name }, one.name)));
+    index.value = present.index ?? "";
+  }, () => {});
+
+  let rows = null;
+  let total = 0;
+
+  async function readPage(next, isFirst) {
+    reading.abort();
+    reading = new AbortController();
+    const either = AbortSignal.any([signal, reading.signal]);
+    let page;
+    let pages = 0;
+    more.hidden = true;
+    do {
+      const [path, parameters] = pageOf(queue, present, page ? page.continue : next);
+      page = await get(path, { query: parameters, raw: new Set(), signal: either });
+      pages += 1;
+    } while (page.items.length === 0 && page.continue && pages < EMPTY_PAGES);
+    const isObjects = isView(present.state) || (present.index && present.value);
+    if (isFirst) {
+      total = 0;
+      const columns = isObjects ? OBJECT_COLUMNS : ITEM_COLUMNS;
+      rows = h("tbody");
+      show(list, h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Keys"), h("thead", null, h("tr", null, columns.map(heading))), rows)));
+    }
+    rows.append(...page.items.map((item) => (isObjects ? objectRow : itemRow)(queue, item)));
+    total += page.items.length;
+    if (total === 0 && !page.continue) show(list, nothing());
+    more.hidden = !page.continue;
+    more.onclick = () => readPage(page.continue, false).catch(failed);
+    const isFiltered = page.continue && page.items.length === 0;
+    setText(found, isFiltered ? `${counted(total, "key")} so far; there are more to search` : `${counted(total, "key")}${page.continue ? ", and there are more" : ""}`);
+    announce(found.textContent);
+  }
+
+  /** The empty list: nothing is there, or nothing matches. */
+  function nothing() {
+    const hasFilter = present.find || present.source || present.error || present.value;
+    if (!hasFilter && present.state === "pending") return state("empty", "Nothing waits", "Every change is acknowledged.", h("button", { type: "button", onclick: () => { states.value = "latest"; change({ state: "latest" }, true); } }, "Show all objects"));
+    if (present.find) return state("empty", "No key matches", ["Perhaps it is acknowledged already. ", h("a", { href: toKey(queue, present.find) }, "Explain ", foreign(present.find, "key"))]);
+    return state("empty", "No key matches", "No key has this state and these properties now.");
+  }
+
+  const failed = (error) => {
+    if (error.name === "AbortError") return;
+    setText(found, "");
+    more.hidden = true;
+    show(list, failure(error, read));
+  };
+
+  function read() {
+    errorNote.hidden = !present.error;
+    if (present.error) show(errorNote, "Keys with the error ", foreign(present.error), ". ", h("a", { href: toParked(queue) }, "All errors"));
+    return readPage(null, true).catch(failed);
+  }
+  show(list, loading("Reading the keys"));
+  await read();
+}
+

@@ -1,0 +1,223 @@
+// One queue: the life of its keys, who feeds it, who works on it, who follows it, and the switches of an operator.
+
+import { call, get, may, post, queuePath, whoami } from "./api.js";
+import { confirm } from "./dialogs.js";
+import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, span, sparkline, time } from "./dom.js";
+import { flow } from "./flow.js";
+import { poll } from "./live.js";
+import { badges } from "./queues.js";
+import { toKeys, toQueue, toQueues } from "./routes.js";
+import { settings } from "./settings.js";
+import { failure, loading, stale } from "./states.js";
+import { facts, number } from "./table.js";
+
+const EVERY = 1000;
+const DETAILS_EVERY = 4000;
+const SAMPLES = 60;
+const FOLLOWERS_SHOWN = 50;
+const ROWS_SHOWN = 100;
+
+/** The switches of a queue, with what each needs and asks. */
+function switchesOf(queue) {
+  const act = (path, query) => () => post(queuePath(queue, path), { query });
+  return {
+    pause: { text: "Pause", verb: "admin", act: act("pause"), done: "Delivery is paused" },
+    resume: { text: "Resume", verb: "admin", act: act("resume"), done: "Delivery goes on", isMain: true },
+    resync: { text: "Resync", verb: "produce", act: act("resync"), done: "The known objects are queued", ask: (status) => ({ title: "Deliver all known objects again?", text: [h("p", null, `A Sync is queued for each of the ${counted(status.known, "known object")} without waiting changes.`)], action: "Resync" }) },
+    close: { text: "Close", verb: "admin", act: act("close"), done: "The queue is closed", ask: () => ({ title: "Close the queue?", text: [h("p", null, "Pops drain the queue and then end, so its workers stop. Reopen undoes it.")], action: "Close" }) },
+    reopen: { text: "Reopen", verb: "admin", act: act("reopen"), done: "The queue is open" },
+    purge: {
+      text: "Purge…", verb: "admin", act: act("purge"), done: "The waiting changes are dropped", isDangerous: true,
+      ask: (status) => ({ title: "Drop the waiting changes?", expected: queue, action: `Drop ${counted(status.ready + status.delayed, "key")}`,
+        text: [h("p", null, h("strong", null, counted(status.ready + status.delayed, "key")), ` that ${status.ready + status.delayed === 1 ? "is" : "are"} ready or delayed, and the changes behind ${counted(status.leased, "lease")}, are dropped. No worker gets them.`), h("p", null, "Known objects and parked keys stay.")] }),
+    },
+    delete: {
+      text: "Delete…", verb: "admin", done: "The queue is deleted", isDangerous: true,
+      act: async () => { await call("DELETE", queuePath(queue)); location.hash = toQueues(); },
+      ask: (status) => ({ title: "Delete the queue?", expected: queue, action: "Delete the queue",
+        text: [h("p", null, h("strong", null, counted(status.ready + status.delayed + status.leased + status.parked, "key")), ` with changes, ${counted(status.known, "known object")} and the whole history are lost.`), status.waiters > 0 && h("p", null, `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "ends" : "end"}.`)] }),
+    },
+  };
+}
+
+/** The sentence at the top: what the queue does now. */
+function sentence(status) {
+  if (status.drained) return "Drained: the queue is closed, and no key waits.";
+  if (status.paused) return "Paused: workers get nothing until somebody resumes the queue.";
+  if (status.ready > 0 && status.leased === 0 && status.waiters === 0) return "No worker takes the keys that are ready.";
+  if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "has" : "have"} failed too often and ${status.parked === 1 ? "waits" : "wait"} for a person.`;
+  if (status.ready + status.delayed + status.leased === 0) return status.known > 0 ? "Everything is acknowledged." : "The queue is empty.";
+  return `Workers are at it; the oldest change is ${span(status.oldest_unacknowledged_age_ms)} old.`;
+}
+
+function lastReplace(last) {
+  if (!last) return "–";
+  if (last.aborted) return h("span", { class: "alarm" }, "cut off; send the list again");
+  if (!last.ended) return "running";
+  const { replaced, deleted, unchanged } = last.counts;
+  return [ago(last.ended), h("span", { class: "muted" }, ` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
+}
+
+const head = (titles) => h("thead", null, h("tr", null, titles.map(([title, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, title))));
+
+function section(title, content, empty) {
+  return [h("h2", null, title), content.length > 0 ? content : h("p", { class: "muted" }, empty)];
+}
+
+function sourcesTable(queue, sources) {
+  if (sources.length === 0) return [];
+  const rows = sources.map((source) => h("tr", null,
+    h("th", { scope: "row" }, h("a", { href: toKeys(queue, { state: "latest", source: source.source }) }, foreign(source.source))),
+    number({ "data-label": "Keys" }, count(source.keys)),
+    h("td", { "data-label": "Last call" }, source.last_call_at ? ago(source.last_call_at) : "–"),
+    h("td", { "data-label": "Last list" }, lastReplace(source.last_replace)),
+    number({ "data-label": "Sequence" }, source.sequence === null ? "–" : String(source.sequence))));
+  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Sources"), head([["Source"], ["Keys", true], ["Last call"], ["Last list"], ["Sequence", true]]), h("tbody", null, rows)))];
+}
+
+function workersTable(workers) {
+  if (workers.length === 0) return [];
+  const rows = workers.map((worker) => h("tr", null,
+    h("th", { scope: "row" }, worker.worker === null ? h("span", { class: "muted" }, "without a name") : foreign(worker.worker)),
+    number({ "data-label": "Leases" }, count(worker.leased)),
+    h("td", { "data-label": "Oldest lease" }, worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
+    h("td", { "data-label": "Next expiry" }, worker.next_expires_in_ms === null || worker.next_expires_in_ms === undefined ? "–" : `in ${span(worker.next_expires_in_ms)}`),
+    number({ "data-label": "Waiting pops" }, count(worker.waiting))));
+  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Workers"), head([["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]]), h("tbody", null, rows)))];
+}
+
+function followersTable(followers) {
+  if (followers.length === 0) return [];
+  const rows = followers.map(({ name, follow, why }) => h("tr", null,
+    h("th", { scope: "row" }, h("a", { href: toQueue(name) }, foreign(name))),
+    h("td", { "data-label": "State" }, follow ? follow.state : seen(why)),
+    number({ "data-label": "Events behind" }, follow ? count(follow.lag_events) : "–"),
+    number({ "data-label": "Time behind" }, follow ? span(follow.lag_ms) : "–")));
+  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Followers"), head([["Queue"], ["State"], ["Events behind", true], ["Time behind", true]]), h("tbody", null, rows)))];
+}
+
+/** The buttons of the switches. Those that the caller may not use are off, and a sentence says why. */
+function buttons({ queue, who, refresh, problem }) {
+  const switches = switchesOf(queue);
+  let status = null;
+  const elements = Object.fromEntries(Object.entries(switches).map(([name, one]) => {
+    const isPermitted = may(who, one.verb, queue);
+    const button = h("button", {
+      type: "button", class: one.isDangerous ? "danger" : one.isMain ? "primary" : null, disabled: !isPermitted,
+      title: isPermitted ? null : `The token has no grant of ${one.verb} on this queue`,
+      onclick: async () => {
+        setText(problem, "");
+        const run = async () => { await one.act(); return true; };
+        try {
+          const isDone = one.ask ? await confirm({ ...one.ask(status), act: run }) : await run();
+          if (!isDone) return;
+          announce(one.done);
+          refresh();
+        } catch (error) {
+          setText(problem, error.message);
+        }
+      },
+    }, one.text);
+    return [name, button];
+  }));
+  const missing = [...new Set(Object.values(switches).map((one) => one.verb))].filter((verb) => !may(who, verb, queue));
+  const note = missing.length > 0 && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), ` has no grant of ${missing.join(" and ")} on this queue.`);
+  const bar = h("div", { class: "actions" }, Object.values(elements));
+  return {
+    bar, note,
+    update: (now) => {
+      status = now;
+      elements.pause.hidden = now.paused;
+      elements.resume.hidden = !now.paused;
+      elements.close.hidden = now.closed;
+      elements.reopen.hidden = !now.closed;
+    },
+  };
+}
+
+export async function queueView({ queue, head: frameHead, body, signal, reload }) {
+  show(body, loading());
+  let found;
+  try {
+    found = await get(queuePath(queue), { signal, raw: new Set() });
+  } catch (error) {
+    // A server that is away comes back; the poll waits for it.
+    if (signal.aborted) return;
+    show(body, failure(error, reload));
+    if (error.status !== 0 && error.status !== 429 && error.status < 500) return;
+  }
+  const who = await whoami().catch(() => null);
+  if (signal.aborted) return;
+  const problem = h("p", { class: "error", role: "alert" });
+  const strip = h("div");
+  const line = h("p", { class: "sentence" });
+  const words = h("span", { class: "badges" });
+  const drawing = flow(queue);
+  const numbers = h("div");
+  const configuration = h("div");
+  const details = h("div");
+  const control = buttons({ queue, who, refresh: () => refresh(), problem });
+  frameHead.append(words);
+
+  const rates = [];
+  let previous = null;
+  let isShown = false;
+  let shownConfig = null;
+  function render(now) {
+    const { status, config } = now;
+    const version = Number(status.resource_version);
+    const at = performance.now();
+    if (previous) {
+      rates.push(Math.max(0, (version - previous.version) / ((at - previous.at) / 1000)));
+      if (rates.length > SAMPLES) rates.shift();
+    }
+    previous = { version, at };
+    if (!isShown) show(body, line, h("div", { class: "lifecycle" }, drawing.elements), control.bar, control.note, problem, strip, numbers, details, h("h2", null, "Settings"), configuration);
+    isShown = true;
+    show(strip);
+    setText(line, sentence(status));
+    show(words, badges(status));
+    drawing.update(status);
+    control.update(status);
+    show(numbers, facts([
+      ["Mode", config.mode],
+      ["Oldest change not acknowledged", status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "none"],
+      ["Events per second", h("span", { class: "withspark" }, rate(rates.at(-1)), sparkline(rates, "Events per second in the last minute"))],
+      ["Initial list", status.has_synced ? "synced" : status.resource_version === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
+      ["Waiting pops", count(status.waiters)],
+      ["Version", String(status.resource_version)],
+      status.last_replace && ["Last list", lastReplace(status.last_replace)],
+      status.follow && ["Follows", [h("a", { href: toQueue(config.follow.queue) }, foreign(config.follow.queue)), `, ${status.follow.state}, ${counted(status.follow.lag_events, "event")} behind`]],
+      ["Created", time(now.created_at)],
+    ]));
+    const text = JSON.stringify(config);
+    if (text !== shownConfig) show(configuration, h("div", { class: "scroll" }, settings(config)));
+    shownConfig = text;
+  }
+
+  if (found) render(found);
+  const refresh = poll(async () => render(await get(queuePath(queue), { signal, raw: new Set() })), {
+    every: EVERY, signal,
+    onFailure: (error) => {
+      if (error.code === "queue-not-found" || error.status === 403) {
+        isShown = false;
+        show(body, failure(error, reload));
+      } else if (isShown) {
+        show(strip, stale(error));
+      }
+    },
+  });
+
+  poll(async () => {
+    if (!isShown) return;
+    const options = { signal, query: { limit: ROWS_SHOWN }, raw: new Set() };
+    const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), options), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
+    const names = status.followers.slice(0, FOLLOWERS_SHOWN);
+    const followers = await Promise.all(names.map((name) => get(queuePath(name, "status"), { signal }).then(({ follow }) => ({ name, follow }), (error) => ({ name, why: error.message }))));
+    show(details,
+      section("Sources", sourcesTable(queue, sources.items), "No source has named itself with source=."),
+      section("Workers", workersTable(workers.items), "No worker holds a lease or waits."),
+      section("Followers", followersTable(followers), "No queue follows this one."));
+  }, { every: DETAILS_EVERY, signal, onFailure: () => {} });
+}
+

@@ -1,0 +1,190 @@
+// All queues: which one needs a person?
+
+import { get } from "./api.js";
+import { ago, announce, compact, count, counted, foreign, h, rate, setText, show, span, sparkline } from "./dom.js";
+import { poll } from "./live.js";
+import { toParked, toQueue } from "./routes.js";
+import { failure, loading, stale, state } from "./states.js";
+import { number, table, textCell } from "./table.js";
+
+/** Rows that are shown at a time. */
+const PAGE = 100;
+const SAMPLES = 40;
+const PAGE_OF_API = 5000;
+/** The time between two reads: longer on servers with many queues. */
+const every = (queues) => (queues > 2000 ? 10_000 : queues > 200 ? 4000 : 2000);
+
+const ORDERS = {
+  name: (a, b) => (a.name < b.name ? -1 : 1),
+  ready: (a, b) => a.status.ready - b.status.ready,
+  delayed: (a, b) => a.status.delayed - b.status.delayed,
+  leased: (a, b) => a.status.leased - b.status.leased,
+  parked: (a, b) => a.status.parked - b.status.parked,
+  known: (a, b) => a.status.known - b.status.known,
+  age: (a, b) => a.status.oldest_unacknowledged_age_ms - b.status.oldest_unacknowledged_age_ms,
+  rate: (a, b) => (a.rate ?? -1) - (b.rate ?? -1),
+};
+
+const COLUMNS = [
+  { title: "Queue", sort: "name" },
+  { title: "Ready", sort: "ready", isNumber: true },
+  { title: "Delayed", sort: "delayed", isNumber: true },
+  { title: "Leased", sort: "leased", isNumber: true },
+  { title: "Parked", sort: "parked", isNumber: true },
+  { title: "Known", sort: "known", isNumber: true },
+  { title: "Oldest change", sort: "age", isNumber: true },
+  { title: "Events/s", sort: "rate", isNumber: true },
+  { title: "Activity" },
+  { title: "Last list" },
+  { title: "Sync" },
+];
+
+async function readAll(signal) {
+  const queues = [];
+  const unavailable = [];
+  let next = null;
+  do {
+    const page = await get("v1/queues", { query: { limit: PAGE_OF_API, continue: next, fields: "name,status" }, signal });
+    queues.push(...page.items);
+    unavailable.push(...(page.unavailable ?? []));
+    next = page.continue;
+  } while (next);
+  return { queues, unavailable };
+}
+
+/** Remembers the versions of the queues, from which the rates come. */
+class Rates {
+  #samples = new Map();
+
+  add(queues) {
+    const now = performance.now();
+    for (const queue of queues) {
+      const version = queue.status.resource_version;
+      const sample = this.#samples.get(queue.name) ?? { rates: [] };
+      if (sample.version !== undefined) {
+        queue.rate = Math.max(0, (version - sample.version) / ((now - sample.at) / 1000));
+        sample.rates.push(queue.rate);
+        if (sample.rates.length > SAMPLES) sample.rates.shift();
+      }
+      Object.assign(sample, { version, at: now });
+      this.#samples.set(queue.name, sample);
+      queue.rates = sample.rates;
+    }
+    if (this.#samples.size > queues.length * 2) {
+      const names = new Set(queues.map((queue) => queue.name));
+      for (const name of this.#samples.keys()) if (!names.has(name)) this.#samples.delete(name);
+    }
+  }
+}
+
+/** Small words beside the name of a queue. */
+export function badges(status) {
+  const words = [
+    status.paused && ["paused", "warn"],
+    status.drained ? ["drained", ""] : status.closed && ["closed", "warn"],
+    status.follow && [`follower, ${status.follow.state}`, status.follow.state === "blocked" || status.follow.state === "waiting" ? "warn" : ""],
+    status.followers.length > 0 && [counted(status.followers.length, "follower"), ""],
+    status.building_indexes.length > 0 && ["builds an index", ""],
+  ];
+  return words.filter(Boolean).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text));
+}
+
+function syncText(status) {
+  if (status.has_synced) return "synced";
+  return status.resource_version === 0 ? "–" : `${count(status.initial_remaining)} to go`;
+}
+
+function createRow(queue) {
+  const mine = h("span", { class: "badges" });
+  const cells = Object.fromEntries(["ready", "delayed", "leased", "known", "age", "rate", "sync"].map((name) => [name, textCell("td", { class: name === "sync" ? "muted" : "number" })]));
+  const parked = number();
+  const spark = h("td");
+  const list = h("td", { class: "muted" });
+  let shown = {};
+  const update = (now) => {
+    const { status } = now;
+    for (const name of ["ready", "delayed", "leased", "known"]) cells[name].set(compact(status[name]));
+    cells.age.set(status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "–");
+    cells.rate.set(rate(now.rate));
+    cells.sync.set(syncText(status));
+    const words = badges(status);
+    if (shown.words !== words.map((word) => word.textContent).join()) show(mine, words);
+    if (shown.parked !== status.parked) show(parked, status.parked > 0 ? h("a", { class: "alarm", href: toParked(now.name) }, compact(status.parked)) : "0");
+    show(spark, sparkline(now.rates, `Events per second, now ${rate(now.rate)}`));
+    const last = status.last_replace;
+    show(list, last?.ended ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended)] : last ? "running" : "–");
+    shown = { words: words.map((word) => word.textContent).join(), parked: status.parked };
+  };
+  update(queue);
+  const name = h("th", { scope: "row" }, h("a", { class: "row", href: toQueue(queue.name) }, foreign(queue.name)), " ", mine);
+  const element = h("tr", null, name, cells.ready.element, cells.delayed.element, cells.leased.element, parked, cells.known.element, cells.age.element, cells.rate.element, spark, list, cells.sync.element);
+  return { element, update };
+}
+
+function totals(queues) {
+  const sum = (name) => queues.reduce((total, queue) => total + queue.status[name], 0);
+  return [["Ready", sum("ready")], ["Delayed", sum("delayed")], ["Leased", sum("leased")], ["Parked", sum("parked")], ["Known", sum("known")]];
+}
+
+export async function queuesView({ body, query, signal, setQuery, reload }) {
+  let present = { ...query };
+  let shownRows = PAGE;
+  let all = [];
+  const rates = new Rates();
+  const find = h("input", { type: "search", "data-find": true, placeholder: "Find a queue", "aria-label": "Find a queue", value: present.find ?? "", oninput: () => change({ find: find.value }, false) });
+  const only = h("input", { type: "checkbox", checked: present.only === "trouble", onchange: () => change({ only: only.checked ? "trouble" : null }, true) });
+  const sum = h("dl", { class: "sums" });
+  const strip = h("div");
+  const found = h("p", { class: "muted" });
+  const more = h("button", { type: "button", onclick: () => { shownRows += PAGE; render(); } }, "Show more");
+  const rows = table({
+    caption: "Queues", columns: COLUMNS, create: createRow, keyOf: (queue) => queue.name,
+    onSort: (name) => {
+      const isSame = (present.sort ?? "name") === name;
+      const descending = isSame ? present.order !== "desc" : name !== "name";
+      change({ sort: name, order: descending ? "desc" : null }, true);
+    },
+  });
+  const wrapped = h("div", { class: "scroll" }, rows.element);
+
+  function change(values, isStep) {
+    present = { ...present, ...values };
+    setQuery(present, isStep);
+    shownRows = PAGE;
+    render();
+    announce(found.textContent);
+  }
+
+  function render() {
+    const text = (present.find ?? "").toLowerCase();
+    const order = ORDERS[present.sort] ?? ORDERS.name;
+    const isTrouble = ({ status }) => status.parked > 0 || status.paused || status.closed || (status.ready > 0 && status.leased === 0 && status.waiters === 0);
+    const wanted = all.filter((queue) => queue.name.includes(text) && (present.only !== "trouble" || isTrouble(queue)));
+    wanted.sort((a, b) => order(a, b) * (present.order === "desc" ? -1 : 1) || ORDERS.name(a, b));
+    rows.update(wanted.slice(0, shownRows));
+    rows.mark(present.sort in ORDERS ? present.sort : "name", present.order === "desc");
+    more.hidden = wanted.length <= shownRows;
+    setText(found, wanted.length === all.length ? counted(all.length, "queue") : `${count(wanted.length)} of ${counted(all.length, "queue")}`);
+    show(sum, totals(wanted).map(([name, value]) => h("div", { class: name === "Parked" && value > 0 ? "alarm" : null }, h("dt", null, name), h("dd", null, compact(value)))));
+  }
+
+  show(body, loading("Reading the queues"));
+  let isShown = false;
+  poll(async () => {
+    const { queues, unavailable } = await readAll(signal);
+    rates.add(queues);
+    all = queues;
+    show(strip, unavailable.map((queue) => h("p", { class: "strip" }, "Queue ", foreign(queue.name), " can't be read: ", foreign(queue.detail))));
+    if (queues.length === 0) {
+      isShown = false;
+      show(body, strip, state("empty", "There is no queue yet", "The first object creates its queue. Queues that your token may not read are not listed.", h("code", { class: "block" }, `deltaq add prices '{"key":"sku-1","price":10}'`)));
+      return;
+    }
+    if (!isShown) show(body, sum, h("div", { class: "bar" }, find, h("label", { class: "check" }, only, "Needs attention"), found), strip, wrapped, h("p", null, more));
+    isShown = true;
+    render();
+  }, {
+    every: () => every(all.length), signal,
+    onFailure: (error) => (isShown ? show(strip, stale(error)) : show(body, failure(error, reload))),
+  });
+}

@@ -1,0 +1,50 @@
+// What each setting of a queue means, in one sentence.
+
+import { foreign, h, seen } from "./dom.js";
+
+const MEANINGS = {
+  mode: "What a pop delivers.",
+  key: "The place of the key in an object.",
+  version: "The place of the version in an object. Older versions change nothing.",
+  known_objects: "Whether acknowledged objects are stored.",
+  emit_replaced: "Whether a whole list queues Replaced, or Sync.",
+  lease: "How long a worker may hold a key without extending the lease.",
+  max_failures: "Failures after which a key is parked. 0 is never.",
+  rate_limiter: "How long a key waits after a failure.",
+  resync_period: "How often all known objects are delivered again.",
+  max_keys: "The most keys of the queue.",
+  max_object_bytes: "The largest object, in bytes.",
+  max_deltas_per_key: "The most deltas that wait for one key.",
+  max_bytes_per_key: "The most bytes that wait for one key.",
+  max_delete_percent: "The share of a source's keys that one list may delete.",
+  max_deletes: "The number of keys that one list may delete.",
+  retention: "How long the history is kept.",
+  follow: "The queue that feeds this one.",
+  schema: "What an object must satisfy.",
+  prune: "What is removed from an object.",
+  indexes: "The indexes of the known objects.",
+};
+
+const MODES = {
+  delta: "All changes of a key since its last acknowledgement.",
+  latest: "The newest change of a key.",
+  keys: "The key alone. The worker reads the state elsewhere.",
+  events: "The oldest change of a key, alone and in order.",
+};
+
+/** The text of a value. A long one is folded. */
+function valueOf(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  if (text.length < 120) return h("code", null, foreign(text));
+  return h("details", null, h("summary", null, `${text.length} characters`), h("pre", null, seen(JSON.stringify(value, null, 2), false)));
+}
+
+/** The settings of a queue with their meanings. */
+export function settings(config) {
+  const rows = Object.entries(config).map(([name, value]) => h("tr", null,
+    h("th", { scope: "row" }, h("code", null, seen(name))),
+    h("td", { "data-label": "Value" }, valueOf(value)),
+    h("td", { class: "muted", "data-label": "Meaning" }, name === "mode" ? MODES[value] ?? MEANINGS.mode : MEANINGS[name] ?? "")));
+  const head = h("thead", null, h("tr", null, ["Setting", "Value", "Meaning"].map((title) => h("th", { scope: "col" }, title))));
+  return h("table", { class: "settings" }, h("caption", { class: "unseen" }, "Settings"), head, h("tbody", null, rows));
+}

@@ -1,0 +1,95 @@
+// Tables whose rows keep their elements while their content changes, so that focus, selection and scroll position stay.
+
+import { h, setText } from "./dom.js";
+
+/** A cell of a number. */
+export const number = (properties, ...children) => h("td", { ...properties, class: `number ${properties?.class ?? ""}`.trim() }, ...children);
+
+/**
+ * A table. `columns` are {title, label, isNumber, sort}; a sortable column calls `onSort` with its name. A row is made by
+ * `create(item)`, which returns its element and a function that shows another state of the item.
+ */
+export function table({ caption, columns, create, keyOf, onSort }) {
+  const heads = columns.map((column) => {
+    const cells = { scope: "col", class: column.isNumber ? "number" : column.isNarrow ? "narrow-column" : null };
+    if (!column.sort) return h("th", cells, column.title);
+    return h("th", cells, h("button", { type: "button", class: "sort", onclick: () => onSort(column.sort) }, column.title));
+  });
+  const body = h("tbody");
+  const element = h("table", null, h("caption", { class: "unseen" }, caption), h("thead", null, h("tr", null, heads)), body);
+  const rows = new Map();
+
+  /** Shows these items in this order. */
+  const update = (items) => {
+    const wanted = new Set();
+    let next = body.firstElementChild;
+    for (const item of items) {
+      const key = keyOf(item);
+      wanted.add(key);
+      let row = rows.get(key);
+      if (!row) {
+        row = create(item);
+        [...row.element.children].forEach((cell, index) => {
+          cell.dataset.label = columns[index].title;
+        });
+        rows.set(key, row);
+      } else {
+        row.update(item);
+      }
+      if (row.element === next) next = next.nextElementSibling;
+      else body.insertBefore(row.element, next);
+    }
+    for (const [key, row] of rows) {
+      if (!wanted.has(key)) {
+        row.element.remove();
+        rows.delete(key);
+      }
+    }
+  };
+  /** Marks the column by which the rows are sorted. */
+  const mark = (name, isDescending) => {
+    columns.forEach((column, index) => {
+      if (!column.sort) return;
+      if (column.sort === name) heads[index].setAttribute("aria-sort", isDescending ? "descending" : "ascending");
+      else heads[index].removeAttribute("aria-sort");
+    });
+  };
+  return { element, update, mark };
+}
+
+/** A list of names and values. */
+export function facts(pairs) {
+  return h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+/** A cell that shows a text, and how to change it. */
+export function textCell(tag = "td", properties = null) {
+  const element = h(tag, properties);
+  return { element, set: (text) => setText(element, text) };
+}
+
+/** A button that copies a text. */
+export function copyButton(text, label = "Copy") {
+  const button = h("button", {
+    type: "button", class: "quiet",
+    onclick: async () => {
+      try {
+        await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
+        setText(button, "Copied");
+      } catch {
+        // Without HTTPS a browser may refuse. The text is selected, so that the user can copy it.
+        const code = button.parentElement?.querySelector("code");
+        if (code) getSelection().selectAllChildren(code);
+        setText(button, code ? "Selected" : "Not possible");
+      }
+      setTimeout(() => setText(button, label), 2000);
+    },
+  }, label);
+  return button;
+}
+
+/** A strip of links of which one is current. */
+export function tabs(label, items) {
+  return h("nav", { class: "tabs", "aria-label": label }, items.map(([text, target, isCurrent]) => h("a", { href: target, "aria-current": isCurrent ? "page" : null }, text)));
+}
+

@@ -1,0 +1,85 @@
+//! Calls on parked keys: list their errors, redrive and discard.
+
+use std::sync::Arc;
+
+use deltaq_types::{KeysBody, KeysCount, ParkedError, ParkedErrors};
+
+use super::consume::read_keys;
+use crate::engine::command::ParkedKeys;
+use crate::http::call::{QueueCall, ReadCall};
+use crate::http::context::RequestContext;
+use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::http::openapi::params::{InQueue, ParkedQuery};
+use crate::http::openapi::responses::{Always, OfBody, OfQueue, Unprocessable};
+use crate::http::problem::{Code, Problem};
+use crate::http::reply::{Json, Reply};
+use crate::service::Handle;
+
+/// List the errors of the parked keys, with the number of keys of each.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/parked", tag = "consuming", operation_id = "list_parked_errors",
+    params(InQueue, ParkedQuery),
+    responses(
+        (status = 200, description = "The errors, those with the most keys first.", body = ParkedErrors),
+        Always, OfQueue,
+    )
+)]
+pub(in crate::http) async fn errors(call: ReadCall) -> Result<Json<ParkedErrors>, Problem> {
+    let handle = call.state.partitions.get(&call.name()?)?;
+    let limit = call.params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
+    let found = handle.parked_errors(usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+    let items = found.groups.into_iter().map(|group| ParkedError {
+        error: group.error.to_string(),
+        keys: group.keys as u64,
+        first_key: group.first_key.as_str().to_owned(),
+    });
+    Ok(Json(ParkedErrors {
+        items: items.collect(),
+        other_keys: found.other_keys as u64,
+        resource_version: found.resource_version.get(),
+    }))
+}
+
+/// Make parked keys ready: some, those with one error, or all.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming", operation_id = "redrive_parked",
+    params(InQueue),
+    request_body(content = Option<KeysBody>),
+    responses(
+        (status = 200, description = "The number of keys.", body = KeysCount),
+        Always, OfQueue, OfBody, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+    let (handle, keys, context) = parked_keys(call).await?;
+    Ok(Reply::of(&context, KeysCount { keys: handle.redrive(keys).await? }))
+}
+
+/// Drop parked keys with their waiting deltas: some, those with one error, or all.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/parked/discard", tag = "consuming", operation_id = "discard_parked",
+    params(InQueue),
+    request_body(content = Option<KeysBody>),
+    responses(
+        (status = 200, description = "The number of keys.", body = KeysCount),
+        Always, OfQueue, OfBody, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+    let (handle, keys, context) = parked_keys(call).await?;
+    Ok(Reply::of(&context, KeysCount { keys: handle.discard_parked(keys).await? }))
+}
+
+async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, ParkedKeys, Arc<RequestContext>), Problem> {
+    let QueueCall { state, name, incoming, context, .. } = call;
+    let body: KeysBody = incoming.document().await?;
+    let keys = match (body.keys, body.error) {
+        (Some(_), Some(_)) => {
+            let detail = "fields \"keys\" and \"error\": give one of them";
+            return Err(Problem::new(Code::InvalidRequest, detail).with("field", "error"));
+        }
+        (None, Some(error)) => ParkedKeys::WithError(error),
+        (keys, None) => ParkedKeys::named(keys.as_deref().map(read_keys).transpose()?),
+    };
+    Ok((state.partitions.get(&name)?, keys, context))
+}

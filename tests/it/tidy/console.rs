@@ -1,0 +1,41 @@
+//! The files of the console: their weight, and that the page names all of them.
+
+use super::root;
+
+/// Most bytes of all files together.
+const BYTES_MAX: u64 = 150 * 1024;
+
+#[test]
+fn the_console_is_light_and_names_its_files() {
+    let page = std::fs::read_to_string(root().join("console/index.html")).expect("the page");
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(root().join("console")).expect("the folder") {
+        let entry = entry.expect("a file");
+        bytes += entry.metadata().expect("its size").len();
+        let name = entry.file_name().into_string().expect("text");
+        assert!(
+            name == "index.html" || page.contains(&format!("\"{name}\"")),
+            "index.html does not load {name}"
+        );
+    }
+    assert!(bytes <= BYTES_MAX, "the console has {bytes} bytes, at most {BYTES_MAX}");
+}
+
+/// Texts of producers and workers reach the page only as text nodes. The policy of the page refuses the rest in browsers that know Trusted
+/// Types; this check holds for all.
+#[test]
+fn the_console_makes_no_markup_from_texts() {
+    for source in super::files("console", &["js"]) {
+        for sink in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "DOMParser",
+        ] {
+            assert!(!source.text.contains(sink), "{}: {sink}", source.path);
+        }
+    }
+}
