@@ -29,6 +29,16 @@ lint:
     cargo clippy --workspace --all-targets --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
+# First views and long tasks of the console, with 1,000 queues and 100,000 keys.
+console-measure:
+    cargo build --release --locked
+    ./scripts/console.py target/release/deltaq measure
+
+# Take the pictures of docs/console.md again.
+console-pictures:
+    cargo build --release --locked
+    ./scripts/console.py target/release/deltaq pictures docs/console
+
 # Simulated runs of the service with faults; one seed is one run.
 simulate seeds="100000":
     DELTAQ_SIMULATION_SEEDS={{seeds}} cargo test --locked --test it simulation::seeds -- --nocapture

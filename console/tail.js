@@ -29,7 +29,7 @@ function rowOf(queue, line, at) {
   return h("li", { class: row.type.toLowerCase() },
     h("span", { class: "when" }, time(at)), h("span", { class: "delta-type" }, row.type),
     h("a", { class: "row", href: toKey(queue, row.key) }, foreign(row.key, "key")),
-    h("span", { class: "muted" }, row.source ? ["from ", foreign(row.source), " "] : null, `event ${row.resource_version}`),
+    h("span", { class: "muted" }, row.source ? ["from ", foreign(row.source), " · "] : null, `event ${row.resource_version}`),
     row.object ? preview(row.object.text) : h("span", { class: "muted" }, "without an object"));
 }
 

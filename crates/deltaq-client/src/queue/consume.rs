@@ -148,7 +148,9 @@ impl Queue {
 
     async fn parked(&self, path: &str, keys: Option<&[&str]>) -> Result<KeysCount, Error> {
         let keys = keys.map(owned);
-        self.client().request(self.call(Method::POST, ["parked", path]).json(&KeysBody { keys })).await
+        self.client()
+            .request(self.call(Method::POST, ["parked", path]).json(&KeysBody { keys, error: None }))
+            .await
     }
 
     /// Sends a call of which every lease has a result. Its repetition has the same effect.

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Opens the console of a server of its own in a headless Chromium.
+
+    scripts/console.py BINARY measure            first views and long tasks with 1,000 queues and 100,000 keys
+    scripts/console.py BINARY pictures FOLDER    pictures of all views, in light and dark, at 1280 and 360 pixels
+"""
+import base64
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+ARGUMENTS = """--headless=new --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --no-first-run --disable-background-networking
+--disable-component-update --disable-sync --window-size=1280,900""".split()
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def call(method, url, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        text = reply.read()
+    return json.loads(text) if text else None
+
+
+def until_it_listens(url):
+    for _ in range(300):
+        try:
+            return call("GET", url)
+        except (OSError, ValueError) as error:
+            if isinstance(error, ValueError):
+                return None
+            time.sleep(0.1)
+    raise SystemExit(f"{url} does not answer")
+
+
+class Browser:
+    def __init__(self):
+        port = free_port()
+        self.driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.base = f"http://127.0.0.1:{port}"
+        until_it_listens(self.base + "/status")
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        options = {"args": [*ARGUMENTS, f"--user-data-dir={self.profile.name}"]}
+        session = call("POST", self.base + "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})
+        self.session = f"{self.base}/session/{session['value']['sessionId']}"
+
+    def post(self, path, body):
+        return call("POST", f"{self.session}/{path}", body)["value"]
+
+    def visit(self, url):
+        self.post("url", {"url": "about:blank"})
+        self.post("url", {"url": url})
+
+    def js(self, script):
+        return self.post("execute/sync", {"script": script, "args": []})
+
+    def devtools(self, command, **parameters):
+        return self.post("goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def until(self, condition):
+        while not self.js(f"return Boolean({condition})"):
+            time.sleep(0.01)
+
+    def close(self):
+        call("DELETE", self.session)
+        self.driver.terminate()
+
+
+class Queues:
+    """Calls on the queues of a server."""
+
+    def __init__(self, server):
+        self.base = f"{server}/v1/queues/"
+
+    def put(self, queue, config):
+        call("PUT", self.base + queue, config)
+
+    def post(self, path, body):
+        return call("POST", self.base + path, body)
+
+    def settle(self, queue, count, how, worker, error=None):
+        items = self.post(f"{queue}/pop?max={count}&worker={worker}", {})["items"]
+        if items:
+            self.post(f"{queue}/{how}", {"lease_ids": [item["lease"]["id"] for item in items], **({"error": error} if error else {})})
+
+
+class Work(threading.Thread):
+    """Producers and workers, so that the pages move."""
+
+    def __init__(self, queues, names, objects_each, pause):
+        super().__init__(daemon=True)
+        self.queues, self.names, self.objects_each, self.pause = queues, names, objects_each, pause
+        self.ends = threading.Event()
+
+    def run(self):
+        turn = 0
+        while not self.ends.is_set():
+            turn += 1
+            for name in self.names:
+                objects = [{"key": f"sku-{(turn * 37 + n * 11) % 400:04}", "price": (turn * 7 + n) % 90 + 0.5, "stock": n % 9, "vat": "19"} for n in range(self.objects_each)]
+                self.queues.post(f"{name}/update?source=shop", objects)
+                self.queues.settle(name, self.objects_each, "ack", f"importer-{turn % 3}")
+            self.ends.wait(self.pause)
+
+
+WATCH_LONG_TASKS = """window.longTasks = []; new PerformanceObserver(list => longTasks.push(...list.getEntries().map(task => task.duration))).observe({ type: 'longtask' })"""
+
+
+def measure(browser, server):
+    queues = Queues(server)
+    for number in range(999):
+        queues.post(f"queue-{number:03}/add", [{"key": "a"}, {"key": "b"}])
+    for begin in range(0, 100_000, 10_000):
+        queues.post("prices/add?source=erp", [{"key": f"sku-{begin + n:06}", "price": n + 0.25} for n in range(10_000)])
+    work = Work(queues, ["prices"], 200, 0.2)
+    work.start()
+    views = {"queues": "tbody tr", "queues/prices": ".flow.wide .ready", "queues/prices/keys": "tbody tr", "queues/prices/keys/sku-050000": ".sentence", "queues/prices/tail": ".tail li"}
+    for place, content in views.items():
+        browser.visit(f"{server}/console/#/{place}")
+        browser.until(f"document.querySelector('{content}')")
+        first = browser.js("return performance.now()")
+        browser.js(WATCH_LONG_TASKS)
+        time.sleep(15)
+        tasks = browser.js("return longTasks")
+        print(f"{place}: content after at most {first:.0f} ms; in 15 s live {len(tasks)} long tasks, the longest {max(tasks, default=0):.0f} ms", flush=True)
+    work.ends.set()
+    work.join()
+
+
+def fill(queues):
+    queues.put("prices", {"lease": "10m", "indexes": {"by_vat": "/vat"}, "rate_limiter": {"item_exponential": {"base": "10m", "max": "1h"}}})
+    queues.put("search", {"follow": {"queue": "prices"}})
+    queues.put("ledger.events", {"mode": "events"})
+    prices = [{"key": f"sku-{n:04}", "price": round(3 + n * 0.37, 2), "stock": n % 7, "vat": "19"} for n in range(420)]
+    queues.post("prices/replace?source=erp", prices)
+    queues.settle("prices", 260, "ack", "importer-1")
+    queues.settle("prices", 40, "reject", "importer-1", "PriceError: currency EU is unknown")
+    queues.settle("prices", 25, "reject", "importer-1", "timeout after 30 s: POST https://erp.example/prices")
+    queues.settle("prices", 6, "reject", "importer-1", "duplicate article 7")
+    queues.settle("prices", 18, "nack", "importer-2", "503 Service Unavailable")
+    queues.post("prices/pop?max=6&worker=importer-2", {})
+    for name, added, done in [("stock", 120, 120), ("users", 35, 20), ("cache", 900, 880), ("mails", 300, 40), ("invoices", 64, 64), ("images", 77, 60)]:
+        queues.post(f"{name}/add?source=shop", [{"key": f"{name}-{n}", "n": n} for n in range(added)])
+        queues.settle(name, done, "ack", "importer-3")
+    queues.post("ledger.events/add", [{"key": "account-1", "booking": n} for n in range(130)])
+    queues.post("users/pause", None)
+    queues.post("invoices/close", None)
+
+
+def pictures(browser, server, folder):
+    queues = Queues(server)
+    fill(queues)
+    work = Work(queues, ["stock", "cache"], 9, 0.4)
+    work.start()
+    views = {"queues": "queues", "queue": "queues/prices", "keys": "queues/prices/keys?state=parked", "key": "queues/prices/keys/sku-0265", "parked": "queues/prices/parked", "tail": "queues/stock/tail"}
+    for name, place in views.items():
+        for width, height in [(1280, 900), (360, 780)]:
+            for scheme in ["light", "dark"]:
+                browser.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=True)
+                browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+                browser.visit(f"{server}/console/#/{place}")
+                time.sleep(8)
+                picture = browser.devtools("Page.captureScreenshot", format="png")["data"]
+                pathlib.Path(folder, f"{name}-{width}-{scheme}.png").write_bytes(base64.b64decode(picture))
+    work.ends.set()
+    work.join()
+
+
+def main():
+    if len(sys.argv) not in (3, 4) or sys.argv[2] not in ("measure", "pictures"):
+        raise SystemExit(__doc__)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
+        server = f"127.0.0.1:{free_port()}"
+        process = subprocess.Popen([sys.argv[1], "serve", "--listen", server, "--metrics-listen", "", "--data-dir", data, "--log-level", "error"])
+        browser = None
+        try:
+            until_it_listens(f"http://{server}/readyz")
+            browser = Browser()
+            if sys.argv[2] == "measure":
+                measure(browser, f"http://{server}")
+            else:
+                pictures(browser, f"http://{server}", sys.argv[3])
+        finally:
+            if browser:
+                browser.close()
+            process.terminate()
+            process.wait()
+
+
+main()
