@@ -59,13 +59,13 @@ enum Source {
 }
 
 impl Source {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Problem>>> {
+    fn poll_next(&mut self, sender: Sender, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Problem>>> {
         match self {
             Self::Plain(body) => {
                 let piece = Pin::new(body).poll_next(cx);
-                piece.map(|piece| piece.map(|piece| piece.map_err(|_| broke_off())))
+                piece.map(|piece| piece.map(|piece| piece.map_err(|_| broke_off(sender))))
             }
-            Self::Compressed(inflated) => inflated.poll_next(cx),
+            Self::Compressed(inflated) => inflated.poll_next(sender, cx),
         }
     }
 
@@ -83,8 +83,25 @@ impl Source {
     }
 }
 
-fn broke_off() -> Problem {
-    Problem::new(Code::InvalidRequest, "the body broke off before its end; nothing was applied")
+/// The sender of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Client,
+    /// A node that forwards the request of a client.
+    Node,
+}
+
+/// The problem of a body without its end. A client of another node has sent all of its request and can repeat it.
+fn broke_off(sender: Sender) -> Problem {
+    match sender {
+        Sender::Client => {
+            Problem::new(Code::InvalidRequest, "the body broke off before its end; nothing was applied")
+        }
+        Sender::Node => {
+            let detail = "the connection between two nodes ended before the end of the body; nothing was applied, repeat the request";
+            Problem::new(Code::NotOwner, detail)
+        }
+    }
 }
 
 /// Counts the bytes of a body and of its objects.
@@ -127,9 +144,14 @@ impl Incoming {
         Ok(Self { format, source, length, rate, has_waited: false, account })
     }
 
+    fn sender(&self) -> Sender {
+        if self.account.0.is_from_node { Sender::Node } else { Sender::Client }
+    }
+
     /// The next piece of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let piece = match poll_fn(|cx| self.source.poll_next(cx)).now_or_never() {
+        let sender = self.sender();
+        let piece = match poll_fn(|cx| self.source.poll_next(sender, cx)).now_or_never() {
             Some(piece) => piece,
             None => self.wait().await?,
         };
@@ -153,7 +175,8 @@ impl Incoming {
         let begun_us = clock.monotonic_us();
         let has_released_permit = self.account.0.release_permit_of_worker();
         let received_before = self.source.received();
-        let next = poll_fn(|cx| self.source.poll_next(cx));
+        let sender = self.sender();
+        let next = poll_fn(|cx| self.source.poll_next(sender, cx));
         let Ok(piece) = tokio::time::timeout(limits.body_read_timeout, next).await else {
             let limit = crate::duration::format(limits.body_read_timeout);
             let detail = format!(

@@ -15,6 +15,7 @@ use futures_util::Stream;
 use tokio::io::AsyncBufRead;
 use tokio_util::io::{StreamReader, poll_read_buf};
 
+use super::{Sender, broke_off};
 use crate::http::body_head::Encoding;
 use crate::http::problem::{Code, Problem};
 
@@ -69,22 +70,26 @@ impl Inflated {
     }
 
     /// The next piece; `None` at the end of the body.
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Problem>>> {
+    pub(super) fn poll_next(
+        &mut self,
+        sender: Sender,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Problem>>> {
         let mut piece = BytesMut::with_capacity(PIECE_BYTES);
         match ready!(self.decoder.poll_read(cx, &mut piece)) {
-            Ok(0) => self.poll_end(cx),
+            Ok(0) => self.poll_end(sender, cx),
             Ok(read) => {
                 self.bytes += read as u64;
                 let allowed = self.received().saturating_mul(RATIO_MAX).max(RATIO_FREE_BYTES);
                 let is_allowed = self.bytes <= allowed;
                 Poll::Ready(Some(if is_allowed { Ok(piece.freeze()) } else { Err(inflates_too_far()) }))
             }
-            Err(error) => Poll::Ready(Some(Err(self.problem(&error)))),
+            Err(error) => Poll::Ready(Some(Err(self.problem(sender, &error)))),
         }
     }
 
     /// Checks that the body ends where its compressed data ends.
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Problem>>> {
+    fn poll_end(&mut self, sender: Sender, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Problem>>> {
         let name = self.encoding.name();
         match ready!(self.decoder.reader_mut().as_mut().poll_fill_buf(cx)) {
             Ok([]) => Poll::Ready(None),
@@ -93,14 +98,14 @@ impl Inflated {
                     format!("the body goes on after the end of its {name} data; send one member or frame");
                 Poll::Ready(Some(Err(Problem::new(Code::InvalidRequest, detail))))
             }
-            Err(error) => Poll::Ready(Some(Err(self.problem(&error)))),
+            Err(error) => Poll::Ready(Some(Err(self.problem(sender, &error)))),
         }
     }
 
-    fn problem(&self, error: &io::Error) -> Problem {
+    fn problem(&self, sender: Sender, error: &io::Error) -> Problem {
         let name = self.encoding.name();
         if self.decoder.reader().get_ref().is_broken {
-            return super::broke_off();
+            return broke_off(sender);
         }
         let detail = match (error.kind(), self.encoding) {
             (io::ErrorKind::UnexpectedEof, _) => {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::cluster::{Cluster, FakeOwner, TestNode, queue_of, write};
+use super::cluster::{Cluster, FakeOwner, SECRET, TestNode, queue_of, write};
 use crate::harness::within;
 
 /// The body of a large Replace, in bytes.
@@ -95,6 +95,29 @@ async fn a_client_that_ends_in_the_middle_of_a_body_changes_nothing() {
     other.call("POST", &format!("/v1/queues/{queue}/add"), &json!([{"key": "b"}])).await.ok();
     let items = cluster.b.get(&format!("/v1/queues/{queue}/items")).await.ok();
     assert_eq!(items["items"].as_array().expect("items").len(), 1, "{items}");
+}
+
+/// The client has sent all of its request, so a problem of the connection between the nodes must not look like its mistake.
+#[tokio::test]
+async fn a_body_that_breaks_off_between_two_nodes_can_be_sent_again() {
+    let cluster = Cluster::start().await;
+    let queue = queue_of(&cluster.a, 1, 0);
+    for encoding in ["", "content-encoding: gzip\r\n"] {
+        let mut forwarding = TcpStream::connect(cluster.b.api).await.expect("a connection");
+        let head = format!(
+            "POST /v1/queues/{queue}/add HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{encoding}\
+             content-length: 100\r\ndeltaq-forwarded: a\r\ndeltaq-node-secret: {SECRET}\r\n\r\n"
+        );
+        within(forwarding.write_all(head.as_bytes())).await.expect("the node reads");
+        within(forwarding.write_all(&[0x1f, 0x8b, 8])).await.expect("the node reads");
+        within(forwarding.shutdown()).await.expect("one direction can be closed");
+        let mut reply = String::new();
+        within(forwarding.read_to_string(&mut reply)).await.expect("a reply");
+        assert!(
+            reply.starts_with("HTTP/1.1 503 ") && reply.contains("\"code\":\"not-owner\""),
+            "{encoding}{reply}"
+        );
+    }
 }
 
 #[tokio::test]
