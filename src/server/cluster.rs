@@ -6,6 +6,7 @@
 
 mod partition;
 mod shares;
+mod slot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use self::partition::Partition;
 pub(in crate::server) use self::partition::{CLAIMS_MAX, Ingredients};
 use self::shares::shares;
+use self::slot::Slot;
 use crate::causes::with_causes;
 use crate::clock::whole_us;
 use crate::journal::postgres::{Condition, Found, Membership, Node, TTL};
@@ -39,16 +41,6 @@ const CLAIM_AGAIN: Duration = Duration::from_secs(2);
 /// Why a node ends before its shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Replaced;
-
-/// A partition, as this node sees it.
-#[derive(Debug)]
-enum Slot {
-    /// This node does not own it, and may claim it from this instant on.
-    Free(Instant),
-    Claiming,
-    Owned(Partition),
-    Releasing,
-}
 
 /// The end of a claim or a release.
 enum Done {
@@ -207,7 +199,7 @@ impl Cluster {
                         self.release(number);
                     }
                 }
-                Slot::Owned(_) | Slot::Claiming | Slot::Releasing => {}
+                Slot::Owned(_) | Slot::Claiming { .. } | Slot::Releasing => {}
                 Slot::Free(from) => {
                     let peer = owner.filter(|_| !is_own).and_then(|owner| peers.get(owner));
                     // A partition that an earlier process of this name has left is claimed in any case: no other node can claim it.
@@ -234,7 +226,7 @@ impl Cluster {
 
     fn claim(&mut self, number: usize) {
         let Ok(partition) = i16::try_from(number) else { return };
-        self.set(number, Slot::Claiming);
+        self.set(number, Slot::Claiming { is_void: false });
         let skips = self.rolled_back.contains(&number);
         let (ingredients, member) = (self.ingredients.clone(), self.membership.member().clone());
         self.running.spawn(async move {
@@ -265,16 +257,16 @@ impl Cluster {
                 self.set(number, Slot::Free(Instant::now()));
             }
             Done::Claimed(number, Ok(Some(partition))) => {
-                if !matches!(self.slots.get(number), Some(Slot::Claiming)) {
-                    // The node was removed meanwhile.
-                    partition.abandon();
+                let registry = partition.registry.clone();
+                let Some(slot) = self.slots.get_mut(number) else { return };
+                if let Some(void) = slot.claimed(partition) {
+                    void.abandon();
                     return;
                 }
                 tracing::info!(partition = number, was_released = partition.was_released, "owns a partition");
                 self.metrics.claimed(partition.was_released);
                 self.rolled_back.remove(&number);
-                self.partitions.set_owner(number, Owner::This(partition.registry.clone()));
-                self.set(number, Slot::Owned(partition));
+                self.partitions.set_owner(number, Owner::This(registry));
             }
             Done::Claimed(number, Ok(None)) => {
                 self.set(number, Slot::Free(Instant::now()));
@@ -288,7 +280,7 @@ impl Cluster {
 
     fn give_up(&mut self, number: usize) {
         self.partitions.set_owner(number, Owner::Nobody);
-        if let Some(Slot::Owned(partition)) = self.set(number, Slot::Free(Instant::now())) {
+        if let Some(partition) = self.slots.get_mut(number).and_then(Slot::lose) {
             partition.abandon();
         }
     }

@@ -1,0 +1,83 @@
+//! The place of one partition at a node.
+//!
+//! Invariant: at most one claim or release of a partition runs at a time. Without this, a claim from before the removal of the node could
+//! end after a later claim has begun, and count as that one: the node would answer reads from a state that another node has changed since.
+
+use tokio::time::Instant;
+
+use super::partition::Partition;
+
+/// A partition, as this node sees it.
+#[derive(Debug)]
+pub(super) enum Slot<P = Partition> {
+    /// This node does not own it, and may claim it from this instant on.
+    Free(Instant),
+    Claiming {
+        /// The node was removed since the claim has begun, so another node may own the partition by now.
+        is_void: bool,
+    },
+    Owned(P),
+    Releasing,
+}
+
+impl<P> Slot<P> {
+    /// Another node may own the partition from now on. Returns the partition, if this node has it.
+    #[must_use]
+    pub(super) fn lose(&mut self) -> Option<P> {
+        match self {
+            Self::Free(_) | Self::Releasing => None,
+            Self::Claiming { is_void } => {
+                *is_void = true;
+                None
+            }
+            Self::Owned(_) => match std::mem::replace(self, Self::Free(Instant::now())) {
+                Self::Owned(partition) => Some(partition),
+                _ => None,
+            },
+        }
+    }
+
+    /// A claim has ended with this partition. Returns it if the claim is void.
+    #[must_use]
+    pub(super) fn claimed(&mut self, partition: P) -> Option<P> {
+        if matches!(self, Self::Claiming { is_void: false }) {
+            *self = Self::Owned(partition);
+            None
+        } else {
+            *self = Self::Free(Instant::now());
+            Some(partition)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_from_before_a_removal_owns_nothing() {
+        let mut slot = Slot::Claiming { is_void: false };
+        assert_eq!(slot.lose(), None);
+        assert!(!matches!(slot, Slot::Free(_)), "a second claim could begin");
+        assert_eq!(slot.claimed("stale"), Some("stale"));
+        assert!(matches!(slot, Slot::Free(_)));
+    }
+
+    #[test]
+    fn a_release_goes_on_after_a_removal() {
+        let mut slot: Slot<&str> = Slot::Releasing;
+        assert_eq!(slot.lose(), None);
+        assert!(
+            matches!(slot, Slot::Releasing),
+            "a claim could begin, and the end of the release would free it"
+        );
+    }
+
+    #[test]
+    fn an_owned_partition_is_lost_once() {
+        let mut slot = Slot::Claiming { is_void: false };
+        assert_eq!(slot.claimed("p"), None);
+        assert_eq!(slot.lose(), Some("p"));
+        assert_eq!(slot.lose(), None);
+    }
+}
