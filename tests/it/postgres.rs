@@ -7,6 +7,7 @@ pub(crate) mod cluster;
 mod commands;
 mod connections;
 mod databases;
+mod handover;
 mod moving;
 mod node_tls;
 mod nodes;

@@ -1,6 +1,7 @@
 //! Several nodes that share a database: real processes, each of which is killed, frozen or stopped.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -15,11 +16,11 @@ use crate::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
 
 /// Far longer than a takeover takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);
 pub(super) const PARTITIONS: usize = 12;
 /// Enough queues that each of two nodes owns at least one.
-const QUEUES: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
+pub(super) const QUEUES: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A database, and the secret of its nodes.
@@ -74,7 +75,12 @@ impl Nodes {
 
 /// Calls a node on a new connection. Returns the status and the body.
 fn call(node: &Spawned, message: &Message) -> (u16, Value) {
-    let reply = Connection::open(node.api).and_then(|mut connection| connection.call(message));
+    call_at(node.api, message)
+}
+
+/// As [`call`], at the address of a node.
+pub(super) fn call_at(node: SocketAddr, message: &Message) -> (u16, Value) {
+    let reply = Connection::open(node).and_then(|mut connection| connection.call(message));
     let reply = reply.expect("a reply");
     (reply.status().expect("a status"), serde_json::from_slice(&reply.body).unwrap_or_default())
 }
