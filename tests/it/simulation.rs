@@ -4,6 +4,8 @@
 //! A seed determines a run completely: the calls, disconnects, disk faults and power losses. So a run can be repeated. A ledger
 //! of all calls and replies judges the run. The ledger contains the promises of the service, and no implementation.
 //!
+//! Another node may take the queues from a node that does not know it and goes on.
+//!
 //! Readers and followers of the queues go on over all faults. They are judged by the durable events.
 //!
 //! `DELTAQ_SIMULATION_SEEDS` sets the number of runs. `DELTAQ_SIMULATION_SEED` runs one seed and prints its trace.
@@ -22,6 +24,7 @@ mod disk;
 mod finale;
 mod followers;
 mod ledger;
+mod owners;
 mod pinned;
 mod plan;
 mod readers;
@@ -46,6 +49,8 @@ const REQUIRED: &[&str] = &[
     "a reader has a list",
     "a reader has the whole view",
     "a reader lost its position",
+    "another node took the queues",
+    "the former owner noticed it by itself",
 ];
 /// Seeds that run twice unless the environment sets another number.
 const REPEATS: u64 = 20;

@@ -45,11 +45,11 @@ pub(super) fn key_name(index: usize) -> String {
     format!("k{index}")
 }
 
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     Key::new(name).expect("it is a key")
 }
 
-fn object(name: &str, number: u64) -> Object {
+pub(super) fn object(name: &str, number: u64) -> Object {
     Object::from_valid(&format!("{{\"key\":\"{name}\",\"id\":{number}}}"))
 }
 

@@ -74,6 +74,11 @@ impl Disk {
         Self { memory: self.memory.restarted(), ..self.clone() }
     }
 
+    /// The store as another node opens it, without faults.
+    pub(super) fn for_another_node(&self) -> Self {
+        Self { memory: self.memory.for_another_writer(), ..self.clone() }
+    }
+
     async fn pass_time(&self) {
         let span = match &self.timing {
             Timing::Instant => return,

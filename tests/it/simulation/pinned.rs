@@ -1,6 +1,7 @@
 //! Defects that the simulation has found, or would find only by chance. Each test tells its story.
 
 mod outages;
+mod owners;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

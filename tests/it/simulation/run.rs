@@ -17,6 +17,7 @@ use fastrand::Rng;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Builder;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 use super::caller::{Caller, Memory};
@@ -30,13 +31,15 @@ use super::{Report, Violation};
 use crate::node::{self, Node};
 
 /// The time limit of a shutdown.
-const SHUTDOWN: Duration = Duration::from_mins(1);
+pub(super) const SHUTDOWN: Duration = Duration::from_mins(1);
 
 /// How the node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The power was lost.
     Crashed,
+    /// Another node has taken the queues.
+    TakenOver,
     /// The process was stopped.
     Stopped,
     /// The callers have made all their calls.
@@ -104,7 +107,7 @@ impl Run {
         end
     }
 
-    async fn live(
+    pub(super) async fn live(
         &self,
         disk: &Disk,
         shutdown: &Shutdown,
@@ -125,6 +128,7 @@ impl Run {
             .into_iter()
             .map(|caller| shutdown.spawn_last("caller", caller.run()))
             .collect();
+        let connections: Vec<_> = callers.iter().map(JoinHandle::abort_handle).collect();
         let done = async {
             for caller in callers {
                 caller.await.map_err(|error| error.to_string())?;
@@ -143,6 +147,10 @@ impl Run {
         drop(beside);
         match stroke {
             Some(End::Crashed) => return Ok(End::Crashed),
+            Some(End::TakenOver) => {
+                connections.iter().for_each(AbortHandle::abort);
+                return self.taken_over(disk, node, rng, spared).await;
+            }
             Some(_) => {}
             None => {
                 disk.memory.repair();
@@ -225,7 +233,7 @@ impl Run {
                 25..30 => self.world.jump(rng),
                 30..40 => disk.check_recovery()?,
                 40..75 => memory.fault_at(memory.steps() + rng.u64(1..8), fault(rng)),
-                75..88 => {
+                75..86 => {
                     memory.break_by(
                         *rng.choice(&[Fault::Refused, Fault::Full, Fault::Doubted]).unwrap_or(&Fault::Full),
                     );
@@ -233,7 +241,8 @@ impl Run {
                     self.probe(disk, registry)?;
                     memory.repair();
                 }
-                88..95 => return Ok(End::Crashed),
+                86..90 => return Ok(End::TakenOver),
+                90..95 => return Ok(End::Crashed),
                 _ => return Ok(End::Stopped),
             }
         }

@@ -65,6 +65,10 @@ struct Plan {
     by_rows: Option<fn(&Writes) -> Option<Fault>>,
     /// Whether a step has failed since the last reopening.
     failed: bool,
+    /// The epoch of this writer.
+    epoch: Epoch,
+    /// The last event of each queue in the writes that have succeeded.
+    acknowledged: BTreeMap<QueueId, Rv>,
 }
 
 impl Default for FakeStore {
@@ -85,10 +89,28 @@ impl FakeStore {
         Self { disk: Arc::new(Mutex::new(copy)), ..Self::default() }
     }
 
+    /// The same rows for another writer, whose steps have no faults yet. Its opening fences this writer.
+    pub(crate) fn for_another_writer(&self) -> Self {
+        Self { disk: self.disk.clone(), ..Self::default() }
+    }
+
+    /// The rows as they are now, for [`roll_back`](Self::roll_back).
+    pub(crate) fn saved(&self) -> SavedRows {
+        SavedRows(self.disk.lock().clone())
+    }
+
+    /// Takes the rows back, as a failover to a replica that lags does. The next step of the writer fails, because its connection
+    /// has ended.
+    pub(crate) fn roll_back(&self, saved: SavedRows) {
+        *self.disk.lock() = saved.0;
+        self.fault_at(self.steps() + 1, Fault::Refused);
+    }
+
     /// Opens the store in a new epoch.
     pub(crate) fn opening(&self) -> Opening {
         let mut disk = self.disk.lock();
         let epoch = disk.next_epoch();
+        self.plan.lock().epoch = epoch;
         Opening { clean: !disk.dirty, numbers: disk.numbers(), epoch }
     }
 
@@ -178,6 +200,9 @@ impl FakeStore {
     }
 }
 
+/// Rows at an earlier time.
+pub(crate) struct SavedRows(Disk);
+
 fn failed(doing: &str) -> Error {
     Error::Failed { doing: doing.to_owned(), source: None }
 }
@@ -187,21 +212,20 @@ impl Store for FakeStore {
         if self.plan.lock().failed {
             return Err(failed("write before it was opened again"));
         }
-        let found = self.disk.lock().epoch;
-        if writes.epoch != found {
-            self.plan.lock().failed = true;
-            return Err(Error::Fenced { own: writes.epoch, found });
-        }
         let fault = self.step(&writes).await;
         assert_ne!(fault, Some(Fault::Panic), "the store panics");
+        let reached: Vec<_> = writes.journal.iter().map(|row| (row.queue, row.last_rv)).collect();
         if matches!(fault, None | Some(Fault::Doubted | Fault::CrashAfter))
-            && let Err(error) = self.disk.lock().apply(writes)
+            && let Err(error) = self.disk.lock().apply_in_epoch(writes)
         {
             self.plan.lock().failed = true;
             return Err(error);
         }
         match fault {
-            None => Ok(()),
+            None => {
+                self.plan.lock().acknowledged.extend(reached);
+                Ok(())
+            }
             Some(Fault::Refused | Fault::Doubted | Fault::Panic) => Err(failed("write")),
             Some(Fault::Full) => Err(Error::Full { source: None }),
             Some(Fault::CrashBefore | Fault::CrashAfter) => self.crash().await,
@@ -218,8 +242,14 @@ impl Store for FakeStore {
     async fn reopen(&mut self) -> Result<Epoch, Error> {
         match self.step(&Writes::default()).await {
             None => {
-                self.plan.lock().failed = false;
-                Ok(self.disk.lock().next_epoch())
+                let (mut disk, mut plan) = (self.disk.lock(), self.plan.lock());
+                if let Some(found) = disk.lost_of(&plan.acknowledged) {
+                    return Err(Error::RolledBack { found });
+                }
+                disk.check_epoch(plan.epoch)?;
+                plan.failed = false;
+                plan.epoch = disk.next_epoch();
+                Ok(plan.epoch)
             }
             Some(Fault::Full) => Err(Error::Full { source: None }),
             Some(Fault::CrashBefore | Fault::CrashAfter) => self.crash().await,
@@ -228,13 +258,40 @@ impl Store for FakeStore {
     }
 
     async fn upkeep(&mut self) -> Result<Size, Error> {
-        Ok(Size { bytes: self.disk.lock().bytes(), free: 0 })
+        let disk = self.disk.lock();
+        disk.check_epoch(self.plan.lock().epoch)?;
+        Ok(Size { bytes: disk.bytes(), free: 0 })
     }
 
     async fn close(self) {}
 }
 
 impl Disk {
+    /// Fails if another writer has begun an epoch.
+    fn check_epoch(&self, own: Epoch) -> Result<(), Error> {
+        if own == self.epoch { Ok(()) } else { Err(Error::Fenced { own, found: self.epoch }) }
+    }
+
+    /// Applies all changes, or none: nothing of an earlier epoch.
+    fn apply_in_epoch(&mut self, writes: Writes) -> Result<(), Error> {
+        self.check_epoch(writes.epoch)?;
+        self.apply(writes)
+    }
+
+    /// The queues that lack acknowledged events. A deleted queue has none, and its row says how far it had come.
+    fn lost_of(&self, acknowledged: &BTreeMap<QueueId, Rv>) -> Option<String> {
+        let reached = |queue: QueueId| {
+            let row = self.queues.get(&queue).map(|row| row.rv);
+            self.journal_of(queue).map(|row| row.last_rv).chain(row).max()
+        };
+        let is_lost = |(queue, rv): &(&QueueId, &Rv)| {
+            let is_forgotten = self.numbers.queue >= queue.0 && !self.queues.contains_key(queue);
+            !is_forgotten && reached(**queue).unwrap_or_default() < **rv
+        };
+        let lost: Vec<_> = acknowledged.iter().filter(is_lost).map(|(queue, _)| queue.to_string()).collect();
+        (!lost.is_empty()).then(|| format!("events of the queues {}", lost.join(", ")))
+    }
+
     /// Applies all changes, or none.
     fn apply(&mut self, writes: Writes) -> Result<(), Error> {
         let mut fresh = HashSet::new();
