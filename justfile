@@ -56,7 +56,7 @@ crash-readers cycles="200":
     CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::followers -- --nocapture
     CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::watchers -- --nocapture
 
-# Failures of three nodes on one PostgreSQL: kills, freezes, cuts and restarts of the database. 8 rounds take 90 seconds.
+# Failures of three nodes on one PostgreSQL: kills, freezes, cuts from the database and between nodes, wrong clocks. 8 rounds take 80 seconds.
 crash-nodes rounds="200":
     CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::faults_of_three_nodes -- --nocapture
 

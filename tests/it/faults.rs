@@ -12,13 +12,13 @@ mod volume;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::preload;
 
 /// The path of the queue of these tests.
 const QUEUE: &str = "/v1/queues/q";
@@ -42,25 +42,10 @@ pub(crate) struct Plan {
     pub(crate) errno: i32,
 }
 
-/// The preloaded library, built once.
-fn shim() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/faults/shim.c");
-        let library =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{}.so", std::process::id()));
-        let mut compiler = Command::new("cc");
-        let built =
-            compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").status();
-        assert!(built.expect("there is a C compiler").success(), "the library of faults can't be built");
-        library
-    })
-}
-
 impl Plan {
     /// Applies the plan to a process; with a `switch`, while that file exists.
     pub(crate) fn set(&self, command: &mut Command, folder: &Path, switch: Option<&Path>) {
-        command.env("LD_PRELOAD", shim()).env("FAULTS_FOLDER", folder);
+        command.env("LD_PRELOAD", preload::library("tests/it/faults/shim.c")).env("FAULTS_FOLDER", folder);
         command.env("FAULTS_KIND", self.kind).env("FAULTS_CALLS", self.calls);
         command.env("FAULTS_FROM", self.from.to_string()).env("FAULTS_COUNT", self.count.to_string());
         command.env("FAULTS_ERRNO", self.errno.to_string());

@@ -4,6 +4,7 @@
 //! would write. Tests with threads use the client of `blocking`.
 
 pub(crate) mod blocking;
+pub(crate) mod preload;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use deltaq::clock::Clock;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::alarm::Alarm;
 use super::history::{Answer, Call, Operation};
 use super::reading;
-use crate::harness::blocking::{Connection, Message, Raw};
+use crate::harness::blocking::{Connection, Message, PATIENCE, Raw};
 
 /// A client: a connection and its recorded calls.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Client {
     pub(crate) rng: fastrand::Rng,
     /// In the order of their start.
     pub(crate) calls: Vec<Call>,
+    /// How long it waits for a reply.
+    pub(crate) patience: Duration,
     alarm: Arc<Alarm>,
     address: SocketAddr,
     connection: Option<Connection>,
@@ -31,6 +34,7 @@ impl Client {
             clock,
             rng: fastrand::Rng::with_seed(seed),
             calls: Vec::new(),
+            patience: PATIENCE,
             alarm,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             connection: None,
@@ -74,7 +78,7 @@ impl Client {
     ) -> Option<(Answer, Value)> {
         let start = self.clock.monotonic_us();
         if self.connection.is_none() {
-            self.connection = Connection::open(self.address).ok();
+            self.connection = Connection::open_within(self.address, self.patience).ok();
         }
         let Some(connection) = self.connection.as_mut() else {
             self.is_disconnected = true;

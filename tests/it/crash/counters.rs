@@ -30,6 +30,7 @@ impl Counters {
             Operation::Resync => self.add("Resyncs", 1),
             Operation::Pop { .. } => self.add("leases", reply.leases.len()),
             Operation::Extend { .. } => self.add("extensions", 1),
+            Operation::Items => self.add("lists of items", 1),
             Operation::Settle { .. } | Operation::Redrive | Operation::Read => {}
         }
         let again = reply.leases.iter().filter(|lease| lease.attempt > 1).count();

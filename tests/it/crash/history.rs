@@ -193,7 +193,9 @@ pub(crate) enum Operation {
     Settle { settles: Vec<Settle> },
     /// Extends a lease.
     Extend { lease: String, length: Us },
-    /// Reads without a change.
+    /// Lists all items.
+    Items,
+    /// Reads something else without a change.
     Read,
 }
 
@@ -225,6 +227,7 @@ pub(crate) struct Reply {
     pub(crate) leases: Vec<Lease>,
     /// The results of the settles in order, or of the one extension.
     pub(crate) settled: Vec<Settled>,
+    pub(crate) items: BTreeMap<Key, Item>,
 }
 
 /// One call of one client.

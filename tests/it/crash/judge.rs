@@ -9,6 +9,7 @@
 //! - `leases`: which lease may have held a key at which time, and how each lease has ended;
 //! - `keys`: the deltas that must be delivered for each key, in order, until they are acknowledged;
 //! - `events`: the same in mode events, where each delta is delivered alone;
+//! - `reads`: the deltas that a list must have, and those that it must not have;
 //! - `states`: the newest state of a key, and missing deletions.
 //!
 //! A call without a reply may or may not have taken effect, until a later reply shows it.
@@ -17,6 +18,7 @@ mod events;
 mod keys;
 mod leases;
 mod numbers;
+mod reads;
 mod states;
 mod tests;
 
@@ -57,6 +59,8 @@ pub(crate) enum Rule {
     NumberBack,
     /// Two events have the same number.
     NumberReused,
+    /// A read lacks a change that was acknowledged before, as if its server did not own the queue any more.
+    StaleRead,
     /// Deltas are not in the order of their events.
     Order,
     /// No client sent the delta.
@@ -173,6 +177,7 @@ impl QueueRecord {
             self.leases.renew(crash);
         }
         self.identify(&fresh, snapshot, found);
+        reads::check(&calls, &fresh, &self.leases, snapshot, found);
         self.numbers.check_batches(&calls, self.mode != Mode::Latest, found);
         let touches = touches(&calls, epoch.crash.map_or(snapshot.start, |crash| crash.gone));
         self.read_keys(&touches, &calls, &fresh, snapshot, found);

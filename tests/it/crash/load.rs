@@ -11,18 +11,25 @@ use super::alarm::Alarm;
 use super::client::Client;
 use super::history::Call;
 use super::producer::Producer;
+use super::reader::Reader;
 use super::worker::Worker;
 
 const PRODUCERS: u64 = 8;
 const WORKERS: u64 = 8;
+const READERS: u64 = 3;
 /// The wait before a client goes on at another node.
 const RECONNECT: Duration = Duration::from_millis(10);
+/// How long a reader waits for one of several nodes. A frozen node must get reads that begin when other nodes own its queues.
+const READ_MAX: Duration = Duration::from_millis(700);
+/// The pause between two reads.
+const READ_PAUSE: Duration = Duration::from_millis(10);
 
 /// The clients. They keep their state over restarts of the server.
 #[derive(Debug)]
 pub(crate) struct Clients {
     producers: Vec<Producer>,
     workers: Vec<Worker>,
+    readers: Vec<Reader>,
 }
 
 impl Clients {
@@ -31,7 +38,8 @@ impl Clients {
         let mut client = || Client::new(clock.clone(), rng.u64(..), alarm.clone());
         let producers = (0..PRODUCERS).map(|_| Producer::new(client(), values.clone())).collect();
         let workers = (0..WORKERS).map(|number| Worker::new(client(), format!("worker-{number}"))).collect();
-        Self { producers, workers }
+        let readers = (0..READERS).map(|_| Reader::new(client())).collect();
+        Self { producers, workers, readers }
     }
 
     /// Runs all clients until `end` has returned or the server has ended, then waits for the running calls.
@@ -74,6 +82,21 @@ impl Clients {
                     }
                 });
             }
+            for reader in &mut self.readers {
+                scope.spawn(move || {
+                    if nodes.len() > 1 {
+                        reader.client.patience = READ_MAX;
+                    }
+                    connect(&mut reader.client);
+                    while continues(&mut reader.client) {
+                        reader.step();
+                        std::thread::sleep(READ_PAUSE);
+                        if nodes.len() > 1 {
+                            connect(&mut reader.client);
+                        }
+                    }
+                });
+            }
             // A panic in `end` must not leave the clients running for ever.
             let stop = Stop(&stop);
             let ended = end();
@@ -86,7 +109,8 @@ impl Clients {
     pub(crate) fn take_calls(&mut self) -> Vec<Call> {
         let producers = self.producers.iter_mut().map(|producer| &mut producer.client);
         let workers = self.workers.iter_mut().map(|worker| &mut worker.client);
-        producers.chain(workers).flat_map(|client| std::mem::take(&mut client.calls)).collect()
+        let readers = self.readers.iter_mut().map(|reader| &mut reader.client);
+        producers.chain(workers).chain(readers).flat_map(|client| std::mem::take(&mut client.calls)).collect()
     }
 }
 

@@ -1,12 +1,14 @@
 //! Three nodes on one database under load, of which one at a time fails: killed, frozen, stopped, or cut off from the database.
+//! Meanwhile the connections between the nodes fail, and their wall clocks jump.
 //!
-//! Clients call any node, so most calls are forwarded. After each fault all nodes come back, all queues are read through one of them,
-//! and the judge decides.
+//! Clients call any node, so most calls are forwarded. After each failure all nodes come back, all queues are read through one of
+//! them, and the judge decides.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deltaq::clock::Clock;
@@ -18,10 +20,12 @@ use super::client::Client;
 use super::cycles::Report;
 use super::history::{Crash, Snapshot};
 use super::judge::Judge;
+use super::links::{LinkFault, LinkProxy};
 use super::load::Clients;
 use super::queues::QUEUES;
 use super::server::{End, Spawned, Store};
 use super::snapshot::{create, drain, snapshot};
+use super::wall_clock::WallClock;
 use crate::harness::blocking::{Connection, Message};
 use crate::postgres::cluster::Cluster;
 use crate::postgres::proxy::Proxy;
@@ -31,6 +35,11 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const SHARES: &str = "4 4 4";
 /// Duration of the load before and after a fault, in milliseconds.
 const LOAD_MS: std::ops::Range<u64> = 100..500;
+/// Duration of a fault of the connections between nodes, and the time without one after it, in milliseconds.
+const LINK_FAULT_MS: std::ops::Range<u64> = 300..1_500;
+const LINK_CALM_MS: std::ops::Range<u64> = 50..300;
+/// How far a wall clock is wrong after a jump, in seconds: up to three days in either direction.
+const CLOCK_ERROR_S: std::ops::Range<i64> = -260_000..260_000;
 /// The time until other nodes own the partitions of a node that has failed.
 const TAKEOVER: Duration = Duration::from_secs(TTL.as_secs() + 2);
 /// Longest time until every node answers for every queue again, and the wait between two looks.
@@ -75,17 +84,28 @@ impl Failure {
 
 struct Node {
     name: &'static str,
-    proxy: Proxy,
+    /// Its connections to the database.
+    database: Proxy,
     process: Option<Spawned>,
 }
 
+/// The surroundings of a node, which outlive it.
+struct Surroundings {
+    /// The connections of the other nodes to it.
+    link: LinkProxy,
+    wall_clock: WallClock,
+}
+
 impl Node {
-    fn start(&mut self, secret: &PathBuf) {
-        let store = Store::Url(self.proxy.url());
+    fn start(&mut self, secret: &PathBuf, around: &Surroundings) {
+        let store = Store::Url(self.database.url());
+        let advertised = format!("http://{}", around.link.address);
         let process = Spawned::start_with(&store, |command: &mut Command| {
-            command.args(["--node-name", self.name, "--advertise", "http://127.0.0.1:0"]);
+            command.args(["--node-name", self.name, "--advertise", &advertised]);
             command.env("DELTAQ_CLUSTER__SECRET_FILE", secret);
+            around.wall_clock.give(command);
         });
+        around.link.leads_to(process.api);
         self.process = Some(process);
     }
 
@@ -98,6 +118,8 @@ struct Run {
     cluster: Cluster,
     secret: PathBuf,
     nodes: Vec<Node>,
+    /// Of each node.
+    around: Vec<Surroundings>,
     clock: Clock,
     rng: fastrand::Rng,
     clients: Clients,
@@ -117,12 +139,17 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
     let cluster = Cluster::durable();
     let secret = cluster.folder().join("secret");
     std::fs::write(&secret, SECRET).expect("a file");
-    let node = |name| Node { name, proxy: Proxy::start(cluster.socket()), process: None };
+    let node = |name| Node { name, database: Proxy::start(cluster.socket()), process: None };
     let nodes = NAMES.into_iter().map(node).collect();
+    let around = |name| {
+        let wall_clock = WallClock::new(cluster.folder().join(format!("clock-{name}")));
+        Surroundings { link: LinkProxy::start(), wall_clock }
+    };
+    let around = NAMES.into_iter().map(around).collect();
     let report = Report::default();
-    let mut run = Run { cluster, secret, nodes, clock, rng, clients, watcher, judge, report };
-    for node in &mut run.nodes {
-        node.start(&run.secret);
+    let mut run = Run { cluster, secret, nodes, around, clock, rng, clients, watcher, judge, report };
+    for (node, around) in run.nodes.iter_mut().zip(&run.around) {
+        node.start(&run.secret, around);
     }
     create(run.nodes[0].process().api);
     run.wait_until_quiet();
@@ -130,7 +157,7 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
     for round in 0..rounds {
         let failure = Failure::ALL[round % Failure::ALL.len()];
         println!("{failure:?}");
-        let crash = run.round(failure);
+        let crash = run.round(round, failure);
         run.wait_until_quiet();
         run.read(Some(crash), Run::snapshot);
         run.report.cycles += 1;
@@ -138,19 +165,23 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
             return run.report;
         }
     }
+    let hits: usize = run.around.iter().map(|around| around.link.hits()).sum();
+    println!("faults of connections between nodes have hit {hits} pieces of bytes");
+    assert!(hits > 0 || rounds < LinkFault::ALL.len(), "the connections between nodes never failed");
     run.read(None, |run| drain(&mut run.watcher).and_then(|()| snapshot(&mut run.watcher)));
     run.report
 }
 
 impl Run {
-    /// Runs the load, and a failure in the middle of it.
-    fn round(&mut self, failure: Failure) -> Crash {
+    /// Runs the load, and a failure in the middle of it, while links fail and wall clocks jump.
+    fn round(&mut self, round: usize, failure: Failure) -> Crash {
+        let (mut troubles, is_over) = (self.rng.fork(), AtomicBool::new(false));
         let victim = self.rng.usize(..self.nodes.len());
         let addresses: Vec<_> = self.nodes.iter().map(|node| node.process().api).collect();
         let [before, after] = [(); 2].map(|()| Duration::from_millis(self.rng.u64(LOAD_MS)));
-        let Self { cluster, nodes, clients, secret, .. } = self;
-        let node = &mut nodes[victim];
-        clients.run_on(&addresses, || {
+        let Self { cluster, nodes, around, clients, secret, .. } = self;
+        let (node, around) = (&mut nodes[victim], &*around);
+        let mut fail = || {
             std::thread::sleep(before);
             match failure {
                 Failure::Killed | Failure::TakenOver | Failure::Stopped => {
@@ -160,22 +191,22 @@ impl Run {
                     if matches!(failure, Failure::TakenOver) {
                         std::thread::sleep(TAKEOVER);
                     }
-                    node.start(secret);
+                    node.start(secret, &around[victim]);
                 }
                 Failure::Frozen => {
                     node.process().signal("STOP");
                     std::thread::sleep(TAKEOVER);
                     node.process().signal("CONT");
                 }
-                Failure::Cut => node.proxy.cut(),
+                Failure::Cut => node.database.cut(),
                 Failure::CutOff | Failure::Silent => {
                     if matches!(failure, Failure::CutOff) {
-                        node.proxy.refuse();
+                        node.database.refuse();
                     } else {
-                        node.proxy.black_hole();
+                        node.database.black_hole();
                     }
                     std::thread::sleep(TAKEOVER);
-                    node.proxy.release();
+                    node.database.release();
                 }
                 Failure::Restarted => {
                     cluster.end(Signal::INT);
@@ -183,6 +214,14 @@ impl Run {
                 }
             }
             std::thread::sleep(after);
+        };
+        clients.run_on(&addresses, || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| disturb(around, round, &mut troubles, &is_over));
+                // A panic must not leave the other thread running for ever.
+                let _over = Over(&is_over);
+                fail();
+            });
         });
         Crash { gone: self.clock.monotonic_us(), restart: None }
     }
@@ -238,6 +277,31 @@ impl Run {
                 let Node { name, .. } = node;
                 let _ = writeln!(self.report.last_words, "node {name}:\n{}", node.process().last_words());
             }
+        }
+    }
+}
+
+/// Ends the disturbances when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Lets the connections between nodes fail and wall clocks jump, one after the other, until the round is over: each fault is the first one of
+/// a round in turn. The wall clocks stay wrong.
+fn disturb(around: &[Surroundings], round: usize, rng: &mut fastrand::Rng, is_over: &AtomicBool) {
+    for fault in LinkFault::ALL.into_iter().cycle().skip(round) {
+        around[rng.usize(..around.len())].wall_clock.set(rng.i64(CLOCK_ERROR_S));
+        let link = &around[rng.usize(..around.len())].link;
+        link.begin(fault);
+        std::thread::sleep(Duration::from_millis(rng.u64(LINK_FAULT_MS)));
+        link.release();
+        std::thread::sleep(Duration::from_millis(rng.u64(LINK_CALM_MS)));
+        if is_over.load(Ordering::Relaxed) {
+            return;
         }
     }
 }

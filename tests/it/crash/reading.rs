@@ -14,7 +14,7 @@ pub(crate) fn reply(operation: &Operation, body: &Value) -> Result<Reply, String
     let rv = body["resource_version"].as_u64().or_else(|| body["status"]["resource_version"].as_u64());
     let mut reply = Reply { rv, ..Reply::default() };
     match operation {
-        Operation::Produce { .. } | Operation::Resync if reply.rv.is_none() => {
+        Operation::Produce { .. } | Operation::Resync | Operation::Items if reply.rv.is_none() => {
             return Err(wrong("no number", body));
         }
         Operation::Pop { with_known, .. } => {
@@ -26,6 +26,7 @@ pub(crate) fn reply(operation: &Operation, body: &Value) -> Result<Reply, String
         Operation::Extend { .. } => {
             reply.settled = list(body, "leases")?.iter().map(result).collect::<Result<_, _>>()?;
         }
+        Operation::Items => reply.items = items(body)?,
         _ => {}
     }
     Ok(reply)

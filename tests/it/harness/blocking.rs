@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Far longer than any reply takes, with the waits of the load.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest body that is read, in bytes: a wrong length must not use up the memory.
 const BODY_BYTES_MAX: usize = 1 << 30;
 
@@ -74,7 +74,14 @@ impl Raw {
 impl Connection {
     /// Connects. An error means that nothing was sent.
     pub(crate) fn open(address: SocketAddr) -> std::io::Result<Self> {
-        Self::over(TcpStream::connect_timeout(&address, PATIENCE)?)
+        Self::open_within(address, PATIENCE)
+    }
+
+    /// As [`open`](Self::open), and waits this long for each part of a reply.
+    pub(crate) fn open_within(address: SocketAddr, patience: Duration) -> std::io::Result<Self> {
+        let connection = Self::over(TcpStream::connect_timeout(&address, patience)?)?;
+        connection.stream.get_ref().set_read_timeout(Some(patience))?;
+        Ok(connection)
     }
 
     /// A connection over an open stream.

@@ -155,8 +155,9 @@ impl Numbers {
             _ => false,
         };
         if rv < floor || (adds && rv == floor) {
+            let is_read = matches!(call.operation, Operation::Items | Operation::Read);
             found.add(
-                Rule::NumberBack,
+                if is_read { Rule::StaleRead } else { Rule::NumberBack },
                 format!("{floor} was in a reply before the reply {rv} to {:?}", call.operation),
             );
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::history::{
-    Answer, Call, Change, Count, Crash, Delta, Effect, Epoch, Item, Kind, KnownValue, Lease, Operation,
+    Answer, Call, Change, Count, Crash, Delta, Effect, Epoch, Item, Key, Kind, KnownValue, Lease, Operation,
     Outcome, Reply, Rv, Settle, SettleKind, Settled, Snapshot, Us,
 };
 use super::super::queues::Mode;
@@ -95,6 +95,14 @@ impl Script {
 
     fn lost(&mut self, changes: &[Change]) -> &mut Self {
         self.call(Operation::Produce { changes: changes.to_vec(), is_replace: false }, Answer::Unknown)
+    }
+
+    fn list(&mut self, rv: Rv, items: &[(&str, &[Delta])]) -> &mut Self {
+        let item = |(key, deltas): &(&str, &[Delta])| {
+            (Key::from(*key), Item { deltas: deltas.to_vec(), token: None })
+        };
+        let reply = Reply { rv: Some(rv), items: items.iter().map(item).collect(), ..Reply::default() };
+        self.call(Operation::Items, Answer::Ok(reply))
     }
 
     fn pop(&mut self, lease: Lease) -> &mut Self {
@@ -348,12 +356,45 @@ fn a_token_that_does_not_grow_is_found() {
     script.snapshot(10, &[("b", &[added(2, 9)], None)], &[("a", 1, 7)]).breaks(&[Rule::Token]);
 }
 
+/// A server that has lost a queue and does not know it answers from a state that others have changed since.
+#[test]
+fn a_stale_read_is_found() {
+    let (old, new) = (added(1, 5), added(2, 7));
+    let both = [old.clone(), new.clone()];
+    let script_of = || {
+        let mut script = script(DELTA);
+        script.add("a", 1, 5).add("a", 2, 7);
+        script
+    };
+    let end: &[(&str, &[Delta], Option<Rv>)] = &[("a", &both, None)];
+    let stale = [Rule::StaleRead];
+    script_of().list(7, &[("a", &both)]).snapshot(7, end, &[]).breaks(&[]);
+    script_of().ok(Operation::Read, 5).snapshot(7, end, &[]).breaks(&stale);
+    script_of().list(5, &[("a", &both[..1])]).snapshot(7, end, &[]).breaks(&stale);
+    // The number is right, and the content is not.
+    script_of().list(7, &[("a", &both[..1])]).snapshot(7, end, &[]).breaks(&stale);
+    script_of()
+        .list(7, &[])
+        .pop(lease("a", 8, &both))
+        .snapshot(8, &[("a", &both, Some(8))], &[])
+        .breaks(&stale);
+
+    let popped = || {
+        let mut script = script_of();
+        script.pop(lease("a", 8, &both));
+        script
+    };
+    let known: &[(&str, u64, Rv)] = &[("a", 2, 9)];
+    popped().list(8, &[("a", &both)]).ack(8).list(9, &[]).snapshot(9, &[], known).breaks(&[]);
+    popped().ack(8).list(9, &[("a", &both[1..])]).snapshot(9, &[], known).breaks(&stale);
+}
+
 #[test]
 fn a_decreasing_or_reused_number_is_found() {
     let a = [added(1, 5)];
     script(DELTA)
         .add("a", 1, 5)
-        .ok(Operation::Read, 4)
+        .ok(Operation::Resync, 4)
         .snapshot(5, &[("a", &a, None)], &[])
         .breaks(&[Rule::NumberBack]);
     script(DELTA)
