@@ -18,10 +18,12 @@ const OBJECTS = new Set(["object"]);
 /** Instants inside a sentence of the server, which the reader gets in local time. */
 const INSTANT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
 
+/** The quoted key at the start of a sentence of the server. */
+const NAME = /^Key "(?:[^"\\]|\\.)*"(?:\.\.\.)?: /s;
+
 /** The sentence without the key, which is the heading of the page. */
-function sentence(explanation, key) {
-  const name = `Key ${JSON.stringify(key)}: `;
-  const text = explanation.startsWith(name) ? explanation.slice(name.length) : explanation;
+function sentence(explanation) {
+  const text = explanation.replace(NAME, "");
   const capital = text.charAt(0).toUpperCase() + text.slice(1);
   const nodes = [];
   let end = 0;
@@ -246,7 +248,7 @@ export async function keyView({ queue, key, head, body, signal, reload }) {
       show(body, line, advice, actions, note, problem, strip, commands(queue, key), rest, h("section", null, h("h2", null, "History"), history.elements), h("p", null, h("a", { href: toKeys(queue, { find: key }) }, "Keys that begin like this"), " · ", h("a", { href: toQueue(queue) }, "The queue")));
     }
     show(strip);
-    const text = sentence(explain.explanation, key);
+    const text = sentence(explain.explanation);
     if (line.textContent !== text.map((node) => node.textContent ?? node).join("")) show(line, text);
     setText(advice, adviceOf(found));
     const now = signature(found);

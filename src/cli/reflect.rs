@@ -21,6 +21,7 @@ use crate::{supervisor, telemetry};
 const RETRY: RetryOptions = RetryOptions {
     first: Duration::from_millis(250),
     max: Duration::from_secs(2),
+    attempts: u32::MAX,
     total: Duration::from_secs(10),
 };
 /// How long the changes that were read may take to reach the queue after the first signal.

@@ -59,6 +59,8 @@ pub struct PassedOn(pub Option<Code>);
 
 /// The wait before a request is repeated, unless the problem has a more exact one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The same while queues have no owner: a handover takes about half a second.
+const RETRY_AFTER_HANDOVER: Duration = Duration::from_millis(250);
 /// Longest detail, in characters: a last resort, since every detail shortens the text of the caller that it repeats.
 const DETAIL_CHARS_MAX: usize = 1_500;
 
@@ -66,7 +68,11 @@ impl Problem {
     /// A problem. `detail` says what is wrong, where, and what to do.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
-        let retry_after = matches!(code.status(), 429 | 503 | 504 | 507).then_some(RETRY_AFTER);
+        let retry_after = match (code, code.status()) {
+            (Code::NotOwner, _) => Some(RETRY_AFTER_HANDOVER),
+            (_, 429 | 503 | 504 | 507) => Some(RETRY_AFTER),
+            _ => None,
+        };
         let mut detail = detail.into();
         if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS_MAX) {
             detail = format!("{}...", detail.get(..end).unwrap_or_default()).into();

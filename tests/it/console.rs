@@ -141,7 +141,7 @@ fn switch_a_queue(browser: &Browser, at: SocketAddr) {
 fn lose_queues(browser: &Browser, at: SocketAddr) {
     browser.open("queues/stock.eu-west_1");
     settle(at, "stock.eu-west_1", 3, "ack", None);
-    post(at, "stock.eu-west_1/close", &Value::Null);
+    call(at, "POST", "/v1/queues/stock.eu-west_1/close", "");
     browser.until_text("Drained: the queue is closed");
     // Another client deletes the queue while its page is open.
     call(at, "DELETE", "/v1/queues/stock.eu-west_1", "");

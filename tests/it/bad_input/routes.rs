@@ -72,10 +72,12 @@ async fn the_document_has_every_path_and_no_other() {
         }
     }
     let nowhere =
-        ["/", "/v1", "/v2/queues", "/v1/queues/q/nothing", "/v1/queues/q/parked", "//livez", "/metrics"];
+        ["/v1", "/v2/queues", "/v1/queues/q/nothing", "/v1/queues/q/dead-letters", "//livez", "/metrics"];
     for path in nowhere {
         bench.refuses([row("GET", path, "not-found").tells(path), row("POST", path, "not-found")]).await;
     }
+    // Only browsers are led from the root to the console.
+    bench.refuses([row("GET", "/", "not-found").tells("no route"), row("GET", "/console/none.js", "not-found")]).await;
 }
 
 #[tokio::test]

@@ -303,7 +303,12 @@ fn the_other_commands_reach_their_operations() {
     server.run(&["nack", "jobs", lease.trim(), "--error", "no \x1b[31mroute"]).ok();
     let parked = server.run(&["parked", "jobs"]).ok();
     assert!(parked.contains("no  [31mroute"), "{parked:?}");
+    let errors = server.run(&["parked", "jobs", "--errors"]).ok();
+    assert!(errors.contains("1  no  [31mroute") && errors.contains("FIRST KEY"), "{errors:?}");
     server.run(&["redrive", "jobs", "nope"]).failed(3);
+    let failure = server.run(&["redrive", "jobs", "--error", "no such error"]).failed(3);
+    assert!(failure.contains("no parked key has the error \"no such error\""), "{failure}");
+    server.run(&["discard", "jobs", "--error", "no \x1b[31mroute"]).failed(2);
     assert_eq!(server.run(&["redrive", "jobs", "a"]).ok(), "1 parked key made ready\n");
     let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
     server.run(&["reject", "jobs", lease.trim(), "--error", "bad"]).ok();

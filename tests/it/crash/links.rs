@@ -95,7 +95,7 @@ enum Direction {
 
 /// What happens to a piece of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Passage {
     Passes,
     Late,
     Swallowed,
@@ -223,23 +223,23 @@ impl Shared {
         let mut rng = fastrand::Rng::new();
         let mut piece = [0; PIECE_BYTES];
         while let Ok(read @ 1..) = from.read(&mut piece) {
-            let fate = self.fate(link, direction, &mut rng);
-            if fate != Fate::Passes {
+            let passage = self.passage(link, direction, &mut rng);
+            if passage != Passage::Passes {
                 self.hits.fetch_add(1, Ordering::Relaxed);
             }
-            let passing = match fate {
-                Fate::Swallowed => continue,
-                Fate::Passes => read,
-                Fate::Late => {
+            let passing = match passage {
+                Passage::Swallowed => continue,
+                Passage::Passes => read,
+                Passage::Late => {
                     std::thread::sleep(Duration::from_millis(rng.u64(..DELAY_MS)));
                     read
                 }
-                Fate::EndsDirection | Fate::EndsLink => rng.usize(..read),
+                Passage::EndsDirection | Passage::EndsLink => rng.usize(..read),
             };
             let is_written = to.write_all(&piece[..passing]).is_ok();
-            match fate {
-                Fate::EndsLink => link.cut(),
-                Fate::EndsDirection => break,
+            match passage {
+                Passage::EndsLink => link.cut(),
+                Passage::EndsDirection => break,
                 _ if !is_written => break,
                 _ => {}
             }
@@ -250,7 +250,7 @@ impl Shared {
         }
     }
 
-    fn fate(&self, link: &Link, direction: Direction, rng: &mut fastrand::Rng) -> Fate {
+    fn passage(&self, link: &Link, direction: Direction, rng: &mut fastrand::Rng) -> Passage {
         let fault = self.state.lock().fault;
         let is_hit = rng.u32(..ENDS_ONE_IN) == 0;
         let loses = link.loses(direction);
@@ -261,16 +261,16 @@ impl Shared {
             _ => {}
         }
         match (fault, direction) {
-            _ if loses.load(Ordering::SeqCst) => Fate::Swallowed,
-            (Some(LinkFault::Delayed), _) => Fate::Late,
-            (Some(LinkFault::Cut), _) if is_hit => Fate::EndsLink,
+            _ if loses.load(Ordering::SeqCst) => Passage::Swallowed,
+            (Some(LinkFault::Delayed), _) => Passage::Late,
+            (Some(LinkFault::Cut), _) if is_hit => Passage::EndsLink,
             (Some(LinkFault::RequestsClosed), Direction::Requests)
             | (Some(LinkFault::RepliesClosed), Direction::Replies)
                 if is_hit =>
             {
-                Fate::EndsDirection
+                Passage::EndsDirection
             }
-            _ => Fate::Passes,
+            _ => Passage::Passes,
         }
     }
 }

@@ -89,23 +89,23 @@ struct Node {
     process: Option<Spawned>,
 }
 
-/// The surroundings of a node, which outlive it.
-struct Surroundings {
+/// The network and the clock of a node, which outlive it.
+struct Host {
     /// The connections of the other nodes to it.
     link: LinkProxy,
     wall_clock: WallClock,
 }
 
 impl Node {
-    fn start(&mut self, secret: &PathBuf, around: &Surroundings) {
+    fn start(&mut self, secret: &PathBuf, host: &Host) {
         let store = Store::Url(self.database.url());
-        let advertised = format!("http://{}", around.link.address);
+        let advertised = format!("http://{}", host.link.address);
         let process = Spawned::start_with(&store, |command: &mut Command| {
             command.args(["--node-name", self.name, "--advertise", &advertised]);
             command.env("DELTAQ_CLUSTER__SECRET_FILE", secret);
-            around.wall_clock.give(command);
+            host.wall_clock.give(command);
         });
-        around.link.leads_to(process.api);
+        host.link.leads_to(process.api);
         self.process = Some(process);
     }
 
@@ -119,7 +119,7 @@ struct Run {
     secret: PathBuf,
     nodes: Vec<Node>,
     /// Of each node.
-    around: Vec<Surroundings>,
+    hosts: Vec<Host>,
     clock: Clock,
     rng: fastrand::Rng,
     clients: Clients,
@@ -141,15 +141,15 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
     std::fs::write(&secret, SECRET).expect("a file");
     let node = |name| Node { name, database: Proxy::start(cluster.socket()), process: None };
     let nodes = NAMES.into_iter().map(node).collect();
-    let around = |name| {
+    let host = |name| {
         let wall_clock = WallClock::new(cluster.folder().join(format!("clock-{name}")));
-        Surroundings { link: LinkProxy::start(), wall_clock }
+        Host { link: LinkProxy::start(), wall_clock }
     };
-    let around = NAMES.into_iter().map(around).collect();
+    let hosts = NAMES.into_iter().map(host).collect();
     let report = Report::default();
-    let mut run = Run { cluster, secret, nodes, around, clock, rng, clients, watcher, judge, report };
-    for (node, around) in run.nodes.iter_mut().zip(&run.around) {
-        node.start(&run.secret, around);
+    let mut run = Run { cluster, secret, nodes, hosts, clock, rng, clients, watcher, judge, report };
+    for (node, host) in run.nodes.iter_mut().zip(&run.hosts) {
+        node.start(&run.secret, host);
     }
     create(run.nodes[0].process().api);
     run.wait_until_quiet();
@@ -165,7 +165,7 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
             return run.report;
         }
     }
-    let hits: usize = run.around.iter().map(|around| around.link.hits()).sum();
+    let hits: usize = run.hosts.iter().map(|host| host.link.hits()).sum();
     println!("faults of connections between nodes have hit {hits} pieces of bytes");
     assert!(hits > 0 || rounds < LinkFault::ALL.len(), "the connections between nodes never failed");
     run.read(None, |run| drain(&mut run.watcher).and_then(|()| snapshot(&mut run.watcher)));
@@ -179,8 +179,8 @@ impl Run {
         let victim = self.rng.usize(..self.nodes.len());
         let addresses: Vec<_> = self.nodes.iter().map(|node| node.process().api).collect();
         let [before, after] = [(); 2].map(|()| Duration::from_millis(self.rng.u64(LOAD_MS)));
-        let Self { cluster, nodes, around, clients, secret, .. } = self;
-        let (node, around) = (&mut nodes[victim], &*around);
+        let Self { cluster, nodes, hosts, clients, secret, .. } = self;
+        let (node, hosts) = (&mut nodes[victim], &*hosts);
         let mut fail = || {
             std::thread::sleep(before);
             match failure {
@@ -191,7 +191,7 @@ impl Run {
                     if matches!(failure, Failure::TakenOver) {
                         std::thread::sleep(TAKEOVER);
                     }
-                    node.start(secret, &around[victim]);
+                    node.start(secret, &hosts[victim]);
                 }
                 Failure::Frozen => {
                     node.process().signal("STOP");
@@ -217,7 +217,7 @@ impl Run {
         };
         clients.run_on(&addresses, || {
             std::thread::scope(|scope| {
-                scope.spawn(|| disturb(around, round, &mut troubles, &is_over));
+                scope.spawn(|| disturb(hosts, round, &mut troubles, &is_over));
                 // A panic must not leave the other thread running for ever.
                 let _over = Over(&is_over);
                 fail();
@@ -292,10 +292,10 @@ impl Drop for Over<'_> {
 
 /// Lets the connections between nodes fail and wall clocks jump, one after the other, until the round is over: each fault is the first one of
 /// a round in turn. The wall clocks stay wrong.
-fn disturb(around: &[Surroundings], round: usize, rng: &mut fastrand::Rng, is_over: &AtomicBool) {
+fn disturb(hosts: &[Host], round: usize, rng: &mut fastrand::Rng, is_over: &AtomicBool) {
     for fault in LinkFault::ALL.into_iter().cycle().skip(round) {
-        around[rng.usize(..around.len())].wall_clock.set(rng.i64(CLOCK_ERROR_S));
-        let link = &around[rng.usize(..around.len())].link;
+        hosts[rng.usize(..hosts.len())].wall_clock.set(rng.i64(CLOCK_ERROR_S));
+        let link = &hosts[rng.usize(..hosts.len())].link;
         link.begin(fault);
         std::thread::sleep(Duration::from_millis(rng.u64(LINK_FAULT_MS)));
         link.release();

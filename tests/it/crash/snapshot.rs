@@ -11,7 +11,7 @@ use super::queues::{QUEUES, Spec};
 use super::reading::{items, known, list, number};
 use crate::harness::blocking::{Connection, Message};
 
-/// Longest time that emptying a queue may take: much longer than its leases and waits.
+/// Longest time without a delivered key while a queue is emptied: much longer than its leases and waits.
 const DRAIN: Duration = Duration::from_secs(30);
 /// Number of attempts to read a list without a change meanwhile: each of the few leases ends only once.
 const LISTS: usize = 200;
@@ -90,8 +90,8 @@ pub(crate) fn drain(client: &mut Client) -> Result<(), String> {
 }
 
 fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
-    let begun = client.clock.monotonic_us();
-    while client.clock.since(begun) < DRAIN {
+    let mut progressed = client.clock.monotonic_us();
+    while client.clock.since(progressed) < DRAIN {
         client.call(spec.name, Operation::Redrive, &Message::post(spec.path("/parked/redrive"), &json!({})));
         let seconds = 5;
         let operation = Operation::Pop {
@@ -115,11 +115,12 @@ fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
             }
             continue;
         }
+        progressed = client.clock.monotonic_us();
         let message = Message::post(spec.path("/ack"), &json!({ "leases": leases }));
         let settles = leases.into_iter().map(|lease| Settle { lease, way: SettleKind::Ack }).collect();
         client.call(spec.name, Operation::Settle { settles }, &message);
     }
-    Err(format!("queue {} can't be emptied in {DRAIN:?}", spec.name))
+    Err(format!("queue {} delivers nothing for {DRAIN:?} and is not empty", spec.name))
 }
 
 /// Adds the gauges of queues that have only known objects.

@@ -13,7 +13,7 @@ const MISTAKES: &[&str] = &[
     "curl $URL/v1/queues/Prices",
     "curl $URL/v1/queues -d '{\"name\":\"new\"}'",
     "curl $Q/push -d '{\"key\":\"a\"}'",
-    "curl $Q/parked",
+    "curl $Q/dead-letters",
     "curl $Q/redrive -d '{}'",
     "curl $Q/add",
     "curl $Q/pop",
