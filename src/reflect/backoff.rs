@@ -62,7 +62,7 @@ mod tests {
         is_between(30_000, 60_000);
         hand.advance(Duration::from_secs(119));
         is_between(30_000, 60_000);
-        hand.advance(Duration::from_secs(120));
+        hand.advance(Duration::from_mins(2));
         is_between(800, 1_600);
     }
 

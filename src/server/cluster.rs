@@ -257,14 +257,14 @@ impl Cluster {
                 self.set(number, Slot::Free(Instant::now()));
             }
             Done::Claimed(number, Ok(Some(partition))) => {
-                let registry = partition.registry.clone();
+                let (registry, was_released) = (partition.registry.clone(), partition.was_released);
                 let Some(slot) = self.slots.get_mut(number) else { return };
                 if let Some(void) = slot.claimed(partition) {
                     void.abandon();
                     return;
                 }
-                tracing::info!(partition = number, was_released = partition.was_released, "owns a partition");
-                self.metrics.claimed(partition.was_released);
+                tracing::info!(partition = number, was_released, "owns a partition");
+                self.metrics.claimed(was_released);
                 self.rolled_back.remove(&number);
                 self.partitions.set_owner(number, Owner::This(registry));
             }

@@ -77,7 +77,12 @@ async fn the_document_has_every_path_and_no_other() {
         bench.refuses([row("GET", path, "not-found").tells(path), row("POST", path, "not-found")]).await;
     }
     // Only browsers are led from the root to the console.
-    bench.refuses([row("GET", "/", "not-found").tells("no route"), row("GET", "/console/none.js", "not-found")]).await;
+    bench
+        .refuses([
+            row("GET", "/", "not-found").tells("no route"),
+            row("GET", "/console/none.js", "not-found"),
+        ])
+        .await;
 }
 
 #[tokio::test]

@@ -316,7 +316,6 @@ fn a_node_goes_on_after_the_database_has_lost_acknowledged_changes() {
     }
 }
 
-<<<<<<< ours
 /// A follower and the queue that it follows have one owner. When it is killed, the follower continues at the next one: each change once.
 #[test]
 fn a_follower_goes_on_at_the_next_owner() {
@@ -357,7 +356,8 @@ fn a_follower_goes_on_at_the_next_owner() {
     for item in items["items"].as_array().expect("items") {
         assert_eq!(item["deltas"].as_array().map(Vec::len), Some(1), "{item} came once");
     }
-=======
+}
+
 /// As above, but the failover loses the claim of the node too: the partitions are as an earlier process has left them, closed and without an
 /// owner.
 #[test]
@@ -377,7 +377,6 @@ fn a_failover_that_loses_a_claim_gives_no_number_twice() {
     nodes.until_owners(&[("a", PARTITIONS)]);
     let newest = added(&a, "q", "new");
     assert!(newest > lost, "{newest} {lost}");
->>>>>>> theirs
 }
 
 #[test]

@@ -112,9 +112,9 @@ impl Api {
         assert!(request.target.starts_with("/base/api/v1/namespaces/shop/pods?"), "{}", request.target);
         assert_eq!(request.parameter("labelSelector"), Some("app%3Dshop"));
         if request.parameter("watch") == Some("true") {
-            self.watch(request, reply)
+            self.watch(request, reply);
         } else {
-            self.list(request, reply)
+            self.list(request, reply);
         }
     }
 

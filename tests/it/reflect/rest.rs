@@ -71,35 +71,39 @@ fn number(request: &Request, name: &str) -> usize {
     request.parameter(name).map_or(0, |value| value.parse().expect("a number"))
 }
 
+/// An upstream with the objects of a shop in pages of ten, by a cursor, a URL, a number and a header.
+fn paged(shop: &Shop) -> Upstream {
+    let pages = shop.clone();
+    Upstream::start(move |request, reply| match request.target.split('?').next().expect("a path") {
+        "/cursor" => {
+            let page = number(request, "after");
+            pages.page(reply, page, 10, |more| {
+                (vec![], json!({ "meta": { "next": more.then(|| (page + 1).to_string()) } }))
+            });
+        }
+        "/url" => {
+            let page = number(request, "at");
+            pages.page(reply, page, 10, |more| {
+                (vec![], json!({ "next": more.then(|| format!("?at={}", page + 1)) }))
+            });
+        }
+        "/page" => pages.page(reply, number(request, "page") - 1, 10, |_| (vec![], json!({}))),
+        _ => {
+            let page = number(request, "p");
+            let link = format!(
+                "link: <http://{}/link?p={}>; rel=\"next\"",
+                request.header("host").expect("a host"),
+                page + 1
+            );
+            pages.page(reply, page, 10, |more| (if more { vec![link] } else { vec![] }, json!({})));
+        }
+    })
+}
+
 #[test]
 fn pages_of_all_kinds_make_one_list() {
     let shop = Shop::new(objects(25));
-    let pages = shop.clone();
-    let upstream =
-        Upstream::start(move |request, reply| match request.target.split('?').next().expect("a path") {
-            "/cursor" => {
-                let page = number(request, "after");
-                pages.page(reply, page, 10, |more| {
-                    (vec![], json!({ "meta": { "next": more.then(|| (page + 1).to_string()) } }))
-                });
-            }
-            "/url" => {
-                let page = number(request, "at");
-                pages.page(reply, page, 10, |more| {
-                    (vec![], json!({ "next": more.then(|| format!("?at={}", page + 1)) }))
-                });
-            }
-            "/page" => pages.page(reply, number(request, "page") - 1, 10, |_| (vec![], json!({}))),
-            _ => {
-                let page = number(request, "p");
-                let link = format!(
-                    "link: <http://{}/link?p={}>; rel=\"next\"",
-                    request.header("host").expect("a host"),
-                    page + 1
-                );
-                pages.page(reply, page, 10, |more| (if more { vec![link] } else { vec![] }, json!({})));
-            }
-        });
+    let upstream = paged(&shop);
     let server = Server::in_memory();
     for (path, options) in [
         ("/cursor", &["--next", "/meta/next", "--next-parameter", "after"][..]),
@@ -246,7 +250,7 @@ fn mass_deletes_are_refused_as_the_flags_say() {
 fn headers_come_from_a_file_that_is_read_at_each_list() {
     let upstream = Upstream::start(|request, reply| match request.header("authorization") {
         Some("Bearer two") => {
-            reply.send(200, &["content-type: application/x-ndjson"], "{\"key\":\"a\"}\n\n{\"key\":\"b\"}\n")
+            reply.send(200, &["content-type: application/x-ndjson"], "{\"key\":\"a\"}\n\n{\"key\":\"b\"}\n");
         }
         _ => reply.send(401, &[], "{}"),
     });

@@ -31,12 +31,12 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     let lists: Vec<List<'_>> = calls.iter().filter_map(|call| list(call)).collect();
-    let leased = fresh.iter().flat_map(|(key, ids)| {
+    let delivered = fresh.iter().flat_map(|(key, ids)| {
         let records = ids.iter().filter_map(|id| leases.get(id));
         records.map(move |held| (key, held.token, &held.deltas))
     });
     let left = snapshot.items.iter().map(|(key, item)| (key, snapshot.rv, &item.deltas));
-    for (key, at, shown) in leased.chain(left) {
+    for (key, at, shown) in delivered.chain(left) {
         for list in lists.iter().filter(|list| list.rv < at) {
             let missing = shown.iter().find(|delta| delta.rv <= list.rv && !list.has(key, delta.rv));
             if let Some(delta) = missing {
