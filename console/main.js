@@ -55,7 +55,10 @@ function open() {
   const isFirst = place === null;
   place = next;
   if (next === null) {
-    show(main, state("empty", "There is no such page", "The link is wrong or incomplete.", h("a", { class: "button", href: toQueues() }, "All queues")));
+    const title = h("h1", { tabindex: "-1" }, "There is no such page");
+    document.title = "There is no such page · deltaq";
+    show(main, h("div", { class: "head" }, h("div", { class: "title" }, title)), state("empty", "The link is wrong or incomplete", "", h("a", { class: "button", href: toQueues() }, "All queues")));
+    if (!isFirst) title.focus({ preventScroll: true });
     return;
   }
   crumbs(next);

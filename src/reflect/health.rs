@@ -40,22 +40,23 @@ impl Health {
         self.metrics.changed(queued, self.clock.wall_us());
     }
 
-    /// The source is in step again.
-    pub(super) fn succeeded(&self) {
-        self.metrics.succeeded(self.clock.wall_us());
+    /// All parts of the source can be read again.
+    pub(super) fn recovered(&self) {
+        self.metrics.recovered(self.clock.wall_us());
     }
 
-    /// An attempt, or a part of the source, has failed. The next attempt follows after the pause.
-    pub(super) fn failed(&self, error: &Error, pause: Option<Duration>) {
+    /// A part of the source can't be read, and the rest goes on.
+    pub(super) fn degraded(&self, error: &Error) {
+        self.metrics.degraded(error);
+        let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
+        warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
+    }
+
+    /// An attempt has failed. The next one follows after the pause.
+    pub(super) fn failed(&self, error: &Error, pause: Duration) {
         self.metrics.failed(error);
         let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
-        match pause.map(crate::duration::format) {
-            Some(again_in) => {
-                warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
-            }
-            None => {
-                warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
-            }
-        }
+        let again_in = crate::duration::format(pause);
+        warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use deltaq_client::types::ReplaceCounts;
 
@@ -46,6 +46,8 @@ pub(super) struct SourceMetrics {
     queue_failures: AtomicU64,
     /// Whether the last attempt succeeded.
     is_up: AtomicU64,
+    /// Whether a part of the source can't be read. The queue is not in step, although the rest goes on.
+    is_degraded: AtomicBool,
 }
 
 /// Name, type and help of a series, and its value for a source with further labels.
@@ -148,10 +150,24 @@ impl SourceMetrics {
         self.succeeded(now_us);
     }
 
-    /// The source is in step.
-    pub(super) fn succeeded(&self, now_us: u64) {
-        self.succeeded_us.store(now_us, Ordering::Relaxed);
-        self.is_up.store(1, Ordering::Relaxed);
+    /// The source is in step, unless a part of it can't be read.
+    fn succeeded(&self, now_us: u64) {
+        if !self.is_degraded.load(Ordering::Relaxed) {
+            self.succeeded_us.store(now_us, Ordering::Relaxed);
+            self.is_up.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A part of the source can't be read.
+    pub(super) fn degraded(&self, error: &Error) {
+        self.is_degraded.store(true, Ordering::Relaxed);
+        self.failed(error);
+    }
+
+    /// All parts of the source can be read again.
+    pub(super) fn recovered(&self, now_us: u64) {
+        self.is_degraded.store(false, Ordering::Relaxed);
+        self.succeeded(now_us);
     }
 
     /// Counts a failed attempt.

@@ -102,12 +102,12 @@ impl Output {
 
     /// A part of the source can't be read, and the rest goes on.
     fn degraded(&self, error: Error) {
-        self.health.failed(&error.into(), None);
+        self.health.degraded(&error.into());
     }
 
     /// All parts of the source can be read again.
     fn recovered(&self) {
-        self.health.succeeded();
+        self.health.recovered();
     }
 
     /// Ends the stream with an error. A list that has begun changes nothing.

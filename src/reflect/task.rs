@@ -92,7 +92,7 @@ impl Task {
             Error::Queue { source, .. } => source.retry_after(),
         };
         let pause = self.backoff.after_failure(asked);
-        self.health.failed(error, Some(pause));
+        self.health.failed(error, pause);
         pause
     }
 

@@ -57,8 +57,9 @@ pub(super) struct Cluster {
     metrics: NodeMetrics,
     slots: Vec<Slot>,
     running: JoinSet<Done>,
-    /// The partitions that lack acknowledged changes in the database. Their next load must not use the numbers of these changes again.
-    rolled_back: BTreeSet<usize>,
+    /// The partitions that this node has lost without a release. The database may lack acknowledged changes of them, or even the claim, after
+    /// a failover. So the next load must not use the numbers of these changes again.
+    lost: BTreeSet<usize>,
     /// Since when every heartbeat has succeeded.
     steady_since: Option<Instant>,
     /// When the last heartbeat that the database has confirmed was sent, in microseconds of the monotonic clock.
@@ -84,7 +85,7 @@ impl Cluster {
             ingredients: Arc::new(ingredients),
             slots,
             running: JoinSet::new(),
-            rolled_back: BTreeSet::new(),
+            lost: BTreeSet::new(),
             steady_since: None,
             confirmed_us,
             closed,
@@ -187,7 +188,6 @@ impl Cluster {
             match slot {
                 Slot::Owned(partition) if !is_own || partition.has_ended() => {
                     if partition.has_ended() && partition.is_rolled_back() {
-                        self.rolled_back.insert(number);
                         self.metrics.rolled_back();
                     }
                     tracing::warn!(partition = number, owner, "this node has lost a partition");
@@ -227,7 +227,7 @@ impl Cluster {
     fn claim(&mut self, number: usize) {
         let Ok(partition) = i16::try_from(number) else { return };
         self.set(number, Slot::Claiming { is_void: false });
-        let skips = self.rolled_back.contains(&number);
+        let skips = self.lost.contains(&number);
         let (ingredients, member) = (self.ingredients.clone(), self.membership.member().clone());
         self.running.spawn(async move {
             let claim = Partition::claim(ingredients, partition, member, skips);
@@ -265,7 +265,7 @@ impl Cluster {
                 }
                 tracing::info!(partition = number, was_released, "owns a partition");
                 self.metrics.claimed(was_released);
-                self.rolled_back.remove(&number);
+                self.lost.remove(&number);
                 self.partitions.set_owner(number, Owner::This(registry));
             }
             Done::Claimed(number, Ok(None)) => {
@@ -281,6 +281,7 @@ impl Cluster {
     fn give_up(&mut self, number: usize) {
         self.partitions.set_owner(number, Owner::Nobody);
         if let Some(partition) = self.slots.get_mut(number).and_then(Slot::lose) {
+            self.lost.insert(number);
             partition.abandon();
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use deltaq_client::types::{DeltaCall, DeltaCallType, SettleAs, SettleCall};
 use deltaq_client::{
-    Body, CancellationToken, Client, Deleted, Error, Event, Handler, Informer, Object, Outcome, Queue,
-    RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, View,
+    Body, CancellationToken, Client, Deleted, Error, Event, Handler, Informer, Object, Outcome, Parked,
+    Queue, RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, View,
 };
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
@@ -77,8 +77,10 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
     let settled = queue.settle(vec![call.clone()]).await?;
     assert_eq!(settled.stale, 0);
     assert_eq!(queue.release(&[ack]).await?.stale, 1, "a call whose leases have all ended has results, too");
-    queue.redrive(None).await?;
-    queue.discard(Some(&[])).await?;
+    assert_eq!(queue.parked_errors().await?.items.len(), 1);
+    queue.redrive(Parked::Error("no route")).await?;
+    assert_eq!(queue.redrive(Parked::All).await?.keys, 1);
+    queue.discard(Parked::Keys(&["a"])).await?;
     read_everything(queue).await?;
     queue.close().wait_for("none").await?;
     queue.reopen().await?;
@@ -150,8 +152,10 @@ async fn every_operation_has_a_typed_method() {
             }
         }
     }
-    // The history of a key has two paths, and one method.
-    missing.remove("GET /v1/queues/{queue}/history");
+    // Two operations have a second path, for keys that cannot be in a path, and one method for both.
+    for path in ["history", "explain/{key}"] {
+        missing.remove(&format!("GET /v1/queues/{{queue}}/{path}"));
+    }
     assert!(missing.is_empty(), "no typed method has called {missing:#?}");
 }
 

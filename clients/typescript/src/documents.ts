@@ -208,6 +208,14 @@ export interface Explanation {
     has_more_ahead: boolean;
 }
 
+/** The parked keys of a queue by their errors. */
+export interface ParkedErrors {
+    /** An empty `error` means keys without one. */
+    items: { error: string; keys: number; first_key: string }[];
+    other_keys: number;
+    resource_version: bigint;
+}
+
 /** An entry of the history of a key. */
 export interface HistoryEvent<T> {
     resource_version: bigint;

@@ -10,6 +10,7 @@ import type {
     Item,
     ObjectDocument,
     Page,
+    ParkedErrors,
     Popped,
     Problem,
     Produced,
@@ -215,14 +216,19 @@ export class Queue<T> {
         return this.#results(this.#post(["extend"], {}, options, { lease_ids, lease_duration: options.lease_duration }));
     }
 
-    /** Makes parked keys ready; without keys all of them. */
-    redrive(keys?: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
-        return this.#parked("redrive", keys, options);
+    /** The errors of the parked keys, the most frequent ones first, with the number of keys of each. */
+    parkedErrors(options: CallOptions & { limit?: number | undefined } = {}): Promise<ParkedErrors> {
+        return this.#get(["parked"], { limit: options.limit }, options);
     }
 
-    /** Drops parked keys; without keys all of them. */
-    discard(keys?: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
-        return this.#parked("discard", keys, options);
+    /** Makes parked keys ready: these keys, those with this error, or all. */
+    redrive(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
+        return this.#parked("redrive", which, options);
+    }
+
+    /** Drops parked keys: these keys, those with this error, or all. */
+    discard(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
+        return this.#parked("discard", which, options);
     }
 
     /** Keys with waiting or leased deltas. */
@@ -238,7 +244,7 @@ export class Queue<T> {
 
     /** Why a key is not delivered. */
     explain(key: string, options: CallOptions = {}): Promise<Explanation> {
-        return this.#get(["explain", key], {}, options);
+        return this.#get(["explain"], { key }, options);
     }
 
     /** The newest object of each key. */
@@ -369,8 +375,8 @@ export class Queue<T> {
         return this.#send({ method: "POST", path: [call], query: all, body, traceparent, countsTwice: countsTwice && sequence === undefined }, options);
     }
 
-    #parked(call: string, keys: readonly string[] | undefined, options: CallOptions): Promise<{ keys: number }> {
-        const body = keys === undefined ? undefined : JSON.stringify({ keys });
+    #parked(call: string, which: readonly string[] | { error: string } | undefined, options: CallOptions): Promise<{ keys: number }> {
+        const body = which === undefined ? undefined : JSON.stringify("error" in which ? { error: which.error } : { keys: which });
         return this.#send({ method: "POST", path: ["parked", call], body, countsTwice: true }, options);
     }
 

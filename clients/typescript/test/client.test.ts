@@ -79,6 +79,8 @@ test("other calls that settle and produce", async t => {
     await queue.reject([a], { error: "never" });
     await queue.ack([b]);
     assert.deepEqual((await queue.items({ state: ["parked", "ready"] }).all()).map(item => [item.key, item.state]), [["a", "parked"]]);
+    assert.equal((await queue.parkedErrors()).items[0]?.first_key, "a");
+    assert.equal((await queue.redrive({ error: "another error" })).keys, 0);
     assert.equal((await queue.redrive(["a"])).keys, 1);
     assert.equal((await queue.resync()).queued, 1);
     await queue.pause();

@@ -22,8 +22,8 @@ pub use self::informer::{
 };
 pub use self::list::List;
 pub use self::queue::{
-    Add, Close, Delete, Deltas, GetObject, ListQueues, Pop, Producer, Queue, ReplaceOptions, Rows, Synced,
-    Update, View, Watch,
+    Add, Close, Delete, Deltas, GetObject, ListQueues, Parked, Pop, Producer, Queue, ReplaceOptions, Rows,
+    Synced, Update, View, Watch,
 };
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};
 pub use self::retry::{Backoff, RetryOptions};

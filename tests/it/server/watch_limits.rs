@@ -7,7 +7,7 @@ use crate::access::token;
 use crate::harness::{Client, Service, within};
 use deltaq::config::access::Verb;
 
-const WATCH: &str = "/v1/queues/prices/watch?resource_version=now";
+const WATCH: &str = "/v1/queues/q/watch?resource_version=now";
 
 /// A watch whose reply has begun.
 async fn watching(service: &Service) -> Client {

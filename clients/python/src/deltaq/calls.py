@@ -278,14 +278,27 @@ def extend(
     return _call("POST", _queue(queue, "/extend"), read, None, body, read_problem="lease-lost")
 
 
-def redrive(queue: str, keys: Sequence[str] | None = None) -> Call[Json]:
-    """Makes parked keys ready; without `keys`, all of them."""
-    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, None if keys is None else {"keys": list(keys)})
+def _parked(keys: Sequence[str] | None, error: str | None) -> Json | None:
+    if keys is not None and error is not None:
+        raise ValueError("expected either keys or an error, not both")
+    if error is not None:
+        return {"error": error}
+    return None if keys is None else {"keys": list(keys)}
 
 
-def discard(queue: str, keys: Sequence[str] | None = None) -> Call[Json]:
-    """Drops parked keys with their changes; without `keys`, all of them."""
-    return _call("POST", _queue(queue, "/parked/discard"), _document, None, None if keys is None else {"keys": list(keys)})
+def parked_errors(queue: str, *, limit: int | None = None) -> Call[Json]:
+    """The errors of the parked keys, the most frequent ones first, with the number of keys of each."""
+    return _call("GET", _queue(queue, "/parked"), _document, {"limit": limit})
+
+
+def redrive(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
+    """Makes parked keys ready: these keys, those with this error (empty: those without one), or all."""
+    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, _parked(keys, error))
+
+
+def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
+    """Drops parked keys with their changes: these keys, those with this error (empty: those without one), or all."""
+    return _call("POST", _queue(queue, "/parked/discard"), _document, None, _parked(keys, error))
 
 
 # Queues.
@@ -360,7 +373,7 @@ def item(queue: str, key: str) -> Call[Json]:
 
 def explain(queue: str, key: str) -> Call[Json]:
     """Why a key is not delivered."""
-    return _call("GET", _queue(queue, f"/explain/{quote(key, safe='')}"), _document)
+    return _call("GET", _queue(queue, "/explain"), _document, {"key": key})
 
 
 def _view(queue: str, view: str, query: Mapping[str, object], wait: Duration | None = None) -> Call[Page[ViewObject]]:

@@ -131,6 +131,7 @@ class Queue:
     release = _method(calls.release)
     reject = _method(calls.reject)
     extend = _method(calls.extend)
+    parked_errors = _method(calls.parked_errors)
     redrive = _method(calls.redrive)
     discard = _method(calls.discard)
     configure = _method(calls.configure)

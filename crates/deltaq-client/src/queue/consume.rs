@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use deltaq_types::duration::format;
 use deltaq_types::{
-    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleBody, SettleCall,
-    SettledList,
+    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, ParkedErrors, PopBody, Popped, SettleBody,
+    SettleCall, SettledList,
 };
 use reqwest::Method;
 use serde::Serialize;
@@ -29,6 +29,17 @@ requests! {
         /// The name of the worker, shown with its leases.
         worker text "worker";
     }
+}
+
+/// Some of the parked keys of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parked<'a> {
+    /// All of them.
+    All,
+    /// Those of these keys that are parked.
+    Keys(&'a [&'a str]),
+    /// Those whose last failure had exactly this error; the empty text means no error.
+    Error(&'a str),
 }
 
 impl Pop {
@@ -130,27 +141,37 @@ impl Queue {
         self.results("extend", &ExtendBody { lease_ids, lease_duration, ..ExtendBody::default() }).await
     }
 
-    /// Makes parked keys ready; `None` takes all parked keys.
+    /// The errors of the parked keys, the most frequent ones first, with the number of keys of each.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn redrive(&self, keys: Option<&[&str]>) -> Result<KeysCount, Error> {
-        self.parked("redrive", keys).await
+    pub async fn parked_errors(&self) -> Result<ParkedErrors, Error> {
+        self.client().request(self.call(Method::GET, ["parked"])).await
     }
 
-    /// Drops parked keys with their waiting deltas; `None` takes all parked keys.
+    /// Makes parked keys ready.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn discard(&self, keys: Option<&[&str]>) -> Result<KeysCount, Error> {
-        self.parked("discard", keys).await
+    pub async fn redrive(&self, which: Parked<'_>) -> Result<KeysCount, Error> {
+        self.parked("redrive", which).await
     }
 
-    async fn parked(&self, path: &str, keys: Option<&[&str]>) -> Result<KeysCount, Error> {
-        let keys = keys.map(owned);
-        self.client()
-            .request(self.call(Method::POST, ["parked", path]).json(&KeysBody { keys, error: None }))
-            .await
+    /// Drops parked keys with their waiting deltas.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn discard(&self, which: Parked<'_>) -> Result<KeysCount, Error> {
+        self.parked("discard", which).await
+    }
+
+    async fn parked(&self, path: &str, which: Parked<'_>) -> Result<KeysCount, Error> {
+        let body = match which {
+            Parked::All => KeysBody { keys: None, error: None },
+            Parked::Keys(keys) => KeysBody { keys: Some(owned(keys)), error: None },
+            Parked::Error(error) => KeysBody { keys: None, error: Some(error.to_owned()) },
+        };
+        self.client().request(self.call(Method::POST, ["parked", path]).json(&body)).await
     }
 
     /// Sends a call of which every lease has a result. Its repetition has the same effect.

@@ -51,7 +51,7 @@ impl Queue {
     /// # Errors
     /// The call failed.
     pub async fn explain(&self, key: &str) -> Result<ExplainDocument, Error> {
-        self.client().request(self.call(Method::GET, ["explain", key])).await
+        self.client().request(self.call(Method::GET, ["explain"]).query("key", Some(key))).await
     }
 
     /// The newest objects.

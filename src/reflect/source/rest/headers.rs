@@ -36,7 +36,7 @@ pub(super) fn next_link(header: &str) -> Option<String> {
     let mut rest = header;
     while let Some((_, after)) = rest.split_once('<') {
         let (target, after) = after.split_once('>')?;
-        let (parameters, following) = split_at_comma(after);
+        let (parameters, following) = split_unquoted(after, ',');
         if is_next(parameters) {
             return Some(target.trim().to_owned());
         }
@@ -45,31 +45,36 @@ pub(super) fn next_link(header: &str) -> Option<String> {
     None
 }
 
-/// The parameters of a link, and the links after it. A comma inside quotes belongs to a parameter.
-fn split_at_comma(text: &str) -> (&str, &str) {
+/// The text before and after the first separator outside quotes.
+fn split_unquoted(text: &str, separator: char) -> (&str, &str) {
     let mut is_quoted = false;
     let mut is_escaped = false;
-    for (at, c) in text.char_indices() {
+    let at = text.find(|c| {
         match c {
             _ if is_escaped => is_escaped = false,
             '\\' if is_quoted => is_escaped = true,
             '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => {
-                return (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
-            }
-            _ => {}
+            _ => return c == separator && !is_quoted,
         }
-    }
-    (text, "")
+        false
+    });
+    at.and_then(|at| Some((text.get(..at)?, text.get(at + separator.len_utf8()..)?))).unwrap_or((text, ""))
 }
 
 /// Whether the first parameter `rel` has the relation `next`.
 fn is_next(parameters: &str) -> bool {
-    let rel = parameters.split(';').find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("rel").then(|| value.trim().trim_matches('"'))
-    });
-    rel.is_some_and(|rel| rel.split_whitespace().any(|word| word.eq_ignore_ascii_case("next")))
+    let mut rest = parameters;
+    while !rest.is_empty() {
+        let (parameter, after) = split_unquoted(rest, ';');
+        rest = after;
+        if let Some((name, value)) = parameter.split_once('=')
+            && name.trim().eq_ignore_ascii_case("rel")
+        {
+            let mut words = value.trim().trim_matches('"').split_whitespace();
+            return words.any(|word| word.eq_ignore_ascii_case("next"));
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(super) fn check(
     });
     let left = snapshot.items.iter().map(|(key, item)| (key, snapshot.rv, &item.deltas));
     for (key, at, shown) in delivered.chain(left) {
-        for list in lists.iter().filter(|list| list.rv < at) {
+        for list in lists.iter().filter(|list| list.rv <= at) {
             let missing = shown.iter().find(|delta| delta.rv <= list.rv && !list.has(key, delta.rv));
             if let Some(delta) = missing {
                 let text = format!("{key}: {delta:?} is there at {at}, and a list at {} lacks it", list.rv);
