@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use reqwest::Method;
 
-pub use self::consume::{Parked, Pop};
 pub(crate) use self::consume::random_id;
+pub use self::consume::{Parked, Pop};
 pub use self::manage::{Close, ListQueues};
 pub use self::produce::{Add, Delete, Deltas, Update};
 pub use self::producer::{Producer, ReplaceOptions};
