@@ -2,7 +2,8 @@
 """Measures what the worker costs beside raw HTTP: worker.py --server PATH [--items 10000].
 
 Each run works on the same number of keys of a server in memory, with a handler that does nothing. "raw" is a loop on http.client and json alone, which pops
-with the settles of the pop before, as docs/worker.md says, without retries, extends and threads. On a busy machine only the CPU time of the client says something.
+with the settles of the pop before, as docs/worker.md says, without retries, extends and threads. On a busy machine only the CPU time of the
+client says something.
 """
 
 from __future__ import annotations
