@@ -376,7 +376,8 @@ export class Queue<T> {
     }
 
     #parked(call: string, which: readonly string[] | { error: string } | undefined, options: CallOptions): Promise<{ keys: number }> {
-        const body = which === undefined ? undefined : JSON.stringify("error" in which ? { error: which.error } : { keys: which });
+        // Null is refused. Without it, an undefined error of a caller without types would mean all parked keys.
+        const body = which === undefined ? undefined : JSON.stringify("error" in which ? { error: which.error ?? null } : { keys: which });
         return this.#send({ method: "POST", path: ["parked", call], body, countsTwice: true }, options);
     }
 
