@@ -8,7 +8,7 @@ use super::problem::{Code, Problem};
 use crate::duration;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
-use crate::engine::limits::NAME_BYTES_MAX;
+use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
 use crate::service::Name;
 
 const PERCENT_MAX: f64 = 100.0;
@@ -164,6 +164,15 @@ pub(super) fn check_name(text: &str) -> Result<(), Wrong> {
     if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
         let why = format!("it takes 1 to {NAME_BYTES_MAX} bytes of text without control characters");
         return Err(Wrong { why, limit: Some(NAME_BYTES_MAX.into()) });
+    }
+    Ok(())
+}
+
+/// Checks the error of a failure.
+pub(super) fn check_error(text: &str) -> Result<(), Wrong> {
+    if text.len() > ERROR_BYTES_MAX {
+        let why = format!("it has more than {ERROR_BYTES_MAX} bytes");
+        return Err(Wrong { why, limit: Some(ERROR_BYTES_MAX.into()) });
     }
     Ok(())
 }

@@ -293,6 +293,7 @@ pub struct ExtendedList {
 /// Parked keys to redrive or to discard: those of the one field that is present; all without fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(examples(json!({ "keys": ["sku-1"] }), json!({ "error": "timeout" })))]
 pub struct KeysBody {
     /// The keys; absent for all parked keys. Null is an empty list, because a client whose list is null hardly means all keys.
     #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
@@ -300,6 +301,6 @@ pub struct KeysBody {
     pub keys: Option<Vec<String>>,
     /// All parked keys whose last error is this one; the empty text means those without an error. Null is refused.
     #[serde(default, deserialize_with = "strict::present_text", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<terms::ErrorText>)]
+    #[schema(value_type = terms::ErrorText, required = false)]
     pub error: Option<String>,
 }

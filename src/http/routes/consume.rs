@@ -19,7 +19,7 @@ use crate::engine::config::Mode;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::id::{Token, Worker};
 use crate::engine::key::Key;
-use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
+use crate::engine::limits::NAME_BYTES_MAX;
 use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
 use crate::http::body::blank_hinted;
@@ -31,7 +31,7 @@ use crate::http::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::node;
 use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue};
-use crate::http::params::{read_duration, wrong};
+use crate::http::params::{check_error, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, json};
 use crate::http::state::AppState;
@@ -309,11 +309,7 @@ fn read_how(how: SettleAs, delay: Option<&str>, error: Option<&str>) -> Result<H
     }
     let delay = delay.map(|text| read_duration(text, Duration::ZERO..=DELAY_MAX)).transpose();
     let delay = delay.map_err(|wrong| wrong.field("delay"))?;
-    if error.is_some_and(|error| error.len() > ERROR_BYTES_MAX) {
-        let detail = format!("field \"error\": it has more than {ERROR_BYTES_MAX} bytes");
-        let problem = Problem::new(Code::InvalidRequest, detail).with("field", "error");
-        return Err(problem.with("limit", ERROR_BYTES_MAX));
-    }
+    error.map(check_error).transpose().map_err(|wrong| wrong.field("error"))?;
     let error = error.map(Arc::from);
     Ok(match how {
         SettleAs::Ack => How::Ack,

@@ -11,6 +11,7 @@ use crate::http::context::RequestContext;
 use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{InQueue, ParkedQuery};
 use crate::http::openapi::responses::{Always, OfBody, OfQueue, Unprocessable};
+use crate::http::params::check_error;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
 use crate::service::Handle;
@@ -78,7 +79,10 @@ async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, ParkedKeys, Arc<Re
             let detail = "fields \"keys\" and \"error\": give one of them";
             return Err(Problem::new(Code::InvalidRequest, detail).with("field", "error"));
         }
-        (None, Some(error)) => ParkedKeys::WithError(error),
+        (None, Some(error)) => {
+            check_error(&error).map_err(|wrong| wrong.field("error"))?;
+            ParkedKeys::WithError(error)
+        }
         (keys, None) => ParkedKeys::named(keys.as_deref().map(read_keys).transpose()?),
     };
     Ok((state.partitions.get(&name)?, keys, context))

@@ -26,7 +26,7 @@ use crate::http::openapi::params::{
     ExplainQuery, InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery, WorkersQuery,
 };
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
-use crate::http::params::{Params, nearest, wrong};
+use crate::http::params::{Params, check_error, nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, STATES, Selected};
@@ -138,12 +138,14 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let ReadCall { params, headers, context, .. } = call;
     let fields = Fields::read::<ItemDocument>(params.text("fields"))?;
     let streams = wants_lines(&headers)?;
+    let error = params.text("error");
+    error.map(check_error).transpose().map_err(|wrong| wrong.parameter("error"))?;
     let filter = ItemFilter {
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
         prefix: params.text("prefix").unwrap_or_default().to_owned(),
         source: params.name("source")?.map(str::to_owned),
-        error: params.text("error").map(str::to_owned),
+        error: error.map(str::to_owned),
     };
     let limit = page_limit(&params, streams)?;
     if let Some(key) = params.key("key")? {
