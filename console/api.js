@@ -1,11 +1,15 @@
 // Calls of the public API. The token is kept for this tab only, is sent in a header, and never becomes part of a URL.
 
+import { observe } from "./clock.js";
 import { parse } from "./json.js";
 
 const STORED = "deltaq-token";
 const BASE = new URL("../", document.baseURI.split("#")[0]);
 /** How long a reply may take, in milliseconds, besides the wait that a call asks for. */
 const PATIENCE = 30_000;
+/** How often a change is sent while no node owns its queue, and the least time between two tries, in milliseconds. */
+const TRIES = 5;
+const AGAIN_AFTER = 500;
 
 /** A refusal of the server, or of the network. */
 export class Problem extends Error {
@@ -46,19 +50,20 @@ function urlOf(path, query) {
   return url;
 }
 
-async function request(method, path, { query, body, accept, signal } = {}) {
+async function request(method, path, { query, body, text, accept, signal } = {}) {
   const headers = { accept: accept ?? "application/json" };
   if (token !== null) headers.authorization = `Bearer ${token}`;
-  if (body !== undefined) headers["content-type"] = "application/json";
+  const sent = body === undefined ? text : JSON.stringify(body);
+  if (sent !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
-    const text = body === undefined ? undefined : JSON.stringify(body);
-    response = await fetch(urlOf(path, query), { method, headers, body: text, signal, cache: "no-store", credentials: "same-origin" });
+    response = await fetch(urlOf(path, query), { method, headers, body: sent, signal, cache: "no-store", credentials: "same-origin" });
   } catch (error) {
     if (signal?.aborted && error.name === "AbortError") throw error;
     const detail = error.name === "TimeoutError" ? "The server has not replied in time." : "The server can't be reached.";
     throw new Problem({ code: "unreachable", title: detail, detail, retryable: true });
   }
+  observe(response.headers.get("date"));
   if (!response.ok) throw await problemOf(response);
   return response;
 }
@@ -73,11 +78,18 @@ async function problemOf(response) {
   } catch {
     // A proxy has answered in its own words.
   }
-  if (document.code === "unauthorized") asksForToken(document.detail);
+  if (document.code === "unauthorized") {
+    const why = document.detail;
+    document.detail = token === null ? "This server needs a token. Its operator issues them." : `${why.charAt(0).toUpperCase()}${why.slice(1)}.`;
+    asksForToken(document.detail);
+  }
   return new Problem(document, seconds > 0 ? seconds * 1000 : null);
 }
 
-/** A call with a JSON reply. `raw` names members that stay text; without it the reply is parsed by the browser. */
+/**
+ * A call with a JSON reply. `raw` names members that stay text; without it the reply is parsed by the browser. `body` is sent
+ * as JSON, and `text` as it is.
+ */
 export async function call(method, path, { raw, signal, patience = PATIENCE, ...options } = {}) {
   const limit = AbortSignal.timeout(patience);
   const either = signal ? AbortSignal.any([signal, limit]) : limit;
@@ -88,7 +100,20 @@ export async function call(method, path, { raw, signal, patience = PATIENCE, ...
 }
 
 export const get = (path, options) => call("GET", path, options);
-export const post = (path, options) => call("POST", path, options);
+export const postOnce = (path, options) => call("POST", path, options);
+
+/** Sends a change that may be applied twice. It is sent again while its queue moves to another node. */
+export async function post(path, options) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await postOnce(path, options);
+    } catch (error) {
+      if (error.code !== "not-owner" || tries === TRIES) throw error;
+      await new Promise((resolve) => { setTimeout(resolve, Math.max(AGAIN_AFTER, error.retryAfter ?? 0)); });
+      options?.signal?.throwIfAborted();
+    }
+  }
+}
 
 /** Reads a stream of NDJSON; `onLines` gets whole lines as they arrive. Ends when the server ends the stream. */
 export async function stream(path, { onLines, onOpen, ...options }) {

@@ -1,6 +1,6 @@
 // Dialogs: a confirmation, with a word to type where data is lost; the token; the keyboard shortcuts.
 
-import { h, seen, setText } from "./dom.js";
+import { h, seen, setText, show } from "./dom.js";
 
 /** Opens a dialog. Escape closes it, and focus returns to where it was. */
 function open(title, content, onClose = () => {}) {
@@ -39,7 +39,7 @@ export function confirm({ title, text, action, expected = null, act }) {
           result = await act();
           dialog.close();
         } catch (error) {
-          setText(why, error.message);
+          show(why, seen(error.message));
           go.disabled = false;
         }
       },

@@ -1,5 +1,7 @@
 // Elements, texts, numbers and times. Names, keys, objects and errors come from outside: they become text nodes, never markup.
 
+import { now } from "./clock.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Characters that change the order of a text or can't be seen: controls, marks and overrides of direction, zero widths. */
@@ -101,14 +103,14 @@ const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short"
 export function time(instant) {
   const date = new Date(instant);
   if (!instant || Number.isNaN(date.getTime())) return h("span", { class: "muted" }, "–");
-  const isToday = date.toDateString() === new Date().toDateString();
+  const isToday = date.toDateString() === new Date(now()).toDateString();
   const text = isToday ? clock.format(date) : `${day.format(date)}, ${clock.format(date)}`;
   return h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, text);
 }
 
 /** How long ago an instant is. */
 export function ago(instant) {
-  return h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, `${span(Date.now() - new Date(instant))} ago`);
+  return h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, `${span(now() - new Date(instant))} ago`);
 }
 
 let announcer = null;

@@ -5,7 +5,7 @@ import { compact, count, s, setText } from "./dom.js";
 import { toKeys, toParked } from "./routes.js";
 
 const WIDE = {
-  size: [880, 284],
+  view: [20, 26, 812, 246],
   box: [156, 76],
   nodes: { ready: [150, 34], leased: [412, 34], known: [674, 34], delayed: [150, 162], parked: [674, 162] },
   edges: [
@@ -20,7 +20,7 @@ const WIDE = {
 };
 
 const NARROW = {
-  size: [328, 404],
+  view: [8, 0, 318, 392],
   box: [140, 72],
   nodes: { ready: [8, 44], leased: [8, 180], known: [8, 316], delayed: [180, 112], parked: [180, 248] },
   edges: [
@@ -46,7 +46,6 @@ const MEANINGS = {
 };
 
 function draw(queue, layout, className) {
-  const [width, height] = layout.size;
   const [boxWidth, boxHeight] = layout.box;
   const arrow = `arrow-${className}`;
   const edges = layout.edges.map(([name, path, [x, y, text]]) => s("g", { class: `edge ${name}` }, s("path", { d: path, "marker-end": `url(#${arrow})` }), s("text", { x, y }, text)));
@@ -60,7 +59,7 @@ function draw(queue, layout, className) {
     return link;
   });
   const marker = s("marker", { id: arrow, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" }, s("path", { d: "M0 0 8 4 0 8Z" }));
-  const drawing = s("svg", { class: `flow ${className}`, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The life of a key" }, s("defs", null, marker), edges, nodes);
+  const drawing = s("svg", { class: `flow ${className}`, viewBox: layout.view.join(" "), role: "group", "aria-label": "The life of a key" }, s("defs", null, marker), edges, nodes);
   return { drawing, counts, edges };
 }
 

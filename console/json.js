@@ -5,6 +5,8 @@
 export class Exact {
   constructor(text) { this.text = text; }
   toString() { return this.text; }
+  /** Browsers without `JSON.rawJSON` get the number as a text. */
+  toJSON() { return JSON.rawJSON?.(this.text) ?? this.text; }
 }
 
 /** The text of a value that was not parsed. */

@@ -1,6 +1,6 @@
 // One key: why it is not delivered, and everything that the queue knows about it.
 
-import { curl, get, may, post, queuePath, whoami } from "./api.js";
+import { curl, get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { announce, count, counted, foreign, h, seen, setText, show, span, time } from "./dom.js";
 import { poll } from "./live.js";
@@ -35,12 +35,13 @@ function sentence(explanation) {
 }
 
 /** What a person can do about it. */
-function adviceOf({ explain, status, mode }) {
+function adviceOf({ explain, status, config: { mode }, sendsAgain }) {
+  const again = sendsAgain ? ` “Deliver now” sends ${mode === "keys" ? "the key" : "its newest object"} again, which makes it ready at once.` : " A new change of the key makes it ready at once.";
   switch (explain.reason) {
     case "parked": return mode === "events" ? "Mend the cause, then redrive the key; or discard the change that fails." : "Mend the cause, then redrive the key. A new change of the key also makes it ready.";
-    case "backing_off": return "It is tried again by itself. A new change of the key makes it ready at once.";
-    case "delayed": return "It becomes ready by itself. A new change of the key makes it ready at once.";
-    case "leased": return "If the worker is gone, the key returns when its lease expires.";
+    case "backing_off": return `It is tried again by itself.${again}`;
+    case "delayed": return `It becomes ready by itself.${again}`;
+    case "leased": return "If the worker is gone, the key returns when its lease expires, or at once if you release it.";
     case "paused": return "Workers get it when somebody resumes the queue.";
     case "closed": return "Its delay does not end while the queue is closed.";
     case "queued":
@@ -50,8 +51,20 @@ function adviceOf({ explain, status, mode }) {
   }
 }
 
+/**
+ * The call that makes a delayed key ready by repeating its newest state; null if there is none. Queues of mode events and followers take no such
+ * change, and an object with a version is stale the second time.
+ */
+function repetition(queue, key, { config, item, latest }) {
+  if (config.follow || config.version || config.mode === "events") return null;
+  if (config.mode === "keys") return () => post(queuePath(queue, "add"), { query: { key } });
+  if (!latest) return null;
+  return () => post(queuePath(queue, "update"), { query: { key, source: item?.owner }, text: latest.object.text });
+}
+
 /** The buttons that fit the reason. */
-function remedies({ queue, key, explain, who, refresh, problem }) {
+function remedies({ queue, key, found, who, refresh, problem }) {
+  const { explain, sendsAgain } = found;
   const button = (text, verb, act, { kind = null, ask = null } = {}) => {
     const isPermitted = may(who, verb, queue);
     return h("button", {
@@ -64,17 +77,18 @@ function remedies({ queue, key, explain, who, refresh, problem }) {
           announce(`${text}: done`);
           refresh();
         } catch (error) {
-          setText(problem, error.message);
+          show(problem, seen(error.message));
         }
       },
     }, text);
   };
-  const parked = (path) => () => post(queuePath(queue, "parked", path), { body: { keys: [key] } });
   switch (explain.reason) {
     case "parked": return [
-      button("Redrive", "admin", parked("redrive"), { kind: "primary" }),
-      button("Discard…", "admin", parked("discard"), { kind: "danger", ask: { title: "Discard the changes of this key?", action: "Discard", expected: "discard", text: [h("p", null, "The changes that wait are dropped. No worker gets them.")] } }),
+      button("Redrive", "admin", () => post(queuePath(queue, "parked/redrive"), { body: { keys: [key] } }), { kind: "primary" }),
+      button("Discard…", "admin", () => postOnce(queuePath(queue, "parked/discard"), { body: { keys: [key] } }), { kind: "danger", ask: { title: "Discard the changes of this key?", action: "Discard 1 key", expected: queue, text: [h("p", null, `The ${counted(found.item?.deltas.length ?? 0, "waiting change")} of this key ${found.item?.deltas.length === 1 ? "is" : "are"} dropped. No worker gets ${found.item?.deltas.length === 1 ? "it" : "them"}.`)] } }),
     ];
+    case "delayed":
+    case "backing_off": return sendsAgain ? [button("Deliver now", "produce", sendsAgain, { kind: "primary" })] : [];
     case "paused": return [button("Resume the queue", "admin", () => post(queuePath(queue, "resume")), { kind: "primary" })];
     case "closed": return [button("Reopen the queue", "admin", () => post(queuePath(queue, "reopen")), { kind: "primary" })];
     case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_ids: [explain.lease.id] } }), { ask: { title: "Take the key from its worker?", action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] } })];
@@ -186,24 +200,25 @@ function commands(queue, key) {
   return h("details", { class: "commands" }, h("summary", null, "As curl"), h("dl", null, list.map(([title, text]) => h("div", null, h("dt", null, title), h("dd", null, h("code", { class: "block" }, seen(text)), copyButton(text))))));
 }
 
-/** All that is read about a key. */
-async function readKey(queue, key, signal) {
-  const options = { query: { key }, raw: OBJECTS, signal };
+/** All that is read about a key. The objects are read again if something of the key differs from `before`. */
+async function readKey(queue, key, signal, before) {
   const read = await get(queuePath(queue), { signal });
   const hasObjects = read.config.mode !== "keys";
   const none = { items: [] };
-  const [explain, items, known, latest] = await Promise.all([
-    get(queuePath(queue, "explain"), { query: { key }, raw: new Set(), signal }),
-    get(queuePath(queue, "items"), options),
-    hasObjects && read.config.known_objects ? get(queuePath(queue, "known"), options) : none,
-    hasObjects ? get(queuePath(queue, "latest"), options) : none,
-  ]);
-  return { status: read.status, mode: read.config.mode, explain, item: items.items[0] ?? null, known: known.items[0] ?? null, latest: latest.items[0] ?? null };
-}
-
-/** What must have changed for the parts below the sentence to be drawn again. */
-function signature({ explain, item, known, latest }) {
-  return JSON.stringify([explain.reason, explain.lease?.id, explain.lease?.expires_at, explain.failures, explain.due_at, item?.deltas.map((delta) => String(delta.resource_version)), item?.leased_deltas.length, known && String(known.resource_version), latest && String(latest.resource_version)]);
+  const views = (query) => {
+    const options = { query: { key, ...query }, raw: OBJECTS, signal };
+    return [
+      hasObjects && read.config.known_objects ? get(queuePath(queue, "known"), options) : none,
+      hasObjects ? get(queuePath(queue, "latest"), options) : none,
+    ];
+  };
+  const [explain, ...versions] = await Promise.all([get(queuePath(queue, "explain"), { query: { key }, raw: new Set(), signal }), ...views({ fields: "key,resource_version" })]);
+  const { reason, lease, failures, last_error, due_at } = explain;
+  const mark = JSON.stringify([read.incarnation, read.config, reason, lease?.id, lease?.expires_at, failures, last_error, due_at, ...versions.map(({ items }) => items.map((item) => String(item.resource_version)))]);
+  if (mark === before?.mark) return { ...before, status: read.status, explain };
+  const [items, known, latest] = await Promise.all([get(queuePath(queue, "items"), { query: { key }, raw: OBJECTS, signal }), ...views({})]);
+  const found = { mark, status: read.status, config: read.config, explain, item: items.items[0] ?? null, known: known.items[0] ?? null, latest: latest.items[0] ?? null };
+  return { ...found, sendsAgain: repetition(queue, key, found) };
 }
 
 const REASONS = { leased: "leased", delayed: "delayed", backing_off: "delayed", parked: "parked", paused: "paused", closed: "closed", queued: "ready", next: "ready", nothing_waits: "acknowledged", unknown: "unknown" };
@@ -217,8 +232,8 @@ function sections({ item, known, latest }) {
   const compared = known && latest && (leased.length > 0 || waiting.length > 0);
   return [
     item && part("State", facts(leaseFacts(item))),
-    leased.length > 0 && part("At the worker", h("p", { class: "muted" }, counted(leased.length, "delta")), deltaList(leased)),
-    waiting.length > 0 && part(leased.length > 0 ? "Waits behind the lease" : "Waits", h("p", { class: "muted" }, counted(waiting.length, "delta"), waiting.length > 1 && ", oldest first"), deltaList(waiting)),
+    leased.length > 0 && part("Changes at the worker", h("p", { class: "muted" }, counted(leased.length, "delta")), deltaList(leased)),
+    waiting.length > 0 && part(leased.length > 0 ? "Changes behind the lease" : "Waiting changes", h("p", { class: "muted" }, counted(waiting.length, "delta"), waiting.length > 1 && ", oldest first"), deltaList(waiting)),
     isDeleted && known && part("What changes", h("p", null, "The newest change deletes the object that the workers know.")),
     !isDeleted && compared && part("What changes", diffView(known.object.text, latest.object.text)),
     known && part("Known to the workers", h("p", { class: "muted" }, `acknowledged by event ${known.resource_version}`), objectView(known.object.text)),
@@ -245,25 +260,24 @@ export async function keyView({ queue, key, head, body, signal, reload }) {
   function render(found) {
     const { explain } = found;
     if (shown === null) {
-      show(body, line, advice, actions, note, problem, strip, commands(queue, key), rest, h("section", null, h("h2", null, "History"), history.elements), h("p", null, h("a", { href: toKeys(queue, { find: key }) }, "Keys that begin like this"), " · ", h("a", { href: toQueue(queue) }, "The queue")));
+      show(body, strip, line, advice, actions, note, problem, commands(queue, key), rest, h("section", null, h("h2", null, "History"), history.elements), h("p", { class: "onward" }, h("a", { href: toKeys(queue, { find: key }) }, "Keys that begin like this"), " · ", h("a", { href: toQueue(queue) }, "The queue")));
     }
     show(strip);
     const text = sentence(explain.explanation);
     if (line.textContent !== text.map((node) => node.textContent ?? node).join("")) show(line, text);
     setText(advice, adviceOf(found));
-    const now = signature(found);
-    if (now === shown) return;
-    shown = now;
+    if (found.mark === shown?.mark) return;
+    shown = found;
     setText(pill, REASONS[explain.reason] ?? explain.reason);
     pill.className = `pill ${REASONS[explain.reason] ?? ""}`;
-    const buttons = remedies({ queue, key, explain, who, refresh: () => refresh(), problem });
+    const buttons = remedies({ queue, key, found, who, refresh: () => refresh(), problem });
     show(actions, buttons);
     show(note, buttons.some((button) => button.disabled) && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), " lacks the grant for this."));
     show(rest, sections(found));
     history.read();
   }
 
-  const refresh = poll(async () => render(await readKey(queue, key, signal)), {
+  const refresh = poll(async () => render(await readKey(queue, key, signal, shown)), {
     every: EVERY, signal,
     onFailure: (error) => {
       if (shown !== null && error.status !== 404 && error.status !== 403) show(strip, stale(error));

@@ -3,6 +3,7 @@
 import { get, queuePath } from "./api.js";
 import { announce, count, counted, foreign, h, setText, show, time } from "./dom.js";
 import { toKey, toParked } from "./routes.js";
+import { backoff, isPassing, live, report } from "./live.js";
 import { failure, loading, state } from "./states.js";
 import { number } from "./table.js";
 
@@ -42,8 +43,8 @@ function itemRow(queue, item) {
     h("td", { "data-label": "State" }, h("span", { class: `pill ${item.state}` }, item.state)),
     h("td", { "data-label": "Waits for" }, waitsFor(item)),
     number({ "data-label": "Failures" }, count(item.failures)),
-    h("td", { class: "error-text", "data-label": "Last error" }, item.last_error === null ? h("span", { class: "muted" }, "–") : foreign(item.last_error)),
-    h("td", { "data-label": "Source" }, item.owner === null ? h("span", { class: "muted" }, "–") : foreign(item.owner)));
+    h("td", { "data-label": "Source" }, item.owner === null ? h("span", { class: "muted" }, "–") : foreign(item.owner)),
+    h("td", { class: "error-text", "data-label": "Last error" }, item.last_error === null ? h("span", { class: "muted" }, "–") : foreign(item.last_error)));
 }
 
 function objectRow(queue, object) {
@@ -52,7 +53,7 @@ function objectRow(queue, object) {
     number({ "data-label": "Changed by event" }, String(object.resource_version)));
 }
 
-const ITEM_COLUMNS = ["Key", "State", "Waits for", "Failures", "Last error", "Source"];
+const ITEM_COLUMNS = ["Key", "State", "Waits for", "Failures", "Source", "Last error"];
 const OBJECT_COLUMNS = ["Key", "Source", "Changed by event"];
 
 const heading = (title) => h("th", { scope: "col", class: title === "Failures" || title === "Changed by event" ? "number" : null }, title);
@@ -62,7 +63,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   let reading = new AbortController();
   let typing = null;
   const list = h("div");
-  const found = h("p", { class: "muted", role: "status" });
+  const found = h("p", { class: "found", role: "status" });
   const more = h("button", { type: "button", hidden: true }, "Show more");
 
   const change = (values, isStep) => {
@@ -71,18 +72,19 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     clearTimeout(typing);
     typing = setTimeout(read, isStep ? 0 : TYPING_MS);
   };
-  const find = h("input", { type: "search", "data-find": true, placeholder: "Start of the key", "aria-label": "Start of the key", value: present.find ?? "", spellcheck: "false", oninput: () => change({ find: find.value }) });
+  const find = h("input", { type: "search", "data-find": true, placeholder: "Start of the key", "aria-label": "Start of the key", value: present.find ?? "", spellcheck: "false", oninput: () => { change({ find: find.value }); goTo.disabled = find.value === ""; } });
   const source = h("input", { type: "search", placeholder: "Source", "aria-label": "Source", value: present.source ?? "", oninput: () => change({ source: source.value }) });
   const states = h("select", { "aria-label": "State", onchange: () => change({ state: states.value, error: null, index: null, value: null }, true) }, STATES.map(([value, text]) => h("option", { value }, text)));
   states.value = present.state;
   const index = h("select", { "aria-label": "Index", onchange: () => change({ index: index.value, state: "known" }, true) }, h("option", { value: "" }, "No index"));
   const value = h("input", { type: "search", placeholder: "Value", "aria-label": "Value of the index", value: present.value ?? "", oninput: () => change({ value: value.value }) });
   const byIndex = h("span", { class: "group", hidden: true }, index, value);
+  const goTo = h("button", { type: "submit", disabled: find.value === "" }, "Open this key");
   const form = h("form", { class: "bar", role: "search", onsubmit: (event) => {
     event.preventDefault();
     // Enter opens the key that was typed.
     if (find.value !== "" && document.activeElement === find) location.hash = toKey(queue, find.value);
-  } }, find, states, source, byIndex, h("button", { type: "submit" }, "Open"));
+  } }, find, states, source, byIndex, goTo);
   const errorNote = h("p", { class: "note", hidden: true });
   show(body, form, errorNote, found, list, h("p", null, more));
 
@@ -94,6 +96,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
 
   let rows = null;
   let total = 0;
+  let failures = 0;
 
   async function readPage(next, isFirst) {
     reading.abort();
@@ -107,6 +110,8 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
       page = await get(path, { query: parameters, raw: new Set(), signal: either });
       pages += 1;
     } while (page.items.length === 0 && page.continue && pages < EMPTY_PAGES);
+    failures = 0;
+    report(live() ? "live" : "paused");
     const isObjects = isView(present.state) || (present.index && present.value);
     if (isFirst) {
       total = 0;
@@ -133,10 +138,15 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   }
 
   const failed = (error) => {
-    if (error.name === "AbortError") return;
+    if (signal.aborted || error.name === "AbortError") return;
     setText(found, "");
     more.hidden = true;
     show(list, failure(error, read));
+    if (!isPassing(error)) return;
+    failures += 1;
+    report("waiting");
+    clearTimeout(typing);
+    typing = setTimeout(read, backoff(failures, error));
   };
 
   function read() {
@@ -144,6 +154,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     if (present.error) show(errorNote, "Keys with the error ", foreign(present.error), ". ", h("a", { href: toParked(queue) }, "All errors"));
     return readPage(null, true).catch(failed);
   }
+  signal.addEventListener("abort", () => clearTimeout(typing), { once: true });
   show(list, loading("Reading the keys"));
   await read();
 }

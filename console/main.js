@@ -57,6 +57,7 @@ function open() {
   if (next === null) {
     const title = h("h1", { tabindex: "-1" }, "There is no such page");
     document.title = "There is no such page · deltaq";
+    crumbs({ view: null });
     show(main, h("div", { class: "head" }, h("div", { class: "title" }, title)), state("empty", "The link is wrong or incomplete", "", h("a", { class: "button", href: toQueues() }, "All queues")));
     if (!isFirst) title.focus({ preventScroll: true });
     return;
@@ -122,7 +123,7 @@ function start() {
   button.addEventListener("click", toggleLive);
   document.getElementById("help").addEventListener("click", showHelp);
   document.getElementById("account").addEventListener("click", () => askForToken("Enter another token, or forget the present one.", useToken, () => useToken(null)));
-  onTokenNeeded((why) => askForToken(`${why}.`, useToken));
+  onTokenNeeded((why) => askForToken(why, useToken));
   listen({ placeNow: () => place, toggleLive, reload: open });
   addEventListener("hashchange", open);
   document.querySelector(".skip").addEventListener("click", (event) => {

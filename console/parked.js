@@ -1,8 +1,8 @@
 // The parked keys of a queue by their errors: redrive or discard some errors, or all.
 
-import { get, may, post, queuePath, whoami } from "./api.js";
+import { get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { announce, count, counted, foreign, h, setText, show } from "./dom.js";
+import { announce, count, counted, foreign, h, seen, setText, show } from "./dom.js";
 import { poll } from "./live.js";
 import { toKey, toKeys } from "./routes.js";
 import { failure, loading, stale, state } from "./states.js";
@@ -34,7 +34,7 @@ function createRow(queue, chosen, onChoose) {
       shownKey = now.first_key;
     };
     update(group);
-    return { element: h("tr", null, h("td", null, box), h("th", { scope: "row", class: "error-text" }, error), keys.element, first), update };
+    return { element: h("tr", { class: "pick" }, h("td", null, box), h("th", { scope: "row", class: "error-text" }, error), keys.element, first), update };
   };
 }
 
@@ -98,7 +98,7 @@ export async function parkedView({ queue, body, signal, reload }) {
     }),
   });
   const readOnly = !isPermitted && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), " has no grant of admin on this queue.");
-  const content = [found, readOnly, h("div", { class: "bar" }, h("label", { class: "check" }, all, "All"), redrive, discard), problem, progress, strip, h("div", { class: "scroll" }, rows.element), note];
+  const content = [strip, found, readOnly, h("div", { class: "bar" }, h("label", { class: "check" }, all, "All"), redrive, discard), problem, progress, h("div", { class: "scroll" }, rows.element), note];
 
   /** The chosen groups, and the number of their keys. Everything is chosen if nothing else is. */
   function choice() {
@@ -147,10 +147,11 @@ export async function parkedView({ queue, body, signal, reload }) {
     try {
       const patience = 300_000;
       let changed = 0;
+      const send = isDiscard ? postOnce : post;
       if (isAll) {
-        changed = (await post(queuePath(queue, "parked", verb), { signal, patience })).keys;
+        changed = (await send(queuePath(queue, "parked", verb), { signal, patience })).keys;
       } else {
-        for (const group of wanted) changed += (await post(queuePath(queue, "parked", verb), { body: { error: group.error }, signal, patience })).keys;
+        for (const group of wanted) changed += (await send(queuePath(queue, "parked", verb), { body: { error: group.error }, signal, patience })).keys;
       }
       watched.end(changed);
       chosen.clear();
@@ -159,7 +160,7 @@ export async function parkedView({ queue, body, signal, reload }) {
     } catch (error) {
       if (signal.aborted) return;
       watched.fail();
-      setText(problem, error.message);
+      show(problem, seen(error.message));
     }
   }
 

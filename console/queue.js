@@ -1,6 +1,6 @@
 // One queue: the life of its keys, who feeds it, who works on it, who follows it, and the switches of an operator.
 
-import { call, get, may, post, queuePath, whoami } from "./api.js";
+import { call, get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, span, sparkline, time } from "./dom.js";
 import { flow } from "./flow.js";
@@ -27,7 +27,7 @@ function switchesOf(queue) {
     close: { text: "Close", verb: "admin", act: act("close"), done: "The queue is closed", ask: () => ({ title: "Close the queue?", text: [h("p", null, "Pops drain the queue and then end, so its workers stop. Reopen undoes it.")], action: "Close" }) },
     reopen: { text: "Reopen", verb: "admin", act: act("reopen"), done: "The queue is open" },
     purge: {
-      text: "Purge…", verb: "admin", act: act("purge"), done: "The waiting changes are dropped", isDangerous: true,
+      text: "Purge…", verb: "admin", act: () => postOnce(queuePath(queue, "purge")), done: "The waiting changes are dropped", isDangerous: true,
       ask: (status) => ({ title: "Drop the waiting changes?", expected: queue, action: `Drop ${counted(status.ready + status.delayed, "key")}`,
         text: [h("p", null, h("strong", null, counted(status.ready + status.delayed, "key")), ` that ${status.ready + status.delayed === 1 ? "is" : "are"} ready or delayed, and the changes behind ${counted(status.leased, "lease")}, are dropped. No worker gets them.`), h("p", null, "Known objects and parked keys stay.")] }),
     },
@@ -70,9 +70,9 @@ function sourcesTable(queue, sources) {
     h("th", { scope: "row" }, h("a", { href: toKeys(queue, { state: "latest", source: source.source }) }, foreign(source.source))),
     number({ "data-label": "Keys" }, count(source.keys)),
     h("td", { "data-label": "Last call" }, source.last_call_at ? ago(source.last_call_at) : "–"),
-    h("td", { "data-label": "Last list" }, lastReplace(source.last_replace)),
-    number({ "data-label": "Sequence" }, source.sequence === null ? "–" : String(source.sequence))));
-  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Sources"), head([["Source"], ["Keys", true], ["Last call"], ["Last list"], ["Sequence", true]]), h("tbody", null, rows)))];
+    number({ "data-label": "Sequence" }, source.sequence === null ? "–" : String(source.sequence)),
+    h("td", { class: "long", "data-label": "Last list" }, lastReplace(source.last_replace))));
+  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Sources"), head([["Source"], ["Keys", true], ["Last call"], ["Sequence", true], ["Last list"]]), h("tbody", null, rows)))];
 }
 
 function workersTable(workers) {
@@ -80,8 +80,8 @@ function workersTable(workers) {
   const rows = workers.map((worker) => h("tr", null,
     h("th", { scope: "row" }, worker.worker === null ? h("span", { class: "muted" }, "without a name") : foreign(worker.worker)),
     number({ "data-label": "Leases" }, count(worker.leased)),
-    h("td", { "data-label": "Oldest lease" }, worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
-    h("td", { "data-label": "Next expiry" }, worker.next_expires_in_ms === null || worker.next_expires_in_ms === undefined ? "–" : `in ${span(worker.next_expires_in_ms)}`),
+    h("td", { "data-label": "Oldest" }, worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
+    h("td", { "data-label": "Expires" }, worker.next_expires_in_ms === null || worker.next_expires_in_ms === undefined ? "–" : `in ${span(worker.next_expires_in_ms)}`),
     number({ "data-label": "Waiting pops" }, count(worker.waiting))));
   return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Workers"), head([["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]]), h("tbody", null, rows)))];
 }
@@ -114,7 +114,7 @@ function buttons({ queue, who, refresh, problem }) {
           announce(one.done);
           refresh();
         } catch (error) {
-          setText(problem, error.message);
+          show(problem, seen(error.message));
         }
       },
     }, one.text);
@@ -172,7 +172,7 @@ export async function queueView({ queue, head: frameHead, body, signal, reload }
       if (rates.length > SAMPLES) rates.shift();
     }
     previous = { version, at };
-    if (!isShown) show(body, line, h("div", { class: "lifecycle" }, drawing.elements), control.bar, control.note, problem, strip, numbers, details, h("h2", null, "Settings"), configuration);
+    if (!isShown) show(body, strip, line, h("div", { class: "lifecycle" }, drawing.elements), control.bar, control.note, problem, numbers, details, h("h2", null, "Settings"), configuration);
     isShown = true;
     show(strip);
     setText(line, sentence(status));
@@ -186,7 +186,7 @@ export async function queueView({ queue, head: frameHead, body, signal, reload }
       ["Initial list", status.has_synced ? "synced" : status.resource_version === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
       ["Waiting pops", count(status.waiters)],
       ["Version", String(status.resource_version)],
-      status.last_replace && ["Last list", lastReplace(status.last_replace)],
+      status.last_replace && !status.last_replace.source && ["Last list", lastReplace(status.last_replace)],
       status.follow && ["Follows", [h("a", { href: toQueue(config.follow.queue) }, foreign(config.follow.queue)), `, ${status.follow.state}, ${counted(status.follow.lag_events, "event")} behind`]],
       ["Created", time(now.created_at)],
     ]));

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { ago, announce, compact, count, counted, foreign, h, rate, setText, show, span, sparkline } from "./dom.js";
 import { poll } from "./live.js";
-import { toParked, toQueue } from "./routes.js";
+import { toKeys, toParked, toQueue } from "./routes.js";
 import { failure, loading, stale, state } from "./states.js";
 import { number, table, textCell } from "./table.js";
 
@@ -38,6 +38,9 @@ const COLUMNS = [
   { title: "Last list" },
   { title: "Sync" },
 ];
+
+/** The states whose counts are columns. */
+const STATES = ["ready", "delayed", "leased", "parked", "known"];
 
 async function readAll(signal) {
   const queues = [];
@@ -82,7 +85,7 @@ export function badges(status) {
   const words = [
     status.paused && ["paused", "warn"],
     status.drained ? ["drained", ""] : status.closed && ["closed", "warn"],
-    status.follow && [`follower, ${status.follow.state}`, status.follow.state === "blocked" || status.follow.state === "waiting" ? "warn" : ""],
+    status.follow && [status.follow.state === "following" ? "follower" : `follower, ${status.follow.state}`, status.follow.state === "blocked" || status.follow.state === "waiting" ? "warn" : ""],
     status.followers.length > 0 && [counted(status.followers.length, "follower"), ""],
     status.building_indexes.length > 0 && ["builds an index", ""],
   ];
@@ -94,30 +97,44 @@ function syncText(status) {
   return status.resource_version === 0 ? "–" : `${count(status.initial_remaining)} to go`;
 }
 
+/** A count of keys, which leads to them. */
+function countCell(queue, state) {
+  const element = number();
+  const href = state === "parked" ? toParked(queue) : toKeys(queue, { state });
+  let shown = null;
+  const set = (value) => {
+    if (value === shown) return;
+    shown = value;
+    element.classList.toggle("muted", value === 0);
+    show(element, value === 0 ? "0" : h("a", { class: state === "parked" ? "alarm" : "plain", href, "aria-label": `${count(value)} ${state}` }, compact(value)));
+  };
+  return { element, set };
+}
+
 function createRow(queue) {
   const mine = h("span", { class: "badges" });
-  const cells = Object.fromEntries(["ready", "delayed", "leased", "known", "age", "rate", "sync"].map((name) => [name, textCell("td", { class: name === "sync" ? "muted" : "number" })]));
-  const parked = number();
+  const cells = Object.fromEntries(["age", "rate", "sync"].map((name) => [name, textCell("td", { class: name === "sync" ? "muted" : "number" })]));
+  const counts = Object.fromEntries(STATES.map((state) => [state, countCell(queue.name, state)]));
   const spark = h("td");
   const list = h("td", { class: "muted" });
-  let shown = {};
+  let shown = null;
   const update = (now) => {
     const { status } = now;
-    for (const name of ["ready", "delayed", "leased", "known"]) cells[name].set(compact(status[name]));
+    for (const state of STATES) counts[state].set(status[state]);
     cells.age.set(status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "–");
     cells.rate.set(rate(now.rate));
     cells.sync.set(syncText(status));
     const words = badges(status);
-    if (shown.words !== words.map((word) => word.textContent).join()) show(mine, words);
-    if (shown.parked !== status.parked) show(parked, status.parked > 0 ? h("a", { class: "alarm", href: toParked(now.name) }, compact(status.parked)) : "0");
+    const text = words.map((word) => word.textContent).join();
+    if (shown !== text) show(mine, words);
+    shown = text;
     show(spark, sparkline(now.rates, `Events per second, now ${rate(now.rate)}`));
     const last = status.last_replace;
     show(list, last?.ended ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended)] : last ? "running" : "–");
-    shown = { words: words.map((word) => word.textContent).join(), parked: status.parked };
   };
   update(queue);
   const name = h("th", { scope: "row" }, h("a", { class: "row", href: toQueue(queue.name) }, foreign(queue.name)), " ", mine);
-  const element = h("tr", null, name, cells.ready.element, cells.delayed.element, cells.leased.element, parked, cells.known.element, cells.age.element, cells.rate.element, spark, list, cells.sync.element);
+  const element = h("tr", null, name, STATES.map((state) => counts[state].element), cells.age.element, cells.rate.element, spark, list, cells.sync.element);
   return { element, update };
 }
 
@@ -180,7 +197,7 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
       show(body, strip, state("empty", "There is no queue yet", "The first object creates its queue. Queues that your token may not read are not listed.", h("code", { class: "block" }, `deltaq add prices '{"key":"sku-1","price":10}'`)));
       return;
     }
-    if (!isShown) show(body, sum, h("div", { class: "bar" }, find, h("label", { class: "check" }, only, "Needs attention"), found), strip, wrapped, h("p", null, more));
+    if (!isShown) show(body, strip, sum, h("div", { class: "bar" }, find, h("label", { class: "check" }, only, "Needs attention"), found), wrapped, h("p", null, more));
     isShown = true;
     render();
   }, {

@@ -24,7 +24,7 @@ export function failure(error, retry) {
   const reference = id ? [" ", h("span", { class: "muted" }, "Request ", h("code", null, seen(id)), ".")] : [];
   switch (error.code) {
     case "unauthorized":
-      return state("locked", "A token is needed", detail);
+      return state("locked", "A token is needed", detail, h("button", { type: "button", class: "primary", onclick: retry }, "Enter a token"));
     case "forbidden":
       return state("locked", "The token does not permit this", [detail, ". Ask its issuer for the grant, or use another token.", ...reference], link(toQueues(), "All queues"));
     case "queue-not-found":

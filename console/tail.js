@@ -2,7 +2,7 @@
 
 import { Problem, queuePath, stream } from "./api.js";
 import { announce, count, counted, foreign, h, setText, show, time } from "./dom.js";
-import { parse } from "./json.js";
+import { Raw, parse } from "./json.js";
 import { backoff, isPassing, live, report, setLive } from "./live.js";
 import { preview } from "./object.js";
 import { toKey } from "./routes.js";
@@ -10,22 +10,35 @@ import { failure, stale } from "./states.js";
 
 /** Rows that are shown, and lines that are kept until they are shown. Older ones are left out. */
 const ROWS = 200;
-const KEPT = 2000;
+const KEPT = 200;
+/** Characters of the lines that are kept: an object may have a megabyte. */
+const KEPT_CHARS = 8 << 20;
 /** The time between two drawings, in milliseconds. */
 const DRAW_EVERY = 250;
 /** Rows that are added in one drawing: more would take longer than a frame. */
 const ADDED_MAX = 40;
+const ADDED_CHARS = 1 << 20;
 /** The pause between the end of a stream and the next one. */
 const AGAIN_AFTER = 500;
 const OBJECTS = new Set(["object"]);
 const ROW = /^\{"type":"(Added|Updated|Deleted)"/;
 /** The version of a row is behind its key, before its object. */
-const VERSION = /^\{"type":"\w+","key":"(?:[^"\\]|\\.)*","resource_version":(\d+)/;
+const VERSION = /^\{"type":"\w+","key":"(?:[^"\\]|\\.)*","resource_version":(\d+)(,"object":)?/;
+/** Of a longer line only the start is looked at, because the browser's own parser is faster, though it keeps no text of the object. */
+const LONG = 4096;
 const TYPES = ["", "Added", "Updated", "Deleted"];
-const VIEWS = [["latest", "Accepted changes"], ["known", "Acknowledged changes"]];
+const VIEWS = [["latest", "Accepted"], ["known", "Acknowledged"]];
+
+/** The parts of a line that a row shows. */
+function partsOf(line) {
+  const head = line.length > LONG && VERSION.exec(line);
+  if (!head?.[2]) return parse(line, OBJECTS);
+  const begin = head[0].length;
+  return { ...JSON.parse(line), resource_version: head[1], object: new Raw(line.slice(begin, begin + LONG / 2)) };
+}
 
 function rowOf(queue, line, at) {
-  const row = parse(line, OBJECTS);
+  const row = partsOf(line);
   return h("li", { class: row.type.toLowerCase() },
     h("span", { class: "when" }, time(at)), h("span", { class: "delta-type" }, row.type),
     h("a", { class: "row", href: toKey(queue, row.key) }, foreign(row.key, "key")),
@@ -33,21 +46,49 @@ function rowOf(queue, line, at) {
     row.object ? preview(row.object.text) : h("span", { class: "muted" }, "without an object"));
 }
 
+/** Waits until the page is seen. */
+function untilSeen(signal) {
+  return new Promise((resolve) => {
+    const end = () => {
+      if (!signal.aborted && document.hidden) return;
+      document.removeEventListener("visibilitychange", end);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", end);
+    signal.addEventListener("abort", end, { once: true });
+  });
+}
+
+/** The number of lines that one drawing adds: at least one. */
+function drawable(lines) {
+  let chars = 0;
+  const end = lines.slice(0, ADDED_MAX).findIndex(([line]) => {
+    chars += line.length;
+    return chars > ADDED_CHARS;
+  });
+  return end < 0 ? ADDED_MAX : Math.max(1, end);
+}
+
 export async function tailView({ queue, body, query, signal, setQuery, reload }) {
   const present = { ...query };
-  const kept = [];
+  let kept = [];
+  let keptChars = 0;
   let seenRows = 0;
   let leftOut = 0;
   let version = null;
   let connection = new AbortController();
 
   const list = h("ol", { class: "tail" });
-  const status = h("p", { class: "muted" });
+  const status = h("p", { class: "found" });
   const strip = h("div");
   const change = (values) => {
     Object.assign(present, values);
     setQuery(present);
-    kept.length = 0;
+    empty();
+  };
+  const empty = () => {
+    kept = [];
+    keptChars = 0;
     show(list);
   };
   const text = h("input", { type: "search", "data-find": true, placeholder: "Text in the row", "aria-label": "Text in the row", value: present.find ?? "", oninput: () => change({ find: text.value }) });
@@ -57,8 +98,8 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
   const views = h("select", { "aria-label": "View", onchange: () => { change({ view: views.value }); reconnect(); } }, VIEWS.map(([value, title]) => h("option", { value }, title)));
   views.value = present.view === "known" ? "known" : "latest";
   const pauseButton = h("button", { type: "button", onclick: () => setLive(!live()) }, "Pause");
-  const clear = h("button", { type: "button", onclick: () => { kept.length = 0; show(list); } }, "Clear");
-  show(body, h("div", { class: "bar" }, text, prefix, types, views, pauseButton, clear), strip, status, list);
+  const clear = h("button", { type: "button", onclick: empty }, "Clear");
+  show(body, strip, h("div", { class: "bar" }, text, prefix, types, views, pauseButton, clear), status, list);
 
   function reconnect() {
     version = null;
@@ -79,8 +120,9 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
       if (present.type && type !== present.type) continue;
       if (present.find && !line.includes(present.find)) continue;
       kept.push([line, now]);
-      if (kept.length > KEPT) {
-        kept.shift();
+      keptChars += line.length;
+      while (kept.length > KEPT || (keptChars > KEPT_CHARS && kept.length > 1)) {
+        keptChars -= kept.shift()[0].length;
         leftOut += 1;
       }
     }
@@ -100,9 +142,8 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
   function draw() {
     setText(pauseButton, live() ? "Pause" : "Go on");
     if (live() && kept.length > 0) {
-      const isMany = kept.length > ADDED_MAX;
-      const fresh = kept.splice(0).slice(-ADDED_MAX);
-      if (isMany) leftOut += 1;
+      const fresh = kept.splice(0, drawable(kept));
+      for (const [line] of fresh) keptChars -= line.length;
       list.prepend(...fresh.reverse().map(([line, at]) => rowOf(queue, line, at)));
       while (list.childElementCount > ROWS) list.lastElementChild.remove();
     }
@@ -114,8 +155,14 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   draw();
 
+  // A page that nobody sees reads nothing. It goes on from the version that it has.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) connection.abort();
+  }, { signal });
+
   let failures = 0;
   while (!signal.aborted) {
+    if (document.hidden) await untilSeen(signal);
     connection = new AbortController();
     const either = AbortSignal.any([signal, connection.signal]);
     try {
@@ -137,9 +184,7 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
       const problem = error instanceof Problem ? error : new Problem({ code: "unreachable", title: "The server can't be reached", detail: "", status: 0 });
       if (problem.code === "expired") {
         version = null;
-        continue;
-      }
-      if (!isPassing(problem)) {
+      } else if (!isPassing(problem)) {
         show(body, failure(problem, reload));
         return;
       }

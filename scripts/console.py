@@ -2,6 +2,7 @@
 """Opens the console of a server of its own in a headless Chromium.
 
     scripts/console.py BINARY measure            first views and long tasks with 1,000 queues and 100,000 keys
+    scripts/console.py BINARY soak MINUTES       memory of the page of a queue that changes 1,000 times a second
     scripts/console.py BINARY pictures FOLDER    pictures of all views, in light and dark, at 1280 and 360 pixels
 """
 import base64
@@ -138,6 +139,22 @@ def measure(browser, server):
     work.join()
 
 
+def soak(browser, server, minutes):
+    work = Work(Queues(server), ["prices"], 200, 0.2)
+    work.start()
+    browser.visit(f"{server}/console/#/queues/prices/tail")
+    browser.until("document.querySelector('.tail li')")
+    browser.devtools("Performance.enable")
+    for minute in range(minutes + 1):
+        browser.devtools("HeapProfiler.collectGarbage")
+        metrics = {metric["name"]: metric["value"] for metric in browser.devtools("Performance.getMetrics")["metrics"]}
+        shown = browser.js("return document.querySelector('.found').innerText")
+        print(f"minute {minute}: {metrics['JSHeapUsedSize'] / 2**20:.1f} MiB of heap, {metrics['Nodes']:.0f} nodes; {shown}", flush=True)
+        time.sleep(60 if minute < minutes else 0)
+    work.ends.set()
+    work.join()
+
+
 def fill(queues):
     queues.put("prices", {"lease": "10m", "indexes": {"by_vat": "/vat"}, "rate_limiter": {"item_exponential": {"base": "10m", "max": "1h"}}})
     queues.put("search", {"follow": {"queue": "prices"}})
@@ -178,7 +195,7 @@ def pictures(browser, server, folder):
 
 
 def main():
-    if len(sys.argv) not in (3, 4) or sys.argv[2] not in ("measure", "pictures"):
+    if len(sys.argv) not in (3, 4) or sys.argv[2] not in ("measure", "soak", "pictures"):
         raise SystemExit(__doc__)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
         server = f"127.0.0.1:{free_port()}"
@@ -189,6 +206,8 @@ def main():
             browser = Browser()
             if sys.argv[2] == "measure":
                 measure(browser, f"http://{server}")
+            elif sys.argv[2] == "soak":
+                soak(browser, f"http://{server}", int(sys.argv[3]))
             else:
                 pictures(browser, f"http://{server}", sys.argv[3])
         finally:

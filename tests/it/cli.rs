@@ -75,7 +75,7 @@ impl Server {
     }
 
     /// Sends a signal to the server.
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         signal(self.child.as_ref().expect("a running server"), name);
     }
 

@@ -2,9 +2,13 @@
 //! each flow the browser must have logged nothing: no violation of the content security policy, and no error of a script.
 
 mod browser;
+mod files;
+mod mending;
+mod proxy;
+mod troubles;
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +16,7 @@ use deltaq::access::digest_text;
 use serde_json::{Value, json};
 
 use self::browser::Browser;
+use self::proxy::Proxy;
 use crate::cli::{Server, finished};
 
 /// Calls the API and returns the document of its reply.
@@ -339,8 +344,10 @@ fn a_busy_queue_and_a_restart_do_not_disturb_an_open_page() {
         browser.until_text("They come faster than anybody reads");
         assert!(browser.count(".tail li") <= 200);
         browser.click_on(".bar button");
-        browser.until_text("while paused");
+        browser.until_text("200 rows or more while paused");
         browser.click_on(".bar button");
+        browser.until_no_text("while paused");
+        assert!(browser.count(".tail li") <= 200);
         browser.click("Overview");
         browser.until_there(".flow.wide .ready");
         stop.store(true, Ordering::Relaxed);
@@ -394,10 +401,10 @@ fn a_token_decides_what_a_user_may_do() {
     }
     let browser = Browser::start(server.address);
     browser.open("queues");
-    browser.until_text("a token is needed");
+    browser.until_text("This server needs a token.");
     browser.type_into("#token", "wrong");
     browser.click("Use the token");
-    browser.until_text("the token is unknown");
+    browser.until_text("The token is unknown.");
     browser.type_into("#token", "viewer");
     browser.click("Use the token");
     browser.until_text("1 queue");
@@ -434,44 +441,19 @@ fn a_token_decides_what_a_user_may_do() {
     end(&browser);
 }
 
-/// A proxy that serves the server below a path.
-fn proxy(server: SocketAddr, path: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                // A connection that the browser gives up is no failure.
-                let _broken = pass_on(&client, server, path);
-                let _closed = client.shutdown(Shutdown::Both);
-            });
-        }
-    });
-    address
-}
-
-/// Passes on one request without the path, and its reply.
-fn pass_on(mut client: &TcpStream, server: SocketAddr, path: &str) -> std::io::Result<()> {
-    let mut head = [0; 16_384];
-    let length = client.read(&mut head)?;
-    let head = String::from_utf8_lossy(&head[..length]).replacen(&format!(" {path}/"), " /", 1);
-    let mut upstream = TcpStream::connect(server)?;
-    upstream.write_all(head.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes())?;
-    std::io::copy(&mut upstream, &mut client)?;
-    Ok(())
-}
-
 #[test]
 fn the_console_works_below_a_path_of_a_proxy() {
     let server = Server::in_memory();
     post(server.address, "prices/add", &objects("sku-", 2));
-    let address = proxy(server.address, "/tools/deltaq");
+    let address = Proxy::start(server.address, "/tools/deltaq").address;
     let browser = Browser::start(address);
     browser.visit(&format!("http://{address}/tools/deltaq/"));
     browser.until_text("prices");
     assert!(browser.url().starts_with(&format!("http://{address}/tools/deltaq/console/")));
     browser.click("prices");
     browser.until_text("No worker takes the keys that are ready.");
+    browser.click("Pause");
+    browser.until_text("Paused: workers get nothing");
     end(&browser);
 }
 
@@ -486,6 +468,9 @@ fn hostile_keys_and_objects_are_text() {
         "\u{202e}gnp.exe",
         "日本語 ключ",
         "%2e%2e/x?y#z",
+        "a/../b%2F",
+        "👩\u{200d}👧 🏴",
+        &"long-".repeat(200),
         "'\"&;",
     ];
     for key in keys {
@@ -505,7 +490,7 @@ fn hostile_keys_and_objects_are_text() {
         // The link of a row leads to the key, whatever the key is.
         browser.js_with("[...document.querySelectorAll('tbody a.row')].find(a => decodeURIComponent(a.hash.split('/').pop()) === arguments[0]).click()", vec![(*key).into()]);
         browser.until_text(if index == 0 { "It is parked" } else { "It is ready" });
-        browser.until_text("Waits");
+        browser.until_text("Waiting changes");
         assert_eq!(browser.count("main img, main script, main b"), 0);
         assert!(!browser.js("return document.title").as_str().expect("a title").contains("owned"));
         browser.until_text("<script>document.title='owned'</script>");
@@ -514,6 +499,16 @@ fn hostile_keys_and_objects_are_text() {
     browser.open("queues/q/keys/large");
     browser.until_text("976.6 KiB");
     browser.click_on(".object-box > button");
+    let lines = "line\\n".repeat(10_000);
+    let odd = format!(
+        r#"{{"key":"odd","digits":123456789012345678901234567890,"half":1.50,"control":"\u0000\u001b[31m","emoji":"🏴","lines":"{lines}"}}"#
+    );
+    call(at, "POST", "/v1/queues/q/add", &odd);
+    browser.open("queues/q/keys/odd");
+    for part in ["123456789012345678901234567890", "1.50", r"\u0000\u001b[31m", "🏴"] {
+        browser.until_text(part);
+    }
+    assert_eq!(browser.js("return document.documentElement.scrollWidth > innerWidth"), false);
     browser.open("queues/q/parked");
     browser.until_text("</td><script>alert(1)</script>\\u202e");
     browser.open("nowhere");

@@ -1,5 +1,6 @@
 //! A Chromium that a test drives over WebDriver, and what it finds on a page of the console.
 
+use std::cell::Cell;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -38,6 +39,7 @@ pub(super) struct Browser {
     runtime: Runtime,
     client: Client,
     base: String,
+    clicks: Cell<u32>,
     _profile: tempfile::TempDir,
 }
 
@@ -80,7 +82,14 @@ impl Browser {
         builder.capabilities(Capabilities::from_iter(capabilities));
         let client = runtime.block_on(builder.connect(&format!("http://127.0.0.1:{port}")));
         let client = client.expect("Chromium starts");
-        Self { driver, runtime, client, base: format!("http://{server}"), _profile: profile }
+        Self {
+            driver,
+            runtime,
+            client,
+            base: format!("http://{server}"),
+            clicks: Cell::new(0),
+            _profile: profile,
+        }
     }
 
     /// Opens a place of the console, by its fragment, as a new page.
@@ -167,6 +176,12 @@ impl Browser {
                 }
             })
         });
+        self.clicks.set(self.clicks.get() + 1);
+    }
+
+    /// The clicks since the last call.
+    pub(super) fn clicks(&self) -> u32 {
+        self.clicks.take()
     }
 
     /// Types into an element, or into the page.
@@ -191,6 +206,10 @@ impl Browser {
         self.runtime.block_on(self.client.back()).expect("a step back");
     }
 
+    pub(super) fn forward(&self) {
+        self.runtime.block_on(self.client.forward()).expect("a step forward");
+    }
+
     /// Sends a command of the DevTools protocol.
     fn devtools(&self, command: &str, parameters: &Value) {
         let body = json!({ "cmd": command, "params": parameters });
@@ -204,6 +223,12 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
         let feature = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.devtools("Emulation.setEmulatedMedia", &feature);
+    }
+
+    /// Sets the clock that scripts of the next pages read.
+    pub(super) fn shift_clock(&self, ms: i64) {
+        let script = format!("(() => {{ const read = Date.now; Date.now = () => read() + {ms}; }})()");
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
     }
 
     /// What the browser has logged since the last call, except replies with an error, which the tests cause themselves.

@@ -1,0 +1,16 @@
+// The clock of the server, from which ages are counted. The clock of the browser's machine may be wrong.
+
+/** The header Date has whole seconds, and a reply takes a while, so smaller differences say nothing. In milliseconds. */
+const TOLERANCE = 2000;
+let ahead = 0;
+
+/** Compares the clocks; `date` is the header Date of a reply that has just arrived. */
+export function observe(date) {
+  const instant = Date.parse(date ?? "");
+  if (Number.isNaN(instant)) return;
+  const difference = instant + 500 - Date.now();
+  ahead = Math.abs(difference) > TOLERANCE ? difference : 0;
+}
+
+/** The present instant on the server, in milliseconds since 1970. */
+export const now = () => Date.now() + ahead;
