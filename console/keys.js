@@ -14,7 +14,7 @@ const TYPING_MS = 200;
 
 const PENDING = "ready,delayed,leased,parked";
 const STATES = [
-  ["pending", "Not acknowledged"], ["ready", "Ready"], ["delayed", "Delayed"], ["leased", "Leased"], ["parked", "Parked"],
+  ["pending", "Pending"], ["ready", "Ready"], ["delayed", "Delayed"], ["leased", "Leased"], ["parked", "Parked"],
   ["latest", "All objects"], ["known", "Acknowledged"],
 ];
 const ITEM_FIELDS = "key,state,lease,failures,last_error,due_at,owner";
@@ -41,9 +41,9 @@ function waitsFor(item) {
 function itemRow(queue, item) {
   return h("tr", null, link(queue, item.key),
     h("td", { "data-label": "State" }, h("span", { class: `pill ${item.state}` }, item.state)),
-    h("td", { "data-label": "Waits for" }, waitsFor(item)),
     number({ "data-label": "Failures" }, count(item.failures)),
-    h("td", { "data-label": "Source" }, item.owner === null ? h("span", { class: "muted" }, "–") : foreign(item.owner)),
+    h("td", { class: "long", "data-label": "Waits for" }, waitsFor(item)),
+    h("td", { class: "long", "data-label": "Source" }, item.owner === null ? h("span", { class: "muted" }, "–") : foreign(item.owner)),
     h("td", { class: "error-text", "data-label": "Last error" }, item.last_error === null ? h("span", { class: "muted" }, "–") : foreign(item.last_error)));
 }
 
@@ -53,7 +53,7 @@ function objectRow(queue, object) {
     number({ "data-label": "Changed by event" }, String(object.resource_version)));
 }
 
-const ITEM_COLUMNS = ["Key", "State", "Waits for", "Failures", "Source", "Last error"];
+const ITEM_COLUMNS = ["Key", "State", "Failures", "Waits for", "Source", "Last error"];
 const OBJECT_COLUMNS = ["Key", "Source", "Changed by event"];
 
 const heading = (title) => h("th", { scope: "col", class: title === "Failures" || title === "Changed by event" ? "number" : null }, title);

@@ -33,6 +33,24 @@ impl WebDriverCompatibleCommand for Extension {
     }
 }
 
+/// Ports that are tried: chromedriver takes a free one for IPv4 and needs the same for IPv6, where another process may have it.
+const PORTS_MAX: usize = 10;
+
+/// Starts a chromedriver. Returns it with its port, or nothing if it has found none.
+fn driver() -> Option<(Child, String)> {
+    let mut driver = Command::new("chromedriver");
+    driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut driver = driver.spawn().expect("chromedriver is installed; .ci/run installs it");
+    let output = BufReader::new(driver.stdout.take().expect("a pipe"));
+    let started = "started successfully on port ";
+    let mut lines = output.lines().map_while(Result::ok);
+    let port = lines.find_map(|line| Some(line.split_once(started)?.1.trim_end_matches('.').to_owned()));
+    if port.is_none() {
+        let _ended = driver.wait();
+    }
+    Some((driver, port?))
+}
+
 /// A browser with one page.
 pub(super) struct Browser {
     driver: Child,
@@ -46,16 +64,7 @@ pub(super) struct Browser {
 impl Browser {
     /// Starts a browser for the server at this address.
     pub(super) fn start(server: SocketAddr) -> Self {
-        let mut driver = Command::new("chromedriver");
-        driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut driver = driver.spawn().expect("chromedriver is installed; .ci/run installs it");
-        let output = BufReader::new(driver.stdout.take().expect("a pipe"));
-        let started = "started successfully on port ";
-        let port = output
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.split_once(started)?.1.trim_end_matches('.').to_owned()));
-        let port = port.expect("chromedriver says its port");
+        let (driver, port) = (0..PORTS_MAX).find_map(|_| driver()).expect("chromedriver says its port");
         let profile = tempfile::tempdir().expect("a folder");
         let runtime = Runtime::new().expect("a runtime");
         // The sandbox of Chromium does not run as root, as in CI.

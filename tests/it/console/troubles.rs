@@ -112,7 +112,7 @@ fn a_token_that_ends_while_a_page_is_open_is_asked_for_again() {
     let text = std::fs::read_to_string(&file).expect("the file");
     std::fs::write(
         &file,
-        text.replace("name = \"viewer\"", "name = \"viewer\"\nexpires_at = \"2020-01-01T00:00:00Z\""),
+        text.replace("name = \"viewer\"", "name = \"viewer\"\nexpires = \"2020-01-01T00:00:00Z\""),
     )
     .expect("the file");
     server.signal("HUP");
@@ -129,7 +129,7 @@ fn a_token_that_ends_while_a_page_is_open_is_asked_for_again() {
 
 #[test]
 fn ages_are_those_of_the_server_whatever_the_clock_of_the_browser_says() {
-    let server = Server::in_memory();
+    let server = Server::durable();
     let at = server.address;
     post(at, "prices/replace?source=erp", &objects("sku-", 2));
     for hours in [-30, 30] {
