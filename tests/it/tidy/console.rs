@@ -3,7 +3,7 @@
 use super::root;
 
 /// Most bytes of all files together.
-const BYTES_MAX: u64 = 150 * 1024;
+const BYTES_MAX: u64 = 150_000;
 
 #[test]
 fn the_console_is_light_and_names_its_files() {
@@ -19,6 +19,19 @@ fn the_console_is_light_and_names_its_files() {
         );
     }
     assert!(bytes <= BYTES_MAX, "the console has {bytes} bytes, at most {BYTES_MAX}");
+}
+
+/// The overview of a queue explains its settings to people who know none of them.
+#[test]
+fn the_console_says_what_every_setting_of_a_queue_means() {
+    let document = std::fs::read_to_string(root().join("docs/openapi.json")).expect("the document");
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    let settings =
+        document["components"]["schemas"]["QueueConfig"]["properties"].as_object().expect("settings");
+    let meanings = std::fs::read_to_string(root().join("console/settings.js")).expect("the meanings");
+    for name in settings.keys() {
+        assert!(meanings.contains(&format!("\n  {name}: \"")), "console/settings.js does not explain {name}");
+    }
 }
 
 /// Texts of producers and workers reach the page only as text nodes. The policy of the page refuses the rest in browsers that know Trusted
