@@ -2,10 +2,10 @@
 
 import { call, get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, span, sparkline, time } from "./dom.js";
+import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, showAgain, span, sparkline, time } from "./dom.js";
 import { flow } from "./flow.js";
 import { poll } from "./live.js";
-import { badges } from "./queues.js";
+import { badges, isHeld } from "./queues.js";
 import { toKeys, toQueue, toQueues } from "./routes.js";
 import { settings } from "./settings.js";
 import { failure, loading, stale } from "./states.js";
@@ -44,6 +44,7 @@ function switchesOf(queue) {
 function sentence(status) {
   if (status.drained) return "Drained: the queue is closed, and no key waits.";
   if (status.paused) return "Paused: workers get nothing until somebody resumes the queue.";
+  if (isHeld(status)) return `It follows another queue and can't go on: ${status.follow.detail ?? "it has reached a limit"}.`;
   if (status.ready > 0 && status.leased === 0 && status.waiters === 0) return "No worker takes the keys that are ready.";
   if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "has" : "have"} failed too often and ${status.parked === 1 ? "waits" : "wait"} for a person.`;
   if (status.ready + status.delayed + status.leased === 0) return status.known > 0 ? "Everything is acknowledged." : "The queue is empty.";
@@ -179,7 +180,7 @@ export async function queueView({ queue, head: frameHead, body, signal, reload }
     show(words, badges(status));
     drawing.update(status);
     control.update(status);
-    show(numbers, facts([
+    showAgain(numbers, facts([
       ["Mode", config.mode],
       ["Oldest change not acknowledged", status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "none"],
       ["Events per second", h("span", { class: "withspark" }, rate(rates.at(-1)), sparkline(rates, "Events per second in the last minute"))],
@@ -214,7 +215,7 @@ export async function queueView({ queue, head: frameHead, body, signal, reload }
     const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), options), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
     const names = status.followers.slice(0, FOLLOWERS_SHOWN);
     const followers = await Promise.all(names.map((name) => get(queuePath(name, "status"), { signal }).then(({ follow }) => ({ name, follow }), (error) => ({ name, why: error.message }))));
-    show(details,
+    showAgain(details,
       section("Sources", sourcesTable(queue, sources.items), "No source has named itself with source=."),
       section("Workers", workersTable(workers.items), "No worker holds a lease or waits."),
       section("Followers", followersTable(followers), "No queue follows this one."));

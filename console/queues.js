@@ -80,12 +80,20 @@ class Rates {
   }
 }
 
+/** Whether a follower can't go on. */
+export const isHeld = ({ follow }) => follow?.state === "blocked" || follow?.state === "waiting";
+
+/** Whether a queue needs a person. */
+const isTrouble = ({ status }) => status.parked > 0 || status.paused || (status.closed && !status.drained) || isHeld(status) || status.last_replace?.aborted === true
+  || (status.ready > 0 && status.leased === 0 && status.waiters === 0);
+const TROUBLE = "Parked keys, ready keys without a worker, a queue that is paused or closed, a follower that can't go on, a list that was cut off";
+
 /** Small words beside the name of a queue. */
 export function badges(status) {
   const words = [
     status.paused && ["paused", "warn"],
     status.drained ? ["drained", ""] : status.closed && ["closed", "warn"],
-    status.follow && [status.follow.state === "following" ? "follower" : `follower, ${status.follow.state}`, status.follow.state === "blocked" || status.follow.state === "waiting" ? "warn" : ""],
+    status.follow && [status.follow.state === "following" ? "follower" : `follower, ${status.follow.state}`, isHeld(status) ? "warn" : ""],
     status.followers.length > 0 && [counted(status.followers.length, "follower"), ""],
     status.building_indexes.length > 0 && ["builds an index", ""],
   ];
@@ -100,13 +108,16 @@ function syncText(status) {
 /** A count of keys, which leads to them. */
 function countCell(queue, state) {
   const element = number();
-  const href = state === "parked" ? toParked(queue) : toKeys(queue, { state });
+  const isParked = state === "parked";
+  const link = h("a", { class: isParked ? "alarm" : "plain", href: isParked ? toParked(queue) : toKeys(queue, { state }) });
   let shown = null;
   const set = (value) => {
     if (value === shown) return;
-    shown = value;
+    setText(link, compact(value));
+    link.setAttribute("aria-label", `${count(value)} ${state}`);
+    if (shown === null || (value === 0) !== (shown === 0)) show(element, value === 0 ? "0" : link);
     element.classList.toggle("muted", value === 0);
-    show(element, value === 0 ? "0" : h("a", { class: state === "parked" ? "alarm" : "plain", href, "aria-label": `${count(value)} ${state}` }, compact(value)));
+    shown = value;
   };
   return { element, set };
 }
@@ -130,7 +141,7 @@ function createRow(queue) {
     shown = text;
     show(spark, sparkline(now.rates, `Events per second, now ${rate(now.rate)}`));
     const last = status.last_replace;
-    show(list, last?.ended ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended)] : last ? "running" : "–");
+    show(list, last?.aborted ? h("span", { class: "alarm" }, "cut off") : last?.ended ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended)] : last ? "running" : "–");
   };
   update(queue);
   const name = h("th", { scope: "row" }, h("a", { class: "row", href: toQueue(queue.name) }, foreign(queue.name)), " ", mine);
@@ -175,7 +186,6 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
   function render() {
     const text = (present.find ?? "").toLowerCase();
     const order = ORDERS[present.sort] ?? ORDERS.name;
-    const isTrouble = ({ status }) => status.parked > 0 || status.paused || status.closed || (status.ready > 0 && status.leased === 0 && status.waiters === 0);
     const wanted = all.filter((queue) => queue.name.includes(text) && (present.only !== "trouble" || isTrouble(queue)));
     wanted.sort((a, b) => order(a, b) * (present.order === "desc" ? -1 : 1) || ORDERS.name(a, b));
     rows.update(wanted.slice(0, shownRows));
@@ -197,7 +207,7 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
       show(body, strip, state("empty", "There is no queue yet", "The first object creates its queue. Queues that your token may not read are not listed.", h("code", { class: "block" }, `deltaq add prices '{"key":"sku-1","price":10}'`)));
       return;
     }
-    if (!isShown) show(body, strip, sum, h("div", { class: "bar" }, find, h("label", { class: "check" }, only, "Needs attention"), found), wrapped, h("p", null, more));
+    if (!isShown) show(body, strip, sum, h("div", { class: "bar" }, find, h("label", { class: "check", title: TROUBLE }, only, "Needs attention"), found), wrapped, h("p", null, more));
     isShown = true;
     render();
   }, {

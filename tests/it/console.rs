@@ -259,6 +259,14 @@ fn use_the_keyboard(browser: &Browser) {
     browser.press("gq");
     browser.until("all queues", || browser.url().ends_with("#/queues"));
     assert_eq!(browser.js("return document.activeElement.tagName"), "H1", "focus moves to the heading");
+
+    // A link keeps the focus while its table is read again and again.
+    browser.open("queues/prices");
+    let link = "main tbody a[href*='source=erp']";
+    browser.until_there(link);
+    browser.js_with("window.first = document.querySelector(arguments[0]); first.focus()", vec![link.into()]);
+    let script = "const now = document.querySelector(arguments[0]); return now !== first && now === document.activeElement";
+    browser.until("another table", || browser.js_with(script, vec![link.into()]) == true);
     end(browser);
 }
 
