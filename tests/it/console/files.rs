@@ -11,7 +11,7 @@ use crate::cli::Server;
 #[track_caller]
 fn exchange(server: SocketAddr, request: &str, lines: &[&str]) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server).expect("a connection");
-    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let lines: String = lines.iter().map(|line| [line, "\r\n"].concat()).collect();
     let head = format!("{request} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\n{lines}\r\n");
     stream.write_all(head.as_bytes()).expect("a request");
     let mut reply = Vec::new();
