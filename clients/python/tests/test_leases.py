@@ -124,6 +124,22 @@ class Outcomes(unittest.TestCase):
     def test_another_result_is_a_failure(self) -> None:
         self.assertIn("returned 3", outcome_of(3).settle("a")["error"])
 
+    def test_an_error_without_a_usable_text_is_a_failure_all_the_same(self) -> None:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise KeyError("text")
+
+        self.assertEqual(outcome_of(OSError("file \udcff")).settle("a")["error"], "OSError: file ?")
+        self.assertEqual(outcome_of(Mute()).settle("a")["error"], "Mute: KeyError while the text of the error was made")
+        self.assertEqual(outcome_of(Reject(ValueError("no price"))).settle("a")["error"], "no price")
+        self.assertEqual(outcome_of(SystemExit("bye")).settle("a")["error"], "SystemExit: bye")
+
+    def test_a_delay_that_the_server_would_refuse_fails_in_the_handler(self) -> None:
+        for wrong in (-1, float("nan"), "soon", "367d"):
+            with self.assertRaises(ValueError):
+                Nack(delay=wrong)
+        self.assertEqual(Nack(delay="5m").settle("a")["delay"], "5m")
+
     def test_long_errors_are_cut(self) -> None:
         self.assertEqual(outcome_of(Nack("x" * 5000 + "end")).settle("a")["error"][-4:], "xend")
         self.assertEqual(len(outcome_of(Nack("x" * 5000)).settle("a")["error"]), ERROR_LENGTH_MAX)

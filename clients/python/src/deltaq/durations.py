@@ -9,6 +9,8 @@ from datetime import timedelta
 Duration = float | timedelta | str
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: The longest delay of a key, in seconds.
+DELAY_SECONDS_MAX = 366 * UNITS["d"]
 PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)")
 
 
@@ -20,6 +22,13 @@ def duration_text(duration: Duration) -> str:
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"a duration must not be negative or infinite, and this one is {seconds:g} s")
     return f"{round(seconds * 1e6)}us"
+
+
+def delay_text(delay: Duration) -> str:
+    """The text of a delay of a key. A ValueError says why it is none, before the server refuses the call that has it."""
+    if duration_seconds(delay) > DELAY_SECONDS_MAX:
+        raise ValueError(f"a delay may have 366 days, and this one is {delay}")
+    return duration_text(delay)
 
 
 def duration_seconds(duration: Duration) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .durations import Duration, duration_text
+from collections.abc import Callable
+
+from .durations import Duration, delay_text
 from .json import Json
 
 #: The longest error text that is sent, in characters. The beginning of a longer one is cut off: the end of a message says more.
@@ -14,18 +16,18 @@ class Outcome(Exception):
 
     how = ""
 
-    def __init__(self, *, delay: Duration | None = None, error: str | None = None) -> None:
-        super().__init__(error or self.how)
-        self.delay = delay
-        self.error = error
+    def __init__(self, *, delay: Duration | None = None, error: object = None) -> None:
+        self.delay = None if delay is None else delay_text(delay)
+        self.error = None if error is None else error_text(error)
+        super().__init__(self.error or self.how)
 
     def settle(self, lease_id: str) -> Json:
         """The entry of a settle."""
         entry: Json = {"lease_id": lease_id, "as": self.how}
         if self.delay is not None:
-            entry["delay"] = duration_text(self.delay)
+            entry["delay"] = self.delay
         if self.error is not None:
-            entry["error"] = self.error[-ERROR_LENGTH_MAX:]
+            entry["error"] = self.error
         return entry
 
 
@@ -39,20 +41,20 @@ class Ack(Outcome):
 
 
 class Nack(Outcome):
-    """The work has failed: the key is delivered again after `delay`, or after the backoff of its queue."""
+    """The work has failed: the key is delivered again after `delay`, or after the backoff of its queue. `error` is a text or an exception."""
 
     how = "nack"
 
-    def __init__(self, error: str | None = None, *, delay: Duration | None = None) -> None:
+    def __init__(self, error: object = None, *, delay: Duration | None = None) -> None:
         super().__init__(delay=delay, error=error)
 
 
 class Reject(Outcome):
-    """The work will never succeed: the key is parked."""
+    """The work will never succeed: the key is parked. `error` is a text or an exception."""
 
     how = "reject"
 
-    def __init__(self, error: str | None = None) -> None:
+    def __init__(self, error: object = None) -> None:
         super().__init__(error=error)
 
 
@@ -74,6 +76,16 @@ class Release(Outcome):
         super().__init__()
 
 
+def error_text(error: object, text_of: Callable[[object], str] = str) -> str:
+    """The text of an error, as the server takes it. An exception may have any text, and even none."""
+    try:
+        text = text_of(error)
+    except Exception as failure:
+        text = f"{type(failure).__name__} while the text of the error was made"
+    # A file name that is not UTF-8 has halves of characters, which JSON can't have.
+    return text[-ERROR_LENGTH_MAX:].encode("utf-8", "replace").decode()
+
+
 def outcome_of(result: object) -> Outcome:
     """The outcome that a handler has returned or raised: None is an Ack, any other exception a Nack with its message."""
     if result is None:
@@ -81,5 +93,5 @@ def outcome_of(result: object) -> Outcome:
     if isinstance(result, Outcome):
         return result
     if isinstance(result, BaseException):
-        return Nack(f"{type(result).__name__}: {result}")
-    return Nack(f"the handler returned {result!r}: it must return None, Ack, Nack, Reject, Done or Release")
+        return Nack(f"{type(result).__name__}: {error_text(result)}")
+    return Nack(f"the handler returned {error_text(result, repr)}: it must return None, Ack, Nack, Reject, Done or Release")

@@ -109,7 +109,8 @@ class Transport:
             self._ssl = ssl_context or ssl.create_default_context()
         self._headers = {"accept": "application/json"}
         if token:
-            self._headers["authorization"] = f"Bearer {token}"
+            # The text of a file ends with a line break.
+            self._headers["authorization"] = f"Bearer {token.strip()}"
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
         self._lock = threading.Lock()
 

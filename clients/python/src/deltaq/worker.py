@@ -226,6 +226,13 @@ class Worker:
             if not isinstance(error, Outcome):
                 log.warning("the handler of %r failed", held.item.key, exc_info=True)
             result = error
+        except BaseException as error:
+            # Such as SystemExit: it ends the worker, and the key has failed.
+            self._finish_work(held, error)
+            raise
+        self._finish_work(held, result)
+
+    def _finish_work(self, held: Held, result: object) -> None:
         with self._changed:
             self._leases.finish(held, outcome_of(result), time.monotonic())
             self._wake(self._has_outcomes, self._settle_at())

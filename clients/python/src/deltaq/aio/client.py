@@ -45,7 +45,8 @@ class Client:
         self._timeout = timeout
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         if token:
-            headers["authorization"] = f"Bearer {token}"
+            # The text of a file ends with a line break.
+            headers["authorization"] = f"Bearer {token.strip()}"
         self._http = httpx.AsyncClient(
             base_url=url if "://" in url else f"http://{url}",
             headers=headers,

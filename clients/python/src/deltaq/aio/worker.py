@@ -55,6 +55,8 @@ class Worker:
         self._ready: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        # Whether handlers that still run were cancelled.
+        self._has_given_up = False
         self._failure: Exception | None = None
         # The pop that is in flight.
         self._pop_task: asyncio.Task[Popped | None] | None = None
@@ -83,6 +85,7 @@ class Worker:
                     self._fail(error)
                 await self._finish()
         finally:
+            self._has_given_up = True
             left = [*background, *self._tasks]
             for task in left:
                 task.cancel()
@@ -186,9 +189,9 @@ class Worker:
             result = self._handler(held.item, held.context)
             if inspect.isawaitable(result):
                 result = await result
-        except asyncio.CancelledError:
-            # A lost lease is not settled. At the end of the worker, the key is released.
-            result = Release()
+        except asyncio.CancelledError as error:
+            # A lost lease is not settled. At the end of the worker, the key is released. Any other cancellation is of the handler's own making.
+            result = Release() if held.context.is_lost or self._has_given_up else error
         except Exception as error:
             if not isinstance(error, Outcome):
                 log.warning("the handler of %r failed", held.item.key, exc_info=True)
@@ -257,6 +260,7 @@ class Worker:
         self._notify()
         if self._tasks:
             _, running = await asyncio.wait(set(self._tasks), timeout=self.settings.grace)
+            self._has_given_up = True
             for task in running:
                 task.cancel()
         with contextlib.suppress(asyncio.TimeoutError):
