@@ -79,9 +79,13 @@ export function retryAfter(header: string | null, nowMs: number): number | undef
     return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
-/** The message of anything that was thrown. */
+/** The message of anything that was thrown, also of an object that has no text. */
 export function messageOf(thrown: unknown): string {
-    return thrown instanceof Error ? thrown.message || thrown.name : String(thrown);
+    try {
+        return String(thrown instanceof Error ? thrown.message || thrown.name : thrown);
+    } catch {
+        return "an error without a text";
+    }
 }
 
 /** The message of an error and of its causes. Node says "fetch failed", and why in the cause. */

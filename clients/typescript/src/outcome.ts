@@ -1,7 +1,7 @@
 /** The ways in which a handler ends the work on a key. */
 
 import type { SettleAs } from "./documents.js";
-import type { Duration } from "./duration.js";
+import { type Duration, milliseconds } from "./duration.js";
 import { messageOf } from "./error.js";
 
 /** How a lease is settled. Made by `Ack`, `Done`, `Nack`, `Reject` and `Release`. */
@@ -36,6 +36,10 @@ export function Release(): Outcome {
     return { as: "release" };
 }
 
+/** The ways to settle that a handler may return. */
+const SETTLE_AS = new Set(["ack", "done", "nack", "reject", "release"]);
+/** The longest delay of a key, in milliseconds. */
+const DELAY_MS_MAX = 366 * 86_400_000;
 /** The most bytes that the server takes as the error of a failure. */
 const ERROR_BYTES_MAX = 4_096;
 
@@ -44,18 +48,28 @@ export function thrown(error: unknown): Outcome {
     return Nack({ error: messageOf(error) });
 }
 
-/** The outcome with its error cut to what the server takes. */
+/** The outcome with an error that the server takes: a text of limited length, without halves of characters. */
 export function bounded(outcome: Outcome): Outcome {
-    const { error } = outcome;
-    // A UTF-16 unit takes at most three bytes.
-    if (error === undefined || error.length * 3 <= ERROR_BYTES_MAX) {
+    if (outcome.error === undefined) {
         return outcome;
     }
-    const bytes = new TextEncoder().encode(error);
+    // A program without types may have put an Error there.
+    const bytes = new TextEncoder().encode(messageOf(outcome.error));
     if (bytes.length <= ERROR_BYTES_MAX) {
-        return outcome;
+        return { ...outcome, error: new TextDecoder().decode(bytes) };
     }
     // The last character may be cut in two, which decoding replaces by a longer one.
     const text = new TextDecoder().decode(bytes.subarray(0, ERROR_BYTES_MAX - 4)).replace(/\uFFFD+$/, "");
     return { ...outcome, error: text };
+}
+
+/** Throws if the outcome is none, or has a delay that the server would refuse. */
+export function checkOutcome(outcome: Outcome | undefined): void {
+    if (!SETTLE_AS.has(outcome?.as as string)) {
+        throw new TypeError("the handler has returned something else than Ack(), Done(), Nack(), Reject() or Release()");
+    }
+    const { delay } = outcome as Outcome;
+    if (delay !== undefined && milliseconds(delay) > DELAY_MS_MAX) {
+        throw new RangeError(`a delay may have 366 days, and this one is ${delay}`);
+    }
 }

@@ -7,7 +7,7 @@
 import type { Popped, PoppedItem, Settle } from "./documents.js";
 import { DeltaqError, isTransient } from "./error.js";
 import { Leases } from "./leases.js";
-import { bounded, Ack, type Outcome, Release, thrown } from "./outcome.js";
+import { Ack, bounded, checkOutcome, type Outcome, Release, thrown } from "./outcome.js";
 import type { PopOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import { askedMs, Backoff, DEFAULT_RETRY, ONCE, sleep } from "./retry.js";
@@ -23,8 +23,6 @@ const LAST_SETTLES_MS = 5_000;
 
 /** The longest random pause after the stop, in milliseconds. */
 const STOPPING_PAUSE_MS_MAX = 500;
-/** The ways to settle that a handler may return. */
-const SETTLE_AS = new Set(["ack", "done", "nack", "reject", "release"]);
 
 export class WorkerRun<T> {
     readonly #queue: Queue<T>;
@@ -45,6 +43,8 @@ export class WorkerRun<T> {
     #isPopping = false;
     /** Whether neither pops nor jobs will add outcomes. */
     #isDrained = false;
+    /** What `onError` itself has thrown first. */
+    #failure: { readonly error: unknown } | undefined;
 
     constructor(queue: Queue<T>, handler: BatchHandler<T>, isBatch: boolean, options: WorkerOptions) {
         this.#queue = queue;
@@ -52,7 +52,7 @@ export class WorkerRun<T> {
         this.#isBatch = isBatch;
         this.#options = options;
         this.#pauses = { ...DEFAULT_RETRY, ...options.retry };
-        this.#leases = new Leases(queue as Queue<unknown>, options.leaseDuration, this.#pauses, error => options.onError?.(error));
+        this.#leases = new Leases(queue as Queue<unknown>, options.leaseDuration, this.#pauses, error => this.#report(error));
     }
 
     async run(signal: AbortSignal | undefined): Promise<void> {
@@ -79,10 +79,23 @@ export class WorkerRun<T> {
                 this.#drained();
                 await settling;
             }
+            if (this.#failure !== undefined) {
+                throw this.#failure.error;
+            }
         } finally {
             grace.clear();
             this.#leases.stop();
             signal?.removeEventListener("abort", stop);
+        }
+    }
+
+    /** Calls `onError`. If that throws, the worker ends with its error, and the keys are settled all the same. */
+    #report(error: unknown, key?: string): void {
+        try {
+            this.#options.onError?.(error, key);
+        } catch (failure) {
+            this.#failure ??= { error: failure };
+            this.#stop.abort();
         }
     }
 
@@ -168,7 +181,7 @@ export class WorkerRun<T> {
         if (!isTransient(error)) {
             throw error;
         }
-        this.#options.onError?.(error);
+        this.#report(error);
         const [asked, pause] = [askedMs(error), backoff.after(error)];
         const isStopping = this.#stop.signal.aborted;
         const random = Math.min(pause - asked, isStopping ? STOPPING_PAUSE_MS_MAX : Infinity);
@@ -206,14 +219,12 @@ export class WorkerRun<T> {
             if (outcomes.length !== job.length) {
                 throw new RangeError(`the handler has returned ${outcomes.length} outcomes for ${job.length} keys`);
             }
-            if (!outcomes.every(outcome => SETTLE_AS.has(outcome?.as))) {
-                throw new TypeError("the handler has returned something else than Ack(), Done(), Nack(), Reject() or Release()");
-            }
+            outcomes.forEach(checkOutcome);
             return outcomes;
         } catch (error) {
             for (const { item, context } of job) {
                 if (!context.signal.aborted) {
-                    this.#options.onError?.(error, item.key);
+                    this.#report(error, item.key);
                 }
             }
             // A handler that ends because of the stop has not failed.

@@ -109,6 +109,22 @@ test("other calls that settle and produce", async t => {
     assert.equal((await server.client().info()).name, "deltaq");
 });
 
+test("parked keys are selected by their keys or by an error, and never by a selection that is undefined", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.add(["a", "b", "c"].map(key => ({ key })));
+    await queue.reject((await queue.pop({ max: 3 })).items.map(item => item.lease.id), { error: "no price" });
+    // The value of a variable that a program without types has never set.
+    const unset = undefined as unknown as string;
+    for (const wrong of [{ error: unset }, { error: null }, { errors: "no price" }, {}, [unset], [null], "a", null]) {
+        await assert.rejects(async () => queue.discard(wrong as any), JSON.stringify(wrong));
+        await assert.rejects(async () => queue.redrive(wrong as any), JSON.stringify(wrong));
+    }
+    assert.deepEqual((await queue.items({ state: ["parked"] }).all()).map(item => item.key), ["a", "b", "c"]);
+    assert.equal((await queue.discard({ error: "another error" })).keys, 0);
+    assert.equal((await queue.discard(["c"])).keys, 1);
+    assert.equal((await queue.redrive({ error: "no price" })).keys, 2);
+});
+
 test("a Replace of a list and of a stream", async t => {
     const queue = (await Server.start(t)).queue();
     const list = Array.from({ length: 2_500 }, (_, n) => ({ key: `k${n}`, text: "x".repeat(50) }));

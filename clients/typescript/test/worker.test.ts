@@ -8,7 +8,7 @@ import { Server, until } from "./server.js";
 
 test("each outcome settles its key", async t => {
     const queue = (await Server.start(t)).queue();
-    await queue.add(["nothing", "ack", "nack", "reject", "release", "throw", "wrong"].map(key => ({ key })));
+    await queue.add(["nothing", "ack", "nack", "reject", "release", "throw", "wrong", "mute", "half", "error", "delay", "long"].map(key => ({ key })));
     const stop = new AbortController();
     const errors: unknown[] = [];
     let released = 0;
@@ -29,13 +29,25 @@ test("each outcome settles its key", async t => {
                     throw new Error("thrown by the handler");
                 case "wrong":
                     return "ack" as any;
+                case "mute":
+                    throw Object.create(null);
+                case "half":
+                    throw new Error("half \ud800");
+                case "error":
+                    return Reject({ error: new Error("as an object") as any });
+                case "delay":
+                    return Nack({ delay: "soon" });
+                case "long":
+                    return Nack({ delay: "367d" });
             }
         },
-        { concurrency: 3, onError: (error, key) => errors.push([key, String(error)]) },
+        { concurrency: 3, onError: (_, key) => errors.push(key) },
     );
     const running = worker.run({ signal: stop.signal });
     await until(async () => (await queue.known().all()).length === 3, "three keys are acknowledged");
-    await until(async () => ((await queue.getItem("wrong"))?.failures ?? 0) > 0, "the wrong outcome is a failure");
+    const odd = ["wrong", "mute", "half", "error", "delay", "long"];
+    const failures = async () => Promise.all(odd.map(async key => (await queue.getItem(key))?.last_error ?? ""));
+    await until(async () => !(await failures()).includes(""), "odd outcomes are failures");
     stop.abort();
     await running;
     assert.deepEqual((await queue.known().all()).map(object => object.key).sort(), ["ack", "nothing", "release"]);
@@ -43,8 +55,30 @@ test("each outcome settles its key", async t => {
     assert.equal((await queue.getItem("reject"))?.state, "parked");
     assert.equal((await queue.getItem("throw"))?.last_error, "thrown by the handler");
     assert.match((await queue.getItem("wrong"))?.last_error ?? "", /something else than Ack\(\)/);
-    assert.ok(errors.some(error => (error as string[])[0] === "throw"));
+    const [, mute, half, error, delay, long] = await failures();
+    assert.deepEqual([mute, half, error], ["an error without a text", "half \ufffd", "as an object"]);
+    assert.match(`${delay} and ${long}`, /"soon" is not a duration.* and a delay may have 366 days/);
+    assert.ok(errors.includes("throw"));
     assert.equal((await queue.status()).leased, 0);
+});
+
+test("a worker whose onError throws ends with that error, and settles its keys", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.add([{ key: "a" }, { key: "b" }]);
+    const worker = new Worker(
+        queue,
+        () => {
+            throw new Error("no price");
+        },
+        {
+            onError: error => {
+                throw new Error(`no log for ${(error as Error).message}`);
+            },
+        },
+    );
+    await assert.rejects(worker.run(), /no log for no price/);
+    assert.equal((await queue.status()).leased, 0);
+    assert.equal((await queue.getItem("a"))?.last_error, "no price");
 });
 
 test("a worker ends when its queue is closed and drained", async t => {
