@@ -297,7 +297,8 @@ class Scenario:
         self.check_faults()
 
     def logs(self) -> str:
-        """The ends of the stderr of the programs and of the server's log."""
+        """The ends of the stderr of the programs, of the server's log, and of the requests at the proxy."""
         parts = [(program.stderr.name, program.stderr_text()) for program in self.programs]
         parts.append(("server.log", (self.folder / "server.log").read_text(errors="replace")))
+        parts.append(("requests", self.proxy.last_requests()))
         return "".join(f"--- {name}\n{text[-2000:]}\n" for name, text in parts if text)

@@ -6,12 +6,14 @@ import re
 import signal
 from typing import Any
 
-from harness import Failed, Program, Scenario, check, wait_for
+from harness import PATIENCE, Failed, Program, Scenario, check, wait_for
 from proxy import Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
 from registry import scenario, scenario_with
 
 VERSION = re.compile(rb'("resource_version":)(\d+)')
 CITIES = ("Rome", "Oslo", "Lima")
+# The longest time that a client waits for the reply of a call that is no stream, in seconds.
+CALL_TIMEOUT = 60.0
 
 
 def city(number: int, version: int = 1) -> dict[str, Any]:
@@ -42,10 +44,10 @@ def store(program: Program) -> dict[str, Any]:
     return objects
 
 
-def wait_equal(s: Scenario, program: Program, view: str = "latest") -> None:
+def wait_equal(s: Scenario, program: Program, view: str = "latest", seconds: float = PATIENCE) -> None:
     """Waits until the store equals the view, and the events of the handler lead there."""
     expected = s.view(view)
-    wait_for(lambda: store(program) == expected, f"the store equals the view of {len(expected)} objects")
+    wait_for(lambda: store(program) == expected, f"the store equals the view of {len(expected)} objects", seconds)
     wait_for(lambda: replay(program) == expected, "the events lead to the view")
     s.check_faults()
 
@@ -270,7 +272,8 @@ def informer_random_faults(s: Scenario) -> None:
                 s.proxy.cut_all()
         change_some(s, number)
         try:
-            wait_equal(s, program)
+            # A list that is frozen is given up by its timeout, and not by the silence of a stream.
+            wait_equal(s, program, seconds=CALL_TIMEOUT + PATIENCE)
         except Failed as failed:
             raise Failed(f"after fault {number} ({fault}): {failed}") from failed
     program.stop()

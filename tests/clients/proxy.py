@@ -172,6 +172,12 @@ class Proxy:
         with self._lock:
             return [request for request, _ in self.requests if request.call == name]
 
+    def last_requests(self) -> str:
+        """The last requests with their age and their fault, a line each."""
+        now = time.monotonic()
+        with self._lock:
+            return "".join(f"{now - request.at:.3f} s ago: {request.method} {request.target} {fault or '-'}\n" for request, fault in self.requests[-12:])
+
     def faults(self) -> int:
         with self._lock:
             return sum(1 for _, fault in self.requests if fault)
