@@ -169,4 +169,16 @@ unit = (deploy / "systemd/deltaq.service").read_text()
 accepts(*shlex.split(re.search(r"^ExecStart=\S+ (.*)$", unit, re.M)[1]))
 knows(dict(line.split("=", 1) for line in re.findall(r"^Environment=(.*)$", unit, re.M)))
 assert seconds(re.search(r"^TimeoutStopSec=(.*)$", unit, re.M)[1]) > shutdown
+
+# systemd: reflect. Its help names the variables.
+unit = (deploy / "systemd/deltaq-reflect.service").read_text()
+accepts(*shlex.split(re.search(r"^ExecStart=\S+ (.*)$", unit, re.M)[1]))
+reflect_help = subprocess.run([binary, "reflect", "--help"], check=True, capture_output=True, text=True).stdout
+for variable in re.findall(r"^#?Environment=(\w+)=", unit, re.M):
+    assert re.search(rf"\b{variable}\b", reflect_help), variable
+for source, installed in re.findall(r"^#   install .* (\S+) (\S+)$", unit, re.M):
+    assert (root / source).is_file(), source
+    assert installed in unit.partition("[Service]")[2] or installed == f"/etc/systemd/system/{pathlib.PurePath(source).name}", installed
+stop = re.search(r"^const STOP_MAX: Duration = Duration::from_secs\((\d+)\);$", (root / "src/cli/reflect.rs").read_text(), re.M)[1]
+assert seconds(re.search(r"^TimeoutStopSec=(.*)$", unit, re.M)[1]) > int(stop)
 print("the files of deploy/ fit the schemas, each other and the program")
