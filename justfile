@@ -34,6 +34,11 @@ console-measure:
     cargo build --release --locked
     ./scripts/console.py target/release/deltaq measure
 
+# Memory of the console while a queue changes 1,000 times a second.
+console-soak minutes="60":
+    cargo build --release --locked
+    ./scripts/console.py target/release/deltaq soak {{minutes}}
+
 # Take the pictures of docs/console.md again.
 console-pictures:
     cargo build --release --locked
