@@ -80,7 +80,7 @@ class Replies(unittest.TestCase):
             read_reply(Codec(), calls.ack("q", ["a-1"]), 409, None, b'{"code":"wrong-mode"}')
 
     def test_a_reply_of_another_service_is_an_error(self) -> None:
-        for body in (b"<html>", b"[]", b'{"items":3}', b"{}"):
+        for body in (b"<html>", b"[]", b'{"items":3}', b"{}", b"[" * 5000):
             with self.assertRaises(BadReply):
                 read_reply(Codec(), calls.pop("q"), 200, None, body)
 

@@ -122,7 +122,11 @@ export class Transport {
                 return undefined;
             }
             try {
-                return parse(text);
+                const document = parse(text);
+                if (typeof document !== "object" || document === null || Array.isArray(document)) {
+                    throw new SyntaxError("it is no object");
+                }
+                return document;
             } catch (error) {
                 throw unexpectedReply(nameOf(call), response.status, `the reply is not that of a deltaq server: ${messageOf(error)}`);
             }

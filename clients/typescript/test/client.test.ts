@@ -231,14 +231,17 @@ test("a pop whose reply was lost is repeated with the same id", async t => {
 
 test("replies of other servers are errors that say so", async t => {
     const url = await web(t, (request, response) => {
-        const status = { "/v1/queues/a/status": 502, "/v1/queues/b/status": 200, "/v1/queues/c/status": 308 }[request.url ?? ""] ?? 404;
+        const status = { "/v1/queues/a/status": 502, "/v1/queues/b/status": 200, "/v1/queues/c/status": 308, "/v1/queues/d/status": 200 }[
+            request.url ?? ""
+        ] ?? 404;
         response.writeHead(status, { "content-type": "text/html", location: "https://example.org/" });
-        response.end("<html>");
+        response.end(request.url?.startsWith("/v1/queues/d") ? "[]" : "<html>");
     });
     const client = new Client(url, { retry: { attempts: 1 } });
     await assert.rejects(client.queue("a").status(), { code: "unexpected-reply", status: 502, retryable: true });
     await assert.rejects(client.queue("b").status(), { code: "unexpected-reply", status: 200, retryable: false });
     await assert.rejects(client.queue("c").status(), /redirection to https:\/\/example.org\//);
+    await assert.rejects(client.queue("d").status(), /not that of a deltaq server: it is no object/);
     assert.throws(() => new Client("localhost:7070"), /must begin with http/);
 });
 

@@ -51,5 +51,5 @@ class Codec:
     def load(self, text: bytes) -> Any:
         try:
             return json.loads(text, parse_float=self._parse_float)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadReply(f"the reply is no JSON: {error}: {text[:100]!r}") from error
