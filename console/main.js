@@ -1,6 +1,6 @@
 // The frame: the present place, its view, the header.
 
-import { hasToken, onTokenNeeded, setToken } from "./api.js";
+import { hasToken, onTokenNeeded, setToken, whoami } from "./api.js";
 import { askForToken, showHelp } from "./dialogs.js";
 import { announce, foreign, h, setText, show } from "./dom.js";
 import { keyView } from "./key.js";
@@ -131,6 +131,8 @@ function start() {
     main.focus();
   });
   showAccount();
+  // The views that need it have it sooner. They report a failure themselves.
+  whoami().catch(() => {});
   open();
 }
 
