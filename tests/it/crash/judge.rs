@@ -61,6 +61,8 @@ pub(crate) enum Rule {
     NumberReused,
     /// A read lacks a change that was acknowledged before, as if its server did not own the queue any more.
     StaleRead,
+    /// A writer has written, or has tried to, after the next epoch began.
+    LateWrite,
     /// Deltas are not in the order of their events.
     Order,
     /// No client sent the delta.

@@ -18,8 +18,10 @@ use rustix::process::Signal;
 use super::alarm::Alarm;
 use super::client::Client;
 use super::cycles::Report;
+use super::fenced_reads;
 use super::history::{Crash, Snapshot};
 use super::judge::Judge;
+use super::late_writes;
 use super::links::{LinkFault, LinkProxy};
 use super::load::Clients;
 use super::queues::QUEUES;
@@ -151,8 +153,10 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
     for (node, host) in run.nodes.iter_mut().zip(&run.hosts) {
         node.start(&run.secret, host);
     }
+    run.wait_for_shares();
     create(run.nodes[0].process().api);
     run.wait_until_quiet();
+    fenced_reads::change(&[run.nodes[0].process().api]);
     run.read(None, Run::snapshot);
     for round in 0..rounds {
         let failure = Failure::ALL[round % Failure::ALL.len()];
@@ -179,8 +183,11 @@ impl Run {
         let victim = self.rng.usize(..self.nodes.len());
         let addresses: Vec<_> = self.nodes.iter().map(|node| node.process().api).collect();
         let [before, after] = [(); 2].map(|()| Duration::from_millis(self.rng.u64(LOAD_MS)));
-        let Self { cluster, nodes, hosts, clients, secret, .. } = self;
+        let Self { cluster, nodes, hosts, clients, secret, report, .. } = self;
         let (node, hosts) = (&mut nodes[victim], &*hosts);
+        let others: Vec<_> =
+            addresses.iter().copied().filter(|address| *address != addresses[victim]).collect();
+        let send_reads = || fenced_reads::send(addresses[victim], fenced_reads::change(&others));
         let mut fail = || {
             std::thread::sleep(before);
             match failure {
@@ -196,7 +203,9 @@ impl Run {
                 Failure::Frozen => {
                     node.process().signal("STOP");
                     std::thread::sleep(TAKEOVER);
+                    let reads = send_reads();
                     node.process().signal("CONT");
+                    report.faults.extend(reads.faults());
                 }
                 Failure::Cut => node.database.cut(),
                 Failure::CutOff | Failure::Silent => {
@@ -206,6 +215,7 @@ impl Run {
                         node.database.black_hole();
                     }
                     std::thread::sleep(TAKEOVER);
+                    report.faults.extend(send_reads().faults());
                     node.database.release();
                 }
                 Failure::Restarted => {
@@ -226,8 +236,8 @@ impl Run {
         Crash { gone: self.clock.monotonic_us(), restart: None }
     }
 
-    /// Waits until each node has its share of the partitions, and answers for each queue.
-    fn wait_until_quiet(&self) {
+    /// Waits until each node has its share of the partitions.
+    fn wait_for_shares(&self) {
         let begun = self.clock.monotonic_us();
         let shares = "SELECT string_agg(count::text, ' ') FROM (\
              SELECT count(*) FROM deltaq.partitions WHERE node IS NOT NULL GROUP BY node) AS shares";
@@ -236,6 +246,12 @@ impl Run {
             assert!(self.clock.since(begun) < QUIET, "the owners are\n{owners}");
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Waits until each node has its share of the partitions, and answers for each queue.
+    fn wait_until_quiet(&self) {
+        self.wait_for_shares();
+        let begun = self.clock.monotonic_us();
         for node in &self.nodes {
             let server = node.process();
             for spec in QUEUES {
@@ -272,6 +288,7 @@ impl Run {
         let mut calls = self.clients.take_calls();
         calls.append(&mut self.watcher.calls);
         self.report.read(&mut self.judge, calls, crash, snapshots);
+        late_writes::find(&self.cluster, &mut self.report);
         if !self.report.faults.is_empty() {
             for node in &self.nodes {
                 let Node { name, .. } = node;

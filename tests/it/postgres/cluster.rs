@@ -24,7 +24,7 @@ const LOOKS: usize = 6_000;
 /// The user and the database of deltaq in a new cluster.
 const SETUP: &str = "CREATE ROLE deltaq LOGIN\nCREATE DATABASE deltaq OWNER deltaq\n";
 /// Settings of every server. Only the name of the socket contains the port.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "listen_addresses=",
     "port=5432",
     "shared_buffers=16MB",
@@ -32,7 +32,8 @@ const SETTINGS: [&str; 8] = [
     "min_wal_size=2MB",
     "max_wal_size=64MB",
     "lc_messages=C",
-    "log_min_messages=log",
+    "log_min_messages=error",
+    "track_commit_timestamp=on",
 ];
 /// Settings of a server that need not survive a loss of power.
 const VOLATILE: [&str; 3] = ["fsync=off", "full_page_writes=off", "synchronous_commit=on"];

@@ -24,7 +24,8 @@ enum Flow {
     /// Bytes pass.
     #[default]
     Pass,
-    /// Bytes wait in the proxy, in both directions.
+    /// Bytes of the client wait in the proxy. The server still answers what it has: so a client that works all the time always has a statement
+    /// in the proxy, and not only an answer.
     Held,
 }
 
@@ -103,14 +104,14 @@ impl Proxy {
         self.cut();
     }
 
-    /// Holds back the bytes of the present connections until [`release`](Self::release). New ones pass.
+    /// Holds back what the clients of the present connections send until [`release`](Self::release). New ones pass.
     pub(crate) fn hold(&self) {
         for link in &self.shared.state.lock().links {
             link.is_held.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Swallows the bytes of all connections, also of new ones, until [`release`](Self::release).
+    /// Swallows what the clients of all connections send, also of new ones, until [`release`](Self::release).
     pub(crate) fn black_hole(&self) {
         self.shared.state.lock().flow = Flow::Held;
         self.hold();
@@ -214,7 +215,7 @@ impl Shared {
                 break;
             }
             drop(state);
-            if !self.may_pass(link) || (&link.client).write_all(&passed).is_err() {
+            if (&link.client).write_all(&passed).is_err() {
                 break;
             }
         }
