@@ -20,8 +20,9 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
 
 /// The beginnings of commands that start the server.
 const SERVES: [&str; 2] = ["deltaq serve", "cargo run --release -- serve"];
-/// Blocks that need a build or run all tests.
-const NOT_RUN: [&str; 2] = ["./scripts/test.sh", "export PATH=$PWD/target/release:$PATH"];
+/// Blocks that need a build, install something or run all tests.
+const NOT_RUN: [&str; 3] =
+    ["./scripts/test.sh", "export PATH=$PWD/target/release:$PATH", "pip install ./clients/python"];
 /// Starts a server on a free port instead of the one that the page uses. It takes the place of an earlier server.
 const SERVE: &str = r#"
 if [ -n "${server:-}" ]; then kill $server; wait $server; rm ready; fi
@@ -62,6 +63,8 @@ fn run(name: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut shell = Command::new("bash");
     shell.args(["-c", &script]).env_remove("DELTAQ_TOKEN").env_remove("DELTAQ_URL");
+    // It takes the place of an installed client for Python.
+    shell.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/python/src"));
     let ended = shell.current_dir(folder.path()).stdin(Stdio::null()).output().expect("bash runs");
     let read = |name: String| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let stderr: String = (0..blocks.len()).map(|number| read(format!("{number}.err"))).collect();
@@ -85,6 +88,19 @@ fn run(name: &str) {
 #[test]
 fn the_commands_of_the_readme_work() {
     run("README.md");
+}
+
+#[test]
+fn the_readme_shows_the_price_feed() {
+    let read =
+        |name: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("text");
+    let example = read("examples/price-feed/price_feed.py");
+    let code = example.splitn(3, '\n').last().expect("code behind two comments");
+    assert!(!code.starts_with('#'), "{code}");
+    assert!(
+        read("README.md").contains(&format!("```python\n{code}```")),
+        "the README differs from the example"
+    );
 }
 
 #[test]
