@@ -9,6 +9,9 @@ use deltaq_types::{DeltaDocument, DeltaType, PoppedItem, SettleAs, SettleCall};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+/// The longest delay that the server takes. It refuses a whole call that has a longer one.
+const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
+
 /// A key on which a handler works, with its lease.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -73,7 +76,7 @@ pub enum Outcome {
     Ack,
     /// Failed: the key is delivered again, after its backoff or after `delay`.
     Nack {
-        /// The wait, instead of the backoff.
+        /// The wait, instead of the backoff; a longer one than the server takes is cut to 366 days.
         delay: Option<Duration>,
         /// The reason.
         error: Option<String>,
@@ -85,7 +88,7 @@ pub enum Outcome {
     },
     /// Mode keys: done, and the failures of the key stay.
     Done {
-        /// The time after which the key is added again.
+        /// The time after which the key is added again, at most 366 days as well.
         delay: Option<Duration>,
     },
     /// Not worked on: the key is delivered again, without a failure.
@@ -114,7 +117,8 @@ impl Outcome {
             Self::Release => (SettleAs::Release, None, None),
         };
         let error = error.map(bounded);
-        SettleCall { lease_id: Some(lease_id), lease: None, how, delay: delay.map(format), error }
+        let delay = delay.map(|delay| format(delay.min(DELAY_MAX)));
+        SettleCall { lease_id: Some(lease_id), lease: None, how, delay, error }
     }
 }
 
@@ -137,4 +141,18 @@ impl<T: Into<Self>, E: fmt::Display> From<Result<T, E>> for Outcome {
 fn bounded(mut error: String) -> String {
     error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_takes_every_outcome() {
+        let delay = Some(Duration::MAX);
+        let nack = Outcome::Nack { delay, error: Some("é".repeat(5_000)) }.settle("a".to_owned());
+        assert_eq!(nack.delay.as_deref(), Some("366d"));
+        assert!(nack.error.is_some_and(|error| error.len() <= ERROR_BYTES_MAX && error.ends_with('é')));
+        assert_eq!(Outcome::Done { delay }.settle("a".to_owned()).delay.as_deref(), Some("366d"));
+    }
 }
