@@ -60,7 +60,8 @@ impl Reflectors {
         let mut metrics = Metrics::default();
         let tasks = settings.sources.iter().map(|(name, settings)| {
             let of_source = metrics.add(name, settings.queue.as_str());
-            Task::new(name, settings, client.clone(), of_source, clock.clone())
+            let task = Task::new(name, settings, client.clone(), of_source, clock.clone());
+            task.map_err(|error| source::Error::because(format!("source {name}"), error))
         });
         let tasks = tasks.collect::<Result<_, _>>()?;
         Ok(Self { tasks, metrics })

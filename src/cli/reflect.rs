@@ -84,6 +84,12 @@ impl Reflect {
         let Some(path) = &self.config else {
             return self.flags.settings(self.metrics_listen.as_deref());
         };
+        if let Some(flag) = self.flags.first_given()? {
+            let path = path.display();
+            return Err(Failure::Usage(format!(
+                "{flag} is for one source without a file; {path} has the settings of each source"
+            )));
+        }
         let failed = |error: settings::Error| Failure::Other(crate::causes::with_causes(&error));
         let mut settings = settings::load(path).map_err(failed)?;
         if let Some(address) = &self.metrics_listen {
@@ -128,7 +134,7 @@ fn report(results: Vec<(String, Result<Summary, Error>)>) -> ExitCode {
                 continue;
             }
             Err(Error::Queue { queue, source }) => {
-                Failure::At { place: format!("source {name}, queue {queue}"), source }
+                Failure::OfSource { place: format!("source {name}, queue {queue}"), source }
             }
             Err(error) => Failure::Other(format!("source {name}: {}", crate::causes::with_causes(&error))),
         };

@@ -56,7 +56,8 @@ impl Health {
     pub(super) fn failed(&self, error: &Error, pause: Duration) {
         self.metrics.failed(error);
         let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
-        let again_in = crate::duration::format(pause);
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let again_in = crate::duration::format(Duration::from_millis(pause_ms));
         warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
     }
 }

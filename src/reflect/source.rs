@@ -169,6 +169,19 @@ impl Source {
         matches!(self, Self::Queue(_) | Self::Kubernetes(_))
     }
 
+    /// Whether the source may be the queue of this name on the same server.
+    pub(super) fn may_be_queue(&self, name: &str) -> bool {
+        matches!(self, Self::Queue(queue) if queue.name() == name)
+    }
+
+    /// Refuses the queue that takes the objects as the source: each change would lead to another one, for ever.
+    pub(super) async fn refuse_circle(&self, incarnation: &str) -> Result<(), Error> {
+        match self {
+            Self::Queue(queue) => queue.refuse_circle(incarnation).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Tells the source the pointers of the queue's key.
     pub(super) fn set_key(&mut self, key: Vec<String>) {
         if let Self::Files(files) = self {

@@ -98,6 +98,7 @@ impl Task {
 
     /// Sends one whole list, or nothing if it has not changed.
     async fn list(&mut self) -> Result<Summary, Error> {
+        self.refuse_circle().await?;
         self.create().await?;
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (output, events) = Output::channel(Arc::clone(&self.health));
@@ -208,6 +209,19 @@ impl Task {
                 health.changed(produced.queued);
             }
         })
+    }
+
+    /// Refuses a queue that is its own source. One that does not exist is none.
+    async fn refuse_circle(&mut self) -> Result<(), Error> {
+        let name = self.settings.queue.as_str();
+        if !self.source.may_be_queue(name) {
+            return Ok(());
+        }
+        match self.client.queue(name).get().await {
+            Ok(queue) => Ok(self.source.refuse_circle(&queue.incarnation).await?),
+            Err(error) if error.code() == Some("queue-not-found") => Ok(()),
+            Err(error) => Err(self.queue_error(error)),
+        }
     }
 
     /// Creates the queue with the settings of the source, unless it exists.

@@ -36,6 +36,14 @@ pub(in crate::cli) enum Failure {
         /// The error of the call.
         source: Error,
     },
+    /// The queue of a source refused its list, or can't be reached.
+    #[error("{place}")]
+    OfSource {
+        /// The names of the source and of the queue.
+        place: String,
+        /// The error of the call.
+        source: Error,
+    },
     /// The command line is wrong in a way that the parser can't see.
     #[error("{0}")]
     Usage(String),
@@ -89,7 +97,9 @@ impl Failure {
     /// The exit code of the process.
     fn code(&self) -> u8 {
         match self {
-            Self::Client(error) | Self::At { source: error, .. } => code_of(error),
+            Self::Client(error) | Self::At { source: error, .. } | Self::OfSource { source: error, .. } => {
+                code_of(error)
+            }
             Self::Usage(_) => 2,
             Self::Nothing(_) => 3,
             Self::Incomplete(_) => 5,
@@ -101,7 +111,9 @@ impl Failure {
     fn text(&self) -> String {
         match self {
             Self::Client(error) => text_of(error),
-            Self::At { place, source } => format!("{place}: {}", text_of(source)),
+            Self::At { place, source } | Self::OfSource { place, source } => {
+                format!("{place}: {}", text_of(source))
+            }
             failure => with_causes(failure),
         }
     }
@@ -110,6 +122,9 @@ impl Failure {
     fn advice(&self) -> Option<String> {
         match self {
             Self::Client(error) | Self::At { source: error, .. } => advice_of(error),
+            Self::OfSource { source, .. } => {
+                advice_of_source(source).map(str::to_owned).or_else(|| advice_of(source))
+            }
             Self::Usage(_) => Some("deltaq COMMAND --help shows the arguments and an example".to_owned()),
             Self::LeaseLost(_) => Some(LEASE_LOST_ADVICE.to_owned()),
             _ => None,
@@ -234,6 +249,25 @@ fn advice_of(error: &Error) -> Option<String> {
         }
     };
     Some(advice.to_owned())
+}
+
+/// What to do about the list of a source, where that is another thing than for a command that sends objects.
+fn advice_of_source(error: &Error) -> Option<&'static str> {
+    Some(match error.code()? {
+        "no-key" => {
+            "say where the objects have their key: --create key=/id (create in a file) for a new queue, or deltaq queue configure QUEUE key=/id"
+        }
+        "mass-delete" => {
+            "if the list is complete and right, allow it once with --max-delete-percent 100, or with --allow-empty for an empty list (max_delete_percent and allow_empty in a file)"
+        }
+        "duplicate-key" => {
+            "let the source name each key once, or keep the last object of each key with --last-duplicate (last_duplicate in a file)"
+        }
+        "invalid-request" | "invalid-config" => {
+            "check the settings of the new queue: --create (create in a file); deltaq queue create --help has examples"
+        }
+        _ => return None,
+    })
 }
 
 /// The failure of a call with the place in the input. `before` objects of the input were sent in earlier calls. Each object was sent as a

@@ -23,8 +23,7 @@ pub struct Flags {
     #[arg(long, value_name = "NAME", required_unless_present = "config")]
     pub source: Option<String>,
     /// URL of a list of objects.
-    #[arg(long, value_name = "URL", help_heading = "Kinds of source",
-          required_unless_present_any = ["config", "command", "files", "sql", "from_queue", "kubernetes"])]
+    #[arg(long, value_name = "URL", help_heading = "Kinds of source")]
     pub list: Option<String>,
     /// File, or folder of files, with an object or a list each.
     #[arg(long, value_name = "PATH", help_heading = "Kinds of source")]
@@ -136,19 +135,17 @@ pub struct Flags {
     pub create: Vec<String>,
 }
 
+const NO_KIND: &str = "a source is required: one of --list, --files, --sql, --from-queue and --kubernetes, or a command behind --; --config FILE has many sources";
+
 /// A flag that is given, the setting that it sets, and the value.
 type Given = (&'static str, String, Value);
 
 impl Flags {
     /// The settings of the flags.
     pub(super) fn settings(&self, metrics_listen: Option<&str>) -> Result<settings::Reflect, Failure> {
-        let mut given = self.of_source();
-        given.extend(self.of_kind());
-        if !self.create.is_empty() {
-            let created = setting::document(&self.create)?;
-            let created = Value::try_from(created)
-                .map_err(|_| Failure::Usage("--create: null is not a value of a new queue".to_owned()))?;
-            given.push(("--create", "create".to_owned(), created));
+        let given = self.given()?;
+        if self.kind().is_none() {
+            return Err(Failure::Usage(NO_KIND.to_owned()));
         }
         let mut source = Table::new();
         for (_, setting, value) in &given {
@@ -162,6 +159,36 @@ impl Flags {
         let name = self.source.as_deref().unwrap_or_default();
         settings::from_flags(name, source, metrics_listen, flag_of)
             .map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// A flag of one source that is given.
+    pub(super) fn first_given(&self) -> Result<Option<&'static str>, Failure> {
+        Ok(self.given()?.first().map(|(flag, ..)| *flag))
+    }
+
+    fn given(&self) -> Result<Vec<Given>, Failure> {
+        let mut given = self.of_source();
+        given.extend(self.of_kind());
+        if !self.create.is_empty() {
+            let created = setting::document(&self.create)?;
+            let created = Value::try_from(created)
+                .map_err(|_| Failure::Usage("--create: null is not a value of a new queue".to_owned()))?;
+            given.push(("--create", "create".to_owned(), created));
+        }
+        Ok(given)
+    }
+
+    /// The table of the kind of source, if one is given.
+    fn kind(&self) -> Option<&'static str> {
+        let kinds = [
+            ("rest.", self.list.is_some()),
+            ("command.", !self.command.is_empty()),
+            ("files.", self.files.is_some()),
+            ("sql.", self.sql.is_some()),
+            ("deltaq.", self.from_queue.is_some()),
+            ("kubernetes.", self.kubernetes.is_some()),
+        ];
+        kinds.into_iter().find_map(|(kind, is_given)| is_given.then_some(kind))
     }
 
     fn of_source(&self) -> Vec<Given> {
@@ -180,15 +207,7 @@ impl Flags {
     }
 
     fn of_kind(&self) -> Vec<Given> {
-        let kinds = [
-            ("rest.", self.list.is_some()),
-            ("files.", self.files.is_some()),
-            ("sql.", self.sql.is_some()),
-            ("deltaq.", self.from_queue.is_some()),
-            ("kubernetes.", self.kubernetes.is_some()),
-        ];
-        let kind =
-            kinds.into_iter().find_map(|(kind, is_given)| is_given.then_some(kind)).unwrap_or("command.");
+        let kind = self.kind().unwrap_or_default();
         let words = self.command.iter().cloned().map(Value::String).collect::<Vec<_>>();
         let switch = |is_on: bool, value| is_on.then_some(Value::Boolean(value));
         let lists = [

@@ -1,13 +1,16 @@
 //! HTTP as the sources need it: GET with limits on time and size, errors without secrets.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
+};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Response, StatusCode, Url};
 
 use super::Error;
+use crate::clock;
 use crate::duration::DurationText;
 
 /// Timeout of a connection, the TLS handshake included.
@@ -135,20 +138,44 @@ pub(super) fn certificates(pem: &[u8], of: &str) -> Result<Vec<Certificate>, Err
 pub(super) fn checked(url: &Url, response: Response) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
-        return Ok(response);
+        return match response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+            None => Ok(response),
+            Some(encoding) => {
+                let what =
+                    format!("{} has the encoding {encoding:?}, without being asked for it", shown(url));
+                Err(Error::new(what))
+            }
+        };
     }
     let advice = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check its credentials",
-        status if status.is_redirection() => "; a redirect to another server is not followed",
+        status if status.is_redirection() && leads_away(&response) => {
+            "; a redirect to another server is not followed"
+        }
         _ => "",
     };
     let error = Error::new(format!("{} answered with status {status}{advice}", shown(url)));
-    Err(Error { status: Some(status), ..error }.retry_after(retry_after(response.headers())))
+    Err(Error { status: Some(status), ..error }
+        .retry_after(retry_after(response.headers(), clock::wall_us())))
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+/// Whether a redirect leads to another server.
+fn leads_away(response: &Response) -> bool {
+    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    let target = location.and_then(|location| response.url().join(location).ok());
+    target.is_some_and(|target| target.origin() != response.url().origin())
+}
+
+/// How long a reply asks to wait: seconds, or until a date.
+fn retry_after(headers: &HeaderMap, now_us: u64) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = if let Ok(seconds) = text.parse() {
+        Duration::from_secs(seconds)
+    } else {
+        let now = UNIX_EPOCH + Duration::from_micros(now_us);
+        httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
 }
 
 /// The error of a request, without its URL, whose query may have a secret.
@@ -169,4 +196,22 @@ pub(super) fn shown(url: &Url) -> String {
     url.set_query(None);
     url.set_fragment(None);
     url.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_asks_to_wait_for_seconds_or_until_a_date() {
+        let asked = |text| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            retry_after(&headers, 784_111_770_000_000)
+        };
+        assert_eq!(asked(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:40:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(asked("Sun, 06 Nov 2094 08:40:00 GMT"), Some(RETRY_AFTER_MAX));
+        assert_eq!((asked("soon"), retry_after(&HeaderMap::new(), 0)), (None, None));
+    }
 }

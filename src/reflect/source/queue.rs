@@ -56,6 +56,19 @@ impl Queue {
         Ok(json!({ "key": key }).as_object().cloned().unwrap_or_default())
     }
 
+    pub(super) fn name(&self) -> &str {
+        self.settings.queue.as_str()
+    }
+
+    pub(super) async fn refuse_circle(&self, incarnation: &str) -> Result<(), Error> {
+        let followed = self.client.queue(self.name()).get().await.map_err(|error| self.failed(&error))?;
+        if followed.incarnation == incarnation {
+            let what = format!("the queue {} can't be its own source", self.name());
+            return Err(Error::new(what));
+        }
+        Ok(())
+    }
+
     pub(super) fn forget(&mut self) {
         self.rows = None;
     }

@@ -10,7 +10,7 @@ use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_M
 use reqwest::{StatusCode, Url};
 use serde_json::value::RawValue;
 
-use self::page::{Page, Pages};
+use self::page::{Page, Pages, Seen};
 use super::objects::{Shape, document, utf8};
 use super::{Error, Output, http};
 use crate::config::reflect;
@@ -62,21 +62,20 @@ impl Rest {
         self.sent = None;
         let headers = self.header_file.as_deref().map(headers::read).transpose()?.unwrap_or_default();
         let mut next = Some(self.pages.first(&self.url));
+        let mut seen = Seen::default();
         let mut number = 0;
         while let Some(url) = next.take() {
             number += 1;
             if number > PAGES_MAX {
                 return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
             }
-            let mut headers = headers.clone();
-            if number == 1 {
-                headers.extend(self.validators.clone().unwrap_or_default());
-            }
-            let Some(page) = self.page(&url, headers).await? else { return Ok(()) };
+            let validators = self.validators.clone().filter(|_| number == 1).unwrap_or_default();
+            let Some(page) = self.page(&url, headers.clone(), validators).await? else { return Ok(()) };
             if number == 1 {
                 output.send(Event::Init).await?;
             }
             next = self.pages.next(&self.url, &url, &page)?;
+            seen.check(&url, &page, next.as_ref())?;
             if number == 1 && next.is_none() {
                 self.sent = Some(page.validators);
             }
@@ -86,11 +85,20 @@ impl Rest {
     }
 
     /// A page; `None` if the server says that nothing has changed.
-    async fn page(&self, url: &Url, headers: HeaderMap) -> Result<Option<Page>, Error> {
+    async fn page(
+        &self,
+        url: &Url,
+        mut headers: HeaderMap,
+        validators: HeaderMap,
+    ) -> Result<Option<Page>, Error> {
         let of = http::shown(url);
+        let is_conditional = !validators.is_empty();
+        headers.extend(validators);
         let reply = self.http.get(url, headers).await?;
         if reply.status == StatusCode::NOT_MODIFIED {
-            return Ok(None);
+            let why = "without being asked whether the list has changed";
+            let refused = || Error::new(format!("{of} answered with status {}, {why}", reply.status));
+            return is_conditional.then_some(None).ok_or_else(refused);
         }
         let text = utf8(&reply.body, &of)?;
         let (objects, cursor) = if self.shape.is_lines(text, reply.has_lines()) {
@@ -101,7 +109,7 @@ impl Rest {
         };
         let mut links = reply.headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
         let link = links.find_map(headers::next_link);
-        Ok(Some(Page { objects, cursor, link, validators: validators(&reply.headers) }))
+        Ok(Some(Page { objects, cursor, link, validators: validators_of(&reply.headers) }))
     }
 
     /// The cursor or the URL of the next page.
@@ -120,7 +128,7 @@ impl Rest {
 }
 
 /// The headers with which the next request asks whether the list has changed.
-fn validators(reply: &HeaderMap) -> HeaderMap {
+fn validators_of(reply: &HeaderMap) -> HeaderMap {
     let pairs = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
     let found = pairs.into_iter().filter_map(|(said, asked)| Some((asked, reply.get(said)?.clone())));
     found.collect::<HeaderMap<HeaderValue>>()

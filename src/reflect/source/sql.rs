@@ -144,5 +144,9 @@ fn quoted(name: &str) -> String {
 
 /// The error of a database, without a value of the data.
 fn failed(what: &str, error: sqlx::Error) -> Error {
-    Error::because(what, error)
+    match error.as_database_error() {
+        // The text of the library also names a line, which is one of the source code of PostgreSQL.
+        Some(of_database) => Error::because(what, of_database.message()),
+        None => Error::because(what, error),
+    }
 }

@@ -85,7 +85,7 @@ fn wrong_flags_and_files_have_clear_errors() {
     let path = file.display().to_string();
     for (line, code, expected) in [
         (&["reflect"][..], 2, "--source <NAME>"),
-        (&["reflect", "q", "--source", "s"], 2, "--list <URL>"),
+        (&["reflect", "q", "--source", "s"], 2, "a source is required: one of --list, --files"),
         (&["reflect", "Q", "--source", "s", "--", "true"], 2, "QUEUE: a queue name is made of"),
         (
             &["reflect", "q", "--source", "s", "--interval", "1", "--", "true"],
@@ -114,6 +114,22 @@ fn wrong_flags_and_files_have_clear_errors() {
             "--metrics-listen: invalid value",
         ),
         (&["reflect", "--config", "missing.toml"], 1, "can't read missing.toml"),
+        (
+            &["reflect", "--config", "a.toml", "--max-deletes", "1"],
+            2,
+            "--max-deletes is for one source without a file; a.toml has the settings of each source",
+        ),
+        (&["reflect", "q", "--source", "s", "--once", "--", "echo", "[{}]"], 1, "--create key=/id"),
+        (
+            &["reflect", "q", "--source", "s", "--once", "--", "echo", "[{\"key\":1},{\"key\":1}]"],
+            1,
+            "--last-duplicate",
+        ),
+        (
+            &["reflect", "q", "--source", "home", "--kubernetes", "/api/v1/pods", "--kubeconfig", "missing"],
+            1,
+            "source home: can't read missing (kubeconfig)",
+        ),
         (
             &["reflect", "--config", &path],
             1,

@@ -116,6 +116,10 @@ fn half_written_files_change_nothing() {
     fs::write(folder.join("deep/b.json"), "[{\"n\":2}]").expect("a file");
     fs::write(folder.join(".hidden.json"), "{").expect("a file");
     fs::write(folder.join("notes.txt"), "nothing").expect("a file");
+    // Links to folders above them would lead to the same files again, and for ever.
+    for (link, target) in [("deep/up", folder.as_path()), ("deep/out", server.folder.path())] {
+        std::os::unix::fs::symlink(target, folder.join(link)).expect("a link");
+    }
     let shown = folder.display().to_string();
     let line = [
         "q",

@@ -24,6 +24,18 @@ fn until_equal(source: &Server, target: &Server) {
 }
 
 #[test]
+fn a_queue_is_not_its_own_source() {
+    let server = Server::in_memory();
+    server.run(&["add", "q", "{\"key\":\"a\"}"]).ok();
+    let url = server.address.to_string();
+    let line = ["reflect", "q", "--source", "s", "--from-queue", "q", "--from-url", &url, "--once"];
+    let refused = server.run(&line).failed(1);
+    assert!(refused.contains("the queue q can't be its own source"), "{refused}");
+    let other = Server::in_memory();
+    assert_eq!(other.run(&line).ok(), "s: 1 objects, 1 replaced, 0 deleted, 0 unchanged\n");
+}
+
+#[test]
 fn a_queue_is_followed_over_restarts_of_both_servers() {
     let (mut source, mut target) = (Server::durable(), Server::durable());
     source.run(&["queue", "create", "from", "key=/sku"]).ok();

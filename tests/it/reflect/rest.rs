@@ -221,6 +221,34 @@ fn a_source_that_is_down_deletes_nothing() {
 }
 
 #[test]
+fn replies_that_are_no_list_are_failures() {
+    let upstream = Upstream::start(|request, reply| match request.target.split('?').next() {
+        Some("/unasked") => reply.send(304, &[], ""),
+        Some("/packed") => reply.send(200, &["content-encoding: gzip"], "[]"),
+        Some("/again") => reply.send(302, &["location: /again"], ""),
+        Some("/busy") => reply.send(503, &["retry-after: Sun, 06 Nov 2094 08:49:37 GMT"], ""),
+        _ => reply.send(200, &[], "[{\"key\":\"a\"}]"),
+    });
+    let server = Server::in_memory();
+    for (path, expected) in [
+        (
+            "/unasked",
+            "answered with status 304 Not Modified, without being asked whether the list has changed",
+        ),
+        ("/packed", "has the encoding \"gzip\", without being asked for it"),
+        ("/again", "answered with status 302 Found\n"),
+        ("/busy", "answered with status 503 Service Unavailable\n"),
+        ("/same", "in a row have the same objects; does the server know the parameter of the page?"),
+    ] {
+        let url = upstream.url(path);
+        let line = ["reflect", "q", "--source", "s", "--list", &url, "--page-parameter", "number", "--once"];
+        let failed = server.run(&line).failed(1);
+        assert!(failed.contains(expected), "{path}: {failed}");
+    }
+    assert!(!server.run(&["queues", "-o", "ndjson"]).ok().contains("\"q\""), "the queue was created");
+}
+
+#[test]
 fn mass_deletes_are_refused_as_the_flags_say() {
     let shop = Shop::new(objects(20));
     let pages = shop.clone();

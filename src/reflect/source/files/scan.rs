@@ -139,7 +139,8 @@ impl Folder {
         let mut folders = vec![(self.path.clone(), 0)];
         while let Some((folder, depth)) = folders.pop() {
             for entry in fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))? {
-                let path = entry.map_err(|error| unreadable(&folder, error))?.path();
+                let entry = entry.map_err(|error| unreadable(&folder, error))?;
+                let path = entry.path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 if name.starts_with('.') {
                     continue;
@@ -151,11 +152,12 @@ impl Folder {
                     Err(error) => return Err(unreadable(&path, error)),
                 };
                 if metadata.is_dir() {
+                    let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                    if is_link && self.is_above(&path, &metadata) {
+                        continue;
+                    }
                     if depth == DEPTH_MAX {
-                        let what = format!(
-                            "{} is deeper than {DEPTH_MAX} folders; is a link a circle?",
-                            path.display()
-                        );
+                        let what = format!("{} is deeper than {DEPTH_MAX} folders", path.display());
                         return Err(Error::new(what));
                     }
                     folders.push((path, depth + 1));
@@ -171,6 +173,17 @@ impl Folder {
             }
         }
         Ok(found)
+    }
+
+    /// Whether a link leads to a folder that the link is in. Its files are read already.
+    fn is_above(&self, link: &Path, target: &Metadata) -> bool {
+        // Several links may make a circle together, so the folders of the path count, and not only those of the real one.
+        let within = link.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.path));
+        let root = self.path.canonicalize().unwrap_or_default();
+        within
+            .chain(root.ancestors())
+            .filter_map(|folder| fs::metadata(folder).ok())
+            .any(|folder| (folder.dev(), folder.ino()) == (target.dev(), target.ino()))
     }
 
     /// Reads a file; `None` if it is gone or has changed while it was read.

@@ -1,5 +1,8 @@
 //! From one page of a list to the next: by a cursor in the reply, by a number, or by the header `Link`.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
@@ -59,7 +62,7 @@ impl Pages {
 
     /// The URL of the page after `page`, which was at `url`; `None` after the last page.
     pub(super) fn next(&self, list: &Url, url: &Url, page: &Page) -> Result<Option<Url>, Error> {
-        let next = match self {
+        Ok(Some(match self {
             Self::Cursor { parameter, .. } => {
                 let Some(cursor) = &page.cursor else { return Ok(None) };
                 match parameter {
@@ -79,11 +82,37 @@ impl Pages {
                 Some(link) => joined(list, url, link)?,
                 None => return Ok(None),
             },
-        };
-        if next == *url {
-            return Err(Error::new(format!("the page {} names itself as the next one", http::shown(url))));
+        }))
+    }
+}
+
+/// The pages of a list that were read, so that a list without an end is noticed.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    urls: HashSet<Url>,
+    /// A hash of the objects of the last page.
+    last: Option<u64>,
+}
+
+impl Seen {
+    /// Notes a page. It must not be the page before once more, nor lead back to a page.
+    pub(super) fn check(&mut self, url: &Url, page: &Page, next: Option<&Url>) -> Result<(), Error> {
+        let shown = http::shown(url);
+        let mut hasher = DefaultHasher::new();
+        page.objects.iter().for_each(|object| object.get().hash(&mut hasher));
+        let last = self.last.replace(hasher.finish());
+        if last == self.last && !page.objects.is_empty() {
+            return Err(Error::new(format!(
+                "two pages of {shown} in a row have the same objects; does the server know the parameter of the page?"
+            )));
         }
-        Ok(Some(next))
+        self.urls.insert(url.clone());
+        if next.is_some_and(|next| self.urls.contains(next)) {
+            return Err(Error::new(format!(
+                "the page {shown} names a page that was read before as the next one"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -138,8 +167,24 @@ mod tests {
         let third = pages.next(&list, &second, &page(Some("z"), None, 2)).unwrap().unwrap();
         assert_eq!(third.as_str(), "http://a/b?limit=2&after=z");
         assert!(pages.next(&list, &third, &page(None, None, 2)).unwrap().is_none());
-        let circle = pages.next(&list, &third, &page(Some("z"), None, 2)).unwrap_err().to_string();
-        assert_eq!(circle, "the page http://a/b names itself as the next one");
+    }
+
+    #[test]
+    fn a_list_that_goes_in_a_circle_ends() {
+        let (one, two) = (url("http://a/b?page=1"), url("http://a/b?page=2"));
+        let mut seen = Seen::default();
+        seen.check(&one, &page(None, None, 2), Some(&two)).unwrap();
+        let back = seen.check(&two, &page(None, None, 1), Some(&one)).unwrap_err().to_string();
+        assert_eq!(back, "the page http://a/b names a page that was read before as the next one");
+        let mut seen = Seen::default();
+        assert!(seen.check(&one, &page(None, None, 2), Some(&one)).is_err());
+        let mut seen = Seen::default();
+        seen.check(&one, &page(None, None, 2), Some(&two)).unwrap();
+        let same = seen.check(&two, &page(None, None, 2), None).unwrap_err().to_string();
+        assert!(same.starts_with("two pages of http://a/b in a row have the same objects"), "{same}");
+        let mut seen = Seen::default();
+        seen.check(&one, &page(None, None, 0), Some(&two)).unwrap();
+        seen.check(&two, &page(None, None, 0), None).unwrap();
     }
 
     #[test]
