@@ -202,6 +202,10 @@ fn a_user_finds_why_a_key_is_stuck_and_mends_it() {
         assert!(page.contains(part), "{part}: {page}");
     }
     assert_eq!(browser.js("return document.querySelectorAll('.diff tbody tr').length"), 2);
+    let shown =
+        browser.js("return [...document.querySelectorAll('.object')].map(one => one.innerText).join()");
+    let shown = shown.as_str().expect("a text");
+    assert!(shown.contains("9007199254740995") && shown.contains("1.50"), "{shown}");
     browser.click("As curl");
     browser.until_text("/v1/queues/prices/explain?key=sku-1");
     end(&browser);

@@ -52,6 +52,7 @@ fn a_new_user_mends_stuck_keys_with_few_clicks() {
     settle(at, "prices", 1, "nack", Some("503 Service Unavailable"));
     first_page(&browser, &server);
     click_count(&browser, "delayed");
+    browser.until("the delayed keys", || browser.url().ends_with("/keys?state=delayed"));
     browser.click("sku-1");
     browser.until_text("after 1 failure, the last with the error \"503 Service Unavailable\"");
     browser.click("Deliver now");
@@ -60,6 +61,11 @@ fn a_new_user_mends_stuck_keys_with_few_clicks() {
     assert_eq!(browser.clicks(), 3);
     let newest = &call(at, "GET", "/v1/queues/prices/latest?key=sku-1", "")["items"][0];
     assert_eq!((&newest["object"], &newest["source"]), (&object, &json!("erp")));
+    let item = &call(at, "GET", "/v1/queues/prices/items?key=sku-1", "")["items"][0];
+    assert_eq!(
+        (&item["deltas"][1]["type"], &item["deltas"][1]["source"]),
+        (&json!("Updated"), &json!("erp"))
+    );
     end(&browser);
 
     // A leased key whose worker has died: the number of leased keys, the key, Release, and the question.
