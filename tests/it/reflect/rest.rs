@@ -226,7 +226,7 @@ fn replies_that_are_no_list_are_failures() {
         Some("/unasked") => reply.send(304, &[], ""),
         Some("/packed") => reply.send(200, &["content-encoding: gzip"], "[]"),
         Some("/again") => reply.send(302, &["location: /again"], ""),
-        Some("/busy") => reply.send(503, &["retry-after: Sun, 06 Nov 2094 08:49:37 GMT"], ""),
+        Some("/busy") => reply.send(503, &["retry-after: Sat, 06 Nov 2094 08:49:37 GMT"], ""),
         _ => reply.send(200, &[], "[{\"key\":\"a\"}]"),
     });
     let server = Server::in_memory();
