@@ -6,8 +6,15 @@ use std::sync::Arc;
 use crate::engine::id::Token;
 
 /// The name of a queue: `[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
+
+/// The name in quotes, as messages show it.
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
 
 /// Longest name of a queue, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;

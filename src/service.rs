@@ -132,7 +132,7 @@ pub enum Error {
         horizon: Rv,
     },
     /// The reader of a view has an event that the queue does not have.
-    #[error("the reader's version is ahead of the queue, whose newest before it is {newest}")]
+    #[error("the version is ahead of the queue, whose newest before it is {newest}")]
     Ahead {
         /// The newest event before the reader's version that the queue has.
         newest: Rv,
@@ -202,13 +202,11 @@ pub enum FollowError {
         /// The largest number of followers.
         limit: usize,
     },
-    /// The followed queue does not have the view.
-    #[error("the queue {queue:?} has no view {view:?}: {why}")]
-    NoView {
+    /// The settings of the followed queue do not allow followers.
+    #[error("the queue {queue:?} can't be followed: {why}")]
+    NotFollowable {
         /// The followed queue.
         queue: Name,
-        /// The view.
-        view: &'static str,
         /// The reason.
         why: &'static str,
     },

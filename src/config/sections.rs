@@ -139,7 +139,7 @@ pub struct Watch {
     /// Most bytes of deleted keys and their last objects.
     #[serde(deserialize_with = "range::whole::<0, { 1 << 40 }, _, _>")]
     pub tombstone_bytes: usize,
-    /// Longest time for which deleted keys are remembered.
+    /// Longest time for which deleted keys are remembered in memory. After a restart the journal may reach further back.
     #[serde(deserialize_with = "range::span::<0, DAY, _>")]
     pub tombstone_age: DurationText,
 }

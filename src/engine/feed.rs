@@ -204,8 +204,12 @@ impl Feed {
         last: Option<(Object, bool)>,
     ) {
         if slot.index() < self.indexed {
-            change.before.map(|rv| self.index.remove(&rv));
-            change.after.map(|rv| self.index.insert(rv, slot));
+            if let Some(rv) = change.before {
+                self.index.remove(&rv);
+            }
+            if let Some(rv) = change.after {
+                self.index.insert(rv, slot);
+            }
         }
         match (change.before, change.after) {
             (None, Some(rv)) => {
@@ -287,10 +291,10 @@ impl Feed {
         if !self.is_complete() {
             return Err(NoRows::NotBuilt);
         }
-        if position.after > state.rv {
+        let complete_to = position.listing_since.unwrap_or_default().max(position.after);
+        if complete_to > state.rv {
             return Err(NoRows::Ahead { newest: state.rv });
         }
-        let complete_to = position.listing_since.unwrap_or_default().max(position.after);
         if complete_to < self.horizon {
             return Err(NoRows::Expired { horizon: self.horizon });
         }
@@ -311,9 +315,6 @@ impl Feed {
         let mut page = RowPage { rows: Vec::new(), next: after, is_last: false };
         let mut bytes = 0;
         for _ in 0..EXAMINED_MAX {
-            if page.rows.len() >= limit.rows || bytes >= limit.bytes {
-                return page;
-            }
             let next_live = live.peek().map(|(rv, slot)| (**rv, **slot));
             let is_live = match (next_live, gone.peek()) {
                 (None, None) => {
@@ -322,24 +323,29 @@ impl Feed {
                 (Some((rv, _)), Some((tombstone_rv, _))) => rv < *tombstone_rv,
                 (next_live, _) => next_live.is_some(),
             };
+            let mut next = page.next;
             let row = if is_live {
                 live.next();
                 next_live.and_then(|(rv, slot)| {
-                    page.next = rv;
+                    next = rv;
                     let entry = state.table.at(slot).filter(|entry| includes(&entry.key))?;
                     let is_new = listing_since.is_some() || self.entered(slot) > after;
                     live_row(entry, view, is_new)
                 })
             } else {
                 gone.next().and_then(|(rv, tombstone)| {
-                    page.next = rv;
+                    next = rv;
                     includes(&tombstone.key).then(|| tombstone_row(rv, tombstone))
                 })
             };
             if let Some(row) = row {
+                if page.rows.len() >= limit.rows || bytes >= limit.bytes {
+                    return page;
+                }
                 bytes += ROW_BYTES + row.object.as_ref().map_or(0, Object::bytes);
                 page.rows.push(row);
             }
+            page.next = next;
         }
         page
     }

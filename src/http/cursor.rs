@@ -2,45 +2,53 @@
 
 use super::params::wrong;
 use super::problem::{Code, Problem};
+use crate::engine::view::View;
 use crate::service::Incarnation;
 
 /// A list with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum List {
+pub(super) enum List<'a> {
     Queues,
     Items,
-    Latest,
-    Known,
-    IndexValues,
+    Objects(View),
+    /// The known objects with a value in an index.
+    WithValue {
+        index: &'a str,
+        value: &'a str,
+    },
+    IndexValues {
+        index: &'a str,
+    },
     Sources,
     Workers,
     History,
-    Watch,
+    Watch(View),
 }
 
 /// Writes a cursor: the list, the queue, and a position in the list.
-pub(super) fn encode(list: List, incarnation: Incarnation, position: &str) -> String {
+pub(super) fn encode(list: List<'_>, incarnation: Incarnation, position: &str) -> String {
     let text = format!("{}:{position}", head(list, incarnation));
     text.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
-fn head(list: List, incarnation: Incarnation) -> String {
+fn head(list: List<'_>, incarnation: Incarnation) -> String {
     let list = match list {
         List::Queues => "queues",
         List::Items => "items",
-        List::Latest => "latest",
-        List::Known => "known",
-        List::IndexValues => "index",
+        List::Objects(view) => view.as_str(),
+        // A value may contain the separator.
+        List::WithValue { index, value } => &format!("value:{index}:{}:{value}", value.len()),
+        List::IndexValues { index } => &format!("index:{index}"),
         List::Sources => "sources",
         List::Workers => "workers",
         List::History => "history",
-        List::Watch => "watch",
+        List::Watch(view) => &format!("watch:{}", view.as_str()),
     };
     format!("{list}:{incarnation}")
 }
 
 /// Reads a cursor that [`encode`] wrote for the same list.
-pub(super) fn decode(list: List, incarnation: Incarnation, cursor: &str) -> Result<String, Problem> {
+pub(super) fn decode(list: List<'_>, incarnation: Incarnation, cursor: &str) -> Result<String, Problem> {
     let malformed = || wrong("continue", "it is not a token of this server");
     let is_ours = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if cursor.is_empty() || !cursor.len().is_multiple_of(2) || !cursor.as_bytes().iter().all(is_ours) {
@@ -66,16 +74,22 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_nowhere_in_another_list_or_queue() {
+        let with = |index, value| List::WithValue { index, value };
         let lists = [
             List::Queues,
             List::Items,
-            List::Latest,
-            List::Known,
-            List::IndexValues,
+            List::Objects(View::Latest),
+            List::Objects(View::Known),
+            with("city", "Rome"),
+            with("city", "Ro"),
+            with("town", "Rome"),
+            List::IndexValues { index: "city" },
+            List::IndexValues { index: "town" },
             List::Sources,
             List::Workers,
             List::History,
-            List::Watch,
+            List::Watch(View::Latest),
+            List::Watch(View::Known),
         ];
         for given in lists {
             let cursor = encode(given, Incarnation(7), "5:x");

@@ -1,5 +1,6 @@
 //! Query parameters. Each is checked, and an error names it. Unknown parameters are refused.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -89,9 +90,7 @@ impl Params {
         range: std::ops::RangeInclusive<u64>,
     ) -> Result<Option<u64>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse().ok().filter(|number| plain && range.contains(number));
-        number.map(Some).ok_or_else(|| {
+        digits(text).filter(|number| range.contains(number)).map(Some).ok_or_else(|| {
             let (least, most) = range.into_inner();
             wrong(name, &format!("{} is not a whole number from {least} to {most}", Excerpt(text)))
                 .with("limit", most)
@@ -144,6 +143,12 @@ impl Wrong {
             None => problem,
         }
     }
+}
+
+/// The whole number in a text of digits alone.
+pub(super) fn digits<N: FromStr>(text: &str) -> Option<N> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then(|| text.parse().ok()).flatten()
 }
 
 /// A duration within `range`.

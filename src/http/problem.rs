@@ -70,7 +70,7 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry_after = match (code, code.status()) {
             (Code::NotOwner, _) => Some(RETRY_AFTER_HANDOVER),
-            (_, 429 | 503 | 504 | 507) => Some(RETRY_AFTER),
+            (_, 429 | 503 | 504 | 507) if code.is_retryable() => Some(RETRY_AFTER),
             _ => None,
         };
         let mut detail = detail.into();

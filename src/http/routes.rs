@@ -16,8 +16,8 @@ pub(super) mod watch;
 mod admitted;
 mod documents;
 mod former;
-mod list;
 mod queue_list;
 mod received;
+mod replace_list;
 
 pub use self::seed::read_seed;

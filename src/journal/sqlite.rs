@@ -106,6 +106,9 @@ impl Sqlite {
         let mark = mark::read(&paths.mark)?;
         connect::roll_back(&paths).await?;
         let found = connect::inspect(&paths).await?;
+        // A backup has no mark. The store from which it was taken may have gone on, so its numbers must not be used again, even if the
+        // store was closed when the backup was taken.
+        let is_backup = mark.is_none() && found.is_some();
         if let Some(mark) = mark {
             let here = found.map_or(Reached::default(), |found| found.reached);
             mark::refuse_loss(&paths.mark, &mark, here, &boot)?;
@@ -115,6 +118,7 @@ impl Sqlite {
         let mut writer = connect::writer(&paths, sync).await?;
         connect::migrate(&mut writer, found.is_none()).await?;
         let mut state = connect::state(&mut writer).await?;
+        state.opening.clean &= !is_backup;
         state.opening.epoch = connect::next_epoch(&mut writer, state.opening.epoch, false).await?;
         let mark = HighWaterMark::start(&paths.mark, state.reached, sync, boot)?;
         let upkeep = Upkeep::new(connect::writer(&paths, sync).await?);

@@ -186,15 +186,19 @@ impl<'f> Feeder<'f> {
         if let FollowPhase::Sweep { since } = self.position.phase {
             self.sweep(since).await?;
         }
-        let room = self.wait_for_room().await?;
+        // Without room there may still be no rows to take.
+        let room = self.follower.room()?;
         let page = self.watcher.read(RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES }).await?;
         self.take(&page).await?;
+        let is_full = room == 0 && !page.is_last;
         self.follower.follow_task.set(|activity| {
-            activity.obstacle = None;
+            activity.obstacle = is_full.then_some(Obstacle::Full);
             activity.read = page.next;
         });
         if page.is_last {
             self.wait_for_changes().await?;
+        } else if is_full {
+            self.wait_for_room().await?;
         }
         Ok(())
     }

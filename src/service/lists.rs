@@ -192,7 +192,15 @@ impl Handle {
 impl ViewFilter {
     /// The first key of a page, which may have the wanted prefix.
     pub(super) fn from<'k>(&'k self, after: Option<&'k str>) -> Bound<&'k str> {
-        after.map_or(Bound::Included(self.keys.prefix.as_str()), Bound::Excluded)
+        let prefix = self.keys.prefix.as_str();
+        after.filter(|after| *after >= prefix).map_or(Bound::Included(prefix), Bound::Excluded)
+    }
+
+    /// Whether the list has this object.
+    #[must_use]
+    pub fn includes(&self, object: &ViewObject) -> bool {
+        let is_owned = |wanted: &str| object.owner.as_deref() == Some(wanted);
+        self.keys.includes(&object.key) && self.source.as_deref().is_none_or(is_owned)
     }
 }
 

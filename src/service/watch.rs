@@ -144,7 +144,8 @@ impl Handle {
             WatchFrom::Start => Position { after: Rv::ZERO, listing_since: Some(newest) },
             WatchFrom::List { after, since } => Position { after, listing_since: Some(since) },
         };
-        if watcher.position.after > newest {
+        let Position { after, listing_since } = watcher.position;
+        if after.max(listing_since.unwrap_or_default()) > newest {
             self.metrics().count_lost(LostPosition::Ahead);
             return Err(Error::Ahead { newest });
         }
@@ -363,6 +364,12 @@ impl Watcher {
         let count = readers.count.load(Ordering::Relaxed);
         let pause = PAUSE_PER_READER.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
         self.next_read = Instant::now() + pause.min(PAUSE_MAX).max(self.pause_min);
+    }
+
+    /// The view that the reader reads.
+    #[must_use]
+    pub const fn view(&self) -> View {
+        self.view
     }
 
     /// The event up to which the reader has everything.

@@ -351,7 +351,7 @@ impl Reply {
         assert_eq!(self.header("x-request-id"), body["request_id"].as_str(), "{text}");
         assert_eq!(body["type"], format!("/problems/{code}"), "{text}");
         assert!(body["title"].is_string() && body["detail"].is_string(), "{text}");
-        let retries = matches!(status, 429 | 503 | 504 | 507);
+        let retries = matches!(status, 429 | 503 | 504 | 507) && body["retryable"] == true;
         assert_eq!(self.header("retry-after").is_some(), retries, "{status} {text}");
         self.body
     }

@@ -137,3 +137,36 @@ impl Tombstones {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_objects_are_dropped_before_the_oldest_tombstones() {
+        let object = Object::from_valid(r#"{"v":1}"#);
+        let mut tombstones = Tombstones::default();
+        for number in 1..=3_u8 {
+            let key = Key::new(&format!("k{number}")).expect("a key");
+            let at = Time::from_micros(u64::from(number));
+            let object = Some(object.clone());
+            tombstones
+                .insert(Rv::new(number.into()), Tombstone { key, at, object, final_state_unknown: false });
+        }
+        let (_, all) = tombstones.size();
+        let mut trim = |bytes| {
+            let limits = TombstoneLimits { count: 10, bytes, age: Duration::from_hours(1) };
+            let dropped = tombstones.trim(limits, Time::from_micros(9));
+            assert!(tombstones.size().1 <= bytes);
+            tombstones.check(|_| false).expect("sound");
+            let objects: Vec<_> = tombstones.after(Rv::ZERO).map(|(_, left)| left.object.is_some()).collect();
+            (dropped, objects)
+        };
+        assert_eq!(trim(all), (None, vec![true, true, true]));
+        assert_eq!(trim(all - 1), (None, vec![false, true, true]));
+        let without = all - 3 * object.bytes();
+        assert_eq!(trim(without), (None, vec![false, false, false]));
+        assert_eq!(trim(without - 1), (Some(Rv::new(1)), vec![false, false]));
+        assert_eq!(trim(0), (Some(Rv::new(3)), vec![]));
+    }
+}

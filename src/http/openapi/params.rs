@@ -6,8 +6,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
     Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, IndexName, IndexText, Key,
-    Label, LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName, QueueFields,
-    QueueName, ShardName, States, Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor, With,
+    Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName,
+    QueueFields, QueueName, ShardName, States, Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor,
+    With,
 };
 
 /// The names of the parameters of an operation.
@@ -175,6 +176,7 @@ parameters! {
         "wait" Wait "The longest wait; default 0s.";
     }
     InTrace in Header { "traceparent" Traceparent "The trace of the call (W3C Trace Context), stored with each delta that the call queues. An invalid value is ignored."; }
+    Resumed in Header { "last-event-id" LastEventId "Server-sent events only: the id of the last event that the caller has, instead of resource_version. A browser sends it by itself."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags of the caller's copies."; }
 }
 

@@ -101,6 +101,8 @@ terms! { schemas;
     Duplicates = json!({ "type": "string", "enum": ["last"] });
     /// One or more entity tags; a reply with one of them is 304 without a body.
     EntityTags = json!({ "type": "string" });
+    /// The id of a server-sent event.
+    LastEventId = json!({ "type": "string", "examples": ["6f2c01ab-1042"] });
     /// The trace context of the call: version, trace id, parent id and flags in lower-case hexadecimal digits.
     Traceparent = json!({
         "type": "string",

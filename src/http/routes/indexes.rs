@@ -70,23 +70,14 @@ async fn value_page(
     limit: usize,
     wait: Duration,
 ) -> Result<Page<IndexValueDocument>, Problem> {
-    let after = after.map(|after| decode(&handle, &index, &after)).transpose()?;
+    let list = List::IndexValues { index: &index };
+    let after = after.map(|after| cursor::decode(list, handle.incarnation(), &after)).transpose()?;
     let page = handle.index_values(&index, &prefix, after, limit, wait).await?;
-    let next = page.next.map(|value| {
-        let position = format!("{index}:{value}");
-        cursor::encode(List::IndexValues, handle.incarnation(), &position)
-    });
+    let next = page.next.map(|value| cursor::encode(list, handle.incarnation(), &value));
     let items = page.entries.into_iter();
     let items =
         items.map(|found| IndexValueDocument { value: found.value, keys: found.keys as u64 }).collect();
     Ok(Page { items, next, resource_version: page.resource_version.get() })
-}
-
-/// The value in a `continue` token of the index.
-fn decode(handle: &Handle, index: &str, text: &str) -> Result<String, Problem> {
-    let position = cursor::decode(List::IndexValues, handle.incarnation(), text)?;
-    let value = position.strip_prefix(index).and_then(|rest| rest.strip_prefix(':'));
-    value.map(str::to_owned).ok_or_else(cursor::expired)
 }
 
 /// The lookup of a list of known objects, if it has one.

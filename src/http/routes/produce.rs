@@ -9,13 +9,14 @@ use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Re
 use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use super::consume::read_keys;
 use super::documents::{Document, documents};
-use super::list::{read_keys_again, read_list};
 use super::received::{BatchLimit, ReceivedObject, empty_body, objects};
+use super::replace_list::{read_keys_again, read_list};
 use crate::engine::command::{self, Call, DefaultLimit, FailureState, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::DeltaKind;
+use crate::engine::event::ReplaceCounts;
 use crate::engine::excerpt::Excerpt;
-use crate::engine::id::{Sequence, Source};
+use crate::engine::id::{Rv, Sequence, Source};
 use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
 use crate::engine::object_version::ObjectVersion;
@@ -179,7 +180,14 @@ async fn apply<C: Send + Sync + 'static>(
     read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<Call, Problem> + Clone + Send + 'static,
 ) -> Result<Produced, Problem> {
     for _ in 0..READINGS_MAX {
-        let calls = rules.each(came.clone(), read.clone()).await?;
+        let calls = match rules.each(came.clone(), read.clone()).await {
+            Ok(calls) => calls,
+            Err(problem) => {
+                let resource_version = applied(&rules, sequence.as_ref()).await.ok_or(problem)?;
+                let duplicate = command::Produced { resource_version, duplicate: true, ..Default::default() };
+                return Ok(wire::produced(duplicate));
+            }
+        };
         let there = rules.handle.clone();
         let was_there = there.is_some();
         let handle = if let Some(handle) = there {
@@ -195,6 +203,12 @@ async fn apply<C: Send + Sync + 'static>(
         }
     }
     Err(Refusal::ConfigChanged.into())
+}
+
+/// The version of the queue, if the queue has applied the number of a call. The repeat of a call is no error, even if changed settings
+/// refuse its objects by now.
+async fn applied(rules: &AdmissionRules, sequence: Option<&Sequence>) -> Option<Rv> {
+    rules.handle.as_ref()?.applied(sequence?).await.ok().flatten()
 }
 
 /// The sequence of a call of `source`.
@@ -277,7 +291,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
 pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>, Problem> {
     let QueueCall { state, name, params, incoming, context } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
-    let sequence = read_sequence(&params, source.as_ref())?.map(|sequence| sequence.number);
+    let sequence = read_sequence(&params, source.as_ref())?;
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let percent = params.percent("max_delete_percent")?;
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
@@ -292,7 +306,15 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     };
 
     let rules = AdmissionRules::of(&state, &name, &incoming);
-    let read = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
+    let read = match read_list(incoming, &rules, BatchLimit::of_list(&state), count).await {
+        Ok(read) => read,
+        Err(problem) => {
+            let resource_version = applied(&rules, sequence.as_ref()).await.ok_or(problem)?;
+            let counts = ReplaceCounts::default();
+            let duplicate = command::Replaced { resource_version, counts, duplicate: true };
+            return Ok(Reply::of(&context, wire::replaced(duplicate)));
+        }
+    };
     let places = read.places;
     let is_empty = read.list.is_empty();
     let default_limit = match (read.is_single, is_empty) {
@@ -308,7 +330,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let mut replace = Replace {
         list: places.without_duplicates(read.list, keeps_last)?,
         source,
-        sequence,
+        sequence: sequence.map(|sequence| sequence.number),
         only_changed,
         max_delete_percent,
         max_deletes,

@@ -26,7 +26,7 @@ use crate::http::openapi::params::{
     ExplainQuery, InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery, WorkersQuery,
 };
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
-use crate::http::params::{Params, check_error, nearest, wrong};
+use crate::http::params::{Params, check_error, digits, nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, STATES, Selected};
@@ -387,6 +387,12 @@ pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocumen
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let version = match params.text("resource_version") {
         Some("now") => Some(None),
+        Some(text) if digits::<u64>(text).is_none() => {
+            return Err(wrong(
+                "resource_version",
+                &format!("{} is neither a version nor \"now\"", Excerpt(text)),
+            ));
+        }
         _ => params.count("resource_version", 0..=i64::MAX.unsigned_abs())?.map(|rv| Some(Rv::new(rv))),
     };
     let handle = state.partitions.get(&name)?;

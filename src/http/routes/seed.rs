@@ -6,8 +6,8 @@ use deltaq_types::{Produced, SeedCall};
 
 use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use super::documents::{Document, Documents};
-use super::list::GATHERED_BYTES;
 use super::received::{BatchLimit, empty_body, object_bytes_max};
+use super::replace_list::GATHERED_BYTES;
 use crate::engine::Seed;
 use crate::engine::config::Config;
 use crate::engine::id::Source;

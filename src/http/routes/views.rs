@@ -92,6 +92,7 @@ async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
     }
     if let Some(key) = params.key("key")? {
         let (found, resource_version) = handle.view_object(view, &key).await?;
+        let found = found.filter(|found| wanted.filter.includes(found));
         let items = found.iter().map(|found| fields.of(wire::object(found))).collect();
         let page = Page { items, next: None, resource_version: resource_version.get() };
         return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
@@ -120,13 +121,13 @@ async fn page(
     limit: PageLimit,
 ) -> Result<Page<Selected<ObjectDocument>>, Problem> {
     let Wanted { view, lookup, filter } = wanted;
-    let list = match view {
-        View::Latest => List::Latest,
-        View::Known => List::Known,
+    let list = match &lookup {
+        Some(lookup) => List::WithValue { index: &lookup.index, value: &lookup.value },
+        None => List::Objects(view),
     };
     let after = after.map(|after| cursor::decode(list, handle.incarnation(), &after)).transpose()?;
-    let page = match lookup {
-        Some(lookup) => handle.objects_with_value(&lookup, &filter, after, limit).await?,
+    let page = match &lookup {
+        Some(lookup) => handle.objects_with_value(lookup, &filter, after, limit).await?,
         None => handle.view_objects(view, &filter, after, limit).await?,
     };
     let items = page.entries.iter().map(|found| fields.of(wire::object(found))).collect();

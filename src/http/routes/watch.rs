@@ -24,9 +24,9 @@ use crate::http::cursor::{self, List};
 use crate::http::in_flight::ReplyBytes;
 use crate::http::limits::{BOOKMARK_DEFAULT, BOOKMARK_MAX, BOOKMARK_MIN, PAGE_BYTES_MAX, PAGE_DEFAULT};
 use crate::http::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WATCH_SPREAD};
-use crate::http::openapi::params::{InQueue, WatchQuery};
+use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
-use crate::http::params::{Params, wrong};
+use crate::http::params::{Params, digits, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::wire;
@@ -51,7 +51,7 @@ enum Transport {
 /// Watch a view: the changes since a version.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/watch", tag = "reading", operation_id = "watch",
-    params(InQueue, WatchQuery),
+    params(InQueue, WatchQuery, Resumed),
     responses(
         (status = 200, description = "The changes.", content((Page<WatchRow> = "application/json"), (Vec<WatchRow> = "application/x-ndjson"), (String = "text/event-stream"))),
         Always, OfQueue, NotAcceptable,
@@ -60,19 +60,24 @@ enum Transport {
 pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.partitions.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
-    let transport = transport(&headers)?;
-    let from = from(&params, &headers, &handle, transport)?;
+    let (transport, view) = (transport(&headers)?, view(&params)?);
+    let from = from(&params, &headers, &handle, view, transport)?;
     let filter = key_filter(&params)?;
     let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
-    let watcher = handle.watch(view(&params)?, from, filter).await?;
+    let wait = params.duration("wait", Duration::ZERO..=context.state.limits.max_wait)?;
+    let rows = params.count("limit", 1..=PAGE_MAX)?;
     if transport == Transport::Page {
-        return Ok(Reply::of(&context, next_page(watcher, &params, &context).await?).into_response());
+        let rows = usize::try_from(rows.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
+        let watcher = handle.watch(view, from, filter).await?;
+        let page = next_page(watcher, wait.unwrap_or_default(), rows, &context).await?;
+        return Ok(Reply::of(&context, page).into_response());
     }
-    for name in ["wait", "limit"] {
-        if params.text(name).is_some() {
+    for (name, is_given) in [("wait", wait.is_some()), ("limit", rows.is_some())] {
+        if is_given {
             return Err(wrong(name, "a stream has none; send \"accept: application/json\" for a long poll"));
         }
     }
+    let watcher = handle.watch(view, from, filter).await?;
     let now = Instant::now();
     let stream = Stream {
         watcher,
@@ -100,7 +105,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     Ok((headers, body).into_response())
 }
 
-/// The first transport that the client accepts; NDJSON unless it names one.
+/// The transport that the client prefers, of equal ones the first; NDJSON unless it names one.
 fn transport(headers: &HeaderMap) -> Result<Transport, Problem> {
     let accept = Accept::of(headers);
     if accept.is_absent() {
@@ -108,13 +113,14 @@ fn transport(headers: &HeaderMap) -> Result<Transport, Problem> {
     }
     let transport = |kind| match kind {
         "application/x-ndjson" | "*/*" | "application/*" => Some(Transport::Lines),
-        "text/event-stream" => Some(Transport::Events),
+        "text/event-stream" | "text/*" => Some(Transport::Events),
         "application/json" => Some(Transport::Page),
         _ => None,
     };
-    let mut transports = accept.types().filter_map(|(kind, _)| transport(kind));
+    let transports = accept.types().filter_map(|(kind, weight)| Some((transport(kind)?, weight)));
+    let preferred = transports.reduce(|best, next| if next.1 > best.1 { next } else { best });
     let offered = "a watch is application/x-ndjson, text/event-stream or application/json";
-    transports.next().ok_or_else(|| accept.refused(offered))
+    preferred.map(|(transport, _)| transport).ok_or_else(|| accept.refused(offered))
 }
 
 fn view(params: &Params) -> Result<View, Problem> {
@@ -135,8 +141,7 @@ pub(super) fn key_filter(params: &Params) -> Result<KeyFilter, Problem> {
 
 /// The shard in a text like `0/4`.
 fn shard(text: &str) -> Result<Shard, Problem> {
-    let parts =
-        text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    let parts = text.split_once('/').and_then(|(index, count)| Some((digits(index)?, digits(count)?)));
     let shard = parts.map(|(index, count)| Shard { index, count }).filter(|shard| shard.index < shard.count);
     shard.ok_or_else(|| {
         wrong("shard", &format!("{} is not I/N with I from 0 to N - 1, such as 0/4", Excerpt(text)))
@@ -148,6 +153,7 @@ fn from(
     params: &Params,
     headers: &HeaderMap,
     handle: &Handle,
+    view: View,
     transport: Transport,
 ) -> Result<WatchFrom, Problem> {
     let last_id = headers.get("last-event-id").filter(|_| transport == Transport::Events);
@@ -155,7 +161,7 @@ fn from(
         return position(id, "Last-Event-ID", handle);
     }
     if let Some(token) = params.text("continue") {
-        let position = cursor::decode(List::Watch, handle.incarnation(), token)?;
+        let position = cursor::decode(List::Watch(view), handle.incarnation(), token)?;
         let numbers = position.split_once(':');
         let numbers = numbers.and_then(|(after, since)| Some((after.parse().ok()?, since.parse().ok()?)));
         let (after, since) = numbers.ok_or_else(cursor::expired)?;
@@ -175,7 +181,7 @@ fn from(
 /// `6f2c01ab-1042`. While the watch sends all keys, the version at which it began follows.
 fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, Problem> {
     let wrong_version = || wrong(parameter, &format!("{} is neither a version nor \"now\"", Excerpt(text)));
-    let number = |text: &str| text.parse().map(Rv::new).map_err(|_| wrong_version());
+    let number = |text: &str| digits(text).map(Rv::new).ok_or_else(wrong_version);
     let Some((incarnation, versions)) = text.split_once('-') else {
         return number(text).map(WatchFrom::After);
     };
@@ -194,13 +200,12 @@ fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, P
 /// The next page of a long poll: it waits until there is a row, or for the time that the client asks for.
 async fn next_page(
     mut watcher: Watcher,
-    params: &Params,
+    wait: Duration,
+    rows: usize,
     context: &RequestContext,
 ) -> Result<Page<WatchRow>, Problem> {
     let state = &context.state;
-    let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
-    let rows = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
-    let limit = RowLimit { rows: usize::try_from(rows).unwrap_or(usize::MAX), bytes: PAGE_BYTES_MAX };
+    let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX };
     let ends = Instant::now() + wait;
     let is_listing = watcher.listing_since().is_some();
     let mut items = Vec::new();
@@ -212,7 +217,7 @@ async fn next_page(
         if !items.is_empty() || page.is_last && is_over {
             let next = watcher.listing_since().map(|since| {
                 let position = format!("{}:{since}", watcher.resource_version());
-                cursor::encode(List::Watch, watcher.handle().incarnation(), &position)
+                cursor::encode(List::Watch(watcher.view()), watcher.handle().incarnation(), &position)
             });
             if is_listing && next.is_none() {
                 items.push(wire::watch_bookmark(watcher.resource_version(), true));

@@ -7,7 +7,6 @@ use crate::engine::config::{Config, Follow};
 use crate::engine::follow::FollowPosition;
 use crate::engine::id::Rv;
 use crate::engine::limits::FOLLOWERS_MAX;
-use crate::engine::view::View;
 use crate::service::follow_task::FollowReport;
 use crate::service::metrics::Lag;
 use crate::service::queue::Handle;
@@ -29,14 +28,13 @@ impl Queues {
         }
     }
 
-    /// Checks that the queue of this name has the views that its followers follow, with these settings.
+    /// Checks that the queue of this name has no followers, if it can't be followed with these settings.
     pub(super) fn check_followers(&self, name: &Name, config: &Config) -> Result<(), Error> {
         let followers = self.followers_of(name);
-        let has_view = |follower: &Name| {
-            let follow = self.live.get(follower).and_then(|handle| handle.config().follow.clone());
-            follow.is_none_or(|follow| no_view(config, follow.view).is_none())
-        };
-        if followers.iter().all(has_view) { Ok(()) } else { Err(Error::Followed(followers)) }
+        if followers.is_empty() || not_followable(config).is_none() {
+            return Ok(());
+        }
+        Err(Error::Followed(followers))
     }
 
     /// Checks that the queue of this name can follow what `config` says.
@@ -55,9 +53,8 @@ impl Queues {
             next = follow.and_then(|follow| Name::new(&follow.queue).ok());
         }
         let source = self.live.get(&followed).ok_or_else(not_found)?.config();
-        if let Some(why) = no_view(&source, follow.view) {
-            let view = follow.view.as_str();
-            return Err(Error::Follow(FollowError::NoView { queue: followed, view, why }));
+        if let Some(why) = not_followable(&source) {
+            return Err(Error::Follow(FollowError::NotFollowable { queue: followed, why }));
         }
         let others = self
             .followers
@@ -120,10 +117,11 @@ impl Registry {
     }
 }
 
-/// The reason for which a queue with these settings does not have a view.
-fn no_view(config: &Config, view: View) -> Option<&'static str> {
+/// The reason for which a queue with these settings can't be followed. Without known objects, the view `latest` loses each object with
+/// its ack, and a follower would take that for a deletion.
+fn not_followable(config: &Config) -> Option<&'static str> {
     if !config.rules().has_objects {
         return Some("its mode is keys, so it has no objects");
     }
-    (view == View::Known && !config.known_objects).then_some("its known_objects is false")
+    (!config.known_objects).then_some("its known_objects is false")
 }

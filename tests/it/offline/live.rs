@@ -130,6 +130,19 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
     // A stopped store can be copied too.
     let file = scratch.path("stopped.db");
     run("backup --data-dir", &[&folder, Path::new("--to"), &file]).printed();
+
+    // The store goes on, so a server with the copy uses other numbers.
+    let versions = [&folder, &scratch.path("restored")].map(|folder| {
+        if fs::create_dir(folder).is_ok() {
+            fs::copy(&file, folder.join("deltaq.db")).expect("a copy");
+        }
+        let server = Server::start(folder);
+        let (_, added) = call(&server.api, "POST", "/v1/queues/prices/add", r#"{"key":"new"}"#);
+        server.stop();
+        let added: serde_json::Value = serde_json::from_str(&added).expect("a document");
+        added["resource_version"].as_u64().expect("a version")
+    });
+    assert!(versions[1] > versions[0] + 100_000, "{versions:?}");
 }
 
 #[tokio::test]

@@ -146,8 +146,9 @@ async fn impossible_followers_are_refused() {
         ("third", json!({"follow": {"queue": "nowhere"}}), "there is no queue \"nowhere\""),
         ("prices", json!({"follow": {"queue": "search"}}), "prices follows search follows prices"),
         ("prices", json!({"follow": {"queue": "prices"}}), "prices follows prices"),
-        ("third", json!({"follow": {"queue": "keys"}}), "has no view \"latest\""),
+        ("third", json!({"follow": {"queue": "keys"}}), "\"keys\" can't be followed: its mode is keys"),
         ("third", json!({"follow": {"queue": "forgetful", "view": "known"}}), "known_objects is false"),
+        ("third", json!({"follow": {"queue": "forgetful"}}), "known_objects is false"),
         ("third", json!({"mode": "keys", "follow": {"queue": "prices"}}), "use mode latest"),
         ("third", json!({"known_objects": false, "follow": {"queue": "prices"}}), "needs known_objects"),
         (
@@ -201,6 +202,39 @@ async fn a_follower_takes_no_more_than_max_waiting_keys() {
             .map(|object| format!("{}:Added", object["key"].as_str().expect("a key")))
             .collect::<Vec<_>>()
     );
+}
+
+#[tokio::test]
+async fn a_full_follower_that_has_everything_is_not_blocked() {
+    let service = Service::start().await;
+    begin(&service, json!({"queue": "prices", "prefix": "k", "max_waiting": 2})).await;
+    let add = format!("{PARENT}/add");
+    post(&service, &add, json!([{"key": "k1"}, {"key": "k2"}])).await;
+    let status = async || service.get(FOLLOWER).await.ok()["status"].take();
+    within(async {
+        while status().await["ready"] != 2 {}
+        // The follower reads this change, and it concerns another one.
+        let version = post(&service, &add, json!([{"key": "other"}])).await["resource_version"].as_u64();
+        loop {
+            let found = status().await["follow"].take();
+            assert_ne!(found["state"], "blocked", "{found}");
+            if found["resource_version"].as_u64() >= version && found["lag_ms"] == 0 {
+                break;
+            }
+        }
+    })
+    .await;
+    post(&service, &add, json!([{"key": "k3"}])).await;
+    within(async {
+        loop {
+            let found = blocked(&service).await;
+            assert_eq!(found["lag_events"], 1);
+            if found["lag_ms"] != 0 {
+                break;
+            }
+        }
+    })
+    .await;
 }
 
 /// Waits until the follower takes nothing more.

@@ -213,6 +213,12 @@ async fn wrong_lookups_are_refused() {
     service.get(&format!("{QUEUE}/latest?index=by_city&value=a")).await.problem("invalid-parameter");
     assert_eq!(keys(&service, &format!("index=by_city&value={longest}")).await, [""; 0]);
     assert_eq!(keys(&service, "index=by_city&value=").await, [""; 0]);
+    seed(&service, &[json!({"key": "a", "city": "Rome"}), json!({"key": "b", "city": "Rome"})]).await;
+    let page = get(&service, "known?wait=10s&index=by_city&value=Rome&limit=1").await;
+    let next = page["continue"].as_str().expect("a token");
+    for other in ["index=by_city&value=Bern&", "prefix=a&", ""] {
+        service.get(&format!("{QUEUE}/known?{other}continue={next}")).await.problem("expired");
+    }
     for path in ["known?index=by_town&value=a", "indexes/by_town"] {
         let problem = service.get(&format!("{QUEUE}/{path}")).await.problem("index-not-found");
         assert_eq!(problem["detail"], "the queue has no index \"by_town\"; it has by_city");

@@ -33,6 +33,13 @@ async fn every_produce_call_takes_a_number_and_repeats_change_nothing() {
         assert_eq!(answer, [&json!(true), &json!(0), &json!(0)], "{call}");
         assert_eq!(repeated["resource_version"], version, "{call}");
     }
+    // The repeat of a call that the settings would refuse by now is no error.
+    service.call("PUT", QUEUE, &json!({"schema": {"required": ["x"]}})).await.ok();
+    for (call, body) in &calls {
+        assert_eq!(post(&service, call, body).await["duplicate"], true, "{call}");
+    }
+    let refused = service.post(&format!("{QUEUE}/add?source=erp&sequence=6"), &object("a")).await;
+    refused.problem("invalid-object");
     let sources = service.get(&format!("{QUEUE}/sources")).await.ok();
     assert_eq!(
         (&sources["items"][0]["source"], &sources["items"][0]["sequence"]),
@@ -69,6 +76,7 @@ async fn a_source_too_many_is_refused_with_the_limit() {
     let refused = service.post(&format!("{QUEUE}/add?source=new&sequence=1"), &object("a")).await;
     assert_eq!(refused.status, 429);
     let problem = refused.problem("too-many-sequences");
+    assert!(problem["retry_after_ms"].is_null(), "a repeat does not help: {problem}");
     assert_eq!((&problem["limit"], &problem["retryable"]), (&json!(SOURCES_MAX), &json!(false)));
     post(&service, "add?source=new", &object("a")).await;
     assert_eq!(post(&service, "add?source=s0&sequence=1", &object("a")).await["duplicate"], true);

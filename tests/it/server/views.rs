@@ -89,6 +89,13 @@ async fn a_list_of_a_view_is_filtered() {
         let one = get(&service, &format!("{view}?key=x&fields=resource_version,source")).await;
         assert_eq!(one["items"][0]["source"], "web");
         assert_eq!(one["items"][0].as_object().map(serde_json::Map::len), Some(2));
+        assert_eq!(list("key=x&prefix=x&source=web").await, ["x"]);
+        for other in ["prefix=k", "source=erp"] {
+            assert_eq!(list(&format!("key=x&{other}")).await, [""; 0], "{other}");
+        }
+        // A list goes on at its prefix if the token is from before it.
+        let next = page["continue"].as_str().expect("a token");
+        assert_eq!(list(&format!("prefix=k1&continue={next}")).await.len(), 10);
         for (query, parameter) in [("fields=deltas", "fields"), ("shard=3/3", "shard"), ("shard=1", "shard")]
         {
             let problem = service.get(&format!("{QUEUE}/{view}?{query}")).await.problem("invalid-parameter");

@@ -195,10 +195,14 @@ async fn events_have_ids_from_which_a_browser_goes_on() {
     let text = String::from_utf8(client.chunk().await.expect("a stream").expect("rows")).expect("text");
     assert!(text.contains("event: Updated\n"), "the id counts, not the parameter: {text}");
 
-    let old = [("accept", "text/event-stream"), ("last-event-id", "00000001-1")];
-    let mut client = service.client().await;
-    client.send_text("GET", &path, &old, "").await;
-    client.reply().await.problem("expired");
+    // Both versions of an id within the keys must be ones that the queue has reached.
+    let ahead = [&format!("{incarnation}-9"), &format!("{incarnation}-9-1"), &format!("{incarnation}-1-9")];
+    for id in [&"00000001-1".to_owned()].into_iter().chain(ahead) {
+        let headers = [("accept", "text/event-stream"), ("last-event-id", id.as_str())];
+        let mut client = service.client().await;
+        client.send_text("GET", &path, &headers, "").await;
+        client.reply().await.problem("expired");
+    }
 }
 
 #[tokio::test]
@@ -265,13 +269,28 @@ async fn wrong_parameters_are_named() {
         ("resource_version=now&view=newest", "view"),
         ("resource_version=x", "resource_version"),
         ("resource_version=-1", "resource_version"),
+        ("resource_version=%2B1", "resource_version"),
+        ("resource_version=now&shard=%2B0/4", "I/N with I from 0 to N - 1"),
         ("resource_version=1-2-3-4", "resource_version"),
         ("resource_version=now&shard=4/4", "I/N with I from 0 to N - 1"),
         ("resource_version=now&bookmark=2m", "bookmark"),
         ("resource_version=now&wait=1s", "accept: application/json"),
+        ("resource_version=99&limit=0", "limit"),
     ] {
         let problem = refused(&service, query, "invalid-parameter").await;
         assert!(problem["detail"].as_str().is_some_and(|text| text.contains(detail)), "{problem}");
+    }
+    for (accept, kind) in [
+        ("application/json;q=0.5, text/event-stream", "text/event-stream"),
+        ("application/json, text/event-stream", "application/json"),
+        ("text/html, text/*;q=0.9, */*;q=0.1", "text/event-stream"),
+    ] {
+        let mut client = service.client().await;
+        client
+            .send_text("GET", &format!("{QUEUE}/watch?resource_version=now"), &[("accept", accept)], "")
+            .await;
+        let (_, headers) = client.head().await.expect("a head");
+        assert!(headers.contains(&("content-type".into(), kind.into())), "{accept}: {headers:?}");
     }
     for accept in ["text/html", "application/json;q=0"] {
         for path in ["watch?resource_version=now", "items"] {

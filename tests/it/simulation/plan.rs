@@ -126,14 +126,14 @@ impl Plan {
 
 /// Followers of some of the queues. The second follower may follow the first one.
 fn followers(rng: &mut Rng, queues: &[Setup]) -> Vec<FollowerSetup> {
-    let followed = queues.iter().filter(|setup| setup.config.mode != Mode::Keys);
-    let mut followed: Vec<(Name, bool)> =
-        followed.map(|setup| (setup.name.clone(), setup.config.known_objects)).collect();
+    let can_be_followed = |setup: &&Setup| setup.config.mode != Mode::Keys && setup.config.known_objects;
+    let mut followed: Vec<Name> =
+        queues.iter().filter(can_be_followed).map(|setup| setup.name.clone()).collect();
     let mut followers = Vec::new();
     for index in 0..rng.usize(..3) {
-        let Some((queue, knows)) = rng.choice(&followed).cloned() else { break };
+        let Some(queue) = rng.choice(&followed).cloned() else { break };
         let name = Name::new(&format!("f{index}")).expect("it is a name");
-        let view = if knows && rng.bool() { View::Known } else { View::Latest };
+        let view = if rng.bool() { View::Known } else { View::Latest };
         let prefix = if rng.u8(..4) == 0 { "k1" } else { "" };
         let max_waiting = *rng.choice(&[2, 1_000]).unwrap_or(&2);
         let follow = Follow { queue: queue.as_str().into(), view, prefix: prefix.into(), max_waiting };
@@ -142,7 +142,7 @@ fn followers(rng: &mut Rng, queues: &[Setup]) -> Vec<FollowerSetup> {
         let mode = *rng.choice(&[Mode::Delta, Mode::Latest, Mode::Events]).unwrap_or(&Mode::Delta);
         let config = Arc::new(Config { mode, known_objects: true, ..config });
         let pause_ms = *rng.choice(&[20, 500, 3_000]).unwrap_or(&20);
-        followed.push((name.clone(), true));
+        followed.push(name.clone());
         followers.push(FollowerSetup { name, config, follow: Arc::new(follow), pause_ms });
     }
     followers
