@@ -28,6 +28,8 @@ const SLOTS_AT_A_TIME: usize = 2_048;
 const BACKFILL_PAGE_BYTES: usize = 4 << 20;
 /// About how many bytes of the journal are read at most. A reader of an older version lists the view again, which is then cheaper.
 const BACKFILL_BYTES_MAX: usize = 64 << 20;
+/// How often a reader extends the feed before it gives up, because the feed begins later each time.
+const BACKFILLS_MAX: usize = 3;
 /// After it is woken, a reader waits this long, times the number of readers of the view, before it is woken again. So many readers of a
 /// queue that changes all the time leave room for other work, and each gets several changes at once.
 const PAUSE_PER_READER: Duration = Duration::from_micros(25);
@@ -295,10 +297,19 @@ impl Watcher {
         let Position { after, listing_since } = self.position;
         let handle = &self.handle;
         handle.build_feed(self.view).await?;
-        if let Err(NoRows::Expired { .. }) = self.page(RowLimit { rows: 0, bytes: 0 })?.0 {
+        let nothing = RowLimit { rows: 0, bytes: 0 };
+        // The queue may be loaded again meanwhile, with a feed that begins later.
+        let mut extended = Rv::ZERO;
+        for _ in 0..BACKFILLS_MAX {
+            let Err(NoRows::Expired { horizon }) = self.page(nothing)?.0 else { break };
+            if horizon == extended {
+                break;
+            }
+            extended = horizon;
             handle.backfill_feed(self.view, listing_since.unwrap_or_default().max(after)).await?;
+            handle.build_feed(self.view).await?;
         }
-        match self.page(RowLimit { rows: 0, bytes: 0 })?.0 {
+        match self.page(nothing)?.0 {
             Err(NoRows::Expired { horizon }) => {
                 handle.metrics().count_lost(LostPosition::Expired);
                 Err(Error::Expired { horizon })
