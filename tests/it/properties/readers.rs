@@ -136,7 +136,7 @@ impl Readers {
         let chosen = rng.usize(..self.of_view[at].len());
         let mut reader = self.of_view[at][chosen].clone();
         for _ in 0..rng.usize(1..4) {
-            let limit = RowLimit { rows: rng.usize(1..5), bytes: usize::MAX };
+            let limit = RowLimit { rows: rng.usize(..5), bytes: usize::MAX };
             let page = match engine.rows(view, reader.position, |_| true, limit) {
                 Ok(page) => page,
                 Err(NoRows::NotBuilt) => return Ok(()),
@@ -166,9 +166,10 @@ impl Readers {
                     }
                 }
             }
-            same("is_last", page.is_last, expected.len() < limit.rows)?;
+            same("is_last", page.is_last, expected.len() <= limit.rows)?;
             let rv = engine.resource_version();
-            let next = if page.is_last { rv } else { page.rows.last().map_or(rv, |row| row.rv) };
+            let next =
+                if page.is_last { rv } else { page.rows.last().map_or(reader.position.after, |row| row.rv) };
             same("next", page.next, next)?;
             (reader.position.after, reader.seen) = (page.next, rv);
             if page.is_last {
