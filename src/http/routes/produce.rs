@@ -183,7 +183,7 @@ async fn apply<C: Send + Sync + 'static>(
         let calls = match rules.each(came.clone(), read.clone()).await {
             Ok(calls) => calls,
             Err(problem) => {
-                let resource_version = applied(&rules, sequence.as_ref()).await.ok_or(problem)?;
+                let resource_version = applied(&rules, sequence.as_ref(), problem).await?;
                 let duplicate = command::Produced { resource_version, duplicate: true, ..Default::default() };
                 return Ok(wire::produced(duplicate));
             }
@@ -205,10 +205,17 @@ async fn apply<C: Send + Sync + 'static>(
     Err(Refusal::ConfigChanged.into())
 }
 
-/// The version of the queue, if the queue has applied the number of a call. The repeat of a call is no error, even if changed settings
-/// refuse its objects by now.
-async fn applied(rules: &AdmissionRules, sequence: Option<&Sequence>) -> Option<Rv> {
-    rules.handle.as_ref()?.applied(sequence?).await.ok().flatten()
+/// The version of the queue, if its settings refuse the objects of a call whose number it has applied: the settings may have changed since,
+/// and the repeat of a call is no error.
+async fn applied(
+    rules: &AdmissionRules,
+    sequence: Option<&Sequence>,
+    problem: Problem,
+) -> Result<Rv, Problem> {
+    let (Some(handle), Some(sequence), 413 | 422) = (&rules.handle, sequence, problem.code().status()) else {
+        return Err(problem);
+    };
+    handle.applied(sequence).await?.ok_or(problem)
 }
 
 /// The sequence of a call of `source`.
@@ -309,7 +316,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let read = match read_list(incoming, &rules, BatchLimit::of_list(&state), count).await {
         Ok(read) => read,
         Err(problem) => {
-            let resource_version = applied(&rules, sequence.as_ref()).await.ok_or(problem)?;
+            let resource_version = applied(&rules, sequence.as_ref(), problem).await?;
             let counts = ReplaceCounts::default();
             let duplicate = command::Replaced { resource_version, counts, duplicate: true };
             return Ok(Reply::of(&context, wire::replaced(duplicate)));

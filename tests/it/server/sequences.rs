@@ -40,6 +40,10 @@ async fn every_produce_call_takes_a_number_and_repeats_change_nothing() {
     }
     let refused = service.post(&format!("{QUEUE}/add?source=erp&sequence=6"), &object("a")).await;
     refused.problem("invalid-object");
+    // What is wrong under all settings stays wrong.
+    let wrong =
+        service.post(&format!("{QUEUE}/deltas?source=erp&sequence=1"), &json!([{"typ": "Added"}])).await;
+    wrong.problem("invalid-request");
     let sources = service.get(&format!("{QUEUE}/sources")).await.ok();
     assert_eq!(
         (&sources["items"][0]["source"], &sources["items"][0]["sequence"]),
