@@ -77,14 +77,6 @@ impl Handle {
         produced.await?.map_err(|refusal: Refusal| refusal.into())
     }
 
-    /// The newest version of the queue, if the queue has applied the number of the sequence or a larger one of its source.
-    ///
-    /// # Errors
-    /// As for reads.
-    pub async fn applied(&self, sequence: &Sequence) -> Result<Option<Rv>, Error> {
-        self.read(|queue, _| queue.has_applied(sequence).then(|| queue.resource_version())).await
-    }
-
     /// Settles leases, each one independently.
     ///
     /// # Errors

@@ -14,9 +14,8 @@ use super::replace_list::{read_keys_again, read_list};
 use crate::engine::command::{self, Call, DefaultLimit, FailureState, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::DeltaKind;
-use crate::engine::event::ReplaceCounts;
 use crate::engine::excerpt::Excerpt;
-use crate::engine::id::{Rv, Sequence, Source};
+use crate::engine::id::{Sequence, Source};
 use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
 use crate::engine::object_version::ObjectVersion;
@@ -180,14 +179,7 @@ async fn apply<C: Send + Sync + 'static>(
     read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<Call, Problem> + Clone + Send + 'static,
 ) -> Result<Produced, Problem> {
     for _ in 0..READINGS_MAX {
-        let calls = match rules.each(came.clone(), read.clone()).await {
-            Ok(calls) => calls,
-            Err(problem) => {
-                let resource_version = applied(&rules, sequence.as_ref(), problem).await?;
-                let duplicate = command::Produced { resource_version, duplicate: true, ..Default::default() };
-                return Ok(wire::produced(duplicate));
-            }
-        };
+        let calls = rules.each(came.clone(), read.clone()).await?;
         let there = rules.handle.clone();
         let was_there = there.is_some();
         let handle = if let Some(handle) = there {
@@ -203,19 +195,6 @@ async fn apply<C: Send + Sync + 'static>(
         }
     }
     Err(Refusal::ConfigChanged.into())
-}
-
-/// The version of the queue, if its settings refuse the objects of a call whose number it has applied: the settings may have changed since,
-/// and the repeat of a call is no error.
-async fn applied(
-    rules: &AdmissionRules,
-    sequence: Option<&Sequence>,
-    problem: Problem,
-) -> Result<Rv, Problem> {
-    let (Some(handle), Some(sequence), 413 | 422) = (&rules.handle, sequence, problem.code().status()) else {
-        return Err(problem);
-    };
-    handle.applied(sequence).await?.ok_or(problem)
 }
 
 /// The sequence of a call of `source`.
@@ -313,15 +292,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     };
 
     let rules = AdmissionRules::of(&state, &name, &incoming);
-    let read = match read_list(incoming, &rules, BatchLimit::of_list(&state), count).await {
-        Ok(read) => read,
-        Err(problem) => {
-            let resource_version = applied(&rules, sequence.as_ref(), problem).await?;
-            let counts = ReplaceCounts::default();
-            let duplicate = command::Replaced { resource_version, counts, duplicate: true };
-            return Ok(Reply::of(&context, wire::replaced(duplicate)));
-        }
-    };
+    let read = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
     let places = read.places;
     let is_empty = read.list.is_empty();
     let default_limit = match (read.is_single, is_empty) {
