@@ -188,9 +188,11 @@ impl<'f> Feeder<'f> {
         }
         // Without room there may still be no rows to take.
         let room = self.follower.room()?;
+        let before = self.watcher.resource_version();
         let page = self.watcher.read(RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES }).await?;
         self.take(&page).await?;
-        let is_full = room == 0 && !page.is_last;
+        // A page of many changes that do not concern the follower has no rows either, and its end is behind them.
+        let is_full = room == 0 && !page.is_last && page.next == before;
         self.follower.follow_task.set(|activity| {
             activity.obstacle = is_full.then_some(Obstacle::Full);
             activity.read = page.next;

@@ -277,7 +277,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
 pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>, Problem> {
     let QueueCall { state, name, params, incoming, context } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
-    let sequence = read_sequence(&params, source.as_ref())?;
+    let sequence = read_sequence(&params, source.as_ref())?.map(|sequence| sequence.number);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let percent = params.percent("max_delete_percent")?;
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
@@ -308,7 +308,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let mut replace = Replace {
         list: places.without_duplicates(read.list, keeps_last)?,
         source,
-        sequence: sequence.map(|sequence| sequence.number),
+        sequence,
         only_changed,
         max_delete_percent,
         max_deletes,

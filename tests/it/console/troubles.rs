@@ -78,7 +78,7 @@ fn a_change_is_sent_again_until_a_node_owns_the_queue() {
     assert_eq!(proxy.pass_all(), 0, "the first two calls were refused");
     end(&browser);
 
-    // What loses data is sent once: keys that have come since were not confirmed.
+    // A purge is sent once: its user has confirmed a number of keys, and more may have come since.
     proxy.refuse("POST /v1/queues/prices/purge", 503, "not-owner", 5);
     browser.click("Purge…");
     browser.type_into("#typed", "prices");
