@@ -2,7 +2,8 @@
 
 use std::io;
 
-use crate::figures::short;
+use crate::figures::{Figure, short};
+use crate::plot::bars;
 use crate::rows::{Line, Row};
 
 const END: &str = "<!-- end -->";
@@ -69,6 +70,20 @@ pub(crate) fn reached(line: &Line) -> &'static str {
     }
 }
 
+/// A bar for each figure of a row that has the unit of the first line.
+pub(crate) fn chart(lines: &[Line]) -> String {
+    let unit = lines.first().map(|line| line.unit.as_str()).unwrap_or_default();
+    let mut figures: Vec<(&str, Figure)> = Vec::new();
+    for line in lines.iter().filter(|line| line.unit == unit) {
+        for (name, figure) in std::iter::once(&line.ours).chain(&line.baseline) {
+            if figures.iter().all(|(other, _)| other != name) {
+                figures.push((name, *figure));
+            }
+        }
+    }
+    bars(unit, &figures)
+}
+
 /// The description of each row, with the command that repeats it.
 pub(crate) fn legend(rows: &[Row]) -> String {
     let line = |row: &Row| format!("- **{}**: {} `{}`\n", row.name, row.about, command(row.name));
@@ -106,6 +121,20 @@ mod tests {
         assert!(block(TEXT, "machine").is_err());
         assert!(block("<!-- measured: table --> open", "table").is_err());
         assert!(block("<!-- measured: table --> <!-- measured: growth --> <!-- end -->", "table").is_err());
+    }
+
+    #[test]
+    fn a_chart_has_a_bar_for_each_figure_of_one_unit() {
+        let named = |name: &str| (name.to_owned(), Figure { median: 2.0, least: 1.0, most: 3.0 });
+        let line = |unit: &str, other: &str| Line {
+            unit: unit.into(),
+            ours: named("deltaq"),
+            baseline: Some(named(other)),
+            target: Target::None,
+        };
+        let svg = chart(&[line("objects/s", "Redis"), line("objects/s", "NATS"), line("p50 µs", "nothing")]);
+        assert_eq!((svg.matches("<rect").count(), svg.matches(">deltaq<").count()), (3, 1), "{svg}");
+        assert!(svg.contains(">objects/s<") && !svg.contains("nothing"));
     }
 
     #[test]

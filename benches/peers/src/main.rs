@@ -30,7 +30,7 @@ use deltaq::duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::growth::Series;
-use crate::rows::{Line, Row, Work, rows};
+use crate::rows::{CHARTED, Line, Row, Work, rows};
 use crate::servers::{Kind, Programs};
 use crate::subject::{Rounds, Subject, in_turn};
 
@@ -187,6 +187,8 @@ impl Run {
             Work::Program(program) => {
                 program.measure(self.rounds.count, &self.root, &self.scratch, &self.clock).await
             }
+            Work::TwoNodes => nodes::two_and_one(&self.programs, &self.rounds, &self.clock).await,
+            Work::Takeover => nodes::takeovers(&self.programs, &self.rounds, &self.clock).await,
             Work::Loads { subjects, claims } | Work::HotKey { subjects, claims } => {
                 let results = in_turn(subjects, &self.rounds, &self.programs, &self.clock).await?;
                 let mut lines: Vec<Line> =
@@ -212,6 +214,9 @@ impl Run {
         if lines.is_empty() {
             return Ok(());
         }
+        if CHARTED.contains(&row.name) {
+            self.plot(row.name, &document::chart(lines))?;
+        }
         let all = rows();
         self.write("table", |old| {
             let table = document::table(old, &all, row.name, lines, &self.date);
@@ -227,13 +232,17 @@ impl Run {
             println!("\n{table}");
             text.push_str(&table);
             text.push('\n');
-            if let Some(out) = &self.out {
-                let folder = out.parent().unwrap_or(Path::new("")).join("plots");
-                fs::create_dir_all(&folder)?;
-                fs::write(folder.join(format!("{}.svg", series.name)), svg)?;
-            }
+            self.plot(series.name, &svg)?;
         }
         self.write(GROWTH, |_| text)
+    }
+
+    /// Writes a chart beside the document.
+    fn plot(&self, name: &str, svg: &str) -> io::Result<()> {
+        let Some(out) = &self.out else { return Ok(()) };
+        let folder = out.parent().unwrap_or(Path::new("")).join("plots");
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("{name}.svg")), svg)
     }
 
     /// Replaces a block of the document and the description of the machine.
@@ -254,6 +263,9 @@ fn kinds(rows: &[Row], series: &[Series]) -> Vec<Kind> {
     for row in rows {
         if let Work::Loads { subjects: of_row, .. } | Work::HotKey { subjects: of_row, .. } = &row.work {
             subjects.extend(of_row.iter().cloned());
+        }
+        if matches!(row.work, Work::TwoNodes | Work::Takeover) {
+            subjects.push(nodes::subject());
         }
     }
     let is_needed = |kind: &Kind| {

@@ -1,10 +1,10 @@
-//! Line charts in SVG: panels side by side that share a logarithmic horizontal axis.
+//! Charts in SVG: curves in panels side by side that share a logarithmic horizontal axis, and horizontal bars.
 //!
 //! The background is transparent, and the colours are readable on light and dark backgrounds.
 
 use std::fmt::Write as _;
 
-use crate::figures::Figure;
+use crate::figures::{Figure, short};
 
 const PANEL_WIDTH: f64 = 380.0;
 const HEIGHT: f64 = 300.0;
@@ -17,6 +17,13 @@ const INK: &str = "#7d8590";
 const CURVE: &str = "#3b82f6";
 /// The approximate number of grid lines in a panel.
 const LINES: f64 = 5.0;
+
+/// Room for the names of bars, for the longest bar, and for its number.
+const BARS_LEFT: f64 = 200.0;
+const BARS_WIDTH: f64 = 480.0;
+const BARS_RIGHT: f64 = 80.0;
+const BAR_HEIGHT: f64 = 20.0;
+const BAR_STEP: f64 = 32.0;
 
 /// A curve with axes of its own.
 pub(crate) struct Panel {
@@ -31,13 +38,7 @@ pub(crate) struct Panel {
 pub(crate) fn svg(axis: &str, marks: &[(f64, String)], panels: &[Panel]) -> String {
     let width: f64 = panels.iter().map(|_| PANEL_WIDTH).sum();
     let titles: Vec<&str> = panels.iter().map(|panel| panel.title).collect();
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" width=\"{width}\" \
-         height=\"{HEIGHT}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
-         <title>{} over {}</title>\n",
-        escaped(&titles.join(", ")),
-        escaped(axis)
-    );
+    let mut out = head(width, HEIGHT, &format!("{} over {axis}", titles.join(", ")));
     let mut left = 0.0;
     for panel in panels {
         draw(&mut out, left, axis, marks, panel);
@@ -45,6 +46,40 @@ pub(crate) fn svg(axis: &str, marks: &[(f64, String)], panels: &[Panel]) -> Stri
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// Horizontal bars of medians, with their names on the left and their numbers on the right. A thin line spans the rounds.
+pub(crate) fn bars(unit: &str, figures: &[(&str, Figure)]) -> String {
+    let most = figures.iter().map(|(_, figure)| figure.most).fold(f64::MIN_POSITIVE, f64::max);
+    let height: f64 = TOP + figures.iter().map(|_| BAR_STEP).sum::<f64>();
+    let mut out = head(BARS_LEFT + BARS_WIDTH + BARS_RIGHT, height, unit);
+    text(&mut out, BARS_LEFT, TOP - 16.0, "start", unit);
+    let x = |value: f64| BARS_LEFT + BARS_WIDTH * value / most;
+    let mut top = TOP;
+    for (name, figure) in figures {
+        let middle = top + BAR_HEIGHT / 2.0;
+        let _ = writeln!(
+            out,
+            "<rect x=\"{BARS_LEFT:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR_HEIGHT:.1}\" fill=\"{CURVE}\"/>",
+            x(figure.median) - BARS_LEFT
+        );
+        stroke(&mut out, (x(figure.least), middle), (x(figure.most), middle), 1.0);
+        text(&mut out, BARS_LEFT - 8.0, middle + 4.0, "end", name);
+        text(&mut out, x(figure.most) + 8.0, middle + 4.0, "start", &short(figure.median));
+        top += BAR_STEP;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The first lines of a chart.
+fn head(width: f64, height: f64, title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+         height=\"{height}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+         <title>{}</title>\n",
+        escaped(title)
+    )
 }
 
 fn draw(out: &mut String, left: f64, axis: &str, marks: &[(f64, String)], panel: &Panel) {

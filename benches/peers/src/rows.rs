@@ -46,6 +46,10 @@ pub(crate) enum Work {
     },
     /// A benchmark of deltaq's own.
     Program(Program),
+    /// Two nodes, each with a queue of its own, compared with one node that has both queues.
+    TwoNodes,
+    /// The loss and the stop of a node.
+    Takeover,
 }
 
 /// One line of the table.
@@ -144,6 +148,10 @@ fn deltaq(name: &str, storage: Storage, load: Load) -> Subject {
     subject(name, Kind::Deltaq, storage, load)
 }
 
+/// The rows that have a chart of their own, `docs/plots/ROW.svg`.
+pub(crate) const CHARTED: [&str; 5] =
+    ["postgres-cycle", "postgres-batch", "forwarded", "two-nodes", "takeover"];
+
 /// All rows, in the order of the table.
 pub(crate) fn rows() -> Vec<Row> {
     vec![
@@ -155,6 +163,18 @@ pub(crate) fn rows() -> Vec<Row> {
         postgres_cycle(),
         postgres_batch(),
         forwarded(),
+        Row {
+            name: "two-nodes",
+            about: "the cycle in batches of 10 on 32 connections, half of them for each of two queues: two nodes that own one \
+                    queue each, compared with one node that owns both. All on one PostgreSQL.",
+            work: Work::TwoNodes,
+        },
+        Row {
+            name: "takeover",
+            about: "the longest time until a call at the other of two nodes succeeds, with 100,000 known keys in the queue, when \
+                    the owner is killed, and when the owner stops. A refused call is repeated.",
+            work: Work::Takeover,
+        },
         Row {
             name: "checkpoint",
             about: "64 connections update, pop and acknowledge 1,000,000 known keys in batches of 10, with an fsync \
@@ -431,6 +451,14 @@ mod tests {
                 assert!(claim.ours < subjects.len(), "{}", row.name);
                 assert!(claim.baseline.is_none_or(|baseline| baseline < subjects.len()), "{}", row.name);
             }
+        }
+    }
+
+    #[test]
+    fn charts_belong_to_rows() {
+        let rows = rows();
+        for name in CHARTED {
+            assert!(rows.iter().any(|row| row.name == name), "{name}");
         }
     }
 

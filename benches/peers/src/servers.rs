@@ -243,12 +243,11 @@ impl Programs {
 /// A server that runs until it is dropped.
 pub(crate) struct Running {
     /// Dropped before the folder, so the process ends before its folder is removed.
-    process: Process,
+    pub(crate) process: Process,
     folder: Folder,
     pub(crate) address: String,
-    /// The servers that this one needs.
-    #[expect(dead_code, reason = "they end with this server")]
-    beside: Vec<Running>,
+    /// The servers that end with this one: the other node, if there is one, and the database.
+    pub(crate) beside: Vec<Running>,
 }
 
 impl Running {

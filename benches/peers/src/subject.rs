@@ -135,7 +135,7 @@ impl Subject {
     }
 
     /// Creates the queues, streams or tables of the load in a new server.
-    async fn prepare(&self, address: &str, timing: Timing) -> io::Result<()> {
+    pub(crate) async fn prepare(&self, address: &str, timing: Timing) -> io::Result<()> {
         match self.kind {
             Kind::Noop | Kind::Beanstalkd => Ok(()),
             Kind::Redis => Redis::prepare(address).await,
