@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds target/deltaq_VERSION_ARCH.deb, a Debian package of a binary: the program, its settings as a conffile, a systemd unit, shell
+# Builds target/deltaq_VERSION_ARCH.deb, a Debian package of a binary: the program, its settings as a conffile, systemd units, shell
 # completions and the manual page.
 #
 #     scripts/package.sh [BINARY] [FOLDER]
@@ -22,6 +22,8 @@ put() { install -D --mode "$1" "$2" "$root/$3"; }
 put 755 "$binary" usr/bin/deltaq
 put 640 config/deltaq.toml etc/deltaq/deltaq.toml
 put 644 deploy/systemd/deltaq.service usr/lib/systemd/system/deltaq.service
+put 644 deploy/systemd/deltaq-reflect.service usr/lib/systemd/system/deltaq-reflect.service
+put 644 examples/reflect/reflect.toml usr/share/doc/deltaq/examples/reflect.toml
 put 644 LICENSE usr/share/doc/deltaq/copyright
 put 644 README.md usr/share/doc/deltaq/README.md
 put 644 config/prometheus/deltaq.rules.yml usr/share/deltaq/prometheus/deltaq.rules.yml

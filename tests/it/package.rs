@@ -76,12 +76,16 @@ fn the_package_is_installed_used_as_by_a_new_user_removed_and_purged() {
     assert_eq!(fs::metadata(&settings).expect("a file").permissions().mode() & 0o777, 0o640);
     let unit = fs::read_to_string(root.at("usr/lib/systemd/system/deltaq.service")).expect("a unit");
     assert!(unit.contains("ExecStart=/usr/bin/deltaq serve --config /etc/deltaq/deltaq.toml"));
+    let reflect =
+        fs::read_to_string(root.at("usr/lib/systemd/system/deltaq-reflect.service")).expect("a unit");
+    assert!(reflect.contains("ExecStart=/usr/bin/deltaq reflect --config /etc/deltaq/reflect.toml"));
     for file in [
         "usr/share/bash-completion/completions/deltaq",
         "usr/share/zsh/vendor-completions/_deltaq",
         "usr/share/fish/vendor_completions.d/deltaq.fish",
         "usr/share/man/man1/deltaq.1.gz",
         "usr/share/doc/deltaq/docs/tutorial.md",
+        "usr/share/doc/deltaq/examples/reflect.toml",
     ] {
         assert!(fs::metadata(root.at(file)).is_ok_and(|file| file.len() > 1_000), "{file}");
     }
