@@ -61,7 +61,7 @@ if [ -n "$binary" ]; then
     [[ $binary == /* ]] || binary=$PWD/$binary
 
     # The files that the compiler has read for BINARY must be in the context.
-    tr ' ' '\n' < "$binary.d" | sed "s|^$PWD/||" | while read -r file; do
+    cat "$(dirname "$binary")"/deps/deltaq*.d | tr ' ' '\n' | sed "s|^$PWD/||" | while read -r file; do
         if [[ $file != target/* && -f $file ]]; then echo "$file"; fi
     done | sort -u > "$work/sources"
     [ -s "$work/sources" ] || fail "$binary is no build of this folder"

@@ -12,5 +12,5 @@ cargo test --doc --locked -p deltaq-client -p deltaq-types
 # With the features of the workspace, for which the dependencies are built.
 cargo build --locked --workspace --example scenarios
 python3 tests/clients/run.py --client rust --server "$binary"
-# A package that was not committed is checked, too.
-cargo package --locked --allow-dirty -p deltaq-types -p deltaq-client
+# A package that was not committed is checked, too. Its build has a folder of its own: scripts/image.sh reads the dependency files of the other one.
+cargo package --locked --allow-dirty --target-dir target/packages -p deltaq-types -p deltaq-client
