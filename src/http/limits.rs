@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+pub(super) use deltaq_types::terms::DELAY_MAX;
+
 /// Most keys in one pop.
 pub(super) const POP_MAX: u64 = 1_000;
 /// Shortest lease.
 pub(super) const LEASE_MIN: Duration = Duration::from_secs(1);
 /// Longest lease.
 pub(super) const LEASE_MAX: Duration = Duration::from_hours(12);
-/// Longest delay of a produce call or a nack.
-pub(super) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 /// Entries of a page without the parameter `limit`.
 pub(super) const PAGE_DEFAULT: u64 = 500;
 /// Most entries of a page.

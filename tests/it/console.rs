@@ -4,8 +4,8 @@
 mod accessibility;
 mod browser;
 mod files;
-mod mending;
 mod proxy;
+mod stuck_keys;
 mod troubles;
 
 use std::io::{Read as _, Write as _};

@@ -2,6 +2,7 @@
 //! the OpenAPI document and has no value.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -17,6 +18,8 @@ pub const LABEL_BYTES_MAX: usize = 256;
 pub const INDEX_NAME_BYTES_MAX: usize = 64;
 /// Longest error of a nack or reject, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
+/// Longest delay of a produce call or a nack.
+pub const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// Text without control characters.
 const PLAIN: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";

@@ -1,4 +1,4 @@
-//! A user who has read nothing finds why a key is stuck, and mends it. The clicks are counted from the first page on.
+//! A user who has read nothing finds why a key is stuck, and puts it right. The clicks are counted from the first page on.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn click_count(browser: &Browser, state: &str) {
 }
 
 #[test]
-fn a_new_user_mends_stuck_keys_with_few_clicks() {
+fn a_new_user_frees_stuck_keys_with_few_clicks() {
     let server = Server::in_memory();
     let at = server.address;
     let config =

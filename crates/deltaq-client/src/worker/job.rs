@@ -4,13 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use deltaq_types::duration::format;
-use deltaq_types::terms::ERROR_BYTES_MAX;
+use deltaq_types::terms::{DELAY_MAX, ERROR_BYTES_MAX};
 use deltaq_types::{DeltaDocument, DeltaType, PoppedItem, SettleAs, SettleCall};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
-
-/// The longest delay that the server takes. It refuses a whole call that has a longer one.
-const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// A key on which a handler works, with its lease.
 #[derive(Clone, Debug)]
