@@ -36,9 +36,15 @@ done
 
 # The package, as a user installs it.
 "$python" -m build --no-isolation --outdir "$work/dist" "$package" > "$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
-python3 -m venv "$work/empty"
-"$work/empty/bin/pip" install --quiet --disable-pip-version-check --no-index "$work"/dist/*.whl
-start_server --in-memory
-"$work/empty/bin/python" "$package/tests/readme.py" "$package/README.md" "$api"
-"$work/empty/bin/python" tests/clients/examples.py "$api"
-echo "the wheel and the sdist are built, and the examples of the README work with the wheel alone"
+# The sdist is built with the tools of above, because `--no-index` can't fetch them.
+"$tools/bin/pip" wheel --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --wheel-dir "$work/sdist" "$work"/dist/*.tar.gz
+for wheel in "$work"/dist/*.whl "$work"/sdist/*.whl; do
+    rm -rf "$work/empty"
+    python3 -m venv "$work/empty"
+    "$work/empty/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"
+    start_server --in-memory
+    "$work/empty/bin/python" "$package/tests/readme.py" "$package/README.md" "$api"
+    "$work/empty/bin/python" tests/clients/examples.py "$api"
+    stop_server
+done
+echo "the wheel and the sdist are built, and with each of them alone, the examples of the README work"
