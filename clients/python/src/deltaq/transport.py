@@ -73,14 +73,14 @@ class Reply:
 class Stream:
     """A reply that is read line by line."""
 
-    def __init__(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, cancel: Cancel) -> None:
-        self._connection = connection
+    def __init__(self, connected: socket.socket, response: http.client.HTTPResponse, cancel: Cancel) -> None:
+        self._connected = connected
         self._response = response
         self._cancel = cancel
 
     def lines(self) -> Iterator[bytes]:
         try:
-            with self._cancel.covers(self._connection.sock):
+            with self._cancel.covers(self._connected):
                 while line := self._response.readline():
                     if not line.endswith(b"\n"):
                         raise ConnectionLost("the stream ended in the middle of a line")
@@ -91,7 +91,8 @@ class Stream:
             self.close()
 
     def close(self) -> None:
-        self._connection.close()
+        self._response.close()
+        self._connected.close()
 
 
 class Transport:
@@ -142,12 +143,14 @@ class Transport:
     def stream(self, call: Call[object], silence: float, cancel: Cancel) -> Stream | Reply:
         """Begins a reply that is a stream of lines, which ends with an error after `silence` seconds without a byte. A refusal is a `Reply`."""
         connection = self._connection(self._timeout)
+        # A connection that the reply closes has no socket any more, and the reply is still read from it.
+        connected = connection.sock
         try:
-            with cancel.covers(connection.sock):
+            with cancel.covers(connected):
                 response = self._send(connection, call, {"accept": "application/x-ndjson"})
                 if response.status == 200:
-                    connection.sock.settimeout(silence)
-                    return Stream(connection, response, cancel)
+                    connected.settimeout(silence)
+                    return Stream(connected, response, cancel)
                 reply = Reply(response.status, response.getheader("retry-after"), response.read())
         except (OSError, http.client.HTTPException) as error:
             connection.close()
@@ -174,7 +177,7 @@ class Transport:
                     break
                 since, connection = self._idle.pop()
             # A kept-alive connection that can be read was closed by the server.
-            if since > oldest and not select.select([connection.sock], [], [], 0)[0]:
+            if since > oldest and not _is_readable(connection.sock):
                 connection.sock.settimeout(timeout)
                 return connection
             connection.close()
@@ -189,6 +192,15 @@ class Transport:
             raise ConnectionLost(f"can't connect to {self._host}: {error}") from error
         connection.sock.settimeout(timeout)
         return connection
+
+
+def _is_readable(connected: socket.socket) -> bool:
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(connected, select.POLLIN)
+        return bool(poll.poll(0))
+    # Windows has no poll, and its select takes any descriptor, unlike that of Unix, which takes the first 1,024.
+    return bool(select.select([connected], [], [], 0)[0])
 
 
 def _lost(error: Exception, cancel: Cancel) -> ConnectionLost | Cancelled:
