@@ -89,8 +89,8 @@ impl Shutdown {
         }
     }
 
-    /// Starts the draining stage. The flag is set first, so a task that the token wakes finds it set.
-    fn drain(&self) {
+    /// Starts the draining stage of this shutdown, or of this part of one. The flag is set first, so a task that the token wakes finds it set.
+    pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
         self.draining.cancel();
     }

@@ -19,7 +19,7 @@ const FOREIGN_WORDS: &[(&str, &[&str])] = &[
     ("push", &["add"]),
     ("put", &["add"]),
     ("receive", &["pop", "work"]),
-    ("retry", &["redrive"]),
+    ("retry", &["promote", "redrive"]),
     ("run", &["serve", "work"]),
     ("send", &["add"]),
     ("server", &["serve"]),

@@ -218,10 +218,10 @@ impl Replace {
     }
 }
 
-/// The parked keys that a command concerns.
+/// The parked or delayed keys that a command concerns.
 #[derive(Debug)]
-pub enum ParkedKeys {
-    /// All of them, in key order.
+pub enum KeySelection {
+    /// All parked keys, or all delayed keys, in key order.
     All,
     /// These, which are consumed.
     Named(IntoIter<Key>),
@@ -229,14 +229,14 @@ pub enum ParkedKeys {
     WithError(String),
 }
 
-impl ParkedKeys {
+impl KeySelection {
     /// These keys, or all.
     #[must_use]
     pub fn named(keys: Option<Vec<Key>>) -> Self {
         keys.map_or(Self::All, |keys| Self::Named(keys.into_iter()))
     }
 
-    /// Whether the command concerns a parked key.
+    /// Whether the command concerns a parked or delayed key.
     fn includes(&self, entry: &Entry) -> bool {
         match self {
             Self::All | Self::Named(_) => true,

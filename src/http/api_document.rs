@@ -30,7 +30,7 @@ use super::routes::{consume, history, indexes, parked, produce, queues, read, se
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, seed::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
-        consume::extend, parked::errors, parked::redrive, parked::discard,
+        consume::extend, parked::errors, parked::promote, parked::redrive, parked::discard,
         read::items, read::item, read::explain_of, read::explain, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, read::sources, read::workers, read::synced,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, openapi_json, server::problem,

@@ -17,6 +17,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 use tower_http::cors::CorsLayer;
 
+use super::node;
 use super::problem::PassedOn;
 
 /// Smallest reply that is compressed, in bytes.
@@ -46,7 +47,7 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
         .allow_headers(sent)
-        .expose_headers([header::ALLOW, header::ETAG, header::RETRY_AFTER, request_id])
+        .expose_headers([header::ALLOW, header::ETAG, header::RETRY_AFTER, node::OWNER.clone(), request_id])
         .max_age(PREFLIGHT_AGE_MAX);
     Some(layer)
 }

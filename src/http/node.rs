@@ -13,7 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::http::uri::{PathAndQuery, Uri};
-use axum::http::{HeaderName, HeaderValue, Request, Response};
+use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -84,6 +84,8 @@ pub(super) enum CallError {
     Unreachable,
     /// The connection ended before the reply, so the outcome is unknown.
     Interrupted,
+    /// The node does not accept the secret of this node.
+    Refused,
 }
 
 /// Sends the calls to other nodes.
@@ -176,21 +178,45 @@ impl Node {
         headers.insert(&FORWARDED, self.name.clone());
         headers.insert(&SECRET, self.secret.header());
         let client = HttpClient::clone(&self.client.load());
-        client.request(request).await.map_err(|error| {
+        let reply = client.request(request).await.map_err(|error| {
             self.report(peer, &error);
             if error.is_connect() { CallError::Unreachable } else { CallError::Interrupted }
-        })
+        })?;
+        // An owner names the outcome of each call of a node that it refuses.
+        if reply.status() == StatusCode::FORBIDDEN && !reply.headers().contains_key(&OUTCOME) {
+            self.report_refused(peer);
+            return Err(CallError::Refused);
+        }
+        Ok(reply)
     }
 
-    /// Reports a failed call, unless another one at the same node was reported a moment ago.
-    fn report(&self, peer: &Peer, error: &(dyn std::error::Error + 'static)) {
+    /// Reports that a node refuses the secret of this one.
+    fn report_refused(&self, peer: &Peer) {
+        if self.is_to_report(peer) {
+            tracing::warn!(
+                node = peer.name,
+                url = peer.url,
+                "a node refuses the calls of this one: cluster.secret_file must have the same secret at all nodes"
+            );
+        }
+    }
+
+    /// Whether no other failed call at the same node was reported a moment ago.
+    fn is_to_report(&self, peer: &Peer) -> bool {
         let mut reported = self.reported.lock();
         let now = Instant::now();
         if reported.get(&peer.name).is_some_and(|last| now - *last < REPORT_PERIOD) {
-            return;
+            return false;
         }
         reported.insert(peer.name.clone(), now);
-        drop(reported);
+        true
+    }
+
+    /// Reports a failed call.
+    fn report(&self, peer: &Peer, error: &(dyn std::error::Error + 'static)) {
+        if !self.is_to_report(peer) {
+            return;
+        }
         let hint = if tls::is_refused(error) {
             "the certificate of the node is not accepted: see cluster.ca_file and the name in cluster.advertise"
         } else {

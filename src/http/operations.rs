@@ -128,6 +128,7 @@ const FOREIGN_WORDS: &[(&str, &str)] = &[
     ("enqueue", "add"),
     ("keys", "items"),
     ("messages", "items"),
+    ("promote", "delayed/promote"),
     ("publish", "add"),
     ("push", "add"),
     ("put", "add"),

@@ -13,7 +13,7 @@ pub(super) const UNMATCHED: &str = "unmatched";
 pub(super) const UNKNOWN: &str = "other";
 
 /// The results of calls on queues of other nodes.
-const FORWARDED_RESULTS: [&str; 4] = ["answered", "unreachable", "interrupted", "no_owner"];
+const FORWARDED_RESULTS: [&str; 5] = ["answered", "unreachable", "interrupted", "refused", "no_owner"];
 
 /// The metrics of requests. Clones share them.
 #[derive(Clone, Debug)]

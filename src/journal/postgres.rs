@@ -136,13 +136,13 @@ impl Postgres {
     /// The connection, its host and the epoch that begins with it.
     async fn open_again(&self) -> Result<(PgConnection, usize, Tenure), Error> {
         let (mut connection, host) = connect::writable(&self.settings, self.host).await?;
-        let epoch = connect::next_epoch(&mut connection, self.partition, &self.tenure).await?;
+        let tenure = connect::next_epoch(&mut connection, self.partition, &self.tenure).await?;
         self.acknowledged.check(&mut connection, self.partition).await?;
         if self.is_full {
             simple(&mut connection, "make a test write", sql::take_room(self.partition)).await?;
             simple(&mut connection, "make a test write", sql::free_room(self.partition)).await?;
         }
-        Ok((connection, host, Tenure { epoch, ..self.tenure }))
+        Ok((connection, host, tenure))
     }
 }
 
@@ -230,17 +230,19 @@ impl Store for Postgres {
         let doing = "measure the database";
         let mut connection = self.take(doing)?;
         let row = simple(&mut connection, doing, sql::upkeep(self.partition)).await?;
-        let read =
-            |row| Ok((rows::number(row, 0)?, rows::number(row, 1)?.cast_signed(), rows::number(row, 2)?));
+        let signed = |row, column| Ok::<_, sqlx::Error>(rows::number(row, column)?.cast_signed());
+        let read = |row| {
+            Ok(((Epoch(rows::number(row, 0)?), signed(row, 1)?, signed(row, 2)?), rows::number(row, 3)?))
+        };
         let found = row.as_ref().map(read).transpose().map_err(|error| database(doing, error))?;
         match found {
-            Some((epoch, writer, bytes))
-                if (Epoch(epoch), writer) == (self.tenure.epoch, self.tenure.writer) =>
-            {
+            Some((owner, bytes)) if owner == (self.tenure.epoch, self.tenure.writer, self.tenure.server) => {
                 self.connection = Some(connection);
                 Ok(Size { bytes, free: 0 })
             }
-            _ => Err(connect::fenced(&mut connection, self.partition, self.tenure.epoch).await),
+            _ => {
+                Err(connect::refused(&mut connection, self.partition, &self.tenure, self.tenure.epoch).await)
+            }
         }
     }
 

@@ -37,6 +37,8 @@ const TRUST: Duration = Duration::from_secs(TTL.as_secs() - 2);
 const HANDED_OVER_MAX: usize = 2;
 /// The wait after a failed claim.
 const CLAIM_AGAIN: Duration = Duration::from_secs(2);
+/// How long other nodes keep a partition that a node has failed to load, if they can.
+const UNLOADABLE: Duration = Duration::from_mins(5);
 
 /// Why a node ends before its shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub(super) struct Cluster {
     /// The partitions that this node has lost without a release. The database may lack acknowledged changes of them, or even the claim, after
     /// a failover. So the next load must not use the numbers of these changes again.
     lost: BTreeSet<usize>,
+    /// The partitions that this node has failed to load, and when it may get them again.
+    unloadable: BTreeMap<i16, Instant>,
     /// Since when every heartbeat has succeeded.
     steady_since: Option<Instant>,
     /// When the last heartbeat that the database has confirmed was sent, in microseconds of the monotonic clock.
@@ -86,6 +90,7 @@ impl Cluster {
             slots,
             running: JoinSet::new(),
             lost: BTreeSet::new(),
+            unloadable: BTreeMap::new(),
             steady_since: None,
             confirmed_us,
             closed,
@@ -132,7 +137,10 @@ impl Cluster {
         let sent = self.ingredients.clock.monotonic_us();
         // After an outage of the database all nodes are late, and each needs the time to send a heartbeat.
         let removes = self.steady_since.is_some_and(|since| since.elapsed() >= TTL);
-        let heartbeat = self.membership.heartbeat(leaves, removes).await;
+        let now = Instant::now();
+        self.unloadable.retain(|_, until| *until > now);
+        let unloadable: Vec<i16> = self.unloadable.keys().copied().collect();
+        let heartbeat = self.membership.heartbeat(leaves, &unloadable, removes).await;
         if heartbeat.is_ok() {
             self.confirmed_us = sent;
         }
@@ -142,6 +150,9 @@ impl Cluster {
             Err(error) => {
                 if self.steady_since.take().is_some() {
                     tracing::warn!(error = with_causes(&error), "a heartbeat failed");
+                }
+                if !self.partitions.is_sure(self.ingredients.clock.monotonic_us()) {
+                    self.metrics.owns(0);
                 }
                 if leaves {
                     (0..self.slots.len()).for_each(|number| self.release(number));
@@ -175,9 +186,13 @@ impl Cluster {
     /// Claims, releases and gives up partitions, and notes the owners of the other ones.
     fn follow(&mut self, found: &Found, leaves: bool) {
         let name = self.membership.name().to_owned();
-        let live: Vec<&Node> = found.nodes.iter().filter(|node| !node.is_leaving).collect();
+        let live = candidates(found);
         let names: Vec<_> = live.iter().map(|node| node.name.as_str()).collect();
-        let wanted = shares(&names, self.slots.len());
+        let can_load = |node: usize, partition: usize| {
+            let is_unloadable = |number: &i16| usize::try_from(*number) == Ok(partition);
+            !live.get(node).is_some_and(|node| node.unloadable.iter().any(is_unloadable))
+        };
+        let wanted = shares(&names, self.slots.len(), can_load);
         let peers: BTreeMap<_, _> = found.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut handed_over = self.slots.iter().filter(|slot| matches!(slot, Slot::Releasing)).count();
         for number in 0..self.slots.len() {
@@ -215,6 +230,7 @@ impl Cluster {
         }
         let owned = self.slots.iter().filter(|slot| matches!(slot, Slot::Owned(_))).count();
         self.metrics.owns(owned);
+        self.partitions.set_unfit(owned == 0 && !self.unloadable.is_empty());
     }
 
     fn note_peer(&self, number: usize, node: &Node) {
@@ -266,6 +282,7 @@ impl Cluster {
                 tracing::info!(partition = number, was_released, "owns a partition");
                 self.metrics.claimed(was_released);
                 self.lost.remove(&number);
+                self.unloadable.retain(|unloadable, _| usize::try_from(*unloadable) != Ok(number));
                 self.partitions.set_owner(number, Owner::This(registry));
             }
             Done::Claimed(number, Ok(None)) => {
@@ -273,6 +290,9 @@ impl Cluster {
             }
             Done::Claimed(number, Err(problem)) => {
                 tracing::error!(partition = number, problem, "a partition can't be loaded");
+                if let Ok(partition) = i16::try_from(number) {
+                    self.unloadable.insert(partition, Instant::now() + UNLOADABLE);
+                }
                 self.set(number, Slot::Free(Instant::now() + CLAIM_AGAIN));
             }
         }
@@ -296,5 +316,43 @@ impl Cluster {
 
     fn set(&mut self, number: usize, slot: Slot) -> Option<Slot> {
         self.slots.get_mut(number).map(|place| std::mem::replace(place, slot))
+    }
+}
+
+/// The nodes that may own partitions: all that stay, but not a node that has failed to load partitions and owns none, unless there is no
+/// other one. Otherwise a node that can load nothing would get one partition after the other.
+fn candidates(found: &Found) -> Vec<&Node> {
+    let owns = |node: &Node| found.owners.iter().flatten().any(|owner| *owner == node.name);
+    let staying = || found.nodes.iter().filter(|node| !node.is_leaving);
+    let fit: Vec<&Node> = staying().filter(|node| node.unloadable.is_empty() || owns(node)).collect();
+    if fit.is_empty() { staying().collect() } else { fit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, is_leaving: bool, unloadable: &[i16]) -> Node {
+        Node { name: name.into(), url: String::new(), is_leaving, unloadable: unloadable.to_vec() }
+    }
+
+    #[test]
+    fn a_node_that_has_loaded_nothing_gets_no_further_partitions() {
+        let names = |nodes: &[Node], owner: &str| {
+            let found = Found {
+                condition: crate::journal::postgres::Condition::Member,
+                nodes: nodes.to_vec(),
+                owners: vec![Some(owner.to_owned()), None],
+            };
+            candidates(&found).iter().map(|node| node.name.clone()).collect::<Vec<_>>()
+        };
+        let (a, b, c) = (node("a", false, &[]), node("b", false, &[1]), node("c", true, &[]));
+        assert_eq!(names(&[a.clone(), b.clone(), c.clone()], "a"), ["a"]);
+        assert_eq!(
+            names(&[a, b.clone(), c.clone()], "b"),
+            ["a", "b"],
+            "a node that owns a partition can load others"
+        );
+        assert_eq!(names(&[b, c], "c"), ["b"], "there is no other node");
     }
 }

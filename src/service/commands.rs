@@ -6,7 +6,8 @@ use super::Error;
 use super::long_command::STEP_KEYS;
 use super::queue::Handle;
 use crate::engine::command::{
-    Call, Extended, FailureState, ParkedKeys, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
+    Call, Extended, FailureState, KeySelection, Produced, Progress, Purged, Replace, Replaced, Settle,
+    Settled,
 };
 use crate::engine::config::Config;
 use crate::engine::id::{Rv, Sequence, Token};
@@ -196,11 +197,21 @@ impl Handle {
         self.long_command(move |queue, now| Ok(queue.purge_step(now, &mut cursor, STEP_KEYS))).await
     }
 
+    /// Makes delayed keys ready before they are due. Returns the number of keys.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn promote(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.promote_step(now, &mut keys, &mut cursor, STEP_KEYS)))
+            .await
+    }
+
     /// Makes parked keys ready. Returns the number of keys.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn redrive(self: &Arc<Self>, mut keys: ParkedKeys) -> Result<u64, Error> {
+    pub async fn redrive(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
         let mut cursor = ScanCursor::default();
         self.long_command(move |queue, now| Ok(queue.redrive_step(now, &mut keys, &mut cursor, STEP_KEYS)))
             .await
@@ -210,7 +221,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn discard_parked(self: &Arc<Self>, mut keys: ParkedKeys) -> Result<u64, Error> {
+    pub async fn discard_parked(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
         let mut cursor = ScanCursor::default();
         self.long_command(move |queue, now| Ok(queue.discard_step(now, &mut keys, &mut cursor, STEP_KEYS)))
             .await

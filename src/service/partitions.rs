@@ -5,7 +5,7 @@
 //! partition is owned by at most one node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -48,6 +48,8 @@ pub struct Partitions {
     changed: Notify,
     /// The monotonic time until which the ownership is sure, in microseconds.
     sure_until_us: AtomicU64,
+    /// Whether this node has failed to load partitions, and owns none.
+    is_unfit: AtomicBool,
 }
 
 /// The partition of the queue of this name in a store with `count` partitions.
@@ -64,7 +66,15 @@ impl Partitions {
     #[must_use]
     pub fn new(count: usize, limits: Limits, defaults: Arc<Config>, metrics: Metrics) -> Self {
         let owners = (0..count.max(1)).map(|_| ArcSwap::from_pointee(Owner::Nobody)).collect();
-        Self { limits, defaults, metrics, owners, changed: Notify::new(), sure_until_us: AtomicU64::new(0) }
+        Self {
+            limits,
+            defaults,
+            metrics,
+            owners,
+            changed: Notify::new(),
+            sure_until_us: AtomicU64::new(0),
+            is_unfit: AtomicBool::new(false),
+        }
     }
 
     /// The only partition of a server that is alone.
@@ -124,6 +134,18 @@ impl Partitions {
         tokio::time::timeout(limit, known).await.unwrap_or_else(|_| self.owner(name))
     }
 
+    /// Waits until another node than `peer` owns the partition of the queue of this name, or none does.
+    pub async fn until_moved(&self, name: &Name, peer: &Peer) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if !matches!(&*self.owner(name), Owner::Other(owner) if **owner == *peer) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// The other node that owns a partition.
     #[must_use]
     pub fn peer(&self, partition: usize) -> Option<Arc<Peer>> {
@@ -178,6 +200,17 @@ impl Partitions {
     #[must_use]
     pub fn is_sure(&self, now_us: u64) -> bool {
         now_us < self.sure_until_us.load(Ordering::Acquire)
+    }
+
+    /// Notes whether this node has failed to load partitions, and owns none.
+    pub fn set_unfit(&self, is_unfit: bool) {
+        self.is_unfit.store(is_unfit, Ordering::Relaxed);
+    }
+
+    /// Whether this node has failed to load partitions, and owns none.
+    #[must_use]
+    pub fn is_unfit(&self) -> bool {
+        self.is_unfit.load(Ordering::Relaxed)
     }
 
     /// The registry of the queue of this name.

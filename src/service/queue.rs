@@ -320,7 +320,7 @@ impl Handle {
 
     /// Fails all waiting pops with `error` after `commit`, and drops the state.
     fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, commit: &Commit) {
-        state.deleted = true;
+        state.ended = Some(error.clone());
         state.unused = None;
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
@@ -343,7 +343,7 @@ impl Handle {
         drop_in_background(content);
     }
 
-    /// Ends a queue whose creation was not durable.
+    /// Ends a queue whose creation was not durable, or that another node has from now on.
     pub(super) fn discard(&self, error: &Error) {
         self.end(self.lock(), error, &Commit::done());
     }
@@ -357,10 +357,10 @@ impl Handle {
         leased.map_or(0, |(leased, _)| leased)
     }
 
-    /// The metrics of the queue at this instant; `None` for a deleted queue.
+    /// The metrics of the queue at this instant; `None` for a queue that has ended.
     pub(super) fn sample(&self) -> Option<Sample> {
         let mut state = self.lock();
-        if state.deleted {
+        if state.ended.is_some() {
             return None;
         }
         self.context.metrics.absorb(&mut state.counters);
@@ -377,7 +377,8 @@ impl Handle {
         &self.context.clock
     }
 
-    pub(super) fn shutdown(&self) -> &Shutdown {
+    /// The shutdown of the process, or of the partition of a node.
+    pub fn shutdown(&self) -> &Shutdown {
         &self.context.shutdown
     }
 }

@@ -57,7 +57,7 @@ impl Handle {
     /// Whether a panic has lost the state.
     fn has_panicked(&self) -> bool {
         let state = self.lock();
-        !state.deleted && state.lost == Some(Loss::Panic)
+        state.ended.is_none() && state.lost == Some(Loss::Panic)
     }
 
     /// Continues with the loaded queue, if this queue is still lost. Waiting pops get keys of the loaded state.
@@ -72,7 +72,7 @@ impl Handle {
         unclean: bool,
     ) -> Result<(), String> {
         let mut state = self.lock();
-        if state.deleted || state.lost.is_none() {
+        if state.ended.is_some() || state.lost.is_none() {
             // Another recovery was faster, so this loaded state is older than the queue.
             return Ok(());
         }

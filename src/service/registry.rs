@@ -500,9 +500,10 @@ impl Registry {
         journal.close(self.recovered());
     }
 
-    /// Removes the metrics of all queues, which another node has from now on.
-    pub fn forget_metrics(&self) {
+    /// Ends all queues, which another node has from now on: waits and later calls fail, and the metrics are removed.
+    pub fn leave(&self) {
         for handle in self.handles() {
+            handle.discard(&Error::NotOwner);
             self.metrics.forget(handle.metrics());
         }
     }

@@ -146,11 +146,6 @@ impl Handle {
             WatchFrom::Start => Position { after: Rv::ZERO, listing_since: Some(newest) },
             WatchFrom::List { after, since } => Position { after, listing_since: Some(since) },
         };
-        let Position { after, listing_since } = watcher.position;
-        if after.max(listing_since.unwrap_or_default()) > newest {
-            self.metrics().count_lost(LostPosition::Ahead);
-            return Err(Error::Ahead { newest });
-        }
         watcher.prepare().await?;
         Ok(watcher)
     }

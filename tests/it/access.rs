@@ -19,7 +19,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 26] = [
+const VERBS: [(&str, Verb); 27] = [
     ("put_queue", Verb::Admin),
     ("delete_queue", Verb::Admin),
     ("pause_queue", Verb::Admin),
@@ -28,6 +28,7 @@ const VERBS: [(&str, Verb); 26] = [
     ("reopen_queue", Verb::Admin),
     ("purge_queue", Verb::Admin),
     ("seed", Verb::Admin),
+    ("promote_delayed", Verb::Admin),
     ("redrive_parked", Verb::Admin),
     ("discard_parked", Verb::Admin),
     ("add", Verb::Produce),

@@ -11,7 +11,7 @@ pub(crate) const OBJECTS: [(&str, &str); 6] = [
 ];
 
 /// Calls whose body is a document of known fields.
-pub(crate) const DOCUMENTS: [(&str, &str); 12] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 13] = [
     ("PUT", ""),
     ("POST", "/forget"),
     ("POST", "/pop"),
@@ -22,6 +22,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 12] = [
     ("POST", "/release"),
     ("POST", "/reject"),
     ("POST", "/extend"),
+    ("POST", "/delayed/promote"),
     ("POST", "/parked/redrive"),
     ("POST", "/parked/discard"),
 ];

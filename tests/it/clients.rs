@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use deltaq_client::types::{DeltaCall, DeltaCallType, SettleAs, SettleCall};
 use deltaq_client::{
-    Body, CancellationToken, Client, Deleted, Error, Event, Handler, Informer, Object, Outcome, Parked,
-    Queue, RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, View,
+    Body, CancellationToken, Client, Deleted, Error, Event, Handler, Informer, Object, Outcome, Queue,
+    RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, Selection, View,
 };
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
@@ -78,9 +78,11 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
     assert_eq!(settled.stale, 0);
     assert_eq!(queue.release(&[ack]).await?.stale, 1, "a call whose leases have all ended has results, too");
     assert_eq!(queue.parked_errors().await?.items.len(), 1);
-    queue.redrive(Parked::Error("no route")).await?;
-    assert_eq!(queue.redrive(Parked::All).await?.keys, 1);
-    queue.discard(Parked::Keys(&["a"])).await?;
+    assert_eq!(queue.promote(Selection::Keys(&[])).await?.keys, 0);
+    assert_eq!(queue.promote(Selection::Error("no route")).await?.keys, 1);
+    queue.redrive(Selection::Error("no route")).await?;
+    assert_eq!(queue.redrive(Selection::All).await?.keys, 1);
+    queue.discard(Selection::Keys(&["a"])).await?;
     read_everything(queue).await?;
     queue.close().wait_for("none").await?;
     queue.reopen().await?;

@@ -420,6 +420,9 @@ async fn consuming() {
     let popped = talk.post("q/pop?lease_duration=1s", Value::Null).await;
     talk.hand.advance(Duration::from_secs(2));
     talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
+    talk.note("delayed");
+    talk.post("q/delayed/promote", json!({ "keys": ["a", "absent"] })).await;
+    talk.post("q/delayed/promote", Value::Null).await;
     talk.note("parked");
     talk.post("q/parked/redrive", json!({ "keys": ["a", "absent"] })).await;
     talk.post("q/parked/redrive", Value::Null).await;

@@ -26,7 +26,7 @@ pub(crate) use objects::{Content, OBJECTS, SENT_OBJECTS, bytes_of};
 use objects::{UNKNOWN, same_content};
 pub(crate) use produce::ModelCall;
 pub(crate) use replace::{ModelReplace, ModelReplaced, Step};
-pub(crate) use scans::ModelScan;
+pub(crate) use scans::{ModelScan, Operation};
 
 /// Microseconds.
 pub(crate) type Micros = u64;
@@ -456,7 +456,7 @@ impl Model {
         next.into_iter().min()
     }
 
-    fn delay_elapses(&mut self, key: Name, due: Micros) {
+    pub(super) fn delay_elapses(&mut self, key: Name, due: Micros) {
         let (rv, at) = self.event(due);
         let stamp = (self.position(key, rv), at);
         let keys_mode = self.is_keys();

@@ -150,6 +150,7 @@ const RULES: &[&str] = &[
     "failure: backoff or delay",
     "a forget resets failures",
     "max_keys refuses",
+    "promote",
     "purge of a leased key",
     "purge drops a key",
     "redrive",

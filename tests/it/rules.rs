@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::engine::command::{
-    Call, Extended, How, Item, ParkedKeys, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced,
+    Call, Extended, How, Item, KeySelection, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced,
     Settle, Settled,
 };
 use deltaq::engine::config::{Config, Mode};
@@ -346,15 +346,24 @@ impl Fixture {
     fn redrive(&mut self, names: Option<&[&str]>) -> u64 {
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
         let (now, mut cursor) = (self.now(), ScanCursor::default());
-        let progress = self.queue.redrive_step(now, &mut ParkedKeys::named(keys), &mut cursor, usize::MAX);
+        let progress = self.queue.redrive_step(now, &mut KeySelection::named(keys), &mut cursor, usize::MAX);
         self.commit_and_check();
         let Progress::Done(count) = progress else { panic!("the redrive did not complete") };
         count
     }
 
+    fn promote(&mut self, names: Option<&[&str]>) -> u64 {
+        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.promote_step(now, &mut KeySelection::named(keys), &mut cursor, usize::MAX);
+        self.commit_and_check();
+        let Progress::Done(count) = progress else { panic!("the promotion did not complete") };
+        count
+    }
+
     fn discard(&mut self) -> u64 {
         let (now, mut cursor) = (self.now(), ScanCursor::default());
-        let progress = self.queue.discard_step(now, &mut ParkedKeys::All, &mut cursor, usize::MAX);
+        let progress = self.queue.discard_step(now, &mut KeySelection::All, &mut cursor, usize::MAX);
         self.commit_and_check();
         let Progress::Done(count) = progress else { panic!("the discard did not complete") };
         count

@@ -22,7 +22,7 @@ pub use self::informer::{
 };
 pub use self::list::List;
 pub use self::queue::{
-    Add, Close, Delete, Deltas, GetObject, ListQueues, Parked, Pop, Producer, Queue, ReplaceOptions, Rows,
+    Add, Close, Delete, Deltas, GetObject, ListQueues, Pop, Producer, Queue, ReplaceOptions, Rows, Selection,
     Synced, Update, View, Watch,
 };
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use reqwest::Method;
 
 pub(crate) use self::consume::random_id;
-pub use self::consume::{Parked, Pop};
+pub use self::consume::{Pop, Selection};
 pub use self::manage::{Close, ListQueues};
 pub use self::produce::{Add, Delete, Deltas, Update};
 pub use self::producer::{Producer, ReplaceOptions};

@@ -290,16 +290,16 @@ pub struct ExtendedList {
     pub stale: u64,
 }
 
-/// Parked keys to redrive or to discard: those of the one field that is present; all without fields.
+/// Parked keys to redrive or to discard, or delayed keys to promote: those of the one field that is present; all without fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "keys": ["sku-1"] }), json!({ "error": "timeout" })))]
 pub struct KeysBody {
-    /// The keys; absent for all parked keys. Null is an empty list, because a client whose list is null hardly means all keys.
+    /// The keys; absent for all parked or all delayed keys. Null is an empty list, because a client whose list is null hardly means all keys.
     #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<terms::Key>>)]
     pub keys: Option<Vec<String>>,
-    /// All parked keys whose last error is this one; the empty text means those without an error. Null is refused.
+    /// All parked or all delayed keys whose last error is this one; the empty text means those without an error. Null is refused.
     #[serde(default, deserialize_with = "strict::present_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = terms::ErrorText, required = false)]
     pub error: Option<String>,

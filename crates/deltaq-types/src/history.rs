@@ -13,7 +13,7 @@ pub struct EventDocument {
     /// When the event happened.
     pub at: Timestamp,
     /// The kind of the event: `appended` (a delta), `queued` and `failed` (mode keys), `dropped`, `taken_over`, `leased`,
-    /// `extended`, `settled`, `delay_elapsed` (of a delay or backoff), `forgotten`, `redriven`, `removed`, `version_remembered`,
+    /// `extended`, `settled`, `delay_elapsed` (a delay or backoff, also one that promote ended), `forgotten`, `redriven`, `removed`, `version_remembered`,
     /// `seeded`.
     #[schema(value_type = String)]
     pub event: EventName,

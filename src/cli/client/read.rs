@@ -1,4 +1,4 @@
-//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `redrive` and `discard`.
+//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `promote`, `redrive` and `discard`.
 
 use clap::Args;
 use deltaq_client::Call;
@@ -47,6 +47,9 @@ super::commands! {
         /// List parked keys with their errors, or count the keys of each error.
         #[command(after_help = "Example:\n  deltaq parked prices --errors")]
         Parked(Parked),
+        /// Make delayed keys ready before they are due.
+        #[command(override_usage = "deltaq promote [OPTIONS] <QUEUE> <KEYS|--all|--error <TEXT>>", after_help = "Example:\n  deltaq promote prices sku-1")]
+        Promote(Promote),
         /// Make parked keys ready again.
         #[command(override_usage = "deltaq redrive [OPTIONS] <QUEUE> <KEYS|--all|--error <TEXT>>", after_help = "Example:\n  deltaq redrive prices sku-1")]
         Redrive(Redrive),
@@ -179,10 +182,10 @@ pub struct Parked {
     pub limit: Limit,
 }
 
-/// Parked keys.
+/// Parked or delayed keys.
 #[derive(Debug, Clone, Args)]
-#[group(id = "parked_keys")]
-pub struct ParkedKeys {
+#[group(id = "key_selection")]
+pub struct KeySelection {
     /// The queue.
     pub queue: Name,
     /// The keys, or all of them.
@@ -190,18 +193,26 @@ pub struct ParkedKeys {
     pub which: WhichKeys,
 }
 
-/// Some parked keys, or all.
+/// Some parked or delayed keys, or all.
 #[derive(Debug, Clone, Args)]
 #[group(id = "which_keys", required = true, multiple = false)]
 pub struct WhichKeys {
     /// The keys.
     pub keys: Vec<String>,
-    /// All parked keys.
+    /// All of them.
     #[arg(long)]
     pub all: bool,
-    /// All parked keys with exactly this error.
+    /// All with exactly this error.
     #[arg(long, value_name = "TEXT")]
     pub error: Option<String>,
+}
+
+/// `deltaq promote`.
+#[derive(Debug, Clone, Args)]
+pub struct Promote {
+    /// The keys.
+    #[command(flatten)]
+    pub delayed: KeySelection,
 }
 
 /// `deltaq redrive`.
@@ -209,7 +220,7 @@ pub struct WhichKeys {
 pub struct Redrive {
     /// The keys.
     #[command(flatten)]
-    pub parked: ParkedKeys,
+    pub parked: KeySelection,
 }
 
 /// `deltaq discard`.
@@ -217,7 +228,7 @@ pub struct Redrive {
 pub struct Discard {
     /// The keys.
     #[command(flatten)]
-    pub parked: ParkedKeys,
+    pub parked: KeySelection,
     /// Do not ask before parked keys that the command does not name are dropped.
     #[arg(short, long)]
     pub yes: bool,
@@ -378,11 +389,19 @@ impl Execute for Sources {
     }
 }
 
+impl Execute for Promote {
+    const OPERATIONS: &'static [&'static str] = &["promote_delayed"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        self.delayed.send(session, "promote_delayed", "delayed", "made ready").await
+    }
+}
+
 impl Execute for Redrive {
     const OPERATIONS: &'static [&'static str] = &["redrive_parked"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        self.parked.send(session, "redrive_parked", "made ready").await
+        self.parked.send(session, "redrive_parked", "parked", "made ready").await
     }
 }
 
@@ -395,12 +414,12 @@ impl Execute for Discard {
             let whose = whose.unwrap_or_default();
             confirm(self.yes, &format!("drop all parked keys{whose} of queue {}", self.parked.queue))?;
         }
-        self.parked.send(session, "discard_parked", "dropped").await
+        self.parked.send(session, "discard_parked", "parked", "dropped").await
     }
 }
 
-impl ParkedKeys {
-    async fn send(&self, session: &Session, operation: &str, done: &str) -> Result<(), Failure> {
+impl KeySelection {
+    async fn send(&self, session: &Session, operation: &str, state: &str, done: &str) -> Result<(), Failure> {
         let keys = (!self.which.are_unnamed()).then(|| self.which.keys.clone());
         let body = KeysBody { keys, error: self.which.error.clone() };
         let call = session.on_queue(operation, &self.queue)?.json(&body);
@@ -408,12 +427,12 @@ impl ParkedKeys {
         session.output.change(
             &text,
             self.queue.as_str(),
-            &format!("{} {done}", counted(count.keys, "parked key")),
+            &format!("{} {done}", counted(count.keys, &format!("{state} key"))),
         )?;
         if count.keys == 0 && !self.which.all {
             let nothing = match &self.which.error {
-                Some(error) => format!("no parked key has the error {error:?}"),
-                None => "none of the keys is parked".to_owned(),
+                Some(error) => format!("no {state} key has the error {error:?}"),
+                None => format!("none of the keys is {state}"),
             };
             return Err(Failure::Nothing(nothing));
         }

@@ -1,9 +1,9 @@
-//! Commands of operators: settings, pause, close, forget, purge, redrive and discard.
+//! Commands of operators: settings, pause, close, forget, purge, promote, redrive and discard.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{ParkedKeys, Progress, Purged};
+use super::{KeySelection, Progress, Purged};
 use crate::engine::config::Config;
 use crate::engine::event::EventKind;
 use crate::engine::id::Rv;
@@ -108,45 +108,63 @@ impl Queue {
         }
     }
 
+    /// Makes delayed keys ready before they are due. Returns the number of keys.
+    pub fn promote_step(
+        &mut self,
+        now: Time,
+        keys: &mut KeySelection,
+        cursor: &mut ScanCursor,
+        budget: usize,
+    ) -> Progress<u64> {
+        self.step_over(now, Waiting::Delayed, keys, cursor, budget, |_, entry| EventKind::DelayElapsed {
+            key: entry.key.clone(),
+        })
+    }
+
     /// Makes parked keys ready. Returns the number of keys.
     pub fn redrive_step(
         &mut self,
         now: Time,
-        keys: &mut ParkedKeys,
+        keys: &mut KeySelection,
         cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, cursor, budget, |_, entry| EventKind::Redriven { key: entry.key.clone() })
+        self.step_over(now, Waiting::Parked, keys, cursor, budget, |_, entry| EventKind::Redriven {
+            key: entry.key.clone(),
+        })
     }
 
     /// Drops parked keys. Returns the number of keys.
     pub fn discard_step(
         &mut self,
         now: Time,
-        keys: &mut ParkedKeys,
+        keys: &mut KeySelection,
         cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, cursor, budget, Self::removal)
+        self.step_over(now, Waiting::Parked, keys, cursor, budget, Self::removal)
     }
 
-    fn parked_step(
+    fn step_over(
         &mut self,
         now: Time,
-        keys: &mut ParkedKeys,
+        waiting: Waiting,
+        keys: &mut KeySelection,
         cursor: &mut ScanCursor,
         budget: usize,
         event: impl Fn(&Self, &Entry) -> EventKind,
     ) -> Progress<u64> {
         let now = self.advance(now);
         let (batch, more): (Vec<Key>, bool) = match keys {
-            ParkedKeys::Named(keys) => (keys.take(budget).collect(), keys.len() > 0),
-            ParkedKeys::All | ParkedKeys::WithError(_) => self.next_parked(cursor, budget),
+            KeySelection::Named(keys) => (keys.take(budget).collect(), keys.len() > 0),
+            KeySelection::All | KeySelection::WithError(_) => match waiting {
+                Waiting::Parked => self.next_parked(cursor, budget),
+                Waiting::Delayed => self.next_delayed(cursor, budget),
+            },
         };
         for key in batch {
             let entry = self.state().table.get(key.as_str());
-            let is_parked = |entry: &&Entry| entry.schedule_state.place == Place::Parked;
-            if let Some(entry) = entry.filter(is_parked).filter(|entry| keys.includes(entry)) {
+            if let Some(entry) = entry.filter(|entry| waiting.has(entry) && keys.includes(entry)) {
                 let event = event(self, entry);
                 self.emit(now, event);
                 cursor.keys += 1;
@@ -163,6 +181,30 @@ impl Queue {
         let batch: Vec<Key> = keys.collect();
         cursor.after = batch.last().filter(|_| batch.len() == budget).cloned();
         (batch, cursor.after.is_some())
+    }
+
+    /// The delayed keys among the next entries, and whether there may be more.
+    fn next_delayed(&self, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
+        let slots = cursor.next_slots(self.state(), budget, |entry| Waiting::Delayed.has(entry));
+        let keys = slots.into_iter().map(|slot| self.state().entry(slot).key.clone());
+        (keys.collect(), cursor.is_under_way())
+    }
+}
+
+/// Why keys are not ready.
+#[derive(Clone, Copy)]
+enum Waiting {
+    Parked,
+    Delayed,
+}
+
+impl Waiting {
+    fn has(self, entry: &Entry) -> bool {
+        let state = &entry.schedule_state;
+        match self {
+            Self::Parked => state.place == Place::Parked,
+            Self::Delayed => state.place == Place::Idle && state.delay().is_some(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One call at another node: the request as it goes on, and the reply as it comes back. Bodies are streamed both ways, except for the
 //! reply to a pop, whose leases this node must know until its client has them.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,9 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt as _, stream};
+use http_body::Body as _;
+use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
@@ -20,10 +24,12 @@ use crate::http::node::{self, CallError, Node};
 use crate::http::operation::Class;
 use crate::http::problem::{Code, PassedOn, Problem};
 use crate::name::Name;
-use crate::service::Peer;
+use crate::service::{Partitions, Peer};
 
 /// How long the reply to a pop is awaited after its client has disconnected.
 const LATE_REPLY: Duration = Duration::from_millis(100);
+/// How long a reply may still arrive after the queue has another owner.
+const LAST_REPLY: Duration = Duration::from_secs(1);
 /// Headers of one connection (RFC 9110, 7.6.1).
 static OF_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
@@ -59,7 +65,14 @@ pub(super) async fn forwarded(
     let is_pop = context.operation().is_some_and(|operation| operation.class == Class::Pop);
     let shutdown = context.state.shutdown.clone();
     let metrics = context.state.request_metrics.clone();
+    let moved = moved(context.state.partitions.clone(), queue.clone(), peer.clone());
     let exchange = exchange(node, context, peer.clone(), queue, request);
+    let exchange = async move {
+        tokio::select! {
+            reply = exchange => reply,
+            () = moved => Err(CallError::Interrupted),
+        }
+    };
     let reply = if is_pop {
         let (sender, receiver) = oneshot::channel();
         shutdown.spawn("forwarded pop", until_disconnected(exchange, sender));
@@ -71,6 +84,7 @@ pub(super) async fn forwarded(
         Ok(response) => ("answered", response),
         Err(CallError::Unreachable) => ("unreachable", unreachable(&peer).into_response()),
         Err(CallError::Interrupted) => ("interrupted", interrupted(&peer).into_response()),
+        Err(CallError::Refused) => ("refused", refused(&peer).into_response()),
     };
     metrics.forwarded(result);
     response
@@ -106,6 +120,12 @@ async fn exchange(
     incoming(&node, &context, &peer, queue, reply).await
 }
 
+/// Waits until another node than `peer` owns the queue, and for a reply that is under way then. An owner that hangs never replies.
+async fn moved(partitions: Arc<Partitions>, queue: Name, peer: Arc<Peer>) {
+    partitions.until_moved(&queue, &peer).await;
+    tokio::time::sleep(LAST_REPLY).await;
+}
+
 /// The problem of an owner that could not be called.
 pub(in crate::http) fn unreachable(peer: &Peer) -> Problem {
     let detail = format!(
@@ -120,6 +140,15 @@ pub(in crate::http) fn interrupted(peer: &Peer) -> Problem {
     let detail = format!(
         "the connection to the node {:?}, which owns the queue, ended before its reply; whether the request took effect is \
          unknown, repeat it safely",
+        peer.name
+    );
+    Problem::new(Code::NotOwner, detail)
+}
+
+/// The problem of an owner that does not accept this node.
+pub(in crate::http) fn refused(peer: &Peer) -> Problem {
+    let detail = format!(
+        "the node {:?}, which owns the queue, does not accept calls of this node; nothing of the request was applied, repeat it",
         peer.name
     );
     Problem::new(Code::NotOwner, detail)
@@ -180,7 +209,13 @@ async fn incoming(
     parts.extensions.clear();
     parts.extensions.insert(PassedOn(outcome));
     if !has_new_leases {
-        return Ok(Response::from_parts(parts, Body::new(body)));
+        let partitions = context.state.partitions.clone();
+        let body = if body.size_hint().exact().is_some() {
+            Body::new(body)
+        } else {
+            while_owned(body, moved(partitions, queue, peer.clone()))
+        };
+        return Ok(Response::from_parts(parts, body));
     }
     let state = &context.state;
     let path = ReturnPath {
@@ -203,6 +238,27 @@ async fn incoming(
     let outbox = context.connection.as_ref().map(|connection| connection.outbox.clone());
     let body = DeliveryBody::new(text, Leases::Forwarded(leases), outbox, reserved);
     Ok(Response::from_parts(parts, Body::new(body)))
+}
+
+/// A streamed body that breaks off when the owner has changed: a node that hangs does not end it.
+fn while_owned(body: Incoming, moved: impl Future<Output = ()> + Send + 'static) -> Body {
+    let state = (BodyDataStream::new(body), Box::pin(moved), false);
+    Body::from_stream(stream::unfold(state, async |(mut body, mut moved, has_ended)| {
+        if has_ended {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            piece = body.next() => {
+                let piece = piece?.map_err(io::Error::other);
+                Some((piece, (body, moved, false)))
+            }
+            () = &mut moved => {
+                let error = io::Error::other("another node owns the queue by now");
+                Some((Err(error), (body, moved, true)))
+            }
+        }
+    }))
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ operations! {
     POST   "/v1/queues/{queue}/reject"         reject         OnQueue(Consume) Settle    Document []                long  with_body    consume::reject;
     POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document []                long  with_body    consume::extend;
     GET    "/v1/queues/{queue}/parked"         list_parked_errors OnQueue(Read) Read     Ignored  [ParkedQuery]     long  without_body parked::errors;
+    POST   "/v1/queues/{queue}/delayed/promote" promote_delayed OnQueue(Admin) Write    Document []                long  with_body    parked::promote;
     POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;
     POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::discard;
     GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body read::items;

@@ -38,7 +38,7 @@ use crate::http::state::AppState;
 use crate::http::wire::{self, LeaseRef, popped, popped_bytes};
 use crate::service::{FirstCommand, Handle, Moment, Name, PopCall};
 
-/// Most keys in one forget, redrive or discard.
+/// Most keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;
 /// From this size on, in bytes, a reply is rendered on a blocking thread, because it would delay the other connections of the
 /// thread.

@@ -1,11 +1,11 @@
-//! Calls on parked keys: list their errors, redrive and discard.
+//! Calls on parked keys: list their errors, redrive and discard; and on delayed keys: promote.
 
 use std::sync::Arc;
 
 use deltaq_types::{KeysBody, KeysCount, ParkedError, ParkedErrors};
 
 use super::consume::read_keys;
-use crate::engine::command::ParkedKeys;
+use crate::engine::command::KeySelection;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::context::RequestContext;
 use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
@@ -41,6 +41,21 @@ pub(in crate::http) async fn errors(call: ReadCall) -> Result<Json<ParkedErrors>
     }))
 }
 
+/// Make delayed keys ready before they are due: some, those with one error, or all.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/delayed/promote", tag = "consuming", operation_id = "promote_delayed",
+    params(InQueue),
+    request_body(content = Option<KeysBody>),
+    responses(
+        (status = 200, description = "The number of keys.", body = KeysCount),
+        Always, OfQueue, OfBody, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+    let (handle, keys, context) = selected_keys(call).await?;
+    Ok(Reply::of(&context, KeysCount { keys: handle.promote(keys).await? }))
+}
+
 /// Make parked keys ready: some, those with one error, or all.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming", operation_id = "redrive_parked",
@@ -52,7 +67,7 @@ pub(in crate::http) async fn errors(call: ReadCall) -> Result<Json<ParkedErrors>
     )
 )]
 pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
-    let (handle, keys, context) = parked_keys(call).await?;
+    let (handle, keys, context) = selected_keys(call).await?;
     Ok(Reply::of(&context, KeysCount { keys: handle.redrive(keys).await? }))
 }
 
@@ -67,11 +82,11 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>
     )
 )]
 pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
-    let (handle, keys, context) = parked_keys(call).await?;
+    let (handle, keys, context) = selected_keys(call).await?;
     Ok(Reply::of(&context, KeysCount { keys: handle.discard_parked(keys).await? }))
 }
 
-async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, ParkedKeys, Arc<RequestContext>), Problem> {
+async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, KeySelection, Arc<RequestContext>), Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
     let body: KeysBody = incoming.document().await?;
     let keys = match (body.keys, body.error) {
@@ -81,9 +96,9 @@ async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, ParkedKeys, Arc<Re
         }
         (None, Some(error)) => {
             check_error(&error).map_err(|wrong| wrong.field("error"))?;
-            ParkedKeys::WithError(error)
+            KeySelection::WithError(error)
         }
-        (keys, None) => ParkedKeys::named(keys.as_deref().map(read_keys).transpose()?),
+        (keys, None) => KeySelection::named(keys.as_deref().map(read_keys).transpose()?),
     };
     Ok((state.partitions.get(&name)?, keys, context))
 }

@@ -145,6 +145,7 @@ impl QueueList {
         let reply = reply.map_err(|error| match error {
             CallError::Unreachable => forward::unreachable(&peer),
             CallError::Interrupted => forward::interrupted(&peer),
+            CallError::Refused => forward::refused(&peer),
         })?;
         let (parts, body) = reply.into_parts();
         let numbers = parts.headers.get(&node::PARTITIONS).and_then(|value| value.to_str().ok());

@@ -28,7 +28,8 @@ pub(in crate::http) async fn livez(_: ReadCall) -> &'static str {
     "ok\n"
 }
 
-/// Whether the server accepts requests: 503 until all queues are loaded, and while it drains.
+/// Whether the server accepts requests: 503 until all queues are loaded, while it drains, and while a node is cut off from the database or
+/// can load no partition.
 #[utoipa::path(
     get, path = "/readyz", tag = "server", operation_id = "readyz", security(()),
     responses(
@@ -42,6 +43,15 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     }
     if let Some(registry) = state.partitions.loading() {
         return Err(Problem::recovering(registry.progress()));
+    }
+    if !state.partitions.is_sure(state.clock.monotonic_us()) {
+        return Err(Problem::new(Code::NotOwner, "the heartbeats of this node do not reach the database"));
+    }
+    if state.partitions.is_unfit() {
+        return Err(Problem::new(
+            Code::NotOwner,
+            "this node can load none of the partitions that it should own; its log says why",
+        ));
     }
     state.partitions.registries().try_for_each(|registry| registry.check_queues())?;
     Ok("ok\n")

@@ -69,7 +69,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     if transport == Transport::Page {
         let rows = usize::try_from(rows.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
         let watcher = handle.watch(view, from, filter).await?;
-        let page = next_page(watcher, wait.unwrap_or_default(), rows, &context).await?;
+        let page = next_page(watcher, wait.unwrap_or_default(), rows).await?;
         return Ok(Reply::of(&context, page).into_response());
     }
     for (name, is_given) in [("wait", wait.is_some()), ("limit", rows.is_some())] {
@@ -198,13 +198,8 @@ fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, P
 }
 
 /// The next page of a long poll: it waits until there is a row, or for the time that the client asks for.
-async fn next_page(
-    mut watcher: Watcher,
-    wait: Duration,
-    rows: usize,
-    context: &RequestContext,
-) -> Result<Page<WatchRow>, Problem> {
-    let state = &context.state;
+async fn next_page(mut watcher: Watcher, wait: Duration, rows: usize) -> Result<Page<WatchRow>, Problem> {
+    let shutdown = watcher.handle().shutdown().clone();
     let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX };
     let ends = Instant::now() + wait;
     let is_listing = watcher.listing_since().is_some();
@@ -213,7 +208,7 @@ async fn next_page(
         let page = watcher.read(limit).await?;
         items.extend(page.rows.iter().map(wire::watch_row));
         let ends_list = is_listing && watcher.listing_since().is_none();
-        let is_over = ends_list || Instant::now() >= ends || state.shutdown.is_draining();
+        let is_over = ends_list || Instant::now() >= ends || shutdown.is_draining();
         if !items.is_empty() || page.is_last && is_over {
             let next = watcher.listing_since().map(|since| {
                 let position = format!("{}:{since}", watcher.resource_version());
@@ -228,7 +223,7 @@ async fn next_page(
             tokio::select! {
                 () = watcher.changed() => {}
                 () = tokio::time::sleep_until(ends) => {}
-                () = state.shutdown.draining().cancelled() => {}
+                () = shutdown.draining().cancelled() => {}
             }
         }
     }
@@ -268,7 +263,7 @@ impl Stream {
 
     /// Waits for rows or for the time of a bookmark, and writes them.
     async fn fill(&mut self, text: &mut Vec<u8>) -> Result<(), Problem> {
-        let shutdown = self.context.state.shutdown.clone();
+        let shutdown = self.watcher.handle().shutdown().clone();
         let limit = RowLimit { rows: STREAMED_ROWS_MAX, bytes: STREAMED_PAGE_BYTES_MAX };
         loop {
             // The token may have been revoked since.

@@ -26,6 +26,9 @@ pub(super) struct Tenure {
     pub(super) writer: i64,
     /// The writer's epoch.
     pub(super) epoch: Epoch,
+    /// The server on which the epoch began: its start, in microseconds. A pooler may lead the same connection to another server later,
+    /// which may lack acknowledged commits.
+    pub(super) server: i64,
     /// The epoch and the writer before this writer opened the partition.
     pub(super) before: (Epoch, i64),
 }
@@ -160,11 +163,12 @@ async fn opened(
     let failed = |error| database(doing, error);
     let epoch = Epoch(rows::number(row, 0).map_err(failed)?);
     let before = (Epoch(epoch.0.saturating_sub(1)), row.try_get::<i64, _>(1).map_err(failed)?);
+    let server = row.try_get::<i64, _>(2).map_err(failed)?;
     let opening = state(connection, partition).await?.ok_or_else(|| missing(partition))?;
     if opening.epoch != epoch {
         return Err(Error::Fenced { own: epoch, found: opening.epoch });
     }
-    Ok((Tenure { writer, epoch, before }, opening))
+    Ok((Tenure { writer, epoch, server, before }, opening))
 }
 
 /// Fails if nodes share the database.
@@ -197,33 +201,50 @@ pub(super) async fn state(connection: &mut PgConnection, partition: i16) -> Resu
     row.as_ref().map(read).transpose().map_err(|error| database(doing, error))
 }
 
-/// Begins the next epoch. Before it returns, every earlier write of this writer has succeeded or can no longer succeed.
+/// Begins the next epoch of the writer. Before it returns, every earlier write of this writer has succeeded or can no longer succeed.
 pub(super) async fn next_epoch(
     connection: &mut PgConnection,
     partition: i16,
     tenure: &Tenure,
-) -> Result<Epoch, Error> {
+) -> Result<Tenure, Error> {
     let doing = BEGIN_EPOCH;
     match simple(connection, doing, sql::next_epoch(partition, tenure)).await? {
         Some(row) => {
-            let next = row.try_get::<i64, _>(0).map_err(|error| database(doing, error))?;
-            Ok(Epoch(next.cast_unsigned()))
+            let read = || Ok((Epoch(rows::number(&row, 0)?), row.try_get::<i64, _>(1)?));
+            let (epoch, server) = read().map_err(|error| database(doing, error))?;
+            Ok(Tenure { epoch, server, ..*tenure })
         }
-        None => Err(fenced(connection, partition, tenure.epoch).await),
+        None => Err(match owner(connection, partition).await {
+            Ok((found, _)) => Error::Fenced { own: tenure.epoch, found },
+            Err(error) => error,
+        }),
     }
 }
 
-/// The error of a write that another writer has prevented.
-pub(super) async fn fenced(connection: &mut PgConnection, partition: i16, own: Epoch) -> Error {
-    let doing = "read the epoch";
-    match simple(connection, doing, sql::epoch(partition)).await {
-        Ok(Some(row)) => match row.try_get::<i64, _>(0) {
-            Ok(found) => Error::Fenced { own, found: Epoch(found.cast_unsigned()) },
-            Err(error) => database(doing, error),
-        },
-        Ok(None) => missing(partition),
+/// The error of a write in the epoch `own` that has found another owner of the partition, or another server. On another server, to
+/// begin the next epoch shows who owns the partition.
+pub(super) async fn refused(
+    connection: &mut PgConnection,
+    partition: i16,
+    tenure: &Tenure,
+    own: Epoch,
+) -> Error {
+    match owner(connection, partition).await {
+        Ok((_, server)) if server != tenure.server => {
+            let doing = "write: the connection leads to another server, as after a failover behind a pooler";
+            Error::Failed { doing: doing.to_owned(), source: None }
+        }
+        Ok((found, _)) => Error::Fenced { own, found },
         Err(error) => error,
     }
+}
+
+/// The epoch of the partition, and the server.
+async fn owner(connection: &mut PgConnection, partition: i16) -> Result<(Epoch, i64), Error> {
+    let doing = "read the epoch";
+    let row = simple(connection, doing, sql::owner(partition)).await?.ok_or_else(|| missing(partition))?;
+    let read = || Ok((Epoch(rows::number(&row, 0)?), row.try_get::<i64, _>(1)?));
+    read().map_err(|error| database(doing, error))
 }
 
 /// Asks what an acknowledged commit survives.

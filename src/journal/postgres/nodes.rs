@@ -28,6 +28,8 @@ pub struct Node {
     pub url: String,
     /// Whether it is stopping.
     pub is_leaving: bool,
+    /// The partitions that it has failed to load lately.
+    pub unloadable: Vec<i16>,
 }
 
 /// A process that has joined the nodes.
@@ -121,13 +123,19 @@ impl Membership {
         Ok(())
     }
 
-    /// Renews the membership and reads the nodes and the owners. `removes` nodes that have sent no heartbeat for [`TTL`].
+    /// Renews the membership and reads the nodes and the owners. `unloadable` are the partitions that this node has failed to load lately.
+    /// `removes` nodes that have sent no heartbeat for [`TTL`].
     ///
     /// # Errors
     /// The database can't be reached.
-    pub async fn heartbeat(&mut self, is_leaving: bool, removes: bool) -> Result<Found, Error> {
+    pub async fn heartbeat(
+        &mut self,
+        is_leaving: bool,
+        unloadable: &[i16],
+        removes: bool,
+    ) -> Result<Found, Error> {
         let doing = "send a heartbeat";
-        let rows = self.run(doing, sql::heartbeat(&self.member, is_leaving, removes)).await?;
+        let rows = self.run(doing, sql::heartbeat(&self.member, is_leaving, unloadable, removes)).await?;
         found(&rows, &self.member).map_err(|error| database(doing, error))
     }
 
@@ -179,6 +187,7 @@ fn found(rows: &[PgRow], member: &Member) -> Result<Found, sqlx::Error> {
             name: name.clone(),
             url: row.try_get("url")?,
             is_leaving: row.try_get("is_leaving")?,
+            unloadable: row.try_get("unloadable")?,
         });
     }
     Ok(Found { condition, nodes, owners })

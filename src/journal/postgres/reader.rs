@@ -55,8 +55,8 @@ struct State {
     /// The writer's host. Another host may be a standby that lags, or a primary that was replaced.
     host: usize,
     tenure: Tenure,
-    /// Open connections that no read uses. All of them were opened in this tenure.
-    idle: Vec<PgConnection>,
+    /// An open connection that no read uses. It was opened in this tenure.
+    idle: Option<PgConnection>,
 }
 
 impl fmt::Debug for PostgresReader {
@@ -69,7 +69,7 @@ impl PostgresReader {
     /// Reads where the writer writes. Connections are opened on demand.
     pub(super) fn new(settings: Settings, partition: i16, host: usize, tenure: Tenure) -> Self {
         let permits = Semaphore::new(CONNECTIONS_MAX);
-        let state = Mutex::new(State { host, tenure, idle: Vec::new() });
+        let state = Mutex::new(State { host, tenure, idle: None });
         let source = Source::Live(Live { permits, state });
         Self(Arc::new(Connections { settings, partition, source }))
     }
@@ -91,17 +91,17 @@ impl PostgresReader {
     /// Follows the writer to another connection, and possibly to another host.
     pub(super) fn follow(&self, host: usize, tenure: Tenure) {
         if let Source::Live(live) = &self.0.source {
-            *live.state.lock() = State { host, tenure, idle: Vec::new() };
+            *live.state.lock() = State { host, tenure, idle: None };
         }
     }
 
-    /// Closes the connections that no read uses. Later reads of a live reader open others.
+    /// Closes the connection that no read uses. Later reads of a live reader open others.
     pub async fn close(&self) {
         let unused = match &self.0.source {
-            Source::Live(live) => std::mem::take(&mut live.state.lock().idle),
-            Source::Snapshot(connection) => connection.lock().await.take().into_iter().collect(),
+            Source::Live(live) => live.state.lock().idle.take(),
+            Source::Snapshot(connection) => connection.lock().await.take(),
         };
-        for connection in unused {
+        if let Some(connection) = unused {
             // A connection that only reads has nothing to lose.
             let _ = connection.close().await;
         }
@@ -151,7 +151,7 @@ impl Connections {
         };
         let (idle, tenure) = {
             let mut state = live.state.lock();
-            (state.idle.pop(), state.tenure)
+            (state.idle.take(), state.tenure)
         };
         if let Some(mut connection) = idle {
             // The database may have closed an idle connection. That is no reason to fail the read.
@@ -262,11 +262,11 @@ impl Connections {
 }
 
 impl Live {
-    /// Keeps the connection for the next read, unless the writer has another connection by now.
+    /// Keeps one connection for the next read, unless the writer has another connection by now.
     fn put_back(&self, connection: PgConnection, tenure: &Tenure) {
         let mut state = self.state.lock();
-        if state.tenure.epoch == tenure.epoch {
-            state.idle.push(connection);
+        if state.tenure.epoch == tenure.epoch && state.idle.is_none() {
+            state.idle = Some(connection);
         }
     }
 }

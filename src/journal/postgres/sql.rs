@@ -18,6 +18,9 @@ const STATEMENT_MS: u32 = 60_000;
 /// holds the lock of the partition for this long.
 const PAUSE_MS: u32 = 10_000;
 
+/// The start of the server, in microseconds.
+const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
+
 /// Begins a transaction whose waits are bounded.
 pub(super) fn begin() -> String {
     format!(
@@ -27,22 +30,22 @@ pub(super) fn begin() -> String {
     )
 }
 
-/// Begins a transaction, locks the partition and reads its epoch and its writer.
+/// Begins a transaction, locks the partition, and reads its epoch, its writer and the server.
 pub(super) fn begin_write(partition: i16) -> String {
     format!(
-        "{}SELECT epoch, writer FROM deltaq.partitions WHERE partition = {partition} FOR NO KEY UPDATE",
+        "{}SELECT epoch, writer, {SERVER} FROM deltaq.partitions WHERE partition = {partition} FOR NO KEY UPDATE",
         begin()
     )
 }
 
-/// Begins the first epoch of a writer in one transaction, and creates the row of the partition if it is missing. Returns the epoch
-/// and the writer of the epoch before.
+/// Begins the first epoch of a writer in one transaction, and creates the row of the partition if it is missing. Returns the epoch,
+/// the writer of the epoch before, and the server.
 pub(super) fn first_epoch(partition: i16, writer: i64) -> String {
     format!(
         "{}INSERT INTO deltaq.partitions (partition) VALUES ({partition}) ON CONFLICT DO NOTHING; \
          UPDATE deltaq.partitions SET epoch = partitions.epoch + 1, writer = {writer} FROM (\
              SELECT writer FROM deltaq.partitions WHERE partition = {partition} FOR NO KEY UPDATE\
-         ) AS before WHERE partition = {partition} RETURNING epoch, before.writer; COMMIT",
+         ) AS before WHERE partition = {partition} RETURNING epoch, before.writer, {SERVER}; COMMIT",
         begin()
     )
 }
@@ -57,7 +60,7 @@ pub(super) fn claim(partition: i16, writer: i64, member: &Member) -> String {
              AND (before.node IS NULL OR before.node = {name} \
                  OR NOT EXISTS (SELECT FROM deltaq.nodes WHERE nodes.name = before.node)) \
              AND EXISTS (SELECT FROM deltaq.nodes WHERE nodes.name = {name} AND nodes.instance = {instance}) \
-         RETURNING epoch, before.writer; COMMIT",
+         RETURNING epoch, before.writer, {SERVER}; COMMIT",
         begin()
     )
 }
@@ -126,7 +129,7 @@ pub(super) fn join(member: &Member, url: &str, partitions: u16) -> String {
          INSERT INTO deltaq.nodes (name, url, instance, heartbeat_at) \
              VALUES ({name}, {url}, {instance}, clock_timestamp()) \
              ON CONFLICT (name) DO UPDATE SET url = excluded.url, instance = excluded.instance, is_leaving = false, \
-                 heartbeat_at = excluded.heartbeat_at; \
+                 heartbeat_at = excluded.heartbeat_at, unloadable = excluded.unloadable; \
          SELECT count(*) FROM deltaq.partitions; COMMIT",
         begin(),
         url = literal(url)
@@ -146,20 +149,23 @@ pub(super) fn join_again(member: &Member, url: &str) -> String {
 
 /// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. With `removes`, it also removes the
 /// nodes whose last heartbeat is older than the TTL.
-pub(super) fn heartbeat(member: &Member, is_leaving: bool, removes: bool) -> String {
+pub(super) fn heartbeat(member: &Member, is_leaving: bool, unloadable: &[i16], removes: bool) -> String {
     let (name, instance, ttl) = (literal(&member.name), member.instance, TTL.as_secs());
+    let unloadable: Vec<_> = unloadable.iter().map(ToString::to_string).collect();
+    let unloadable = unloadable.join(",");
     format!(
         "WITH renewed AS (\
-             UPDATE deltaq.nodes SET heartbeat_at = clock_timestamp(), is_leaving = {is_leaving} \
+             UPDATE deltaq.nodes SET heartbeat_at = clock_timestamp(), is_leaving = {is_leaving}, \
+                 unloadable = '{{{unloadable}}}' \
              WHERE name = {name} AND instance = {instance} RETURNING name\
          ), removed AS (\
              DELETE FROM deltaq.nodes WHERE {removes} AND name <> {name} \
                  AND heartbeat_at < clock_timestamp() - interval '{ttl} seconds' RETURNING name\
          ) \
-         SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving FROM deltaq.nodes \
+         SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, unloadable FROM deltaq.nodes \
          WHERE nodes.name NOT IN (SELECT name FROM removed) \
              AND (nodes.name <> {name} OR nodes.instance <> {instance} OR EXISTS (SELECT FROM renewed)) \
-         UNION ALL SELECT partition, node, NULL, NULL, NULL FROM deltaq.partitions \
+         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL FROM deltaq.partitions \
          ORDER BY partition NULLS FIRST, name"
     )
 }
@@ -184,19 +190,19 @@ fn literal(text: &str) -> String {
 /// this writer, or be as it was before this writer opened it: then a failover has lost the epochs of this writer. A repeat changes
 /// nothing.
 pub(super) fn next_epoch(partition: i16, tenure: &Tenure) -> String {
-    let Tenure { writer, epoch: Epoch(own), before: (Epoch(epoch_before), writer_before) } = tenure;
+    let Tenure { writer, epoch: Epoch(own), before: (Epoch(epoch_before), writer_before), .. } = tenure;
     let next = own + 1;
     format!(
         "{}UPDATE deltaq.partitions SET epoch = {next}, writer = {writer} WHERE partition = {partition} AND (\
              writer = {writer} AND epoch <= {next} OR writer = {writer_before} AND epoch = {epoch_before}\
-         ) RETURNING epoch; COMMIT",
+         ) RETURNING epoch, {SERVER}; COMMIT",
         begin()
     )
 }
 
-/// The epoch of the partition.
-pub(super) fn epoch(partition: i16) -> String {
-    format!("SELECT epoch FROM deltaq.partitions WHERE partition = {partition}")
+/// The epoch of the partition, and the server.
+pub(super) fn owner(partition: i16) -> String {
+    format!("SELECT epoch, {SERVER} FROM deltaq.partitions WHERE partition = {partition}")
 }
 
 /// The epoch and the writer of the partition, and whether the server is a standby.
@@ -215,10 +221,10 @@ pub(super) fn state(partition: i16) -> String {
     )
 }
 
-/// The epoch and the writer of the partition, and the size of all tables.
+/// The epoch and the writer of the partition, the server, and the size of all tables.
 pub(super) fn upkeep(partition: i16) -> String {
     format!(
-        "SELECT epoch, writer, pg_total_relation_size('deltaq.journal') + pg_total_relation_size('deltaq.keys') \
+        "SELECT epoch, writer, {SERVER}, pg_total_relation_size('deltaq.journal') + pg_total_relation_size('deltaq.keys') \
          + pg_total_relation_size('deltaq.tombstones') + pg_total_relation_size('deltaq.queues') \
          FROM deltaq.partitions WHERE partition = {partition}"
     )
@@ -276,11 +282,13 @@ pub(super) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM deltaq.m
 /// Parameters: version, name.
 pub(super) const MIGRATED: &str = "INSERT INTO deltaq.migrations (version, name) VALUES ($1, $2)";
 
-/// Parameters: epoch, writer, and the columns of the rows. Inserts no row if another writer has the partition. Nearly every commit is
+/// Parameters: epoch, writer, the columns of the rows, and the server. Inserts no row if another writer has the partition, or on another
+/// server. Nearly every commit is
 /// this statement alone. The lock lets the statement that begins another epoch wait until this commit has ended; after it, this
 /// statement finds no row to lock.
 pub(super) const JOURNAL: &str = "WITH own AS (\
-         SELECT partition FROM deltaq.partitions WHERE partition = $1 AND epoch = $2 AND writer = $3 FOR SHARE\
+         SELECT partition FROM deltaq.partitions WHERE partition = $1 AND epoch = $2 AND writer = $3 \
+             AND (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint = $13 FOR SHARE\
      ) INSERT INTO deltaq.journal \
          (partition, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events) \
      SELECT own.partition, added.* FROM own, unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \

@@ -32,24 +32,25 @@ impl Session<'_> {
     pub(super) async fn commit(&mut self, writes: Writes) -> Result<(), Error> {
         if self.prepares && writes.is_only_journal() {
             let inserted = self.run("write", journal(self, writes.epoch, &writes.journal)).await?;
-            return if inserted > 0 { Ok(()) } else { Err(self.fenced(writes.epoch).await) };
+            return if inserted > 0 { Ok(()) } else { Err(self.refused(writes.epoch).await) };
         }
         let doing = "begin to write";
         let row = simple(self.connection, doing, sql::begin_write(self.partition)).await?;
-        let found = row.map(|row| Ok((number(&row, 0)?, number(&row, 1)?.cast_signed()))).transpose();
-        let found = found.map_err(|error| database(doing, error))?;
-        if found != Some((writes.epoch.0, self.tenure.writer)) {
+        let read =
+            |row| Ok((number(&row, 0)?, number(&row, 1)?.cast_signed(), number(&row, 2)?.cast_signed()));
+        let found = row.map(read).transpose().map_err(|error| database(doing, error))?;
+        if found != Some((writes.epoch.0, self.tenure.writer, self.tenure.server)) {
             // The lock of this transaction must not outlive it.
             simple(self.connection, doing, "ROLLBACK").await?;
-            return Err(self.fenced(writes.epoch).await);
+            return Err(self.refused(writes.epoch).await);
         }
         self.write_all(writes).await?;
         simple(self.connection, "commit", "COMMIT").await?;
         Ok(())
     }
 
-    async fn fenced(&mut self, own: Epoch) -> Error {
-        connect::fenced(self.connection, self.partition, own).await
+    async fn refused(&mut self, own: Epoch) -> Error {
+        connect::refused(self.connection, self.partition, &self.tenure, own).await
     }
 
     /// Runs one statement and returns the number of changed rows.
@@ -190,6 +191,7 @@ fn journal(session: &Session<'_>, epoch: Epoch, rows: &[JournalRow]) -> Query {
         .bind(bits(rows, |row| row.format))
         .bind(bits(rows, |row| row.checksum))
         .bind(texts(rows, |row| &row.events))
+        .bind(session.tenure.server)
 }
 
 fn bind_queues(query: Query, rows: &[&QueueRow]) -> Query {

@@ -98,25 +98,26 @@ impl Partition {
         matches!((&mut self.writing).now_or_never(), Some(Ok(writer::Ended::RolledBack)))
     }
 
-    /// Ends the waits of calls, writes the last events and a checkpoint, and releases the partition.
+    /// Ends the waits of calls, writes the last events, and releases the partition.
     pub(super) async fn release(self) {
-        self.shutdown.signal();
+        self.shutdown.drain();
         if tokio::time::timeout(CALLS_MAX, self.shutdown.join()).await.is_err() {
             tracing::info!("calls of a partition that is released do not end; they fail from now on");
         }
+        // No checkpoint is written: nobody owns the partition meanwhile, and the next owner reads the last events faster.
+        self.shutdown.cut().cancel();
         self.registry.close();
         if self.writing.await.is_err() {
             tracing::error!("the writer of a partition panicked before the last commit");
         }
-        self.registry.forget_metrics();
-        self.shutdown.signal();
+        self.registry.leave();
     }
 
     /// Gives up a partition of another node, or one that can't be loaded, without another write.
     pub(super) fn abandon(self) {
-        self.shutdown.signal();
-        self.shutdown.signal();
+        self.registry.leave();
+        self.shutdown.drain();
+        self.shutdown.cut().cancel();
         self.writing.abort();
-        self.registry.forget_metrics();
     }
 }

@@ -6,8 +6,13 @@
 
 use sha2::{Digest as _, Sha256};
 
-/// The node of each partition, as an index into `names`. `None` without nodes.
-pub(super) fn shares(names: &[&str], partitions: usize) -> Vec<Option<usize>> {
+/// The node of each partition, as an index into `names`. `None` without nodes. A partition goes to a node that can load it, if there is
+/// one, even beyond the node's share.
+pub(super) fn shares(
+    names: &[&str],
+    partitions: usize,
+    can_load: impl Fn(usize, usize) -> bool,
+) -> Vec<Option<usize>> {
     let share = partitions.checked_div(names.len()).unwrap_or_default();
     // As many nodes get one partition more than the others.
     let mut larger = partitions.checked_rem(names.len()).unwrap_or_default();
@@ -15,6 +20,10 @@ pub(super) fn shares(names: &[&str], partitions: usize) -> Vec<Option<usize>> {
     let mut place = |partition: usize| {
         let mut order: Vec<_> = (0..names.len()).collect();
         order.sort_by_cached_key(|&node| names.get(node).map(|name| preference(name, partition)));
+        if order.iter().any(|&node| can_load(node, partition)) {
+            order.retain(|&node| can_load(node, partition));
+        }
+        let first = order.first().copied();
         for node in order {
             let owned = owned.get_mut(node)?;
             if *owned == share && larger > 0 {
@@ -25,7 +34,7 @@ pub(super) fn shares(names: &[&str], partitions: usize) -> Vec<Option<usize>> {
             *owned += 1;
             return Some(node);
         }
-        None
+        first
     };
     (0..partitions).map(&mut place).collect()
 }
@@ -40,7 +49,7 @@ mod tests {
     use super::*;
 
     fn named<'n>(names: &[&'n str], partitions: usize) -> Vec<&'n str> {
-        shares(names, partitions).into_iter().map(|node| names[node.unwrap()]).collect()
+        shares(names, partitions, |_, _| true).into_iter().map(|node| names[node.unwrap()]).collect()
     }
 
     #[test]
@@ -63,7 +72,19 @@ mod tests {
 
     #[test]
     fn without_nodes_nothing_is_owned() {
-        assert_eq!(shares(&[], 2), [None, None]);
+        assert_eq!(shares(&[], 2, |_, _| true), [None, None]);
+    }
+
+    #[test]
+    fn a_partition_goes_to_a_node_that_can_load_it() {
+        let names = ["a", "b"];
+        let with = |can_load: &dyn Fn(usize, usize) -> bool| shares(&names, 12, can_load);
+        let without_b = with(&|node, partition| node == 0 || partition >= 4);
+        assert!(without_b.iter().take(4).all(|node| *node == Some(0)), "{without_b:?}");
+        assert_eq!(without_b.iter().filter(|node| **node == Some(0)).count(), 6, "the shares stay equal");
+        let only_a = with(&|node, _| node == 0);
+        assert!(only_a.iter().all(|node| *node == Some(0)), "{only_a:?}");
+        assert_eq!(with(&|_, partition| partition > 0), with(&|_, _| true), "no node can load the first one");
     }
 
     #[test]

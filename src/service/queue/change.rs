@@ -41,7 +41,8 @@ pub(in crate::service) struct State {
     pub(in crate::service) repeated: HashSet<Token>,
     /// Grows each time the queue is loaded from the journal again.
     pub(in crate::service) generation: u64,
-    pub(in crate::service) deleted: bool,
+    /// Why calls on the queue fail from now on: it is deleted, or another node has it.
+    pub(in crate::service) ended: Option<Error>,
     pub(in crate::service) commits: Commits,
     /// The reason for which the state can't be used any more.
     pub(in crate::service) lost: Option<Loss>,
@@ -88,7 +89,7 @@ impl Handle {
         self.state.lock()
     }
 
-    /// The lock of a queue that is neither deleted nor lost.
+    /// The lock of a queue that has neither ended nor lost its state.
     pub(in crate::service) fn open(&self) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.lock();
         self.check(&mut state)?;
@@ -107,8 +108,8 @@ impl Handle {
     }
 
     fn check(&self, state: &mut State) -> Result<(), Error> {
-        if state.deleted {
-            return Err(Error::QueueDeleted);
+        if let Some(error) = &state.ended {
+            return Err(error.clone());
         }
         let State { queue, commits, lost, .. } = state;
         if let Err(error) = commits.follow(queue) {
@@ -262,7 +263,7 @@ impl State {
             grants: Vec::new(),
             repeated: HashSet::new(),
             generation: 0,
-            deleted: false,
+            ended: None,
             commits,
             lost: None,
             armed: None,

@@ -306,6 +306,10 @@ fn the_other_commands_reach_their_operations() {
     let errors = server.run(&["parked", "jobs", "--errors"]).ok();
     assert!(errors.contains("1  no  [31mroute") && errors.contains("FIRST KEY"), "{errors:?}");
     server.run(&["redrive", "jobs", "nope"]).failed(3);
+    assert!(server.run(&["promote", "jobs", "a"]).failed(3).contains("none of the keys is delayed"));
+    server.run(&["add", "later", "--key", "a", "--key", "b", "--delay", "1h"]).ok();
+    assert_eq!(server.run(&["promote", "later", "a"]).ok(), "1 delayed key made ready\n");
+    assert_eq!(server.run(&["promote", "later", "--all"]).ok(), "1 delayed key made ready\n");
     let failure = server.run(&["redrive", "jobs", "--error", "no such error"]).failed(3);
     assert!(failure.contains("no parked key has the error \"no such error\""), "{failure}");
     server.run(&["discard", "jobs", "--error", "no \x1b[31mroute"]).failed(2);

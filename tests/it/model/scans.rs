@@ -1,9 +1,17 @@
-//! Resync, purge, redrive, discard and seed: commands over many keys.
+//! Resync, purge, promote, redrive, discard and seed: commands over many keys.
 
 use deltaq::engine::delta::DeltaKind;
 
 use super::produce::New;
 use super::{Content, Item, Label, Micros, Model, ModelKnown, Name, Place, Refused, Step, Traced, bytes_of};
+
+/// What an operator does with keys that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Promote,
+    Redrive,
+    Discard,
+}
 
 /// The progress of a command that runs in steps.
 #[derive(Clone, Debug, Default)]
@@ -66,17 +74,21 @@ impl Model {
         if last.is_some() { Step::More } else { Step::Done((scan.keys, scan.deltas)) }
     }
 
-    pub(crate) fn parked_step(
+    pub(crate) fn operate_step(
         &mut self,
         now: Micros,
         keys: Option<&[Name]>,
         scan: &mut ModelScan,
         budget: usize,
-        redrive: bool,
+        operation: Operation,
     ) -> Step<u64> {
         let now = self.advance(now);
         let batch = if let Some(keys) = keys {
             keys.to_vec()
+        } else if operation == Operation::Promote {
+            let (slice, last) = self.slice(scan.after, budget);
+            scan.after = last;
+            slice
         } else {
             let after = scan.after.take();
             let behind = |key: &Name| after.is_none_or(|after| *key > after);
@@ -85,7 +97,11 @@ impl Model {
             batch
         };
         for key in batch {
-            let done = if redrive { self.redrive_key(now, key) } else { self.discard_key(now, key) };
+            let done = match operation {
+                Operation::Promote => self.promote_key(now, key),
+                Operation::Redrive => self.redrive_key(now, key),
+                Operation::Discard => self.discard_key(now, key),
+            };
             scan.keys += u64::from(done);
         }
         if scan.after.is_some() { Step::More } else { Step::Done(scan.keys) }
@@ -155,6 +171,15 @@ impl Model {
             "purge drops a key"
         });
         (true, deltas)
+    }
+
+    fn promote_key(&mut self, now: Micros, key: Name) -> bool {
+        if !self.get(key).is_some_and(Item::is_delayed) {
+            return false;
+        }
+        self.delay_elapses(key, now);
+        self.hit("promote");
+        true
     }
 
     fn redrive_key(&mut self, now: Micros, key: Name) -> bool {

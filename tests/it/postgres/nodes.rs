@@ -19,6 +19,8 @@ use crate::harness::blocking::{Connection, Message};
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);
 pub(super) const PARTITIONS: usize = 12;
+/// Partitions that a node hands over at the same time.
+const HANDED_OVER_MAX: usize = 2;
 /// Enough queues that each of two nodes owns at least one.
 pub(super) const QUEUES: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -122,6 +124,64 @@ fn nodes_share_the_partitions_and_hand_them_over() {
         assert_eq!(waiting(&b, queue), 1, "{queue}");
     }
     assert_eq!(nodes.cluster.sql("SELECT string_agg(name, ' ') FROM deltaq.nodes"), "b");
+}
+
+/// The streams of queues that move end, with a bookmark, so that clients go on at the next owner.
+#[test]
+fn a_watch_ends_when_its_queue_moves_to_another_node() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    let (sender, ended) = std::sync::mpsc::channel();
+    for queue in QUEUES {
+        assert_eq!(add(&a, queue, "k").0, 200);
+        let (sender, api) = (sender.clone(), a.api);
+        std::thread::spawn(move || {
+            let mut connection = Connection::open_within(api, PATIENCE).expect("a connection");
+            let watch = Message::get(format!("/v1/queues/{queue}/watch?bookmark=1s"));
+            let reply = connection.call(&watch).map(|reply| String::from_utf8(reply.body).expect("text"));
+            sender.send((queue, reply)).ok();
+        });
+    }
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    let moved: Vec<&str> = QUEUES.into_iter().filter(|queue| nodes.owner_of(queue) == "b").collect();
+    assert!(!moved.is_empty(), "no queue has moved");
+    for _ in &moved {
+        let (queue, reply) = ended.recv_timeout(PATIENCE).expect("the stream of a queue that has moved ends");
+        assert!(moved.contains(&queue), "{queue} has not moved");
+        let reply = reply.expect("a whole reply");
+        assert!(reply.lines().last().is_some_and(|line| line.contains("\"Bookmark\"")), "{reply}");
+        assert_eq!(add(&b, queue, "next").0, 200);
+    }
+    assert!(ended.try_recv().is_err(), "the streams of the other queues go on");
+}
+
+/// A node that can't load partitions leaves them to the node that can, and is not ready.
+#[test]
+fn a_node_that_can_load_nothing_gets_no_further_partitions() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    // Heartbeats have a connection, loads have none.
+    nodes.cluster.sql("CREATE ROLE narrow LOGIN CONNECTION LIMIT 1; GRANT deltaq TO narrow");
+    let url = nodes.cluster.url().replace("deltaq@", "narrow@");
+    let b = Spawned::start_with(&Store::Url(url), |command: &mut Command| {
+        command.args(["--node-name", "b", "--advertise", "http://127.0.0.1:0"]);
+        command.env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret);
+    });
+    let begun = Instant::now();
+    while call(&b, &Message::get("/readyz".to_owned())).0 != 503 {
+        assert!(begun.elapsed() < PATIENCE, "the node has failed no claim");
+        std::thread::sleep(PAUSE);
+    }
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    // All partitions stay where they are.
+    std::thread::sleep(Duration::from_secs(3));
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    let unloadable = "SELECT cardinality(unloadable) FROM deltaq.nodes WHERE name = 'b'";
+    let tried: usize = nodes.cluster.sql(unloadable).trim().parse().expect("a number");
+    assert!((1..=HANDED_OVER_MAX).contains(&tried), "{tried} partitions were taken away");
 }
 
 #[test]

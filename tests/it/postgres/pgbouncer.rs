@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
+use rustix::process::Signal;
+
 use super::*;
 use crate::store;
 use crate::store::postgres::Database;
@@ -106,4 +108,26 @@ async fn two_stores_share_the_connections_of_pgbouncer() {
     one.write(event(21)).await.expect("a write");
     one.close().await;
     two.close().await;
+}
+
+/// The pooler keeps the connection of its client over a failover, so only the server itself reveals it.
+#[tokio::test]
+async fn a_failover_behind_pgbouncer_is_found_by_the_next_write() {
+    let mut cluster = Cluster::start();
+    let pooler = Pooler::start(&cluster);
+    let (mut store, _) = open(&pooler.url()).await;
+    store.write(event(1)).await.expect("a write");
+    cluster.end(Signal::INT);
+    cluster.save();
+    cluster.restart();
+    store.write(event(2)).await.expect_err("the server has started again");
+    store.reopen().await.expect("nothing is lost");
+    store.write(event(2)).await.expect("a write");
+    cluster.end(Signal::INT);
+    cluster.roll_back();
+    cluster.restart();
+    let error = store.write(event(3)).await.expect_err("the database has lost event 2");
+    assert!(deltaq::causes::with_causes(&error).contains("another server"), "{error}");
+    let lost = store.reopen().await.expect_err("the database has lost event 2");
+    assert!(matches!(lost, Error::RolledBack { .. }), "{lost:?}");
 }

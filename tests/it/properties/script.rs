@@ -145,6 +145,7 @@ pub(crate) enum Command {
     Extend { leases: Vec<LeaseRef>, lease: Option<Micros> },
     Resync { budget: usize },
     Purge { budget: usize },
+    Promote { keys: Option<Vec<Name>>, budget: usize },
     Redrive { keys: Option<Vec<Name>>, budget: usize },
     Discard { keys: Option<Vec<Name>>, budget: usize },
     Seed(Vec<(Name, Content, Label)>),
@@ -168,6 +169,7 @@ impl Command {
             Self::Extend { .. } => "extend",
             Self::Resync { .. } => "resync step",
             Self::Purge { .. } => "purge step",
+            Self::Promote { .. } => "promote step",
             Self::Redrive { .. } => "redrive step",
             Self::Discard { .. } => "discard step",
             Self::Seed(_) => "seed",
@@ -205,7 +207,7 @@ pub(crate) struct Generator {
     /// The largest sequence number so far.
     number: u64,
     mode: Mode,
-    weights: [u32; 18],
+    weights: [u32; 19],
     keys: usize,
     slow: bool,
     /// Commands to emit before random ones.
@@ -219,7 +221,7 @@ fn pointer(text: &str) -> Pointer {
     Pointer::parse(text, false).expect("a pointer")
 }
 
-const WEIGHTS: [u32; 18] = [300, 24, 100, 220, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 6, 24, 3];
+const WEIGHTS: [u32; 19] = [300, 24, 100, 220, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 6, 24, 3, 6];
 
 impl Generator {
     pub(crate) fn new(mut rng: Rng, mode: Mode) -> Self {
@@ -495,7 +497,8 @@ impl Generator {
             }
             15 => Command::Configure(self.change()),
             16 => Command::Wait,
-            _ => Command::Crash { unclean: self.rng.bool() },
+            17 => Command::Crash { unclean: self.rng.bool() },
+            _ => Command::Promote { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
         }
     }
 }

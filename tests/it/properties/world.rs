@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deltaq::engine::command::{
-    Call, Extended, How, ParkedKeys, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
+    Call, Extended, How, KeySelection, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
 };
 use deltaq::engine::config::Mode;
 use deltaq::engine::event::{Event, EventKind};
@@ -84,6 +84,7 @@ pub(crate) struct World {
     accepted: usize,
     resync: Option<(ScanCursor, ModelScan)>,
     purge: Option<(ScanCursor, ModelScan)>,
+    promote: Option<(ScanCursor, ModelScan)>,
     redrive: Option<(ScanCursor, ModelScan)>,
     discard: Option<(ScanCursor, ModelScan)>,
     pub(super) readers: Readers,
@@ -108,6 +109,7 @@ impl World {
             accepted: 0,
             resync: None,
             purge: None,
+            promote: None,
             redrive: None,
             discard: None,
             readers: Readers::default(),
@@ -151,8 +153,9 @@ impl World {
             Command::Extend { leases, lease } => self.extend(leases, *lease),
             Command::Resync { budget } => self.resync(*budget),
             Command::Purge { budget } => self.purge(*budget),
-            Command::Redrive { keys, budget } => self.parked(keys.as_deref(), *budget, true),
-            Command::Discard { keys, budget } => self.parked(keys.as_deref(), *budget, false),
+            Command::Promote { keys, budget } => self.operate(keys.as_deref(), *budget, Operation::Promote),
+            Command::Redrive { keys, budget } => self.operate(keys.as_deref(), *budget, Operation::Redrive),
+            Command::Discard { keys, budget } => self.operate(keys.as_deref(), *budget, Operation::Discard),
             Command::Seed(seeds) => self.seed(seeds),
             Command::Forget(keys) => {
                 let engine = self.engine.forget(time(self.now), keys.iter().copied());
@@ -377,28 +380,35 @@ impl World {
         same("purge", step_of(engine, |purged| (purged.keys, purged.deltas)), model)
     }
 
-    fn parked(&mut self, names: Option<&[Name]>, budget: usize, redrive: bool) -> Result<(), Difference> {
-        let place = if redrive { &mut self.redrive } else { &mut self.discard };
+    fn operate(
+        &mut self,
+        names: Option<&[Name]>,
+        budget: usize,
+        operation: Operation,
+    ) -> Result<(), Difference> {
+        let place = match operation {
+            Operation::Promote => &mut self.promote,
+            Operation::Redrive => &mut self.redrive,
+            Operation::Discard => &mut self.discard,
+        };
         let (mut cursor, mut model_scan) =
             if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
-        let (now, mut keys) = (time(self.now), ParkedKeys::named(keys));
-        let mut step = || {
-            if redrive {
-                self.engine.redrive_step(now, &mut keys, &mut cursor, budget)
-            } else {
-                self.engine.discard_step(now, &mut keys, &mut cursor, budget)
-            }
+        let (now, mut keys) = (time(self.now), KeySelection::named(keys));
+        let mut step = || match operation {
+            Operation::Promote => self.engine.promote_step(now, &mut keys, &mut cursor, budget),
+            Operation::Redrive => self.engine.redrive_step(now, &mut keys, &mut cursor, budget),
+            Operation::Discard => self.engine.discard_step(now, &mut keys, &mut cursor, budget),
         };
         let mut engine = step();
         while names.is_some() && matches!(engine, Progress::More) {
             engine = step();
         }
-        let model = self.model.parked_step(self.now, names, &mut model_scan, budget, redrive);
+        let model = self.model.operate_step(self.now, names, &mut model_scan, budget, operation);
         if matches!(engine, Progress::More) {
             *place = Some((cursor, model_scan));
         }
-        same("redrive or discard", step_of(engine, |count| count), model)
+        same("promote, redrive or discard", step_of(engine, |count| count), model)
     }
 
     fn seed(&mut self, seeds: &[(Name, u8, Label)]) -> Result<(), Difference> {

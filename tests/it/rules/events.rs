@@ -325,6 +325,15 @@ fn a_newer_delta_leaves_a_parked_key_parked_and_redrive_delivers_in_order() {
 }
 
 #[test]
+fn promote_delivers_a_delayed_delta_of_mode_events_in_its_order() {
+    let mut fixture = events();
+    fixture.produce([added("a", 1).after(60), updated("a", 2)]).expect("no refusal");
+    assert_eq!(fixture.place("a"), "delayed");
+    assert_eq!(fixture.promote(Some(&["a"])), 1);
+    assert_eq!(fixture.work_off(), ["a: Added 1", "a: Updated 2"]);
+}
+
+#[test]
 fn too_many_failures_park_a_key_with_newer_deltas() {
     let mut fixture = bounded(|config| config.max_failures = 1);
     fixture.produce([added("a", 1), updated("a", 2)]).expect("no refusal");

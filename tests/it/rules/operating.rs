@@ -55,6 +55,22 @@ fn a_purge_in_slices_keeps_later_changes() {
 }
 
 #[test]
+fn promote_makes_delayed_keys_ready_and_leaves_their_failures() {
+    let mut fixture = Fixture::new();
+    fixture.produce([added("c", 1), added("a", 1).after(60), added("b", 1).after(60)]).expect("no refusal");
+    let item = fixture.pop();
+    fixture.nack(&item);
+    assert_eq!((fixture.place("c"), fixture.failures("c")), ("delayed", 1));
+    assert_eq!(fixture.promote(Some(&["c", "x"])), 1);
+    assert_eq!(fixture.promote(None), 2);
+    assert_eq!(fixture.ready_queue(), ["c", "a", "b"]);
+    assert_eq!(fixture.promote(None), 0, "ready keys stay where they are");
+    let item = fixture.pop();
+    assert_eq!((item.failures, item.attempt), (1, 2));
+    assert_eq!(fixture.promote(Some(&["c"])), 0, "leased keys stay leased");
+}
+
+#[test]
 fn redrive_makes_parked_keys_ready_and_resets_their_failures() {
     let mut fixture = Fixture::with(|config| config.max_failures = 1);
     for name in ["c", "a", "b"] {

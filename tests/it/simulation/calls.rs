@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use deltaq::engine::command::{Call, Extended, How, ParkedKeys, Pop, Progress, Replace, Settle, Settled};
+use deltaq::engine::command::{Call, Extended, How, KeySelection, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::id::Token;
@@ -519,13 +519,19 @@ impl Caller {
             }
             1 => {
                 let step = move |queue: &mut Queue, now, most| {
-                    Ok(queue.discard_step(now, &mut ParkedKeys::All, &mut cursor, most))
+                    Ok(queue.discard_step(now, &mut KeySelection::All, &mut cursor, most))
                 };
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
-            2..6 => {
+            2 | 3 => {
                 let step = move |queue: &mut Queue, now, most| {
-                    Ok(queue.redrive_step(now, &mut ParkedKeys::All, &mut cursor, most))
+                    Ok(queue.promote_step(now, &mut KeySelection::All, &mut cursor, most))
+                };
+                self.sliced(&target, rng, 4, step).await.map(drop)
+            }
+            4..7 => {
+                let step = move |queue: &mut Queue, now, most| {
+                    Ok(queue.redrive_step(now, &mut KeySelection::All, &mut cursor, most))
                 };
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }

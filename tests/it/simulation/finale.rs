@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq::engine::command::{How, ParkedKeys, Pop};
+use deltaq::engine::command::{How, KeySelection, Pop};
 use deltaq::engine::config::{Config, Mode};
 use deltaq::journal::Live;
 use deltaq::service::{Error, PopCall, Registry};
@@ -99,7 +99,7 @@ impl Run {
         let (configured, commit) = target.handle.configure(edit);
         commit.wait().await?;
         configured?;
-        target.handle.redrive(ParkedKeys::All).await?;
+        target.handle.redrive(KeySelection::All).await?;
         target.handle.set_closed(false).await?;
         target.handle.set_paused(false).await
     }

@@ -31,12 +31,12 @@ requests! {
     }
 }
 
-/// Some of the parked keys of a queue.
+/// Some of the parked or delayed keys of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parked<'a> {
+pub enum Selection<'a> {
     /// All of them.
     All,
-    /// Those of these keys that are parked.
+    /// Those of these keys that are parked, or delayed.
     Keys(&'a [&'a str]),
     /// Those whose last failure had exactly this error; the empty text means no error.
     Error(&'a str),
@@ -149,29 +149,37 @@ impl Queue {
         self.client().request(self.call(Method::GET, ["parked"])).await
     }
 
+    /// Makes delayed keys ready before they are due.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn promote(&self, which: Selection<'_>) -> Result<KeysCount, Error> {
+        self.selected(["delayed", "promote"], which).await
+    }
+
     /// Makes parked keys ready.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn redrive(&self, which: Parked<'_>) -> Result<KeysCount, Error> {
-        self.parked("redrive", which).await
+    pub async fn redrive(&self, which: Selection<'_>) -> Result<KeysCount, Error> {
+        self.selected(["parked", "redrive"], which).await
     }
 
     /// Drops parked keys with their waiting deltas.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn discard(&self, which: Parked<'_>) -> Result<KeysCount, Error> {
-        self.parked("discard", which).await
+    pub async fn discard(&self, which: Selection<'_>) -> Result<KeysCount, Error> {
+        self.selected(["parked", "discard"], which).await
     }
 
-    async fn parked(&self, path: &str, which: Parked<'_>) -> Result<KeysCount, Error> {
+    async fn selected(&self, path: [&str; 2], which: Selection<'_>) -> Result<KeysCount, Error> {
         let body = match which {
-            Parked::All => KeysBody { keys: None, error: None },
-            Parked::Keys(keys) => KeysBody { keys: Some(owned(keys)), error: None },
-            Parked::Error(error) => KeysBody { keys: None, error: Some(error.to_owned()) },
+            Selection::All => KeysBody { keys: None, error: None },
+            Selection::Keys(keys) => KeysBody { keys: Some(owned(keys)), error: None },
+            Selection::Error(error) => KeysBody { keys: None, error: Some(error.to_owned()) },
         };
-        self.client().request(self.call(Method::POST, ["parked", path]).json(&body)).await
+        self.client().request(self.call(Method::POST, path).json(&body)).await
     }
 
     /// Sends a call of which every lease has a result. Its repetition has the same effect.
