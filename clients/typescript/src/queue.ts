@@ -58,8 +58,8 @@ type Query = NonNullable<Call["query"]>;
  * A queue of a server, whose objects have the type `T`.
  *
  * Calls are repeated if their problem is retryable or there was no reply. A repeated call that adds, updates or deletes may queue its deltas twice
- * if only its reply was lost; `source` and `sequence` exclude that. `purge`, `deleteQueue`, `redrive`, `discard` and a rate-limited `addKey` are not
- * repeated if they may have been applied.
+ * if only its reply was lost; `source` and `sequence` exclude that. `purge`, `deleteQueue`, `promote`, `redrive`, `discard` and a rate-limited `addKey`
+ * are not repeated if they may have been applied.
  */
 export class Queue<T> {
     readonly name: string;
@@ -221,14 +221,19 @@ export class Queue<T> {
         return this.#get(["parked"], { limit: options.limit }, options);
     }
 
+    /** Makes delayed keys ready before they are due: these keys, those with this error, or all. */
+    promote(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
+        return this.#selected(["delayed", "promote"], which, options);
+    }
+
     /** Makes parked keys ready: these keys, those with this error, or all. */
     redrive(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
-        return this.#parked("redrive", which, options);
+        return this.#selected(["parked", "redrive"], which, options);
     }
 
     /** Drops parked keys: these keys, those with this error, or all. */
     discard(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
-        return this.#parked("discard", which, options);
+        return this.#selected(["parked", "discard"], which, options);
     }
 
     /** Keys with waiting or leased deltas. */
@@ -375,10 +380,10 @@ export class Queue<T> {
         return this.#send({ method: "POST", path: [call], query: all, body, traceparent, countsTwice: countsTwice && sequence === undefined }, options);
     }
 
-    #parked(call: string, which: readonly string[] | { error: string } | undefined, options: CallOptions): Promise<{ keys: number }> {
-        // Null is refused. Without it, an undefined error of a caller without types would mean all parked keys.
+    #selected(path: string[], which: readonly string[] | { error: string } | undefined, options: CallOptions): Promise<{ keys: number }> {
+        // Null is refused. Without it, an undefined error of a caller without types would mean all keys.
         const body = which === undefined ? undefined : JSON.stringify("error" in which ? { error: which.error ?? null } : { keys: which });
-        return this.#send({ method: "POST", path: ["parked", call], body, countsTwice: true }, options);
+        return this.#send({ method: "POST", path, body, countsTwice: true }, options);
     }
 
     #list<I>(path: string[], query: Query, options: ListOptions): List<I> {

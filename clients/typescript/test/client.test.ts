@@ -96,6 +96,7 @@ test("other calls that settle and produce", async t => {
     const popped = await keys.pop();
     assert.deepEqual(popped.items[0]?.deltas, []);
     await keys.done([popped.items[0]!.lease.id], { delay: "1h" });
+    assert.equal((await keys.promote(["k", "absent"])).keys, 1);
     assert.equal((await keys.addKey("f", { rate_limited: true })).keys?.[0]?.failures, 1);
     assert.equal((await keys.forget(["f"])).keys, 1);
 

@@ -278,7 +278,7 @@ def extend(
     return _call("POST", _queue(queue, "/extend"), read, None, body, read_problem="lease-lost")
 
 
-def _parked(keys: Sequence[str] | None, error: str | None) -> Json | None:
+def _selection(keys: Sequence[str] | None, error: str | None) -> Json | None:
     if keys is not None and error is not None:
         raise ValueError("expected either keys or an error, not both")
     if error is not None:
@@ -291,14 +291,19 @@ def parked_errors(queue: str, *, limit: int | None = None) -> Call[Json]:
     return _call("GET", _queue(queue, "/parked"), _document, {"limit": limit})
 
 
+def promote(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
+    """Makes delayed keys ready before they are due: these keys, those with this error (empty: those without one), or all."""
+    return _call("POST", _queue(queue, "/delayed/promote"), _document, None, _selection(keys, error))
+
+
 def redrive(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
     """Makes parked keys ready: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, _parked(keys, error))
+    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, _selection(keys, error))
 
 
 def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
     """Drops parked keys with their changes: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/parked/discard"), _document, None, _parked(keys, error))
+    return _call("POST", _queue(queue, "/parked/discard"), _document, None, _selection(keys, error))
 
 
 # Queues.

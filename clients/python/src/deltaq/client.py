@@ -132,6 +132,7 @@ class Queue:
     reject = _method(calls.reject)
     extend = _method(calls.extend)
     parked_errors = _method(calls.parked_errors)
+    promote = _method(calls.promote)
     redrive = _method(calls.redrive)
     discard = _method(calls.discard)
     configure = _method(calls.configure)
