@@ -32,7 +32,7 @@ def polled(fetch: Callable[[], Iterable[Json]], interval: float) -> Iterator[Rep
 class Reflector:
     """Keeps a queue in step with a source. One reflector per source: two would use each other's sequence numbers.
 
-    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are retryable.
+    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are temporary.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ class Worker:
     def run(self, *, signals: bool = True) -> None:
         """Works until `stop`, or until the queue is closed. With `signals`, SIGTERM and SIGINT stop the worker, if this is the main thread.
 
-        Raises the first error that is not retryable.
+        Raises the first error that is not temporary.
         """
         # Another thread would cost a switch for each key.
         handlers = self.settings.concurrency if self.settings.concurrency > 1 else 0
@@ -182,9 +182,7 @@ class Worker:
         call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
         with self._time_limit():
             try:
-                self._take(self._queue.client.send(call, cancel=self._cancel), settles)
-            except Cancelled:
-                pass
+                self._take(self._queue.client.send(call, cancel=self._cancel, attempts=self._for_ever()), settles)
             except Problem as problem:
                 self._settled(settles, settled_of(problem))
             except Error as error:

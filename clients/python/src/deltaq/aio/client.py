@@ -78,14 +78,14 @@ class Client:
         return await self.send(calls.info())
 
     async def send(self, call: Call[T], *, attempts: Attempts | None = None) -> T:
-        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has another bound."""
+        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has other rules."""
         attempts = attempts or Attempts(self.retry)
         while True:
             try:
                 return await self.send_once(call)
             except Error as error:
                 wait = attempts.wait_after(error)
-                if wait is None:
+                if wait is None or (call.counts_twice and error.is_outcome_unknown):
                     raise
             await asyncio.sleep(wait)
 
@@ -121,7 +121,8 @@ class Client:
 
 
 def _lost(error: Exception) -> ConnectionLost:
-    return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}")
+    was_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+    return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}", was_sent=was_sent)
 
 
 def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]]:

@@ -31,7 +31,7 @@ async def polled(fetch: Callable[[], Awaitable[Iterable[Json]]], interval: float
 class Reflector:
     """Keeps a queue in step with a source. One reflector per source: two would use each other's sequence numbers.
 
-    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are retryable.
+    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are temporary.
     """
 
     def __init__(

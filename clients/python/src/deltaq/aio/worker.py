@@ -74,7 +74,7 @@ class Worker:
     async def run(self, *, signals: bool = True) -> None:
         """Works until `stop`, or until the queue is closed. With `signals`, SIGTERM and SIGINT stop the worker, if this is the main thread.
 
-        Raises the first error that is not retryable.
+        Raises the first error that is not temporary.
         """
         background = [asyncio.create_task(self._guard(part())) for part in (self._extend, self._settle)]
         try:
