@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 from harness import PATIENCE, Failed, Program, Scenario, check, wait_for
-from proxy import Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
+from proxy import Close, Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
 from registry import scenario, scenario_with
 
 VERSION = re.compile(rb'("resource_version":)(\d+)')
@@ -130,9 +130,10 @@ def informer_restarts(s: Scenario) -> None:
 
 @scenario
 def informer_cut(s: Scenario) -> None:
-    """Streams are cut in the middle of a line, refused, or never reach the server."""
+    """Streams are cut in the middle of a line, refused, or never reach the server, and a proxy sends a page instead."""
     s.add(*(city(number) for number in range(30)))
     faults: list[Fault] = [Cut(700), Drop(), Cut(130), Refuse(429, "too-many-requests", 200), Html(), Cut(1), Refuse(503, "draining", 100), Cut(333)]
+    faults += [Refuse(500, "internal"), Html(200)]
     left = list(faults)
     s.proxy.decide = lambda request: left.pop(0) if left else None
     program = s.start("informer", bookmark="1s")
@@ -142,6 +143,19 @@ def informer_cut(s: Scenario) -> None:
         wait_equal(s, program)
         s.proxy.cut_all()
     check(len(left) == 0, f"{len(left)} of {len(faults)} faults were not met")
+    program.stop()
+
+
+@scenario
+def informer_closed_connections(s: Scenario) -> None:
+    """A proxy closes each connection behind its first reply, and says so in the reply."""
+    s.proxy.decide = lambda request: Close()
+    s.add({"key": "a"})
+    program = s.start("informer", bookmark="1s")
+    wait_equal(s, program)
+    s.proxy.cut_all()
+    s.add({"key": "b"})
+    wait_equal(s, program)
     program.stop()
 
 
@@ -167,7 +181,7 @@ def informer_expired(s: Scenario) -> None:
     s.add(*objects)
     program = s.start("informer")
     wait_equal(s, program)
-    expired = Refuse(410, "expired", retryable=False)
+    expired = Refuse(410, "expired")
     # Every watch that goes on from the version that the informer has is too old, until it lists again.
     refused = 0
 
@@ -288,9 +302,9 @@ def stream_fault(s: Scenario, name: str) -> Fault:
         case "refuse":
             return s.random.choice([Refuse(429, "too-many-requests", 20), Refuse(503, "draining", 20), Refuse(500, "internal")])
         case "expired":
-            return Refuse(410, "expired", retryable=False)
+            return Refuse(410, "expired")
         case "html":
-            return Html()
+            return s.random.choice([Html(), Html(200)])
         case _:
             return Drop()
 
