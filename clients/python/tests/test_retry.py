@@ -110,8 +110,10 @@ class Numbers(unittest.TestCase):
         self.assertEqual(dump({"a": "1.5", "b": Decimal("1.5")}), b'{"a":"1.5","b":1.5}')
 
     def test_what_is_no_json_is_refused(self) -> None:
-        for value in (float("nan"), Decimal("Infinity"), object()):
-            with self.assertRaises((ValueError, TypeError)):
+        endless: list[object] = []
+        endless.append(endless)
+        for value in (float("nan"), Decimal("Infinity"), object(), "\ud800", 10**5000, endless):
+            with self.assertRaises(NotJson):
                 dump({"a": value})
 
     def test_durations(self) -> None:
