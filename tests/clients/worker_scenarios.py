@@ -175,6 +175,44 @@ def lost_extends(s: Scenario) -> None:
 
 
 @scenario
+def frozen_extend(s: Scenario) -> None:
+    """An extend gets no reply, on a connection that stays open. The next one is sent early enough to keep the lease."""
+    left = [Hang()]
+    s.proxy.decide = lambda request: left.pop() if left and request.call == "extend" else None
+    s.target.plan = lambda work: Plan(delay=6.0)
+    workers = [s.start("worker", lease="3s") for _ in range(2)]
+    s.add({"key": "a", "n": 1})
+    s.wait_idle()
+    check(not left, "no extend was sent")
+    check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
+    s.check_written({"a": {"key": "a", "n": 1}})
+    s.check_stopped(*workers)
+
+
+@scenario
+def frozen_extends(s: Scenario) -> None:
+    """No extend gets a reply, on connections that stay open. The handler knows that its lease is lost before the key is delivered again."""
+    first = threading.Event()
+
+    def plan(work: Work) -> Plan:
+        if work.number == 0:
+            return Plan(hold=first)
+        first.set()
+        # Time for a write of the first handler.
+        return Plan(delay=0.5)
+
+    s.target.plan = plan
+    s.proxy.decide = lambda request: Hang() if request.call == "extend" else None
+    worker = s.start("worker", lease="3s", concurrency=2)
+    s.add({"key": "a", "n": 1})
+    wait_for(lambda: s.target.started() == 2, "the key is delivered again")
+    s.wait_idle()
+    s.check_written({"a": {"key": "a", "n": 1}})
+    check([write.attempt for write in s.target.writes] == [2], "the handler that has lost its lease has written")
+    s.check_stopped(worker)
+
+
+@scenario
 def lost_lease(s: Scenario) -> None:
     """Somebody ends the lease of a running handler. An extend hears of it, and the handler writes nothing."""
     first = threading.Event()

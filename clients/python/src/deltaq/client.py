@@ -77,9 +77,9 @@ class Client:
                     raise
             pause(wait, cancel)
 
-    def send_once(self, call: Call[T], *, cancel: Cancel | None = None) -> T:
-        """Sends a call once."""
-        reply = self._transport.request(call, cancel)
+    def send_once(self, call: Call[T], *, cancel: Cancel | None = None, timeout: float | None = None) -> T:
+        """Sends a call once. A shorter `timeout` than that of the client counts."""
+        reply = self._transport.request(call, cancel, timeout)
         return read_reply(self.codec, call, reply.status, reply.retry_after, reply.body)
 
     def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:

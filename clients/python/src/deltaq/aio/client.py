@@ -89,12 +89,13 @@ class Client:
                     raise
             await asyncio.sleep(wait)
 
-    async def send_once(self, call: Call[T]) -> T:
-        """Sends a call once."""
+    async def send_once(self, call: Call[T], *, timeout: float | None = None) -> T:
+        """Sends a call once. A shorter `timeout` than that of the client counts."""
         headers = {} if call.body is None else {"content-type": call.content_type}
-        timeout = httpx.Timeout(self._timeout, read=self._timeout + call.wait)
+        seconds = self._timeout if timeout is None else min(self._timeout, timeout)
+        timeouts = httpx.Timeout(seconds, read=seconds + call.wait)
         try:
-            reply = await self._http.request(call.method, call.target, content=call.body, headers=headers, timeout=timeout)
+            reply = await self._http.request(call.method, call.target, content=call.body, headers=headers, timeout=timeouts)
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error) from error
         return read_reply(self.codec, call, reply.status_code, reply.headers.get("retry-after"), reply.content)
