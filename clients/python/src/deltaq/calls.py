@@ -324,6 +324,11 @@ def get(queue: str) -> Call[Json]:
     return _call("GET", _queue(queue), _document)
 
 
+def incarnation(queue: str) -> Call[str]:
+    """The incarnation of the queue, which a later queue of the name does not have."""
+    return _call("GET", _queue(queue), lambda fields: str(fields["incarnation"]))
+
+
 def status(queue: str) -> Call[Json]:
     """Counts and flags."""
     return _call("GET", _queue(queue, "/status"), _document)
