@@ -12,6 +12,9 @@ def handle(item, context):
 
 prices = Client(os.environ.get("DELTAQ_URL", "http://localhost:7070")).queue("shop")
 prices.configure({"key": ["/sku"]})
-lists = polled(fetch, float(os.environ.get("INTERVAL", 60)))
-threading.Thread(target=Reflector(prices, "price-list").run, args=[lists], daemon=True).start()
-Worker(prices, handle, concurrency=4).run()
+failures = []
+worker = Worker(prices, handle, concurrency=4)
+threading.excepthook = lambda failure: (failures.append(failure.exc_value), worker.stop())
+threading.Thread(target=Reflector(prices, "price-list").run, args=[polled(fetch, float(os.environ.get("INTERVAL", 60)))], daemon=True).start()
+worker.run()
+sys.exit(*failures)

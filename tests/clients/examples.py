@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from proxy import Proxy, Refuse
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # Longest time for anything that is waited for, in seconds.
@@ -51,6 +54,9 @@ class Program:
 
     def stop(self) -> int:
         self._process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
         return self._process.wait(PATIENCE)
 
 
@@ -97,16 +103,13 @@ def price_feed(url: str) -> None:
         port = free.server_port
     webhook = Program("price-feed/webhook.py", str(port))
     shop.prices = json.loads((EXAMPLES / "price-feed/prices.json").read_text())
-    feed = Program(
-        "price-feed/price_feed.py",
-        f"http://127.0.0.1:{shop.server_port}/prices.json",
-        f"http://127.0.0.1:{port}",
-        DELTAQ_URL=url,
-        INTERVAL="0.05",
-    )
+    proxy = Proxy()
+    proxy.server_port = urlsplit(url).port or 80
+    addresses = (f"http://127.0.0.1:{shop.server_port}/prices.json", f"http://127.0.0.1:{port}")
+    feed = Program("price-feed/price_feed.py", *addresses, DELTAQ_URL=proxy.url, INTERVAL="0.05")
     expect(webhook.lines, "tea 4.5", "coffee 7", "cocoa 5.2")
-    # The shop fails, and then answers with an empty list: nothing is deleted.
-    wrong_lists: list[list[dict[str, Any]] | None] = [None, []]
+    # The shop fails, and then answers with an empty list, and with one that no JSON can have: nothing is deleted.
+    wrong_lists: list[list[dict[str, Any]] | None] = [None, [], [{"sku": "tea", "price": float("nan")}]]
     for wrong in wrong_lists:
         shop.prices = wrong
         seen = shop.replies
@@ -116,6 +119,14 @@ def price_feed(url: str) -> None:
     expect(webhook.lines, "tea 4.9", "cocoa deleted")
     if feed.stop() != 0:
         sys.exit("the price feed does not stop gracefully")
+    # A token that becomes invalid ends the Reflector, and the whole feed says so.
+    replaces = len(proxy.calls("replace"))
+    feed = Program("price-feed/price_feed.py", *addresses, DELTAQ_URL=proxy.url, INTERVAL="0.05")
+    wait_for(lambda: len(proxy.calls("replace")) > replaces, "the feed works")
+    proxy.decide = lambda request: Refuse(401, "unauthorized") if request.call == "replace" else None
+    if feed.wait() != 1:
+        sys.exit("the price feed does not say that its Reflector has ended")
+    proxy.close()
     webhook.stop()
     shop.shutdown()
     lines = (EXAMPLES / "price-feed/price_feed.py").read_text().splitlines()

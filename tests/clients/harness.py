@@ -82,6 +82,10 @@ class Server:
     def terminate(self) -> None:
         self.end(signal.SIGTERM)
 
+    def forget(self) -> None:
+        """Deletes the data of a stopped server."""
+        shutil.rmtree(self._folder / "data")
+
     # Calls that go around the proxy.
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:

@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 from harness import PATIENCE, Failed, Program, Scenario, check, wait_for
-from proxy import Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
+from proxy import Close, Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
 from registry import scenario, scenario_with
 
 VERSION = re.compile(rb'("resource_version":)(\d+)')
@@ -130,18 +130,36 @@ def informer_restarts(s: Scenario) -> None:
 
 @scenario
 def informer_cut(s: Scenario) -> None:
-    """Streams are cut in the middle of a line, refused, or never reach the server."""
+    """Streams are cut in the middle of a line, refused, or never reach the server, and a proxy sends a page instead."""
     s.add(*(city(number) for number in range(30)))
     faults: list[Fault] = [Cut(700), Drop(), Cut(130), Refuse(429, "too-many-requests", 200), Html(), Cut(1), Refuse(503, "draining", 100), Cut(333)]
+    faults += [Refuse(500, "internal"), Html(200)]
     left = list(faults)
-    s.proxy.decide = lambda request: left.pop(0) if left else None
+    # Faults of the next watch. One after the other would make the waits of the client long.
+    due: list[Fault] = [left.pop(0)]
+    s.proxy.decide = lambda request: due.pop() if due and request.call == "watch" else None
     program = s.start("informer", bookmark="1s")
-    for version in range(2, 12):
+    for version in range(2, 2 + len(faults)):
         s.post("update", [city(number, version) for number in range(5)])
         s.server.ok("POST", s.path(f"delete?key=k00{10 + version}"))
         wait_equal(s, program)
+        wait_for(lambda: not due, "the client connects again")
+        due += left[:1]
+        left = left[1:]
         s.proxy.cut_all()
-    check(len(left) == 0, f"{len(left)} of {len(faults)} faults were not met")
+    program.stop()
+
+
+@scenario
+def informer_closed_connections(s: Scenario) -> None:
+    """A proxy closes each connection behind its first reply, and says so in the reply."""
+    s.proxy.decide = lambda request: Close()
+    s.add({"key": "a"})
+    program = s.start("informer", bookmark="1s")
+    wait_equal(s, program)
+    s.proxy.cut_all()
+    s.add({"key": "b"})
+    wait_equal(s, program)
     program.stop()
 
 
@@ -167,7 +185,7 @@ def informer_expired(s: Scenario) -> None:
     s.add(*objects)
     program = s.start("informer")
     wait_equal(s, program)
-    expired = Refuse(410, "expired", retryable=False)
+    expired = Refuse(410, "expired")
     # Every watch that goes on from the version that the informer has is too old, until it lists again.
     refused = 0
 
@@ -220,6 +238,24 @@ def informer_recreated(s: Scenario) -> None:
     wait_equal(s, program)
     delete = events(program, "delete")[0]
     check(delete["key"] == "b" and delete["final_state_unknown"], f"the delete is {delete}")
+    program.stop()
+
+
+@scenario
+def informer_new_store(s: Scenario) -> None:
+    """The server loses its data, and the queue of the same name has reached the version of the watch before it connects again."""
+    s.add(*(city(number) for number in range(5)))
+    program = s.start("informer", bookmark="1s")
+    wait_equal(s, program)
+    s.proxy.decide = lambda request: Drop()
+    s.server.kill()
+    s.server.forget()
+    s.server.start()
+    for number in range(10, 30):
+        s.add(city(number))
+    s.proxy.decide = lambda request: None
+    wait_equal(s, program)
+    check(len(events(program, "delete")) == 5, f"{len(events(program, 'delete'))} of 5 objects are reported as deleted")
     program.stop()
 
 
@@ -288,9 +324,9 @@ def stream_fault(s: Scenario, name: str) -> Fault:
         case "refuse":
             return s.random.choice([Refuse(429, "too-many-requests", 20), Refuse(503, "draining", 20), Refuse(500, "internal")])
         case "expired":
-            return Refuse(410, "expired", retryable=False)
+            return Refuse(410, "expired")
         case "html":
-            return Html()
+            return s.random.choice([Html(), Html(200)])
         case _:
             return Drop()
 

@@ -156,6 +156,29 @@ def produce_calls(s: Scenario) -> None:
 
 
 @scenario
+def counted_once(s: Scenario) -> None:
+    """Purge and remove would count again: they are repeated only if they were certainly not applied."""
+    left: list[Fault] = []
+    s.proxy.decide = lambda request: left.pop(0) if left else None
+    s.add({"key": "a"})
+    program = s.start("produce")
+    for command in ("purge", "remove"):
+        left += [Refuse(429, "too-many-requests", 50), Swallow()]
+        sent = len(s.proxy.requests)
+        program.send(command=command)
+        error = program.expect("error")
+        check((error["code"], error["status"]) == (None, None), f"the error is {error}")
+        check(len(s.proxy.requests) - sent == 2, f"{command} was sent {len(s.proxy.requests) - sent} times")
+        check(not s.items("ready") if command == "purge" else not s.view(), f"{command} was applied")
+        program.send(command="add", objects=[{"key": "b"}])
+        program.expect("reply")
+        program.send(command=command)
+        program.expect("reply")
+    check(s.server.call("GET", s.path())[0] == 404, "the queue is removed")
+    program.stop()
+
+
+@scenario
 def bounded_retries(s: Scenario) -> None:
     """A call is sent MAX_ATTEMPTS times, then the error is reported. What is not retryable is sent once."""
     replies: list[Any] = [Refuse(503, "journal-unavailable", 20)] * 3 + [Drop()] * 3

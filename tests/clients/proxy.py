@@ -47,6 +47,20 @@ class Request:
         return values[0] if values else None
 
 
+# Whether the server calls a problem retryable.
+RETRYABLE = {
+    "disk-full": True,
+    "draining": True,
+    "expired": False,
+    "internal": False,
+    "journal-unavailable": True,
+    "not-owner": True,
+    "timeout": True,
+    "too-many-requests": True,
+    "unauthorized": False,
+}
+
+
 @dataclass
 class Refuse:
     """A problem document. With `applied` the server has applied the call before, and only its reply is replaced."""
@@ -55,7 +69,6 @@ class Refuse:
     code: str
     retry_after_ms: int | None = None
     applied: bool = False
-    retryable: bool = True
 
 
 class Drop:
@@ -80,8 +93,19 @@ class Freeze:
     after_bytes: int = 0
 
 
+class Hang:
+    """Sends no reply, and keeps the connection open; the request does not reach the server."""
+
+
+class Close:
+    """The reply says `Connection: close`, and the connection closes behind it."""
+
+
+@dataclass
 class Html:
-    """The reply of a proxy that can't reach the server: 502 without a problem document."""
+    """A page of a proxy instead of a reply: 502 if the server can't be reached, 200 to sign in."""
+
+    status: int = 502
 
 
 @dataclass
@@ -91,7 +115,7 @@ class Rewrite:
     change: Callable[[bytes], bytes]
 
 
-Fault = Refuse | Drop | Swallow | Cut | Freeze | Html | Rewrite
+Fault = Refuse | Drop | Swallow | Cut | Freeze | Hang | Close | Html | Rewrite
 
 
 class Connection:
@@ -200,6 +224,9 @@ class Proxy:
                 fault = self._decide(request)
                 if isinstance(fault, Drop):
                     return
+                if isinstance(fault, Hang):
+                    client.receive()
+                    return
                 if isinstance(fault, (Refuse, Html)) and not getattr(fault, "applied", False):
                     client.socket.sendall(refusal(fault))
                     self._remember(request, fault)
@@ -255,6 +282,8 @@ class Proxy:
         status = int(head.split(b" ", 2)[1])
         headers = headers_of(head)
         bodiless = request.method == "HEAD" or status in (204, 304)
+        if isinstance(fault, Close):
+            head = head.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
         if headers.get("transfer-encoding", "").lower() == "chunked" and not bodiless:
             return self._stream(client, server, head, fault)
         body = b"" if bodiless else server.take(int(headers.get("content-length", "0")), client)
@@ -277,7 +306,7 @@ class Proxy:
             return False
         client.socket.sendall(head + body)
         request.is_answered = True
-        return headers.get("connection", "").lower() != "close"
+        return not isinstance(fault, Close) and headers.get("connection", "").lower() != "close"
 
     def _stream(self, client: Connection, server: Connection, head: bytes, fault: Fault | None) -> bool:
         """Forwards a chunked reply, chunk by chunk."""
@@ -304,7 +333,7 @@ class Proxy:
             client.socket.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             sent += size
             if size == 0:
-                return True
+                return not isinstance(fault, Close)
 
 
 def read_request(client: Connection) -> Request:
@@ -325,7 +354,7 @@ def read_request(client: Connection) -> Request:
 
 def refusal(fault: Refuse | Html) -> bytes:
     if isinstance(fault, Html):
-        status, kind, body, extra = 502, "text/html", b"<html><h1>502 Bad Gateway</h1></html>", ""
+        status, kind, body, extra = fault.status, "text/html", b"<html>\n<h1>A proxy</h1>\n</html>\n", ""
     else:
         status, kind, extra = fault.status, "application/problem+json", ""
         problem: dict[str, object] = {
@@ -334,7 +363,7 @@ def refusal(fault: Refuse | Html) -> bytes:
             "status": status,
             "detail": "the fault proxy refuses this call",
             "code": fault.code,
-            "retryable": fault.retryable,
+            "retryable": RETRYABLE[fault.code],
             "request_id": "proxy",
         }
         if fault.retry_after_ms is not None:

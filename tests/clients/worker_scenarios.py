@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from harness import Failed, Program, Scenario, check, wait_for
-from proxy import Cut, Drop, Fault, Html, Refuse, Request, Rewrite, Swallow
+from proxy import Close, Cut, Drop, Fault, Hang, Html, Refuse, Request, Rewrite, Swallow
 from registry import scenario
 from target import Plan, Work
 
@@ -88,6 +88,13 @@ def cut_answers(s: Scenario) -> None:
     check(s.proxy.faults() > 0, "the proxy cut no reply")
 
 
+@scenario
+def closed_connections(s: Scenario) -> None:
+    """A proxy closes each connection behind its first reply."""
+    every(s, 1, Close())
+    produce_and_finish(s, [s.start("worker", concurrency=2, batch=5)])
+
+
 def every(s: Scenario, nth: int, fault: Fault) -> None:
     count = 0
 
@@ -115,11 +122,11 @@ def too_many_requests(s: Scenario) -> None:
 
 @scenario
 def unavailable(s: Scenario) -> None:
-    """503, 500, 504 and 507, of calls that the server has applied or not, and 502 of a proxy."""
+    """503, 500, 504 and 507, of calls that the server has applied or not, and pages of a proxy with 502 and 200."""
     s.configure(lease="1m")
     codes = [(503, "draining"), (503, "journal-unavailable"), (500, "internal"), (504, "timeout"), (507, "disk-full"), (503, "not-owner")]
     faults: list[Fault] = [Refuse(status, code, retry_after_ms=100, applied=applied) for status, code in codes for applied in (True, False)]
-    once_each(s, *faults, Html())
+    once_each(s, *faults, Html(), Html(200))
     s.target.plan = lambda work: Plan(delay=0.005)
     produce_and_finish(s, [s.start("worker", concurrency=2, batch=4)])
     check(s.proxy.faults() > len(codes), "the client made too few calls to meet the faults")
@@ -165,6 +172,44 @@ def lost_extends(s: Scenario) -> None:
     check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
     s.check_written({"a": {"key": "a", "n": 1}})
     s.check_stopped(*workers)
+
+
+@scenario
+def frozen_extend(s: Scenario) -> None:
+    """An extend gets no reply, on a connection that stays open. The next one is sent early enough to keep the lease."""
+    left = [Hang()]
+    s.proxy.decide = lambda request: left.pop() if left and request.call == "extend" else None
+    s.target.plan = lambda work: Plan(delay=6.0)
+    workers = [s.start("worker", lease="3s") for _ in range(2)]
+    s.add({"key": "a", "n": 1})
+    s.wait_idle()
+    check(not left, "no extend was sent")
+    check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
+    s.check_written({"a": {"key": "a", "n": 1}})
+    s.check_stopped(*workers)
+
+
+@scenario
+def frozen_extends(s: Scenario) -> None:
+    """No extend gets a reply, on connections that stay open. The handler knows that its lease is lost before the key is delivered again."""
+    first = threading.Event()
+
+    def plan(work: Work) -> Plan:
+        if work.number == 0:
+            return Plan(hold=first)
+        first.set()
+        # Time for a write of the first handler.
+        return Plan(delay=0.5)
+
+    s.target.plan = plan
+    s.proxy.decide = lambda request: Hang() if request.call == "extend" else None
+    worker = s.start("worker", lease="3s", concurrency=2)
+    s.add({"key": "a", "n": 1})
+    wait_for(lambda: s.target.started() == 2, "the key is delivered again")
+    s.wait_idle()
+    s.check_written({"a": {"key": "a", "n": 1}})
+    check([write.attempt for write in s.target.writes] == [2], "the handler that has lost its lease has written")
+    s.check_stopped(worker)
 
 
 @scenario
@@ -375,7 +420,7 @@ def queue_deleted(s: Scenario) -> None:
 @scenario
 def refused_token(s: Scenario) -> None:
     """401 is not retryable: the worker ends with 1 and says why."""
-    s.proxy.decide = lambda request: Refuse(401, "unauthorized", retryable=False)
+    s.proxy.decide = lambda request: Refuse(401, "unauthorized")
     worker = s.start("worker")
     worker.wait(1)
     check("unauthorized" in worker.stderr_text(), "stderr does not have the code of the problem")

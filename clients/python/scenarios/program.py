@@ -209,14 +209,14 @@ def produce() -> None:
         source = setting("SOURCE") if number else None
         try:
             reply = produce_once(target, command, source, int(number) if number else None)
-            report("reply", queued=reply.queued, duplicate=reply.duplicate)
+            report("reply", queued=reply.queued if reply else 0, duplicate=reply.duplicate if reply else False)
         except Problem as problem:
             report("error", code=problem.code, status=problem.status, retryable=problem.is_retryable)
         except Error as error:
             report("error", code=None, status=None, retryable=error.is_retryable)
 
 
-def produce_once(target: Queue, command: dict[str, Any], source: str | None, sequence: int | None) -> Produced:
+def produce_once(target: Queue, command: dict[str, Any], source: str | None, sequence: int | None) -> Produced | None:
     match command["command"]:
         case "add":
             return target.add(command["objects"], source=source, sequence=sequence)
@@ -224,6 +224,12 @@ def produce_once(target: Queue, command: dict[str, Any], source: str | None, seq
             return target.update(command["objects"], source=source, sequence=sequence)
         case "delete":
             return target.delete(key=command["key"], source=source, sequence=sequence)
+        case "purge":
+            target.purge()
+            return None
+        case "remove":
+            target.remove()
+            return None
         case _:
             return target.replace(command["objects"], source=source, sequence=sequence)
 

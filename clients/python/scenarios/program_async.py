@@ -110,14 +110,14 @@ async def produce(queue: Queue) -> None:
         source = setting("SOURCE") if number else None
         try:
             reply = await produce_once(queue, command, source, int(number) if number else None)
-            report("reply", queued=reply.queued, duplicate=reply.duplicate)
+            report("reply", queued=reply.queued if reply else 0, duplicate=reply.duplicate if reply else False)
         except Problem as problem:
             report("error", code=problem.code, status=problem.status, retryable=problem.is_retryable)
         except Error as error:
             report("error", code=None, status=None, retryable=error.is_retryable)
 
 
-async def produce_once(queue: Queue, command: dict[str, Any], source: str | None, sequence: int | None) -> Produced:
+async def produce_once(queue: Queue, command: dict[str, Any], source: str | None, sequence: int | None) -> Produced | None:
     match command["command"]:
         case "add":
             return await queue.add(command["objects"], source=source, sequence=sequence)
@@ -125,6 +125,12 @@ async def produce_once(queue: Queue, command: dict[str, Any], source: str | None
             return await queue.update(command["objects"], source=source, sequence=sequence)
         case "delete":
             return await queue.delete(key=command["key"], source=source, sequence=sequence)
+        case "purge":
+            await queue.purge()
+            return None
+        case "remove":
+            await queue.remove()
+            return None
         case _:
             return await queue.replace(command["objects"], source=source, sequence=sequence)
 

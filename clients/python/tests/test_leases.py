@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from deltaq import Ack, Item, Lease, LeaseLost, Nack, Reject
-from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases
+from deltaq import Ack, Item, Lease, LeaseLost, Nack, Reject, RetryPolicy
+from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases, extend_policy
 from deltaq.models import Extended, Settled
 from deltaq.outcomes import ERROR_LENGTH_MAX, outcome_of
 
@@ -34,25 +34,38 @@ class LeasesOfAWorker(unittest.TestCase):
         self.leases.extended([Extended("a", "ok", "", 3000, 2, True)], 1.0)
         self.assertEqual((held.context.pending_deltas, held.context.is_deleted), (2, True))
 
-    def test_a_failed_extend_is_repeated_before_the_end_of_the_lease(self) -> None:
+    def test_a_failed_extend_is_repeated_soon(self) -> None:
         self.take("a")
         self.leases.extend_failed(1.0, 0.5)
         self.assertEqual(self.leases.extend_at(), 1.5)
-        self.leases.extend_failed(1.5, 60.0)
-        self.assertEqual(self.leases.extend_at(), 3.0)
+        policy = extend_policy(RetryPolicy(base=5.0, max=60.0, random=lambda: 1.0))
+        self.assertEqual([policy.backoff(1), policy.backoff(9)], [1.0, 1.0])
+
+    def test_two_extends_without_a_reply_fit_into_the_rest_of_the_shortest_lease(self) -> None:
+        self.leases.take([item("a", 30_000)], 0.0)
+        self.take("b")
+        self.assertEqual(self.leases.extend_patience(1.0), 0.75)
+        self.assertEqual(self.leases.extend_patience(1.75), 0.375)
 
     def test_a_lease_that_was_not_extended_is_lost(self) -> None:
         lost: list[str] = []
         [held] = self.take("a")
         held.on_lost = lambda: lost.append("a")
         self.leases.start(held)
-        self.leases.expire(2.9)
+        self.assertEqual(self.leases.lost_at(), 2.5)
+        self.leases.expire(2.4)
         self.assertFalse(held.context.is_lost)
         held.context.raise_if_lost()
-        self.leases.expire(3.0)
+        self.leases.expire(2.5)
         self.assertEqual((held.context.is_lost, lost), (True, ["a"]))
         with self.assertRaises(LeaseLost):
             held.context.raise_if_lost()
+
+    def test_a_long_lease_is_lost_five_seconds_before_its_end(self) -> None:
+        self.leases.take([item("a", 60_000)], 0.0)
+        self.assertEqual(self.leases.lost_at(), 55.0)
+        self.leases.extended([Extended("a", "ok", "", 60_000)], 20.0)
+        self.assertEqual(self.leases.lost_at(), 75.0)
 
     def test_a_lost_lease_is_not_settled(self) -> None:
         first, second = self.take("a", "b")

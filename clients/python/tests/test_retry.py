@@ -6,7 +6,7 @@ import json
 import unittest
 from decimal import Decimal
 
-from deltaq import BadReply, ConnectionLost, Problem, RetryPolicy, calls
+from deltaq import BadReply, ConnectionLost, Error, NotJson, Problem, RetryPolicy, calls
 from deltaq.durations import duration_seconds, duration_text
 from deltaq.json import Codec, dump
 from deltaq.protocol import read_reply
@@ -46,6 +46,17 @@ class Retries(unittest.TestCase):
         refused = problem(422, code="no-key", retryable=False)
         self.assertIsNone(Attempts(self.policy, for_ever=True).wait_after(refused))
 
+    def test_only_loops_that_run_for_ever_go_on_after_a_defect(self) -> None:
+        defects: list[Error] = [problem(500, code="internal", retryable=False), problem(501), BadReply("<html>")]
+        for defect in defects:
+            self.assertIsNone(Attempts(self.policy).wait_after(defect), defect)
+            self.assertEqual(Attempts(self.policy, for_ever=True).wait_after(defect), 1.0, defect)
+
+    def test_what_was_certainly_not_applied_is_known(self) -> None:
+        applied: list[Error] = [ConnectionLost(), BadReply(), problem(502), problem(504, code="timeout"), problem(503, code="journal-unavailable")]
+        not_applied: list[Error] = [ConnectionLost(was_sent=False), problem(429), problem(503, code="draining"), problem(422, code="no-key")]
+        self.assertEqual([error.is_outcome_unknown for error in applied + not_applied], [True] * len(applied) + [False] * len(not_applied))
+
     def test_a_wait_is_not_shorter_than_the_server_asks_for(self) -> None:
         policy = RetryPolicy(random=lambda: 0.0)
         refused = problem(429, code="too-many-requests", retryable=True, retry_after_ms=2500)
@@ -56,7 +67,7 @@ class Retries(unittest.TestCase):
         self.assertFalse(problem(507, code="disk-full", retryable=False).is_retryable)
 
     def test_without_a_problem_document_the_status_decides(self) -> None:
-        for status, is_retryable in [(502, True), (429, True), (408, True), (404, False), (301, False)]:
+        for status, is_retryable in [(502, True), (429, True), (408, True), (500, False), (404, False), (301, False)]:
             self.assertEqual(problem(status).is_retryable, is_retryable, status)
 
     def test_a_policy_without_attempts_is_refused(self) -> None:
@@ -99,8 +110,10 @@ class Numbers(unittest.TestCase):
         self.assertEqual(dump({"a": "1.5", "b": Decimal("1.5")}), b'{"a":"1.5","b":1.5}')
 
     def test_what_is_no_json_is_refused(self) -> None:
-        for value in (float("nan"), Decimal("Infinity"), object()):
-            with self.assertRaises((ValueError, TypeError)):
+        endless: list[object] = []
+        endless.append(endless)
+        for value in (float("nan"), Decimal("Infinity"), object(), "\ud800", 10**5000, endless):
+            with self.assertRaises(NotJson):
                 dump({"a": value})
 
     def test_durations(self) -> None:
@@ -122,6 +135,14 @@ class Requests(unittest.TestCase):
         call = calls.replace("q", [{"key": "a"}, {"key": "b"}], source="erp")
         self.assertEqual(call.body, b'{"key":"a"}\n{"key":"b"}\n{"$end":2}\n')
         self.assertEqual(calls.replace("q", []).body, b'{"$end":0}\n')
+
+    def test_calls_that_would_count_again_are_marked(self) -> None:
+        selecting = [calls.promote("q"), calls.redrive("q"), calls.discard("q")]
+        marked = [calls.purge("q"), calls.remove("q"), calls.resync("q"), calls.add("q", key="a", rate_limited=True), *selecting]
+        self.assertEqual([call.counts_twice for call in marked], [True] * len(marked))
+        numbered = calls.add("q", key="a", rate_limited=True, source="erp", sequence=1)
+        others = [calls.add("q", key="a"), calls.pop("q"), calls.settle("q", []), calls.replace("q", []), numbered]
+        self.assertEqual([call.counts_twice for call in others], [False] * len(others))
 
     def test_each_pop_has_an_id_of_its_own(self) -> None:
         self.assertNotEqual(calls.pop("q").target, calls.pop("q").target)

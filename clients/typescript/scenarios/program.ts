@@ -189,6 +189,12 @@ async function call(queue: Queue<any>, { command, objects, key, sequence }: Comm
             return queue.deleteKey(key, options);
         case "replace":
             return queue.replace(objects, options);
+        case "purge":
+            await queue.purge(options);
+            return { queued: 0 };
+        case "remove":
+            await queue.deleteQueue(options);
+            return { queued: 0 };
         default:
             throw new Error(`unknown command ${command}`);
     }

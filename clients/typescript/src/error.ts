@@ -60,9 +60,14 @@ export function unexpectedReply(call: string, status: number, what: string, retr
     return new DeltaqError(`${call}: status ${status}: ${what}`, { code: "unexpected-reply", status, retryable, retryAfterMs });
 }
 
-/** Whether a program that runs for long, such as a worker, repeats the call after a pause: the server may be down, overloaded or defective. */
+/** Whether a program that runs for long, such as a worker, repeats the call after a pause: the server or a proxy may be down, overloaded or defective. */
 export function isTransient(error: unknown): error is DeltaqError {
-    return error instanceof DeltaqError && (error.retryable || error.status >= 500);
+    return error instanceof DeltaqError && (error.retryable || error.status >= 500 || isDefect(error));
+}
+
+/** Whether the call seems to have succeeded, and its reply is not that of this API. */
+function isDefect({ code, status }: DeltaqError): boolean {
+    return code === "unexpected-reply" && status >= 200 && status < 300;
 }
 
 /** Whether the call may have been applied. */

@@ -2,6 +2,7 @@
 
 import type { ObjectDocument, View } from "./documents.js";
 import type { Duration } from "./duration.js";
+import { messageOf } from "./error.js";
 import { DeletedFinalStateUnknown, type Notification, Registration, type ResourceEventHandler, type Syncable, until } from "./listener.js";
 import type { Queue } from "./queue.js";
 import { Signal } from "./signal.js";
@@ -26,7 +27,7 @@ export interface InformerOptions<T> {
     bookmark?: Duration;
     /** `fetch` (the default) works everywhere; `eventsource` needs a browser and a server without tokens. */
     transport?: WatchTransport;
-    /** Gets each error: of a handler (with the key), and of a connection that is opened again. */
+    /** Gets each error: of a handler (with the key), and of a connection that is opened again. If it throws, the informer ends with its error. */
     onError?: (error: unknown, key?: string) => void;
 }
 
@@ -44,6 +45,10 @@ export class Informer<T> implements Syncable {
     #hasSynced = false;
     #isStarted = false;
     #ended: Error | undefined;
+    /** Aborted when the informer stops. */
+    readonly #stop = new AbortController();
+    /** What `onError` itself has thrown first. */
+    #failure: { readonly error: unknown } | undefined;
 
     constructor(queue: Queue<T>, options: InformerOptions<T> = {}) {
         if (options.transport === "eventsource") {
@@ -73,7 +78,7 @@ export class Informer<T> implements Syncable {
 
     /** Adds a handler, also while the informer runs: it gets an `onAdd` for each object of the store first. */
     addEventHandler(handler: ResourceEventHandler<T>, { resyncMs = this.#options.resyncMs }: { resyncMs?: number } = {}): Registration<T> {
-        const registration = new Registration(handler, (error, key) => this.#options.onError?.(error, key));
+        const registration = new Registration(handler, (error, key) => this.#report(error, key));
         this.#registrations.add(registration);
         if (this.#ended !== undefined) {
             registration.end(this.#ended);
@@ -103,25 +108,47 @@ export class Informer<T> implements Syncable {
             throw new Error("an informer runs once; create another one");
         }
         this.#isStarted = true;
-        const { view = "latest", prefix, shard, bookmark = "15s", transport = "fetch", onError } = this.#options;
-        const options = { view, prefix, shard, bookmark, transport, onError: (error: unknown) => onError?.(error) };
+        const { view = "latest", prefix, shard, bookmark = "15s", transport = "fetch" } = this.#options;
+        const options = { view, prefix, shard, bookmark, transport, onError: (error: unknown) => this.#report(error) };
+        const stop = () => this.#stop.abort();
+        signal?.addEventListener("abort", stop, { once: true });
+        if (signal?.aborted) {
+            stop();
+        }
         try {
-            for await (const event of watcher(this.#queue, options, signal ?? new AbortController().signal)) {
+            for await (const event of watcher(this.#queue, options, this.#stop.signal)) {
                 this.#apply(event);
                 await Promise.all([...this.#registrations].map(registration => registration.room(PENDING_MAX)));
-                if (signal?.aborted) {
+                if (this.#stop.signal.aborted) {
                     break;
                 }
             }
+            if (this.#failure !== undefined) {
+                throw this.#failure.error;
+            }
             this.#end(new Error("the informer has stopped"));
         } catch (error) {
-            this.#end(error instanceof Error ? error : new Error(String(error)));
+            this.#end(error);
             throw error;
+        } finally {
+            signal?.removeEventListener("abort", stop);
         }
     }
 
-    #end(reason: Error): void {
-        this.#ended = reason;
+    /** Calls `onError`. If that throws, the informer ends with its error. */
+    #report(error: unknown, key?: string): void {
+        try {
+            this.#options.onError?.(error, key);
+        } catch (failure) {
+            this.#failure ??= { error: failure };
+            this.#end(failure);
+            this.#stop.abort();
+        }
+    }
+
+    #end(error: unknown): void {
+        const reason = error instanceof Error ? error : new Error(messageOf(error));
+        this.#ended ??= reason;
         for (const registration of this.#registrations) {
             registration.end(reason);
         }

@@ -9,9 +9,10 @@ import { askedMs, Backoff, ONCE, type RetryOptions } from "./retry.js";
 const TOGETHER = 1 / 20;
 /** The most leases of one extend. */
 const EXTEND_MAX = 10_000;
-/** The shortest and the longest time that an extend gets, in milliseconds. */
-const EXTEND_TIMEOUT_MS_MIN = 500;
+/** The longest time that an extend gets, in milliseconds. */
 const EXTEND_TIMEOUT_MS_MAX = 30_000;
+/** The longest time before the end of a lease at which it counts as lost if it could not be extended, in milliseconds. */
+const MARGIN_MS_MAX = 5_000;
 
 /** What a handler knows about its lease. */
 export class Context {
@@ -40,7 +41,7 @@ export class Context {
         return this.#lost.signal;
     }
 
-    /** The milliseconds until the lease expires, unless it is extended. */
+    /** The milliseconds until the lease counts as lost, unless it is extended. */
     get remainingMs(): number {
         return Math.max(0, this.#deadline - performance.now());
     }
@@ -62,8 +63,11 @@ export class Context {
 interface Held {
     readonly context: Context;
     lengthMs: number;
+    /** When the lease counts as lost: some time before the server may give the key to another worker. */
     deadline: number;
     extendAt: number;
+    /** The server has asked to wait until then. */
+    notBefore: number;
     readonly backoff: Backoff;
 }
 
@@ -94,9 +98,10 @@ export class Leases {
     add(item: PoppedItem<unknown>): Context {
         const lengthMs = item.lease.expires_in_ms;
         const now = performance.now();
-        const context = new Context(item, now + lengthMs);
+        const deadline = now + lengthMs - marginMs(lengthMs);
+        const context = new Context(item, deadline);
         const backoff = new Backoff(this.#pauses);
-        this.#held.set(item.lease.id, { context, lengthMs, deadline: now + lengthMs, extendAt: now + lengthMs / 3, backoff });
+        this.#held.set(item.lease.id, { context, lengthMs, deadline, extendAt: now + lengthMs / 3, notBefore: 0, backoff });
         this.#schedule(now + lengthMs / 3);
         return context;
     }
@@ -123,7 +128,7 @@ export class Leases {
         if (at < this.#wakeAt) {
             clearTimeout(this.#timer);
             this.#wakeAt = at;
-            this.#timer = setTimeout(() => this.#wake(), Math.max(0, at - performance.now()));
+            this.#timer = setTimeout(() => this.#wake(), Math.max(0, Math.ceil(at - performance.now())));
         }
     }
 
@@ -134,7 +139,7 @@ export class Leases {
         for (const [id, held] of this.#held) {
             if (held.deadline <= now) {
                 this.#lose(id, held, "its time has passed without an extension");
-            } else if (held.extendAt <= now + held.lengthMs * TOGETHER && due.size < EXTEND_MAX) {
+            } else if (held.extendAt <= now + held.lengthMs * TOGETHER && held.notBefore <= now && due.size < EXTEND_MAX) {
                 due.set(id, held);
             }
         }
@@ -160,9 +165,11 @@ export class Leases {
 
     async #extend(due: Map<string, Held>): Promise<void> {
         const begin = performance.now();
-        // A reply that is lost must leave time for one more attempt.
-        const shortest = Math.min(...[...due.values()].map(held => (held.deadline - begin) / 2));
-        const timeoutMs = Math.min(EXTEND_TIMEOUT_MS_MAX, Math.max(EXTEND_TIMEOUT_MS_MIN, shortest));
+        // An attempt without a reply must leave time for another one.
+        let timeoutMs = EXTEND_TIMEOUT_MS_MAX;
+        for (const { deadline } of this.#held.values()) {
+            timeoutMs = Math.min(timeoutMs, (deadline - begin) / 2);
+        }
         try {
             const options = { lease_duration: this.#duration, timeoutMs, retry: ONCE };
             const { leases } = await this.#queue.extend([...due.keys()], options);
@@ -174,7 +181,7 @@ export class Leases {
                 if (extended.result === "ok" && extended.expires_in_ms !== undefined) {
                     held.backoff.reset();
                     held.lengthMs = extended.expires_in_ms;
-                    held.deadline = begin + held.lengthMs;
+                    held.deadline = begin + held.lengthMs - marginMs(held.lengthMs);
                     held.extendAt = begin + held.lengthMs / 3;
                     held.context.extended(held.deadline, extended);
                 } else {
@@ -188,7 +195,8 @@ export class Leases {
             for (const held of due.values()) {
                 // The next attempt comes soon enough to keep the lease, unless the server asks to wait for longer.
                 const pause = held.backoff.after(error) - asked;
-                held.extendAt = now + asked + Math.min(pause, Math.max(0, held.deadline - now) / 3);
+                held.notBefore = now + asked;
+                held.extendAt = held.notBefore + Math.min(pause, Math.max(0, held.deadline - now) / 3);
             }
         }
     }
@@ -198,4 +206,9 @@ export class Leases {
             held.context.abort(new Error(`the lease ${id} is lost: ${why}`));
         }
     }
+}
+
+/** How long before its end a lease of this length counts as lost, in milliseconds. */
+function marginMs(lengthMs: number): number {
+    return Math.min(MARGIN_MS_MAX, lengthMs / 6);
 }

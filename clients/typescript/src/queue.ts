@@ -28,7 +28,7 @@ import type {
     WorkerDocument,
 } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
-import { DeltaqError, problemError } from "./error.js";
+import { DeltaqError, messageOf, problemError, unexpectedReply } from "./error.js";
 import { type ParseObject, parseDocument } from "./json.js";
 import { lines } from "./lines.js";
 import { List } from "./list.js";
@@ -58,7 +58,7 @@ type Query = NonNullable<Call["query"]>;
  * A queue of a server, whose objects have the type `T`.
  *
  * Calls are repeated if their problem is retryable or there was no reply. A repeated call that adds, updates or deletes may queue its deltas twice
- * if only its reply was lost; `source` and `sequence` exclude that. `purge`, `deleteQueue`, `promote`, `redrive`, `discard` and a rate-limited `addKey`
+ * if only its reply was lost; `source` and `sequence` exclude that. `purge`, `deleteQueue`, `promote`, `redrive`, `discard`, `resync` and a rate-limited `addKey`
  * are not repeated if they may have been applied.
  */
 export class Queue<T> {
@@ -162,7 +162,7 @@ export class Queue<T> {
 
     /** Queues a `Sync` delta for every known key that waits for nothing. */
     resync(options: CallOptions & { traceparent?: string } = {}): Promise<Produced> {
-        return this.#produce("resync", {}, options);
+        return this.#produce("resync", {}, options, undefined, true);
     }
 
     /** Makes objects known without a delta. The documents of `known` can be sent unchanged. */
@@ -336,7 +336,12 @@ export class Queue<T> {
 
     /** The row in a line of a watch, or in the data of a server-sent event. Throws the problem of an `Error`. */
     watchRow(text: string): WatchRow<T> {
-        const row = this.#parse(text) as WatchRow<T>;
+        let row: WatchRow<T>;
+        try {
+            row = this.#parse(text) as WatchRow<T>;
+        } catch (error) {
+            throw unexpectedReply("watch", 200, `a row is not that of a deltaq server: ${messageOf(error)}`);
+        }
         if (row.type === "Error" && row.problem !== undefined) {
             throw problemError(row.problem, "watch");
         }

@@ -206,8 +206,10 @@ test("a call that would count twice is repeated only if it was certainly not app
     assert.equal(requests, 2);
     await assert.rejects(queue.addKey("k", { rate_limited: true }), { code: "journal-unavailable" });
     assert.equal(requests, 3);
+    await assert.rejects(queue.resync(), { code: "journal-unavailable" });
+    assert.equal(requests, 4);
     await assert.rejects(queue.addKey("k"), { code: "journal-unavailable" });
-    assert.equal(requests, 8);
+    assert.equal(requests, 9);
 });
 
 test("a pop whose reply was lost is repeated with the same id", async t => {

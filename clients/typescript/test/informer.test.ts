@@ -156,6 +156,24 @@ test("an informer that can't go on says why", async t => {
     assert.throws(() => new Informer(queue, { transport: "eventsource" }), /no EventSource/);
 });
 
+test("an informer whose onError throws ends with that error", async t => {
+    const queue = (await Server.start(t)).queue<City>();
+    await queue.add([{ key: "a", city: "Rome" }, { key: "b", city: "Oslo" }]);
+    const onError = (error: unknown) => {
+        throw new Error(`no log for ${(error as Error).message}`);
+    };
+    const informer = new Informer(queue, { onError });
+    const registration = informer.addEventHandler({
+        onAdd: () => {
+            throw new Error("no city");
+        },
+    });
+    await assert.rejects(informer.run(), /no log for no city/);
+    await assert.rejects(registration.whenSynced(), /no log for no city/);
+    const late = informer.addEventHandler({});
+    await assert.rejects(late.whenSynced(), /no log for no city/);
+});
+
 test("a watch that repeats what the list already had changes nothing", async t => {
     const server = await Server.start(t);
     const queue = server.queue<City>();

@@ -2,7 +2,7 @@
 
 from .cache import DeletedFinalStateUnknown, Store
 from .client import Client, Queue
-from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, Problem
+from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, NotJson, Problem
 from .handlers import Handler
 from .informer import Informer, Registration, wait_for_cache_sync
 from .leases import Context
@@ -34,6 +34,7 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "Nack",
+    "NotJson",
     "Outcome",
     "Page",
     "Popped",

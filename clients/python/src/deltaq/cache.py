@@ -146,14 +146,22 @@ class Cache:
         self.store = store
         #: Whether the store has had a complete list.
         self.has_synced = False
+        #: The incarnation of the queue, which is asked for before a watch begins with all objects. A later watch of another queue of the name, which may
+        #: have reached the version, is refused with 410.
+        self.incarnation = ""
         # The version from which the next watch goes on; None: it begins with all objects.
         self._version: int | None = None
         self._list: dict[str, ViewObject] = {}
 
-    def begin(self) -> int:
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the next watch begins with all objects."""
+        return self._version is None
+
+    def begin(self) -> str:
         """The version for a new watch."""
         self._list = {}
-        return self._version or 0
+        return "0" if self._version is None else f"{self.incarnation}-{self._version}"
 
     def expire(self) -> None:
         """The version is too old: the next watch begins with all objects."""

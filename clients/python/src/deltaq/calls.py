@@ -30,6 +30,8 @@ class Call(Generic[T_co]):
     wait: float = 0.0
     #: A problem with this code is read like a reply.
     read_problem: str | None = None
+    #: Whether a second application has another effect. Such a call is repeated only if it was certainly not applied.
+    counts_twice: bool = False
 
 
 def _call(
@@ -41,6 +43,7 @@ def _call(
     *,
     wait: Duration | None = None,
     read_problem: str | None = None,
+    counts_twice: bool = False,
 ) -> Call[T]:
     parameters = {name: _text(value) for name, value in (query or {}).items() if value is not None and value is not False}
     seconds = 0.0
@@ -53,7 +56,7 @@ def _call(
         data, content_type = body, "application/x-ndjson"
     else:
         data, content_type = dump(body), "application/json"
-    return Call(method, target, data, content_type, read, seconds, read_problem)
+    return Call(method, target, data, content_type, read, seconds, read_problem, counts_twice)
 
 
 def _text(value: object) -> str:
@@ -85,7 +88,9 @@ def _produce(
 ) -> Call[Produced]:
     body = objects if objects is None or isinstance(objects, Mapping) else list(objects)
     parameters = {"source": source, "sequence": sequence, **query}
-    return _call("POST", _queue(queue, f"/{call}"), Produced.read, parameters, body)
+    # A rate-limited add counts as a failure.
+    counts_twice = bool(query.get("rate_limited")) and sequence is None
+    return _call("POST", _queue(queue, f"/{call}"), Produced.read, parameters, body, counts_twice=counts_twice)
 
 
 def add(
@@ -171,7 +176,7 @@ def deltas(
 
 def resync(queue: str) -> Call[Produced]:
     """Queues a `Sync` of every known object without newer changes."""
-    return _call("POST", _queue(queue, "/resync"), Produced.read)
+    return _call("POST", _queue(queue, "/resync"), Produced.read, counts_twice=True)
 
 
 def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
@@ -293,17 +298,17 @@ def parked_errors(queue: str, *, limit: int | None = None) -> Call[Json]:
 
 def promote(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
     """Makes delayed keys ready before they are due: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/delayed/promote"), _document, None, _selection(keys, error))
+    return _call("POST", _queue(queue, "/delayed/promote"), _document, None, _selection(keys, error), counts_twice=True)
 
 
 def redrive(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
     """Makes parked keys ready: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, _selection(keys, error))
+    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, _selection(keys, error), counts_twice=True)
 
 
 def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
     """Drops parked keys with their changes: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/parked/discard"), _document, None, _selection(keys, error))
+    return _call("POST", _queue(queue, "/parked/discard"), _document, None, _selection(keys, error), counts_twice=True)
 
 
 # Queues.
@@ -319,6 +324,11 @@ def get(queue: str) -> Call[Json]:
     return _call("GET", _queue(queue), _document)
 
 
+def incarnation(queue: str) -> Call[str]:
+    """The incarnation of the queue, which a later queue of the name does not have."""
+    return _call("GET", _queue(queue), lambda fields: str(fields["incarnation"]))
+
+
 def status(queue: str) -> Call[Json]:
     """Counts and flags."""
     return _call("GET", _queue(queue, "/status"), _document)
@@ -326,7 +336,7 @@ def status(queue: str) -> Call[Json]:
 
 def remove(queue: str, *, force: bool = False) -> Call[None]:
     """Deletes the queue with all its contents."""
-    return _call("DELETE", _queue(queue), _nothing, {"force": force})
+    return _call("DELETE", _queue(queue), _nothing, {"force": force}, counts_twice=True)
 
 
 def pause(queue: str) -> Call[Json]:
@@ -351,7 +361,7 @@ def reopen(queue: str) -> Call[Json]:
 
 def purge(queue: str) -> Call[Json]:
     """Drops the changes that wait."""
-    return _call("POST", _queue(queue, "/purge"), _document)
+    return _call("POST", _queue(queue, "/purge"), _document, counts_twice=True)
 
 
 # Reading.

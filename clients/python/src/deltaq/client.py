@@ -66,20 +66,20 @@ class Client:
         return self.send(calls.info())
 
     def send(self, call: Call[T], *, cancel: Cancel | None = None, attempts: Attempts | None = None) -> T:
-        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has another bound."""
+        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has other rules."""
         attempts = attempts or Attempts(self.retry)
         while True:
             try:
                 return self.send_once(call, cancel=cancel)
             except Error as error:
                 wait = attempts.wait_after(error)
-                if wait is None:
+                if wait is None or (call.counts_twice and error.is_outcome_unknown):
                     raise
             pause(wait, cancel)
 
-    def send_once(self, call: Call[T], *, cancel: Cancel | None = None) -> T:
-        """Sends a call once."""
-        reply = self._transport.request(call, cancel)
+    def send_once(self, call: Call[T], *, cancel: Cancel | None = None, timeout: float | None = None) -> T:
+        """Sends a call once. A shorter `timeout` than that of the client counts."""
+        reply = self._transport.request(call, cancel, timeout)
         return read_reply(self.codec, call, reply.status, reply.retry_after, reply.body)
 
     def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:

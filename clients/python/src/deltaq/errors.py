@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+#: Statuses after which a call may succeed later if the reply is no problem document: that of a proxy in between.
+RETRYABLE_STATUSES = (408, 429, 502, 503, 504)
+#: Codes with a status of 500 or more that say that nothing was applied.
+KNOWN_OUTCOMES = ("draining", "recovering", "too-many-connections", "journal-behind", "version-not-reached", "index-building")
+
 
 class Error(Exception):
     """The base of all errors of this package."""
@@ -14,13 +19,31 @@ class Error(Exception):
         """Whether the same call may succeed later."""
         return False
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether a loop that runs for ever, such as that of a worker, goes on: the error is retryable, or a defect of the server or of a proxy."""
+        return self.is_retryable
+
+    @property
+    def is_outcome_unknown(self) -> bool:
+        """Whether the call may have been applied."""
+        return False
+
 
 class ConnectionLost(Error):
-    """There was no reply: the outcome of the call is unknown."""
+    """There was no reply: the outcome of the call is unknown, unless there was no connection (`was_sent` is False)."""
+
+    def __init__(self, message: str = "", *, was_sent: bool = True) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent
 
     @property
     def is_retryable(self) -> bool:
         return True
+
+    @property
+    def is_outcome_unknown(self) -> bool:
+        return self.was_sent
 
 
 class Cancelled(Error):
@@ -29,6 +52,18 @@ class Cancelled(Error):
 
 class BadReply(Error):
     """The server sent something that is not deltaq's API."""
+
+    @property
+    def is_temporary(self) -> bool:
+        return True
+
+    @property
+    def is_outcome_unknown(self) -> bool:
+        return True
+
+
+class NotJson(Error, ValueError):
+    """An object can't be written as JSON, so it was not sent."""
 
 
 class LeaseLost(Error):
@@ -67,5 +102,12 @@ class Problem(Error):
         retryable = self.fields.get("retryable")
         if isinstance(retryable, bool):
             return retryable
-        # A reply of a proxy in between.
-        return self.status in (408, 429) or self.status >= 500
+        return self.status in RETRYABLE_STATUSES
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.is_retryable or self.status >= 500
+
+    @property
+    def is_outcome_unknown(self) -> bool:
+        return self.status >= 500 and self.code not in KNOWN_OUTCOMES

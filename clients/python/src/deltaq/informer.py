@@ -131,16 +131,18 @@ class Informer:
     def _watch_all(self) -> None:
         watching = Watching(self._cache, self._queue.client.retry)
         while True:
-            call = calls.watch(
-                self._queue.name,
-                view=self._view,
-                resource_version=self._cache.begin(),
-                prefix=self._prefix,
-                shard=self._shard,
-                bookmark=self._bookmark,
-            )
             failure: Error | None = None
             try:
+                if self._cache.begins_anew:
+                    self._cache.incarnation = self._queue.client.send_once(calls.incarnation(self._queue.name), cancel=self._cancel)
+                call = calls.watch(
+                    self._queue.name,
+                    view=self._view,
+                    resource_version=self._cache.begin(),
+                    prefix=self._prefix,
+                    shard=self._shard,
+                    bookmark=self._bookmark,
+                )
                 for row in self._queue.client.rows(call, self._cancel, self._bookmark):
                     watching.received()
                     self._apply(row)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
-from .errors import BadReply
+from .errors import BadReply, NotJson
 
 #: An object of a queue, or a document of the API.
 Json = dict[str, Any]
@@ -30,10 +30,13 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 def dump(value: object) -> bytes:
     """The JSON text of a value. `Decimal` is written with all of its digits."""
-    text = _ENCODER.encode(value)
-    if DECIMAL in text:
-        text = DECIMALS.sub(r"\1", text)
-    return text.encode()
+    try:
+        text = _ENCODER.encode(value)
+        if DECIMAL in text:
+            text = DECIMALS.sub(r"\1", text)
+        return text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise NotJson(f"the object can't be written as JSON: {error}") from error
 
 
 def dump_lines(values: Iterable[object]) -> tuple[bytes, int]:

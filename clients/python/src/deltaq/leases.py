@@ -7,17 +7,22 @@ the key. Every method takes the present time as seconds of a monotonic clock. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .errors import LeaseLost
 from .json import Json
 from .models import Extended, Item, Lease, Settled
 from .outcomes import Outcome, Release
+from .retry import RetryPolicy
 
 #: Most leases of one settle or extend.
 BATCH_MAX = 1000
 #: How long an outcome waits for the next pop, which would carry it, in seconds.
 SETTLE_AFTER_SECONDS = 0.1
+#: The longest time before the end of a lease at which it counts as lost if it could not be extended, in seconds.
+MARGIN_SECONDS_MAX = 5.0
+#: The longest random wait before an extend is repeated, in seconds.
+EXTEND_WAIT_SECONDS_MAX = 1.0
 #: A time that never comes, in seconds: locks can't wait for infinity.
 FAR = 1e18
 
@@ -54,16 +59,27 @@ class Held:
 
     item: Item
     context: Context
-    #: When the lease ends, unless it is extended.
-    expires_at: float
-    extend_at: float
+    extend_at: float = 0.0
+    #: When the lease counts as lost, unless it is extended: some time before the server may give the key to another worker.
+    lost_at: float = 0.0
     is_started: bool = False
     #: Called once if the lease is lost.
     on_lost: Callable[[], object] = field(default=lambda: None)
 
+    def begin(self, now: float, length_ms: int) -> None:
+        """The lease has this length from now on."""
+        seconds = length_ms / 1000
+        self.extend_at = now + seconds / 3
+        self.lost_at = now + seconds - min(MARGIN_SECONDS_MAX, seconds / 6)
+
     @property
     def id(self) -> str:
         return self.item.lease.id
+
+
+def extend_policy(policy: RetryPolicy) -> RetryPolicy:
+    """The waits between extends: short ones, so that several attempts fit into a lease."""
+    return replace(policy, base=min(policy.base, EXTEND_WAIT_SECONDS_MAX), max=min(policy.max, EXTEND_WAIT_SECONDS_MAX))
 
 
 class Leases:
@@ -83,8 +99,8 @@ class Leases:
         """The leases of a pop."""
         taken = []
         for item in items:
-            seconds = item.lease.expires_in_ms / 1000
-            held = Held(item, Context(item.lease), now + seconds, now + seconds / 3)
+            held = Held(item, Context(item.lease))
+            held.begin(now, item.lease.expires_in_ms)
             self._held[held.id] = held
             taken.append(held)
         return taken
@@ -144,19 +160,18 @@ class Leases:
         return [*self._held.values(), *(held for held, _, _ in self._outbox), *self._sending.values()]
 
     def extend_at(self) -> float | None:
-        """When the next lease has to be extended, or ends."""
-        times = [min(held.extend_at, held.expires_at) for held in self._unsettled()]
-        if not times:
-            return None
-        earliest = min(times)
-        ends = min(held.expires_at for held in self._unsettled())
-        return min(max(earliest, self._extend_not_before), ends)
+        """When the next lease has to be extended."""
+        earliest = min((held.extend_at for held in self._unsettled()), default=None)
+        return None if earliest is None else max(earliest, self._extend_not_before)
 
     def take_extends(self, now: float) -> list[str]:
         """The leases to extend now. `extended` or `extend_failed` ends the attempt."""
-        if now < self._extend_not_before:
-            return []
         return [held.id for held in self._unsettled() if held.extend_at <= now][:BATCH_MAX]
+
+    def extend_patience(self, now: float) -> float:
+        """How long an extend may take, in seconds: another attempt fits behind one without a reply, before the first lease is lost."""
+        lost_at = self.lost_at()
+        return FAR if lost_at is None else (lost_at - now) / 2
 
     def extended(self, results: Iterable[Extended], sent_at: float) -> None:
         """The reply to an extend that was sent at `sent_at`."""
@@ -166,8 +181,7 @@ class Leases:
             if held is None:
                 continue
             if result.result == "ok":
-                seconds = result.expires_in_ms / 1000
-                held.expires_at, held.extend_at = sent_at + seconds, sent_at + seconds / 3
+                held.begin(sent_at, result.expires_in_ms)
                 held.context.pending_deltas, held.context.is_deleted = result.pending_deltas, result.deleted
             else:
                 self._lose(held)
@@ -176,16 +190,20 @@ class Leases:
         """An extend had no success. It is repeated after `wait`."""
         self._extend_not_before = now + wait
 
+    def lost_at(self) -> float | None:
+        """When the next lease is lost, unless it is extended."""
+        return min((held.lost_at for held in self._unsettled()), default=None)
+
     def expire(self, now: float) -> None:
         """Loses the leases whose time has passed."""
         for held in self._unsettled():
-            if held.expires_at <= now:
+            if held.lost_at <= now:
                 self._lose(held)
 
     def _lose(self, held: Held) -> None:
         # An outcome that is on its way is settled or stale; the server knows.
         if held.id in self._sending:
-            held.extend_at = held.expires_at = FAR
+            held.extend_at = held.lost_at = FAR
             return
         self._held.pop(held.id, None)
         self._outbox = [entry for entry in self._outbox if entry[0] is not held]

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import calls
 from .calls import Call
-from .errors import Problem
+from .errors import NotJson, Problem
 from .json import Json
 from .models import Page, Produced
 
@@ -46,9 +46,13 @@ class Change:
 Entry = Replace | Change | list[Change]
 
 
-def is_about_the_entry(problem: Problem) -> bool:
+#: Why an entry was not accepted.
+Refusal = Problem | NotJson
+
+
+def is_about_the_entry(refusal: Refusal) -> bool:
     """Whether a refusal is about the list or the change, so that the next one may be accepted."""
-    return not problem.is_retryable and problem.status in (409, 413, 422)
+    return isinstance(refusal, NotJson) or (not refusal.is_retryable and refusal.status in (409, 413, 422))
 
 
 def poll_wait(interval: float) -> float:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from .client import Queue
-from .errors import Problem
+from .errors import NotJson, Problem
 from .json import Json
 from .models import Produced
-from .reflecting import Entry, Replace, ReplaceOptions, Sequence, is_about_the_entry, poll_wait
+from .reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, is_about_the_entry, poll_wait
 from .retry import Attempts
 from .transport import Cancel
 
@@ -32,7 +32,7 @@ def polled(fetch: Callable[[], Iterable[Json]], interval: float) -> Iterator[Rep
 class Reflector:
     """Keeps a queue in step with a source. One reflector per source: two would use each other's sequence numbers.
 
-    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are retryable.
+    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are temporary.
     """
 
     def __init__(
@@ -50,19 +50,20 @@ class Reflector:
         self._sequence = Sequence(queue.name, source, options)
         self._cancel = Cancel()
 
-    def run(self, stream: Iterable[Entry], *, on_refused: Callable[[Entry, Problem], None] | None = None) -> None:
-        """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys. Without it,
-        such refusals are logged. The last list that was applied stays in force. Refusals that are not about the entry, such as 401, are raised."""
+    def run(self, stream: Iterable[Entry], *, on_refused: Callable[[Entry, Refusal], None] | None = None) -> None:
+        """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys, and those
+        that can't be written as JSON. Without it, such refusals are logged. The last list that was applied stays in force. Refusals that are not about
+        the entry, such as 401, are raised."""
         for entry in stream:
             try:
                 self.apply(entry)
-            except Problem as problem:
-                if not is_about_the_entry(problem):
+            except (Problem, NotJson) as refusal:
+                if not is_about_the_entry(refusal):
                     raise
                 if on_refused is None:
-                    log.warning("source %r: %s", self._sequence.source, problem)
+                    log.warning("source %r: %s", self._sequence.source, refusal)
                 else:
-                    on_refused(entry, problem)
+                    on_refused(entry, refusal)
 
     def apply(self, entry: Entry) -> Produced:
         """Applies one entry."""

@@ -1,12 +1,15 @@
-"""When a call is repeated, and after which wait. No input or output: the clients of both kinds use these rules."""
+"""When a call is repeated, and after which wait. No input, and no output but a log: the clients of both kinds use these rules."""
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .errors import Error, Problem
+
+log = logging.getLogger("deltaq")
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class RetryPolicy:
 
 
 class Attempts:
-    """The attempts of one call. `for_ever` lifts the bound on their number."""
+    """The attempts of one call. With `for_ever` their number has no bound, and they go on after defects of the server, too."""
 
     def __init__(self, policy: RetryPolicy, *, for_ever: bool = False) -> None:
         self.failures = 0
@@ -43,8 +46,11 @@ class Attempts:
     def wait_after(self, error: Error) -> float | None:
         """The wait before the next attempt, in seconds, or None: the call has failed."""
         self.failures += 1
-        if not error.is_retryable or (not self._for_ever and self.failures >= self._policy.max_attempts):
+        may_repeat = error.is_temporary if self._for_ever else error.is_retryable and self.failures < self._policy.max_attempts
+        if not may_repeat:
             return None
+        if not error.is_retryable:
+            log.warning("a defect of the server or of a proxy; the call is repeated: %s", error)
         wait = self._policy.backoff(self.failures)
         if isinstance(error, Problem) and error.retry_after is not None:
             wait += error.retry_after

@@ -121,9 +121,11 @@ class Transport:
         for _, connection in idle:
             connection.close()
 
-    def request(self, call: Call[object], cancel: Cancel | None = None) -> Reply:
+    def request(self, call: Call[object], cancel: Cancel | None = None, timeout: float | None = None) -> Reply:
         cancel = cancel or Cancel()
-        connection = self._connection(self._timeout + call.wait)
+        seconds = self._timeout if timeout is None else min(self._timeout, timeout)
+        connection = self._connection(seconds)
+        connection.sock.settimeout(seconds + call.wait)
         is_reusable = False
         try:
             with cancel.covers(connection.sock):
@@ -182,15 +184,14 @@ class Transport:
                 return connection
             connection.close()
         if self._ssl is not None:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._ssl)
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._ssl)
         else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
         try:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise ConnectionLost(f"can't connect to {self._host}: {error}") from error
-        connection.sock.settimeout(timeout)
+            raise ConnectionLost(f"can't connect to {self._host}: {error}", was_sent=False) from error
         return connection
 
 

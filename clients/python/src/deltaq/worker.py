@@ -16,7 +16,7 @@ from .client import Queue
 from .durations import Duration
 from .errors import Cancelled, Error, Problem
 from .json import Json
-from .leases import Context, Held, Leases
+from .leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
 from .models import Item, Popped, Settled
 from .outcomes import Outcome, outcome_of
 from .popping import WorkerSettings, settled_of
@@ -64,10 +64,12 @@ class Worker:
         self._has_keys = threading.Condition(self._lock)
         # For the thread that extends: there are new leases.
         self._has_leases = threading.Condition(self._lock)
+        # For the thread that gives up leases, which makes no calls: there are new leases.
+        self._has_ends = threading.Condition(self._lock)
         # For the thread that settles: there are outcomes.
         self._has_outcomes = threading.Condition(self._lock)
-        # When these two threads wake up by themselves.
-        self._wakes_at = {self._has_leases: 0.0, self._has_outcomes: 0.0}
+        # When these three threads wake up by themselves.
+        self._wakes_at = {self._has_leases: 0.0, self._has_ends: 0.0, self._has_outcomes: 0.0}
         self._is_stopping = False
         self._has_ended = False
         self._is_popping = False
@@ -88,11 +90,11 @@ class Worker:
     def run(self, *, signals: bool = True) -> None:
         """Works until `stop`, or until the queue is closed. With `signals`, SIGTERM and SIGINT stop the worker, if this is the main thread.
 
-        Raises the first error that is not retryable.
+        Raises the first error that is not temporary.
         """
         # Another thread would cost a switch for each key.
         handlers = self.settings.concurrency if self.settings.concurrency > 1 else 0
-        for part in [self._handle] * handlers + [self._extend, self._settle]:
+        for part in [self._handle] * handlers + [self._extend, self._expire, self._settle]:
             self._start_thread(part)
         with stop_on_signals(self.stop) if signals else _no_signals():
             try:
@@ -106,7 +108,7 @@ class Worker:
             raise self._failure
 
     def _notify_all(self) -> None:
-        for condition in (self._changed, self._has_keys, self._has_leases, self._has_outcomes):
+        for condition in (self._changed, self._has_keys, self._has_leases, self._has_ends, self._has_outcomes):
             condition.notify_all()
 
     def _start_thread(self, part: Callable[[], None]) -> None:
@@ -175,16 +177,16 @@ class Worker:
             taken = self._leases.take(popped.items, time.monotonic())
             self._ready += taken
             self._has_keys.notify(len(taken))
-            self._wake(self._has_leases, self._leases.extend_at() if taken else None)
+            if taken:
+                self._wake(self._has_leases, self._leases.extend_at())
+                self._wake(self._has_ends, self._leases.lost_at())
 
     def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
         """Repeats a pop that a stop has cancelled: keys that it has leased are released, and its settles are not lost."""
         call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
         with self._time_limit():
             try:
-                self._take(self._queue.client.send(call, cancel=self._cancel), settles)
-            except Cancelled:
-                pass
+                self._take(self._queue.client.send(call, cancel=self._cancel, attempts=self._for_ever()), settles)
             except Problem as problem:
                 self._settled(settles, settled_of(problem))
             except Error as error:
@@ -273,7 +275,7 @@ class Worker:
             log.warning("the lease %s had ended (%s) before its %s", result.lease_id, result.outcome, result.how)
 
     def _extend(self) -> None:
-        attempts = self._for_ever()
+        attempts = Attempts(extend_policy(self._queue.client.retry), for_ever=True)
         while True:
             with self._changed:
                 self._wait_until(self._has_leases, self._leases.extend_at)
@@ -281,21 +283,29 @@ class Worker:
                     return
                 now = time.monotonic()
                 self._leases.expire(now)
-                lease_ids = self._leases.take_extends(now)
+                lease_ids, patience = self._leases.take_extends(now), self._leases.extend_patience(now)
             if not lease_ids:
                 continue
             call = calls.extend(self._queue.name, lease_ids, lease_duration=self.settings.lease)
             try:
-                extended = self._queue.client.send_once(call, cancel=self._cancel)
+                extended = self._queue.client.send_once(call, cancel=self._cancel, timeout=patience)
             except Cancelled:
                 return
             except Error as error:
                 with self._changed:
-                    self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or 1.0)
+                    self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or EXTEND_WAIT_SECONDS_MAX)
                 continue
             attempts.failures = 0
             with self._changed:
                 self._leases.extended(extended, now)
+
+    def _expire(self) -> None:
+        while True:
+            with self._changed:
+                self._wait_until(self._has_ends, self._leases.lost_at)
+                if self._has_ended:
+                    return
+                self._leases.expire(time.monotonic())
 
     def _wake(self, condition: threading.Condition, at: float | None) -> None:
         """Wakes the thread of the condition if it would sleep beyond that time."""

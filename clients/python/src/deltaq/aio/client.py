@@ -78,23 +78,24 @@ class Client:
         return await self.send(calls.info())
 
     async def send(self, call: Call[T], *, attempts: Attempts | None = None) -> T:
-        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has another bound."""
+        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has other rules."""
         attempts = attempts or Attempts(self.retry)
         while True:
             try:
                 return await self.send_once(call)
             except Error as error:
                 wait = attempts.wait_after(error)
-                if wait is None:
+                if wait is None or (call.counts_twice and error.is_outcome_unknown):
                     raise
             await asyncio.sleep(wait)
 
-    async def send_once(self, call: Call[T]) -> T:
-        """Sends a call once."""
+    async def send_once(self, call: Call[T], *, timeout: float | None = None) -> T:
+        """Sends a call once. A shorter `timeout` than that of the client counts."""
         headers = {} if call.body is None else {"content-type": call.content_type}
-        timeout = httpx.Timeout(self._timeout, read=self._timeout + call.wait)
+        seconds = self._timeout if timeout is None else min(self._timeout, timeout)
+        timeouts = httpx.Timeout(seconds, read=seconds + call.wait)
         try:
-            reply = await self._http.request(call.method, call.target, content=call.body, headers=headers, timeout=timeout)
+            reply = await self._http.request(call.method, call.target, content=call.body, headers=headers, timeout=timeouts)
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error) from error
         return read_reply(self.codec, call, reply.status_code, reply.headers.get("retry-after"), reply.content)
@@ -121,7 +122,8 @@ class Client:
 
 
 def _lost(error: Exception) -> ConnectionLost:
-    return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}")
+    was_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+    return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}", was_sent=was_sent)
 
 
 def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]]:

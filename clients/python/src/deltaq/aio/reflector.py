@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 
-from ..errors import Problem
+from ..errors import NotJson, Problem
 from ..json import Json
 from ..models import Produced
-from ..reflecting import Entry, Replace, ReplaceOptions, Sequence, is_about_the_entry, poll_wait
+from ..reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, is_about_the_entry, poll_wait
 from ..retry import Attempts
 from .client import Queue
 
@@ -31,7 +31,7 @@ async def polled(fetch: Callable[[], Awaitable[Iterable[Json]]], interval: float
 class Reflector:
     """Keeps a queue in step with a source. One reflector per source: two would use each other's sequence numbers.
 
-    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are retryable.
+    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are temporary.
     """
 
     def __init__(
@@ -48,19 +48,20 @@ class Reflector:
         self._queue = queue
         self._sequence = Sequence(queue.name, source, options)
 
-    async def run(self, stream: AsyncIterable[Entry], *, on_refused: Callable[[Entry, Problem], None] | None = None) -> None:
-        """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys. Without it,
-        such refusals are logged. The last list that was applied stays in force. Refusals that are not about the entry, such as 401, are raised."""
+    async def run(self, stream: AsyncIterable[Entry], *, on_refused: Callable[[Entry, Refusal], None] | None = None) -> None:
+        """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys, and those
+        that can't be written as JSON. Without it, such refusals are logged. The last list that was applied stays in force. Refusals that are not about
+        the entry, such as 401, are raised."""
         async for entry in stream:
             try:
                 await self.apply(entry)
-            except Problem as problem:
-                if not is_about_the_entry(problem):
+            except (Problem, NotJson) as refusal:
+                if not is_about_the_entry(refusal):
                     raise
                 if on_refused is None:
-                    log.warning("source %r: %s", self._sequence.source, problem)
+                    log.warning("source %r: %s", self._sequence.source, refusal)
                 else:
-                    on_refused(entry, problem)
+                    on_refused(entry, refusal)
 
     async def apply(self, entry: Entry) -> Produced:
         """Applies one entry."""

@@ -16,7 +16,7 @@ from .. import calls
 from ..durations import Duration
 from ..errors import Error, Problem
 from ..json import Json
-from ..leases import Context, Held, Leases
+from ..leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
 from ..models import Item, Popped, Settled
 from ..outcomes import Outcome, Release, outcome_of
 from ..popping import WorkerSettings, settled_of
@@ -74,9 +74,9 @@ class Worker:
     async def run(self, *, signals: bool = True) -> None:
         """Works until `stop`, or until the queue is closed. With `signals`, SIGTERM and SIGINT stop the worker, if this is the main thread.
 
-        Raises the first error that is not retryable.
+        Raises the first error that is not temporary.
         """
-        background = [asyncio.create_task(self._guard(part())) for part in (self._extend, self._settle)]
+        background = [asyncio.create_task(self._guard(part())) for part in (self._extend, self._expire, self._settle)]
         try:
             with _stop_on_signals(self.stop) if signals else contextlib.nullcontext():
                 try:
@@ -225,20 +225,25 @@ class Worker:
         self._notify()
 
     async def _extend(self) -> None:
-        attempts = self._for_ever()
+        attempts = Attempts(extend_policy(self._queue.client.retry), for_ever=True)
         while True:
             await self._wait_until(self._leases.extend_at)
             now = time.monotonic()
             self._leases.expire(now)
-            lease_ids = self._leases.take_extends(now)
+            lease_ids, patience = self._leases.take_extends(now), self._leases.extend_patience(now)
             if not lease_ids:
                 continue
             call = calls.extend(self._queue.name, lease_ids, lease_duration=self.settings.lease)
             try:
-                self._leases.extended(await self._queue.client.send_once(call), now)
+                self._leases.extended(await self._queue.client.send_once(call, timeout=patience), now)
                 attempts.failures = 0
             except Error as error:
-                self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or 1.0)
+                self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or EXTEND_WAIT_SECONDS_MAX)
+
+    async def _expire(self) -> None:
+        while True:
+            await self._wait_until(self._leases.lost_at)
+            self._leases.expire(time.monotonic())
 
     async def _wait_until(self, at: Callable[[], float | None]) -> None:
         """Waits until that time has come."""
