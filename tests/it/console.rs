@@ -8,6 +8,7 @@ mod files;
 mod lists;
 mod network;
 mod proxy;
+mod questions;
 mod stuck_keys;
 mod troubles;
 
