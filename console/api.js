@@ -2,6 +2,7 @@
 
 import { observe } from "./clock.js";
 import { parse } from "./json.js";
+import { ofTab } from "./storage.js";
 
 const STORED = "deltaq-token";
 const BASE = new URL("../", document.baseURI.split("#")[0]);
@@ -22,7 +23,7 @@ export class Problem extends Error {
   }
 }
 
-let token = sessionStorage.getItem(STORED);
+let token = ofTab.get(STORED);
 let asksForToken = () => {};
 
 /** The function that is called when a token is needed. */
@@ -32,9 +33,7 @@ export const hasToken = () => token !== null;
 
 export function setToken(text) {
   token = text;
-  caller = undefined;
-  if (text === null) sessionStorage.removeItem(STORED);
-  else sessionStorage.setItem(STORED, text);
+  ofTab.set(STORED, text);
 }
 
 /** The path of a queue, and of what is below it. */
@@ -45,24 +44,28 @@ export function queuePath(queue, ...rest) {
 function urlOf(path, query) {
   const url = new URL(path, BASE);
   for (const [name, value] of Object.entries(query ?? {})) {
-    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+    if (value !== null && value !== undefined) url.searchParams.set(name, value);
   }
   return url;
 }
 
-async function request(method, path, { query, body, text, accept, signal } = {}) {
+/** What `reading` the network gives. A failure is a `Problem`, unless the caller has ended the call. */
+async function fromNetwork(reading, signal) {
+  try {
+    return await reading;
+  } catch (error) {
+    if (signal?.aborted && signal.reason.name === "AbortError") throw signal.reason;
+    const title = signal?.aborted ? "The server has not replied in time" : "The server can't be reached";
+    throw new Problem({ code: "unreachable", title, detail: error.message });
+  }
+}
+
+async function request(method, path, { query, body, accept, signal } = {}) {
   const headers = { accept: accept ?? "application/json" };
   if (token !== null) headers.authorization = `Bearer ${token}`;
-  const sent = body === undefined ? text : JSON.stringify(body);
-  if (sent !== undefined) headers["content-type"] = "application/json";
-  let response;
-  try {
-    response = await fetch(urlOf(path, query), { method, headers, body: sent, signal, cache: "no-store", credentials: "same-origin" });
-  } catch (error) {
-    if (signal?.aborted && error.name === "AbortError") throw error;
-    const detail = error.name === "TimeoutError" ? "The server has not replied in time." : "The server can't be reached.";
-    throw new Problem({ code: "unreachable", title: detail, detail, retryable: true });
-  }
+  const sent = body && JSON.stringify(body);
+  if (sent) headers["content-type"] = "application/json";
+  const response = await fromNetwork(fetch(urlOf(path, query), { method, headers, body: sent, signal, cache: "no-store", credentials: "same-origin" }), signal);
   observe(response.headers.get("date"));
   if (!response.ok) throw await problemOf(response);
   return response;
@@ -71,15 +74,16 @@ async function request(method, path, { query, body, text, accept, signal } = {})
 async function problemOf(response) {
   const text = await response.text().catch(() => "");
   const seconds = Number(response.headers.get("retry-after"));
-  let document = { code: "unknown", title: `The reply has the status ${response.status}.`, status: response.status };
+  let document = { code: "unknown", title: `The reply has the status ${response.status}` };
   try {
     const parsed = JSON.parse(text);
-    if (parsed?.code) document = parsed;
+    if (typeof parsed.title === "string" && typeof parsed.code === "string") document = parsed;
   } catch {
     // A proxy has answered in its own words.
   }
+  document.status = response.status;
   if (document.code === "unauthorized") {
-    const why = document.detail;
+    const why = document.detail ?? document.title;
     document.detail = token === null ? "This server needs a token. Its operator issues them." : `${why.charAt(0).toUpperCase()}${why.slice(1)}.`;
     asksForToken(document.detail);
   }
@@ -88,15 +92,20 @@ async function problemOf(response) {
 
 /**
  * A call with a JSON reply. `raw` names members that stay text; without it the reply is parsed by the browser. `body` is sent
- * as JSON, and `text` as it is.
+ * as JSON.
  */
 export async function call(method, path, { raw, signal, patience = PATIENCE, ...options } = {}) {
   const limit = AbortSignal.timeout(patience);
   const either = signal ? AbortSignal.any([signal, limit]) : limit;
   const response = await request(method, path, { ...options, signal: either });
   if (response.status === 204) return null;
-  const text = await response.text();
-  return raw ? parse(text, raw) : JSON.parse(text);
+  const text = await fromNetwork(response.text(), either);
+  try {
+    return raw ? parse(text, raw) : JSON.parse(text);
+  } catch (error) {
+    // A proxy has replaced the reply, or a part of it.
+    throw new Problem({ code: "unknown", title: "The reply is not one of deltaq", detail: error.message });
+  }
 }
 
 export const get = (path, options) => call("GET", path, options);
@@ -115,22 +124,41 @@ export async function post(path, options) {
   }
 }
 
-/** Reads a stream of NDJSON; `onLines` gets whole lines as they arrive. Ends when the server ends the stream. */
-export async function stream(path, { onLines, onOpen, ...options }) {
-  const response = await request("GET", path, { ...options, accept: "application/x-ndjson" });
-  onOpen();
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    if (lines.length > 0) onLines(lines);
+/**
+ * Reads a stream of NDJSON; `onLines` gets whole lines as they arrive. Ends when the server ends the stream, and with a failure
+ * when nothing has come for `silence` milliseconds.
+ */
+export async function stream(path, { onLines, onOpen, silence, signal, ...options }) {
+  const silent = new AbortController();
+  const either = AbortSignal.any([signal, silent.signal]);
+  let timer;
+  const hear = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silent.abort(new DOMException("Nothing has come", "TimeoutError")), silence);
+  };
+  try {
+    hear();
+    const response = await request("GET", path, { ...options, accept: "application/x-ndjson", signal: either });
+    onOpen();
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      hear();
+      const { done, value } = await fromNetwork(reader.read(), either);
+      if (done) return;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      if (lines.length > 0) onLines(lines);
+    }
+  } finally {
+    clearTimeout(timer);
   }
 }
 
 let caller;
+/** Forgets the grants, which may have changed. */
+export function forgetCaller() { caller = undefined; }
+
 /** The token and its grants; null on a server without tokens. */
 export async function whoami() {
   caller ??= get("v1/info").then((info) => info.caller ?? null);

@@ -1,6 +1,7 @@
 // Dialogs: a confirmation, with a word to type where data is lost; the token; the keyboard shortcuts.
 
 import { h, seen, setText, show } from "./dom.js";
+import { ofVisits } from "./storage.js";
 
 /** Opens a dialog. Escape closes it, and focus returns to where it was. */
 function open(title, content, onClose = () => {}) {
@@ -13,6 +14,11 @@ function open(title, content, onClose = () => {}) {
   document.body.append(dialog);
   dialog.showModal();
   return dialog;
+}
+
+/** Closes all dialogs: they belong to a page that is left. */
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
 }
 
 /**
@@ -53,23 +59,30 @@ export function confirm({ title, text, action, expected = null, act }) {
   });
 }
 
+/** What a header of a request can have. */
+const TOKEN = /^[ -~]+$/;
 let asking = null;
 /** Asks for a token. `given` gets it. */
 export function askForToken(why, given, forget = null) {
   if (asking) return;
   const input = h("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false" });
+  const wrong = h("p", { class: "error", role: "alert" });
   const form = h("form", {
     method: "dialog",
     onsubmit: (event) => {
       event.preventDefault();
       const text = input.value.trim();
       if (text === "") return;
+      if (!TOKEN.test(text)) {
+        setText(wrong, "A token has no such characters. Perhaps its quotes were replaced on the way.");
+        return;
+      }
       dialog.close();
       given(text);
     },
   },
   h("p", { class: "prose" }, seen(why)),
-  h("label", { for: "token" }, "Token"), input,
+  h("label", { for: "token" }, "Token"), input, wrong,
   h("p", { class: "muted" }, "It is kept in this tab until you close the tab, and sent to this server only."),
   h("p", { class: "actions" },
     forget && h("button", { type: "button", onclick: () => { dialog.close(); forget(); } }, "Forget the token"),
@@ -92,11 +105,16 @@ const SHORTCUTS = [
   ["?", "this list"],
 ];
 
+const KEYS_OFF = "deltaq-keys-off";
+/** Whether the shortcuts are in use: speech input can press them by mistake. */
+export const usesKeys = () => ofVisits.get(KEYS_OFF) === null;
+
 /** Shows the keyboard shortcuts. */
 export function showHelp() {
   if (document.querySelector("dialog")) return;
   const list = h("dl", { class: "shortcuts" }, SHORTCUTS.map(([keys, text]) => h("div", null, h("dt", null, keys.split(", ").map((key, index) => [index > 0 && " ", h("kbd", null, key)])), h("dd", null, text))));
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const dialog = open("Keyboard", h("div", null, list, h("p", { class: "actions" }, close)));
+  const uses = h("input", { type: "checkbox", checked: usesKeys(), onchange: () => ofVisits.set(KEYS_OFF, uses.checked ? null : "yes") });
+  const dialog = open("Keyboard", h("div", null, list, h("label", { class: "check" }, uses, "Use these keys"), h("p", { class: "actions" }, close)));
   close.focus();
 }

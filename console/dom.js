@@ -4,10 +4,15 @@ import { now } from "./clock.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Characters that change the order of a text or can't be seen: controls, marks and overrides of direction, zero widths. */
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
-/** The same, and what ends a line. */
-const UNSEEN_IN_LINE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
+/**
+ * What changes the order of a text or can't be seen: controls, marks and overrides of direction, characters without a width, white
+ * space that looks like a space.
+ */
+const HIDDEN = "[[\\p{Cc}\\p{Cs}\\p{Z}\\p{Default_Ignorable_Code_Point}\\u2800\\ufff9-\\ufffb]--[ \\u3000";
+const UNSEEN = new RegExp(`${HIDDEN}\\t\\n]]`, "gv");
+const UNSEEN_IN_LINE = new RegExp(`${HIDDEN}]]`, "gv");
+/** The same, and spaces at the ends. */
+const UNSEEN_IN_NAME = new RegExp(`${HIDDEN}]]|^ +| +$`, "gv");
 
 function fill(element, properties, children) {
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -51,12 +56,19 @@ export function showAgain(element, ...children) {
 
 /** A text as nodes in which each unseen character is spelled out, so that it can neither hide nor reorder. */
 export function seen(text, isLine = true) {
+  return spelled(text, isLine ? UNSEEN_IN_LINE : UNSEEN);
+}
+
+function spelled(text, unseen) {
   const nodes = [];
   let end = 0;
-  for (const match of text.matchAll(isLine ? UNSEEN_IN_LINE : UNSEEN)) {
+  for (const match of text.matchAll(unseen)) {
     if (match.index > end) nodes.push(text.slice(end, match.index));
-    const code = match[0].codePointAt(0).toString(16).padStart(4, "0");
-    nodes.push(h("span", { class: "escape" }, `\\u${code}`));
+    const codes = [...match[0]].map((one) => {
+      const code = one.codePointAt(0).toString(16).padStart(4, "0");
+      return code.length > 4 ? `\\u{${code}}` : `\\u${code}`;
+    });
+    nodes.push(h("span", { class: "escape" }, codes.join("")));
     end = match.index + match[0].length;
   }
   if (end < text.length) nodes.push(text.slice(end));
@@ -65,8 +77,11 @@ export function seen(text, isLine = true) {
 
 /** A text of another party, isolated from the direction of the text around it. */
 export function foreign(text, className = "") {
-  return h("bdi", { class: className || null }, seen(String(text)));
+  return h("bdi", { class: className || null }, spelled(String(text), UNSEEN_IN_NAME));
 }
+
+/** The start of a text, which ends with a whole character. */
+export const startOf = (text, length) => text.slice(0, /[\ud800-\udbff]/.test(text.charAt(length - 1)) ? length - 1 : length);
 
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1, notation: "compact" });

@@ -14,8 +14,8 @@ const WIDE = {
     ["ack", "M568 72 H666", [592, 62, "ack"]],
     ["fail", "M430 110 V184 H314", [330, 176, "failure: waits"]],
     ["due", "M228 162 V118", [238, 144, "due"]],
-    ["park", "M550 110 V200 H666", [558, 192, "too many: parks"]],
-    ["redrive", "M752 238 V266 H110 V88 H142", [330, 258, "a new change or a redrive"]],
+    ["park", "M550 110 V200 H666", [558, 192, "parks"]],
+    ["redrive", "M752 238 V266 H110 V88 H142", [330, 258, "a redrive"]],
   ],
 };
 
@@ -41,14 +41,14 @@ const MEANINGS = {
   ready: "wait for a worker",
   delayed: "wait for a delay or a backoff",
   leased: "are being worked on",
-  parked: "have failed too often",
+  parked: "wait for a person",
   known: "objects are acknowledged",
 };
 
-function draw(queue, layout, className) {
+function draw(queue, mode, layout, className) {
   const [boxWidth, boxHeight] = layout.box;
   const arrow = `arrow-${className}`;
-  const edges = layout.edges.map(([name, path, [x, y, text]]) => s("g", { class: `edge ${name}` }, s("path", { d: path, "marker-end": `url(#${arrow})` }), s("text", { x, y }, text)));
+  const edges = layout.edges.map(([name, path, [x, y, text]]) => s("g", { class: `edge ${name}` }, s("path", { d: path, "marker-end": `url(#${arrow})` }), s("text", { x, y }, name === "redrive" && mode !== "events" && className === "wide" ? "a new change or a redrive" : text)));
   const counts = {};
   const nodes = Object.entries(layout.nodes).map(([state, [x, y]]) => {
     const number = s("text", { x: 16, y: 54, class: "count" }, "–");
@@ -64,12 +64,10 @@ function draw(queue, layout, className) {
 }
 
 /** The drawing of a queue; `update` shows a status. */
-export function flow(queue) {
-  const drawings = [draw(queue, WIDE, "wide"), draw(queue, NARROW, "narrow")];
+export function flow(queue, mode) {
+  const drawings = [draw(queue, mode, WIDE, "wide"), draw(queue, mode, NARROW, "narrow")];
   const update = (status) => {
-    const active = {
-      in: false, take: !status.paused && status.leased > 0, ack: status.leased > 0, due: status.delayed > 0,
-    };
+    const active = { take: !status.paused && status.leased > 0, ack: status.leased > 0, due: status.delayed > 0 };
     for (const { counts, edges } of drawings) {
       for (const [state, { number, link }] of Object.entries(counts)) {
         const text = compact(status[state]);

@@ -39,9 +39,30 @@ function stringEnd(text, at) {
   }
 }
 
-/** The tokens of a JSON text, as [kind, begin, end]; a punctuation mark is its own kind. */
-export function* tokens(text) {
-  let at = past(SPACE, text, 0);
+/** The end of the object or list that begins at `at`. It looks at brackets and strings only, because an object may have megabytes. */
+function valueEnd(text, at) {
+  let depth = 0;
+  let isString = false;
+  for (let end = at; end < text.length; end += 1) {
+    const code = text.charCodeAt(end);
+    if (isString) {
+      if (code === 0x5c) end += 1;
+      else if (code === 0x22) isString = false;
+    } else if (code === 0x22) {
+      isString = true;
+    } else if (code === 0x7b || code === 0x5b) {
+      depth += 1;
+    } else if (code === 0x7d || code === 0x5d) {
+      depth -= 1;
+      if (depth === 0) return end + 1;
+    }
+  }
+  throw new SyntaxError("a JSON text ends early");
+}
+
+/** The tokens of a JSON text from a place on, as [kind, begin, end]; a punctuation mark is its own kind. */
+export function* tokens(text, from = 0) {
+  let at = past(SPACE, text, from);
   while (at < text.length) {
     const first = text[at];
     let kind = first;
@@ -70,7 +91,7 @@ function numberOf(text) {
 
 /** The value of a JSON text. Members with a name in `raw` stay text, as a `Raw`. */
 export function parse(text, raw = new Set()) {
-  const source = tokens(text);
+  let source = tokens(text);
   let token = source.next().value;
   const take = () => {
     if (!token) throw new SyntaxError("a JSON text ends early");
@@ -79,14 +100,15 @@ export function parse(text, raw = new Set()) {
     return taken;
   };
   const skip = () => {
-    const begin = token[1];
-    let depth = 0;
-    for (;;) {
-      const [kind, , end] = take();
-      if (kind === "{" || kind === "[") depth += 1;
-      if (kind === "}" || kind === "]") depth -= 1;
-      if (depth === 0) return new Raw(text.slice(begin, end));
+    const [kind, begin, end] = token;
+    if (kind !== "{" && kind !== "[") {
+      take();
+      return new Raw(text.slice(begin, end));
     }
+    const after = valueEnd(text, begin);
+    source = tokens(text, after);
+    token = source.next().value;
+    return new Raw(text.slice(begin, after));
   };
   const value = (depth) => {
     if (depth > DEPTH_MAX) throw new SyntaxError("a JSON text is nested too deeply");
@@ -127,20 +149,24 @@ export function parse(text, raw = new Set()) {
   return result;
 }
 
-/** The values inside a JSON text by their JSON pointers, as written; at most `limit` of them. */
+/** The values inside a JSON text by their JSON pointers, as written; the first `limit` of them. */
 export function leaves(text, limit) {
   const found = new Map();
+  // Of each open object or list its pointer, and the member or place in it that comes.
+  const pointers = [];
   const path = [];
-  const put = (leaf) => {
-    if (found.size < limit) found.set(path.map((part) => `/${part}`).join(""), leaf);
-  };
+  const pointer = () => (path.length === 0 ? "" : `${pointers.at(-1)}/${path.at(-1)}`);
+  const put = (leaf) => found.set(pointer(), leaf);
   let isName = false;
   let previous = null;
   for (const [kind, begin, end] of tokens(text)) {
+    if (found.size === limit) break;
     if (kind === "{" || kind === "[") {
+      pointers.push(pointer());
       path.push(kind === "[" ? 0 : "");
       isName = kind === "{";
     } else if (kind === "}" || kind === "]") {
+      pointers.pop();
       path.pop();
       if (previous === "{" || previous === "[") put(previous + kind);
       isName = false;

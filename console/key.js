@@ -11,36 +11,31 @@ import { copyButton, facts } from "./table.js";
 
 const EVERY = 2000;
 const HISTORY_PAGE = 50;
+/** The events that are read after a change. Each may have an object of a megabyte. */
+const HISTORY_NEWEST = 3;
 /** Deltas that are shown at a time, from the oldest and from the newest on. */
 const DELTAS_SHOWN = 50;
 const OBJECTS = new Set(["object"]);
 
-/** Instants inside a sentence of the server, which the reader gets in local time. */
-const INSTANT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
-
 /** The quoted key at the start of a sentence of the server. */
 const NAME = /^Key "(?:[^"\\]|\\.)*"(?:\.\.\.)?: /s;
 
-/** The sentence without the key, which is the heading of the page. */
-function sentence(explanation) {
+/** The sentence without the key, which is the heading of the page, and with its instant in local time. */
+function sentence({ explanation, due_at, lease }) {
   const text = explanation.replace(NAME, "");
   const capital = text.charAt(0).toUpperCase() + text.slice(1);
-  const nodes = [];
-  let end = 0;
-  for (const match of capital.matchAll(INSTANT)) {
-    nodes.push(...seen(capital.slice(end, match.index)), time(match[0]));
-    end = match.index + match[0].length;
-  }
-  return [...nodes, ...seen(capital.slice(end))];
+  const instant = due_at ?? lease?.expires_at;
+  // A quoted error comes behind the instant, and may have instants of its own.
+  const at = instant ? capital.indexOf(instant) : -1;
+  return at < 0 ? seen(capital) : [...seen(capital.slice(0, at)), time(instant), ...seen(capital.slice(at + instant.length))];
 }
 
 /** What a person can do about it. */
-function adviceOf({ explain, status, config: { mode }, sendsAgain }) {
-  const again = sendsAgain ? ` “Deliver now” sends ${mode === "keys" ? "the key" : "its newest object"} again, which makes it ready at once.` : " A new change of the key makes it ready at once.";
+function adviceOf({ explain, status, config: { mode } }) {
   switch (explain.reason) {
     case "parked": return mode === "events" ? "Mend the cause, then redrive the key; or discard the change that fails." : "Mend the cause, then redrive the key. A new change of the key also makes it ready.";
-    case "backing_off": return `It is tried again by itself.${again}`;
-    case "delayed": return `It becomes ready by itself.${again}`;
+    case "backing_off": return "It is tried again by itself.";
+    case "delayed": return "It becomes ready by itself.";
     case "leased": return "If the worker is gone, the key returns when its lease expires, or at once if you release it.";
     case "paused": return "Workers get it when somebody resumes the queue.";
     case "closed": return "Its delay does not end while the queue is closed.";
@@ -51,20 +46,19 @@ function adviceOf({ explain, status, config: { mode }, sendsAgain }) {
   }
 }
 
-/**
- * The call that makes a delayed key ready by repeating its newest state; null if there is none. Queues of mode events and followers take no such
- * change, and an object with a version is stale the second time.
- */
-function repetition(queue, key, { config, item, latest }) {
-  if (config.follow || config.version || config.mode === "events") return null;
-  if (config.mode === "keys") return () => post(queuePath(queue, "add"), { query: { key } });
-  if (!latest) return null;
-  return () => post(queuePath(queue, "update"), { query: { key, source: item?.owner }, text: latest.object.text });
+/** What a discard asks: in mode events it drops one change of the key, otherwise all. */
+async function discardOf(queue, key, { mode }, signal) {
+  const { items } = await get(queuePath(queue, "items"), { query: { key }, signal });
+  const changes = items[0]?.deltas.length ?? 0;
+  const left = changes - 1;
+  const text = mode === "events" ? `The oldest change of this key, which fails, is dropped. No worker gets it. ${counted(left, "newer change")} ${left === 1 ? "stays" : "stay"}.`
+    : `The ${counted(changes, "waiting change")} of this key ${changes === 1 ? "is" : "are"} dropped. No worker gets ${changes === 1 ? "it" : "them"}.`;
+  return { title: mode === "events" ? `Discard a change of this key of ${queue}?` : `Discard the changes of this key of ${queue}?`, action: mode === "events" ? "Discard 1 change" : "Discard 1 key", expected: queue, text: [h("p", null, text)] };
 }
 
 /** The buttons that fit the reason. */
-function remedies({ queue, key, found, who, refresh, problem }) {
-  const { explain, sendsAgain } = found;
+function remedies({ queue, key, found, who, refresh, problem, signal }) {
+  const { explain } = found;
   const button = (text, verb, act, { kind = null, ask = null } = {}) => {
     const isPermitted = may(who, verb, queue);
     return h("button", {
@@ -73,11 +67,11 @@ function remedies({ queue, key, found, who, refresh, problem }) {
         setText(problem, "");
         const run = async () => { await act(); return true; };
         try {
-          if (!(ask ? await confirm({ ...ask, act: run }) : await run())) return;
+          if (!(ask ? await confirm({ ...await ask(), act: run }) : await run())) return;
           announce(`${text}: done`);
           refresh();
         } catch (error) {
-          show(problem, seen(error.message));
+          if (!signal.aborted) show(problem, seen(error.message));
         }
       },
     }, text);
@@ -85,25 +79,24 @@ function remedies({ queue, key, found, who, refresh, problem }) {
   switch (explain.reason) {
     case "parked": return [
       button("Redrive", "admin", () => post(queuePath(queue, "parked/redrive"), { body: { keys: [key] } }), { kind: "primary" }),
-      button("Discard…", "admin", () => postOnce(queuePath(queue, "parked/discard"), { body: { keys: [key] } }), { kind: "danger", ask: { title: "Discard the changes of this key?", action: "Discard 1 key", expected: queue, text: [h("p", null, `The ${counted(found.item?.deltas.length ?? 0, "waiting change")} of this key ${found.item?.deltas.length === 1 ? "is" : "are"} dropped. No worker gets ${found.item?.deltas.length === 1 ? "it" : "them"}.`)] } }),
+      button("Discard…", "admin", () => postOnce(queuePath(queue, "parked/discard"), { body: { keys: [key] } }), { kind: "danger", ask: () => discardOf(queue, key, found.config, signal) }),
     ];
-    case "delayed":
-    case "backing_off": return sendsAgain ? [button("Deliver now", "produce", sendsAgain, { kind: "primary" })] : [];
     case "paused": return [button("Resume the queue", "admin", () => post(queuePath(queue, "resume")), { kind: "primary" })];
     case "closed": return [button("Reopen the queue", "admin", () => post(queuePath(queue, "reopen")), { kind: "primary" })];
-    case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_ids: [explain.lease.id] } }), { ask: { title: "Take the key from its worker?", action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] } })];
+    case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_ids: [explain.lease.id] } }), { ask: () => ({ title: `Take this key of ${queue} from its worker?`, action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] }) })];
     default: return [];
   }
 }
 
-function deltaRow(delta, isOpen) {
+function deltaRow(delta, isNewest, opened) {
+  const isOpen = isNewest || opened.has(String(delta.resource_version));
   const extra = [
     delta.source && ["from ", foreign(delta.source)],
     delta.coalesced && `${count(delta.coalesced)} older merged`,
     delta.final_state_unknown && "final state unknown",
     delta.traceparent && ["trace ", h("code", null, seen(delta.traceparent))],
   ].filter(Boolean);
-  return h("li", null, h("details", { open: isOpen },
+  return h("li", null, h("details", { open: isOpen, "data-event": String(delta.resource_version) },
     h("summary", null, h("span", { class: "delta-type" }, delta.type), " ", time(delta.queued_at), h("span", { class: "muted" }, ` event ${delta.resource_version}`, extra.map((one) => [" · ", one]))),
     delta.object ? lazy(isOpen, () => objectView(delta.object.text)) : h("p", { class: "muted" }, "without an object")));
 }
@@ -117,10 +110,10 @@ function lazy(isOpen, make) {
 }
 
 /** A list of deltas; of very many only both ends, until the reader asks for more. */
-function deltaList(deltas) {
+function deltaList(deltas, opened) {
   const list = h("ol", { class: "deltas" });
   const { length } = deltas;
-  if (length <= 2 * DELTAS_SHOWN) return show(list, deltas.map((delta, index) => deltaRow(delta, index === length - 1)));
+  if (length <= 2 * DELTAS_SHOWN) return show(list, deltas.map((delta, index) => deltaRow(delta, index === length - 1, opened)));
   let from = DELTAS_SHOWN;
   const until = length - DELTAS_SHOWN;
   const more = h("button", { type: "button" });
@@ -128,13 +121,13 @@ function deltaList(deltas) {
   const label = () => setText(more, `Show more of the ${counted(until - from, "delta")} in between`);
   more.addEventListener("click", () => {
     const next = Math.min(until, from + DELTAS_SHOWN);
-    gap.before(...deltas.slice(from, next).map((delta) => deltaRow(delta, false)));
+    gap.before(...deltas.slice(from, next).map((delta) => deltaRow(delta, false, opened)));
     from = next;
     label();
     if (from === until) gap.remove();
   });
   label();
-  return show(list, deltas.slice(0, DELTAS_SHOWN).map((delta) => deltaRow(delta, false)), gap, deltas.slice(until).map((delta, index) => deltaRow(delta, index === DELTAS_SHOWN - 1)));
+  return show(list, deltas.slice(0, DELTAS_SHOWN).map((delta) => deltaRow(delta, false, opened)), gap, deltas.slice(until).map((delta, index) => deltaRow(delta, index === DELTAS_SHOWN - 1, opened)));
 }
 
 /** What happened, in words. */
@@ -151,28 +144,38 @@ function eventRow(event) {
     event.error && h("span", { class: "error-text" }, foreign(event.error)),
   ].filter(Boolean);
   const kind = event.parked === true || ["nacked", "expired", "rejected"].includes(event.outcome) ? "bad" : event.outcome === "acked" ? "good" : "";
-  return h("li", { class: kind }, h("span", { class: "when" }, time(event.at)), h("span", { class: "what" }, h("strong", null, words), notes.map((note) => [" · ", note]), h("span", { class: "muted" }, ` · event ${event.resource_version}`),
+  return h("li", { class: kind, "data-event": String(event.resource_version) }, h("span", { class: "when" }, time(event.at)), h("span", { class: "what" }, h("strong", null, words), notes.map((note) => [" · ", note]), h("span", { class: "muted" }, ` · event ${event.resource_version}`),
     event.object && h("details", null, h("summary", null, "object"), lazy(false, () => objectView(event.object.text)))));
 }
 
-/** The timeline of a key, newest first; older events on demand. */
+/** The timeline of a key, newest first; older events on demand. Events that are shown stay. */
 function historyView(queue, key, signal) {
   const list = h("ol", { class: "timeline" });
   const note = h("p", { class: "muted" });
   const more = h("button", { type: "button", hidden: true }, "Older events");
-  const read = async (next, isFirst) => {
+  const read = async (next, limit = HISTORY_PAGE) => {
+    more.disabled = true;
     try {
-      const page = await get(queuePath(queue, "history"), { query: { key, limit: HISTORY_PAGE, continue: next }, raw: OBJECTS, signal });
-      if (isFirst) list.replaceChildren();
-      list.append(...page.items.map(eventRow));
-      more.hidden = !page.continue;
-      more.onclick = () => read(page.continue, false);
+      const newest = next === null ? list.firstElementChild?.dataset.event : undefined;
+      const page = await get(queuePath(queue, "history"), { query: { key, limit, continue: next }, raw: OBJECTS, signal });
+      const known = page.items.findIndex((event) => String(event.resource_version) === newest);
+      if (known >= 0) {
+        list.prepend(...page.items.slice(0, known).map(eventRow));
+      } else if (limit < HISTORY_PAGE && page.continue) {
+        await read(null);
+      } else {
+        if (next === null) list.replaceChildren();
+        list.append(...page.items.map(eventRow));
+        more.hidden = !page.continue;
+        more.onclick = () => read(page.continue);
+      }
       setText(note, list.childElementCount === 0 ? "No event of the key is kept." : "");
     } catch (error) {
       if (!signal.aborted) setText(note, error.message);
     }
+    more.disabled = false;
   };
-  return { elements: [list, note, more], read: () => read(null, true) };
+  return { elements: [list, note, more], read: () => read(null, list.childElementCount > 0 ? HISTORY_NEWEST : HISTORY_PAGE) };
 }
 
 function leaseFacts(item) {
@@ -200,30 +203,26 @@ function commands(queue, key) {
   return h("details", { class: "commands" }, h("summary", null, "As curl"), h("dl", null, list.map(([title, text]) => h("div", null, h("dt", null, title), h("dd", null, h("code", { class: "block" }, seen(text)), copyButton(text))))));
 }
 
-/** All that is read about a key. The objects are read again if something of the key differs from `before`. */
+/** All that is read about a key. What does not differ from `before` is not read again: an object may have a megabyte. */
 async function readKey(queue, key, signal, before) {
   const read = await get(queuePath(queue), { signal });
-  const hasObjects = read.config.mode !== "keys";
-  const none = { items: [] };
-  const views = (query) => {
-    const options = { query: { key, ...query }, raw: OBJECTS, signal };
-    return [
-      hasObjects && read.config.known_objects ? get(queuePath(queue, "known"), options) : none,
-      hasObjects ? get(queuePath(queue, "latest"), options) : none,
-    ];
-  };
-  const [explain, ...versions] = await Promise.all([get(queuePath(queue, "explain"), { query: { key }, raw: new Set(), signal }), ...views({ fields: "key,resource_version" })]);
+  const { config, status, incarnation } = read;
+  const one = async (list, query = {}) => (await get(queuePath(queue, list), { query: { key, ...query }, raw: OBJECTS, signal })).items[0] ?? null;
+  const views = config.mode === "keys" ? [] : config.known_objects ? ["known", "latest"] : ["latest"];
+  const [explain, ...versions] = await Promise.all([get(queuePath(queue, "explain"), { query: { key }, raw: new Set(), signal }), ...views.map((view) => one(view, { fields: "key,resource_version" }))]);
   const { reason, lease, failures, last_error, due_at } = explain;
-  const mark = JSON.stringify([read.incarnation, read.config, reason, lease?.id, lease?.expires_at, failures, last_error, due_at, ...versions.map(({ items }) => items.map((item) => String(item.resource_version)))]);
-  if (mark === before?.mark) return { ...before, status: read.status, explain };
-  const [items, known, latest] = await Promise.all([get(queuePath(queue, "items"), { query: { key }, raw: OBJECTS, signal }), ...views({})]);
-  const found = { mark, status: read.status, config: read.config, explain, item: items.items[0] ?? null, known: known.items[0] ?? null, latest: latest.items[0] ?? null };
-  return { ...found, sendsAgain: repetition(queue, key, found) };
+  const numbers = versions.map((version) => String(version?.resource_version));
+  const mark = JSON.stringify([incarnation, config, reason, lease?.id, lease?.expires_at, failures, last_error, due_at, numbers]);
+  if (mark === before?.mark) return { ...before, status, explain };
+  const old = before?.incarnation === incarnation ? before : null;
+  const objects = views.map((view, index) => (old?.[view] && String(old[view].resource_version) === numbers[index] ? old[view] : one(view)));
+  const [item, ...found] = await Promise.all([one("items"), ...objects]);
+  return { known: null, latest: null, ...Object.fromEntries(views.map((view, index) => [view, found[index]])), mark, incarnation, config, status, explain, item };
 }
 
 const REASONS = { leased: "leased", delayed: "delayed", backing_off: "delayed", parked: "parked", paused: "paused", closed: "closed", queued: "ready", next: "ready", nothing_waits: "acknowledged", unknown: "unknown" };
 
-function sections({ item, known, latest }) {
+function sections({ item, known, latest }, opened) {
   const leased = item?.leased_deltas ?? [];
   const waiting = item?.deltas ?? [];
   const newest = [...leased, ...waiting].at(-1);
@@ -232,8 +231,8 @@ function sections({ item, known, latest }) {
   const compared = known && latest && (leased.length > 0 || waiting.length > 0);
   return [
     item && part("State", facts(leaseFacts(item))),
-    leased.length > 0 && part("Changes at the worker", h("p", { class: "muted" }, counted(leased.length, "delta")), deltaList(leased)),
-    waiting.length > 0 && part(leased.length > 0 ? "Changes behind the lease" : "Waiting changes", h("p", { class: "muted" }, counted(waiting.length, "delta"), waiting.length > 1 && ", oldest first"), deltaList(waiting)),
+    leased.length > 0 && part("Changes at the worker", h("p", { class: "muted" }, counted(leased.length, "delta")), deltaList(leased, opened)),
+    waiting.length > 0 && part(leased.length > 0 ? "Changes behind the lease" : "Waiting changes", h("p", { class: "muted" }, counted(waiting.length, "delta"), waiting.length > 1 && ", oldest first"), deltaList(waiting, opened)),
     isDeleted && known && part("What changes", h("p", null, "The newest change deletes the object that the workers know.")),
     !isDeleted && compared && part("What changes", diffView(known.object.text, latest.object.text)),
     known && part("Known to the workers", h("p", { class: "muted" }, `acknowledged by event ${known.resource_version}`), objectView(known.object.text)),
@@ -241,10 +240,8 @@ function sections({ item, known, latest }) {
   ];
 }
 
-export async function keyView({ queue, key, head, body, signal, reload }) {
+export function keyView({ queue, key, head, body, signal, reload }) {
   show(body, loading("Reading the key"));
-  const who = await whoami().catch(() => null);
-  if (signal.aborted) return;
   const pill = h("span", { class: "pill" });
   head.append(pill);
   const line = h("p", { class: "sentence", "aria-live": "polite" });
@@ -257,32 +254,32 @@ export async function keyView({ queue, key, head, body, signal, reload }) {
   const history = historyView(queue, key, signal);
   let shown = null;
 
-  function render(found) {
+  function render(found, who) {
     const { explain } = found;
     if (shown === null) {
       show(body, strip, line, advice, actions, note, problem, commands(queue, key), rest, h("section", null, h("h2", null, "History"), history.elements), h("p", { class: "onward" }, h("a", { href: toKeys(queue, { find: key }) }, "Keys that begin like this"), " · ", h("a", { href: toQueue(queue) }, "The queue")));
     }
     show(strip);
-    const text = sentence(explain.explanation);
+    const text = sentence(explain);
     if (line.textContent !== text.map((node) => node.textContent ?? node).join("")) show(line, text);
     setText(advice, adviceOf(found));
     if (found.mark === shown?.mark) return;
     shown = found;
     setText(pill, REASONS[explain.reason] ?? explain.reason);
     pill.className = `pill ${REASONS[explain.reason] ?? ""}`;
-    const buttons = remedies({ queue, key, found, who, refresh: () => refresh(), problem });
+    const buttons = remedies({ queue, key, found, who, refresh: () => refresh(), problem, signal });
     show(actions, buttons);
     show(note, buttons.some((button) => button.disabled) && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), " lacks the grant for this."));
-    show(rest, sections(found));
+    const opened = new Set([...rest.querySelectorAll("details[open]")].map((delta) => delta.dataset.event));
+    show(rest, sections(found, opened));
     history.read();
   }
 
-  const refresh = poll(async () => render(await readKey(queue, key, signal, shown)), {
+  const refresh = poll(async () => render(...await Promise.all([readKey(queue, key, signal, shown), whoami()])), {
     every: EVERY, signal,
-    onFailure: (error) => {
-      if (shown !== null && error.status !== 404 && error.status !== 403) show(strip, stale(error));
+    onFailure: (error, goesOn) => {
+      if (goesOn && shown !== null) show(strip, stale(error));
       else show(body, failure(error, reload));
-      if (error.status === 404 || error.status === 403) shown = null;
     },
   });
 }

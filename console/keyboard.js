@@ -1,6 +1,6 @@
 // Keyboard shortcuts. They never act while a user types, in a dialog, or together with Ctrl, Alt or Meta.
 
-import { showHelp } from "./dialogs.js";
+import { showHelp, usesKeys } from "./dialogs.js";
 import { toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
 
 const PREFIX_MS = 1500;
@@ -30,15 +30,16 @@ export function listen({ placeNow, toggleLive, reload }) {
     const { target } = event;
     const isTyping = target.matches("input:not([type=checkbox]), textarea, select, [contenteditable]");
     if (isTyping && event.key === "Escape") target.blur();
-    if (isTyping || document.querySelector("dialog[open]")) return;
+    if (isTyping || !usesKeys() || document.querySelector("dialog[open]")) return;
     if (performance.now() < goUntil) {
       goUntil = 0;
       event.preventDefault();
       go(event.key);
       return;
     }
+    const find = document.querySelector("main [data-find]");
     const actions = {
-      "/": () => document.querySelector("main [data-find]")?.select(),
+      ...(find && { "/": () => { find.select(); find.focus(); } }),
       j: () => move(1),
       k: () => move(-1),
       g: () => { goUntil = performance.now() + PREFIX_MS; },
@@ -50,6 +51,5 @@ export function listen({ placeNow, toggleLive, reload }) {
     if (!action) return;
     event.preventDefault();
     action();
-    if (event.key === "/") document.querySelector("main [data-find]")?.focus();
   });
 }

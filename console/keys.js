@@ -1,10 +1,11 @@
 // The keys of a queue: find one by its start, state, source or index.
 
 import { get, queuePath } from "./api.js";
+import { now } from "./clock.js";
 import { announce, count, counted, foreign, h, setText, show, time } from "./dom.js";
 import { toKey, toParked } from "./routes.js";
-import { backoff, isPassing, live, report } from "./live.js";
-import { failure, loading, state } from "./states.js";
+import { backoff, isPassing, reporter } from "./live.js";
+import { failure, loading, stale, state } from "./states.js";
 import { number } from "./table.js";
 
 const PAGE = 100;
@@ -40,8 +41,8 @@ function waitsFor(item) {
 
 function itemRow(queue, item) {
   return h("tr", null, link(queue, item.key),
-    h("td", { "data-label": "State" }, h("span", { class: `pill ${item.state}` }, item.state)),
-    number({ "data-label": "Failures" }, count(item.failures)),
+    h("td", { class: "long", "data-label": "State" }, h("span", { class: `pill ${item.state}` }, item.state)),
+    number({ class: "long", "data-label": "Failures" }, count(item.failures)),
     h("td", { class: "long", "data-label": "Waits for" }, waitsFor(item)),
     h("td", { class: "long", "data-label": "Source" }, item.owner === null ? h("span", { class: "muted" }, "–") : foreign(item.owner)),
     h("td", { class: "error-text", "data-label": "Last error" }, item.last_error === null ? h("span", { class: "muted" }, "–") : foreign(item.last_error)));
@@ -60,33 +61,39 @@ const heading = (title) => h("th", { scope: "col", class: title === "Failures" |
 
 export async function keysView({ queue, body, query, signal, setQuery }) {
   const present = { ...query, state: query.state ?? "pending" };
+  const report = reporter(signal);
   let reading = new AbortController();
   let typing = null;
   const list = h("div");
+  const strip = h("div");
   const found = h("p", { class: "found", role: "status" });
   const more = h("button", { type: "button", hidden: true }, "Show more");
 
   const change = (values, isStep) => {
     Object.assign(present, values);
+    // The fields show what is listed.
+    states.value = present.index ? "known" : present.state;
+    index.value = present.index ?? "";
+    value.value = present.value ?? "";
     setQuery({ ...present, state: present.state === "pending" ? null : present.state }, isStep);
     clearTimeout(typing);
     typing = setTimeout(read, isStep ? 0 : TYPING_MS);
   };
-  const find = h("input", { type: "search", "data-find": true, placeholder: "Start of the key", "aria-label": "Start of the key", value: present.find ?? "", spellcheck: "false", oninput: () => { change({ find: find.value }); goTo.disabled = find.value === ""; } });
-  const source = h("input", { type: "search", placeholder: "Source", "aria-label": "Source", value: present.source ?? "", oninput: () => change({ source: source.value }) });
+  const find = h("input", { type: "search", "data-find": true, placeholder: "Start of the key", "aria-label": "Start of the key", value: present.find ?? "", spellcheck: "false", oninput: () => { change({ find: find.value || null }); goTo.disabled = find.value === ""; } });
+  const source = h("input", { type: "search", placeholder: "Source", "aria-label": "Source", value: present.source ?? "", oninput: () => change({ source: source.value || null }) });
   const states = h("select", { "aria-label": "State", onchange: () => change({ state: states.value, error: null, index: null, value: null }, true) }, STATES.map(([value, text]) => h("option", { value }, text)));
   states.value = present.state;
-  const index = h("select", { "aria-label": "Index", onchange: () => change({ index: index.value, state: "known" }, true) }, h("option", { value: "" }, "No index"));
-  const value = h("input", { type: "search", placeholder: "Value", "aria-label": "Value of the index", value: present.value ?? "", oninput: () => change({ value: value.value }) });
+  const index = h("select", { "aria-label": "Index", onchange: () => change({ index: index.value || null, value: index.value ? value.value || null : null, state: "known" }, true) }, h("option", { value: "" }, "No index"));
+  const value = h("input", { type: "search", placeholder: "Value", "aria-label": "Value of the index", value: present.value ?? "", oninput: () => change({ value: value.value || null }) });
   const byIndex = h("span", { class: "group", hidden: true }, index, value);
   const goTo = h("button", { type: "submit", disabled: find.value === "" }, "Open this key");
   const form = h("form", { class: "bar", role: "search", onsubmit: (event) => {
     event.preventDefault();
-    // Enter opens the key that was typed.
-    if (find.value !== "" && document.activeElement === find) location.hash = toKey(queue, find.value);
+    // Enter in another field opens nothing.
+    if (find.value !== "" && ![source, value].includes(document.activeElement)) location.hash = toKey(queue, find.value);
   } }, find, states, source, byIndex, goTo);
   const errorNote = h("p", { class: "note", hidden: true });
-  show(body, form, errorNote, found, list, h("p", null, more));
+  show(body, form, errorNote, strip, found, list, h("p", null, more));
 
   get(queuePath(queue, "indexes"), { signal }).then(({ items }) => {
     byIndex.hidden = items.length === 0;
@@ -97,8 +104,9 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   let rows = null;
   let total = 0;
   let failures = 0;
+  let readAt = null;
 
-  async function readPage(next, isFirst) {
+  async function readPage(from, isFirst) {
     reading.abort();
     reading = new AbortController();
     const either = AbortSignal.any([signal, reading.signal]);
@@ -106,12 +114,13 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     let pages = 0;
     more.hidden = true;
     do {
-      const [path, parameters] = pageOf(queue, present, page ? page.continue : next);
+      const [path, parameters] = pageOf(queue, present, page ? page.continue : from);
       page = await get(path, { query: parameters, raw: new Set(), signal: either });
       pages += 1;
     } while (page.items.length === 0 && page.continue && pages < EMPTY_PAGES);
     failures = 0;
-    report(live() ? "live" : "paused");
+    report();
+    show(strip);
     const isObjects = isView(present.state) || (present.index && present.value);
     if (isFirst) {
       total = 0;
@@ -123,36 +132,50 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     total += page.items.length;
     if (total === 0 && !page.continue) show(list, nothing());
     more.hidden = !page.continue;
-    more.onclick = () => readPage(page.continue, false).catch(failed);
+    more.onclick = () => next(page.continue, false);
     const isFiltered = page.continue && page.items.length === 0;
-    setText(found, isFiltered ? `${counted(total, "key")} so far; there are more to search` : `${counted(total, "key")}${page.continue ? ", and there are more" : ""}`);
+    const keys = isFiltered ? `${counted(total, "key")} so far; there are more to search` : `${counted(total, "key")}${page.continue ? ", and there are more" : ""}`;
+    if (isFirst) readAt = new Date(now()).toISOString();
+    show(found, keys, ", as of ", time(readAt));
     announce(found.textContent);
   }
 
   /** The empty list: nothing is there, or nothing matches. */
   function nothing() {
-    const hasFilter = present.find || present.source || present.error || present.value;
-    if (!hasFilter && present.state === "pending") return state("empty", "Nothing waits", "Every change is acknowledged.", h("button", { type: "button", onclick: () => { states.value = "latest"; change({ state: "latest" }, true); } }, "Show all objects"));
+    const hasFilter = present.find || present.source || typeof present.error === "string" || present.value;
+    if (!hasFilter && present.state === "pending") return state("empty", "Nothing waits", "Every change is acknowledged.", h("button", { type: "button", onclick: () => change({ state: "latest" }, true) }, "Show all objects"));
     if (present.find) return state("empty", "No key matches", ["Perhaps it is acknowledged already. ", h("a", { href: toKey(queue, present.find) }, "Explain ", foreign(present.find, "key"))]);
     return state("empty", "No key matches", "No key has this state and these properties now.");
   }
 
-  const failed = (error) => {
-    if (signal.aborted || error.name === "AbortError") return;
-    setText(found, "");
-    more.hidden = true;
-    show(list, failure(error, read));
-    if (!isPassing(error)) return;
-    failures += 1;
-    report("waiting");
-    clearTimeout(typing);
-    typing = setTimeout(read, backoff(failures, error));
-  };
+  /** Reads a page, again and again after failures that pass. The rows of earlier pages stay. */
+  async function next(from, isFirst) {
+    try {
+      await readPage(from, isFirst);
+    } catch (error) {
+      if (signal.aborted || error.name === "AbortError") return;
+      const goesOn = isPassing(error);
+      report(goesOn ? "waiting" : "stopped");
+      if (goesOn && !isFirst) {
+        show(strip, stale(error));
+      } else {
+        show(strip);
+        show(found);
+        show(list, failure(error, read));
+      }
+      if (!goesOn) return;
+      failures += 1;
+      clearTimeout(typing);
+      typing = setTimeout(() => next(from, isFirst), backoff(failures, error));
+    }
+  }
 
   function read() {
-    errorNote.hidden = !present.error;
-    if (present.error) show(errorNote, "Keys with the error ", foreign(present.error), ". ", h("a", { href: toParked(queue) }, "All errors"));
-    return readPage(null, true).catch(failed);
+    const { error } = present;
+    const isByError = typeof error === "string";
+    errorNote.hidden = !isByError;
+    if (isByError) show(errorNote, error === "" ? "Keys without an error" : ["Keys with the error ", foreign(error)], ". ", h("a", { href: toParked(queue) }, "All errors"));
+    return next(null, true);
   }
   signal.addEventListener("abort", () => clearTimeout(typing), { once: true });
   show(list, loading("Reading the keys"));

@@ -5,26 +5,40 @@ import { Problem } from "./api.js";
 
 const BACKOFF_MAX = 15_000;
 const listeners = new Set();
+/** Reads whose last try has failed, by what becomes of them: "waiting" for the next try, or "stopped". */
+const failed = new Map();
 let isLive = true;
-/** What the header shows: "live", "paused" or "waiting". */
 let state = "live";
 
 export const live = () => isLive;
 
 export function setLive(wanted) {
   isLive = wanted;
-  report(wanted ? "live" : "paused");
+  showState();
   for (const wake of listeners) wake();
 }
 
 let show = () => {};
-/** The function that shows the state. */
+/** The function that shows the state: "live", "paused", "waiting" or "stopped". */
 export function onState(shown) { show = shown; }
 
-export function report(now) {
-  if (now === state) return;
+function showState() {
+  const states = [...failed.values()];
+  const now = isLive ? ["waiting", "stopped"].find((one) => states.includes(one)) ?? "live" : "paused";
+  if (now !== state) show(now);
   state = now;
-  show(state);
+}
+
+/** A function by which one read says what became of it: "waiting", "stopped", or nothing if it has succeeded. */
+export function reporter(signal) {
+  const me = {};
+  const report = (what = null) => {
+    if (what === null || signal.aborted) failed.delete(me);
+    else failed.set(me, what);
+    showState();
+  };
+  signal.addEventListener("abort", () => report(), { once: true });
+  return report;
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -60,11 +74,12 @@ export function backoff(failures, problem) {
 export const isPassing = (error) => error instanceof Problem && (error.status === 0 || error.status === 429 || error.status >= 500);
 
 /**
- * Reads until `signal` ends it. `read` shows what it has read. `onFailure` gets each failure; one that will not pass ends
- * the reads. Returns a function that reads at once.
+ * Reads until `signal` ends it. `read` shows what it has read. `onFailure` gets each failure, and whether the reads go on: one that
+ * will not pass ends them. Returns a function that reads at once.
  */
 export function poll(read, { every, signal, onFailure }) {
   let wakeNow = () => {};
+  const report = reporter(signal);
   (async () => {
     let failures = 0;
     while (!signal.aborted) {
@@ -72,13 +87,14 @@ export function poll(read, { every, signal, onFailure }) {
       try {
         await read();
         failures = 0;
-        report(isLive ? "live" : "paused");
+        report();
       } catch (error) {
         if (signal.aborted) return;
         failures += 1;
-        onFailure(error, failures);
-        if (!isPassing(error)) return;
-        report("waiting");
+        const goesOn = isPassing(error);
+        report(goesOn ? "waiting" : "stopped");
+        onFailure(error, goesOn);
+        if (!goesOn) return;
         wait = backoff(failures, error);
       }
       const early = new AbortController();

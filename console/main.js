@@ -1,7 +1,7 @@
 // The frame: the present place, its view, the header.
 
-import { hasToken, onTokenNeeded, setToken, whoami } from "./api.js";
-import { askForToken, showHelp } from "./dialogs.js";
+import { forgetCaller, hasToken, onTokenNeeded, setToken } from "./api.js";
+import { askForToken, closeDialogs, showHelp } from "./dialogs.js";
 import { announce, foreign, h, setText, show } from "./dom.js";
 import { keyView } from "./key.js";
 import { listen } from "./keyboard.js";
@@ -12,6 +12,7 @@ import { queueView } from "./queue.js";
 import { queuesView } from "./queues.js";
 import { href, placeOf, toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
 import { failure, state } from "./states.js";
+import { ofVisits } from "./storage.js";
 import { tabs } from "./table.js";
 import { tailView } from "./tail.js";
 
@@ -50,6 +51,8 @@ function frameOf({ view, queue, key }) {
 function open() {
   const next = placeOf(location.hash);
   ending.abort();
+  closeDialogs();
+  forgetCaller();
   ending = new AbortController();
   const { signal } = ending;
   const isFirst = place === null;
@@ -97,28 +100,27 @@ function toggleLive() {
   announce(live() ? "Live" : "Paused");
 }
 
-const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
+const THEME = "deltaq-theme";
+const THEMES = { auto: "Auto theme", light: "Light theme", dark: "Dark theme" };
 function setTheme(theme) {
-  localStorage.setItem("deltaq-theme", theme);
+  ofVisits.set(THEME, theme);
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  const button = document.getElementById("theme");
-  setText(button, THEMES[theme]);
-  button.setAttribute("aria-label", `Theme: ${THEMES[theme]}`);
+  setText(document.getElementById("theme"), THEMES[theme]);
 }
 
 function start() {
-  const stored = localStorage.getItem("deltaq-theme");
+  const stored = ofVisits.get(THEME);
   setTheme(stored in THEMES ? stored : "auto");
   document.getElementById("theme").addEventListener("click", () => {
     const names = Object.keys(THEMES);
-    setTheme(names[(names.indexOf(localStorage.getItem("deltaq-theme")) + 1) % names.length]);
+    setTheme(names[(names.indexOf(ofVisits.get(THEME)) + 1) % names.length]);
   });
   const button = document.getElementById("live");
   onState((now) => {
     button.dataset.state = now;
     button.setAttribute("aria-pressed", String(now !== "paused"));
-    setText(document.getElementById("live-text"), { live: "Live", paused: "Paused", waiting: "Reconnecting" }[now]);
+    setText(document.getElementById("live-text"), { live: "Live", paused: "Paused", waiting: "Reconnecting", stopped: "Stopped" }[now]);
   });
   button.addEventListener("click", toggleLive);
   document.getElementById("help").addEventListener("click", showHelp);
@@ -131,8 +133,6 @@ function start() {
     main.focus();
   });
   showAccount();
-  // The views that need it have it sooner. They report a failure themselves.
-  whoami().catch(() => {});
   open();
 }
 

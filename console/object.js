@@ -1,13 +1,16 @@
 // Objects as their producers wrote them: indented and coloured by token, but never parsed and printed again, so that 1.50 stays 1.50.
 
-import { bytes, h, seen, show } from "./dom.js";
+import { bytes, count, h, seen, show, startOf } from "./dom.js";
 import { leaves, tokens } from "./json.js";
 import { copyButton } from "./table.js";
 
 /** Longer texts are shown without colours, and in parts. */
 const COLOURED_MAX = 60_000;
 const PART = 20_000;
-const LEAVES_MAX = 20_000;
+/** Values that are compared: more would take longer than a tenth of a second. */
+const LEAVES_MAX = 5000;
+/** Larger objects are compared when the reader asks for it, not with each change. */
+const COMPARED_CHARS = 200_000;
 const CHANGES_SHOWN = 200;
 
 /** The text indented by its structure; only white space between tokens changes. */
@@ -72,8 +75,9 @@ export function objectView(text) {
   let shown = 0;
   const more = h("button", { type: "button" });
   const next = () => {
-    pre.append(...seen(text.slice(shown, shown + PART), false));
-    shown = Math.min(text.length, shown + PART);
+    const part = startOf(text.slice(shown, shown + PART), PART);
+    pre.append(...seen(part, false));
+    shown += part.length;
     more.textContent = `Show more (${bytes(text.length - shown)} left)`;
     more.hidden = shown === text.length;
   };
@@ -84,34 +88,44 @@ export function objectView(text) {
 
 /** The first characters of an object, for a line. */
 export function preview(text, length = 160) {
-  const line = text.length > length ? `${text.slice(0, length)}…` : text;
+  const line = text.length > length ? `${startOf(text, length)}…` : text;
   return h("code", { class: "preview", dir: "ltr" }, seen(line.replace(/\s+/g, " ")));
 }
 
-/** What differs between two objects, by JSON pointer. */
+/** What differs between two objects, by JSON pointer, and whether all of both was compared. */
 function changes(before, after) {
   const old = leaves(before, LEAVES_MAX);
   const fresh = leaves(after, LEAVES_MAX);
+  const isWhole = old.size < LEAVES_MAX && fresh.size < LEAVES_MAX;
   const found = [];
   for (const [pointer, value] of old) {
-    if (!fresh.has(pointer)) found.push([pointer, value, null]);
-    else if (fresh.get(pointer) !== value) found.push([pointer, value, fresh.get(pointer)]);
+    const now = fresh.get(pointer) ?? null;
+    // A value that is missing may be in a part that was not read.
+    if (now !== value && (now !== null || fresh.size < LEAVES_MAX)) found.push([pointer, value, now]);
   }
-  for (const [pointer, value] of fresh) if (!old.has(pointer)) found.push([pointer, null, value]);
-  return found;
+  if (old.size < LEAVES_MAX) for (const [pointer, value] of fresh) if (!old.has(pointer)) found.push([pointer, null, value]);
+  return { found, isWhole };
 }
 
-const leaf = (value, kind) => (value === null ? h("span", { class: "muted" }, "absent") : h(kind, { dir: "ltr" }, seen(value.length > 300 ? `${value.slice(0, 300)}…` : value)));
+const leaf = (value, kind) => (value === null ? h("span", { class: "muted" }, "absent") : h(kind, { dir: "ltr" }, seen(value.length > 300 ? `${startOf(value, 300)}…` : value)));
 
-/** A table of the differences between the acknowledged object and the newest one. */
+/** The differences between the acknowledged object and the newest one. */
 export function diffView(known, newest) {
+  if (known.length + newest.length <= COMPARED_CHARS) return differences(known, newest);
+  const place = h("div");
+  return show(place, h("button", { type: "button", onclick: () => show(place, differences(known, newest)) }, "Compare these large objects"));
+}
+
+function differences(known, newest) {
   let found;
+  let isWhole;
   try {
-    found = changes(known, newest);
+    ({ found, isWhole } = changes(known, newest));
   } catch {
     return h("p", { class: "muted" }, "The objects can't be compared.");
   }
-  if (found.length === 0) return h("p", { class: "muted" }, "Every value is the same.");
+  const rest = !isWhole && h("p", { class: "muted" }, `Of each object the first ${count(LEAVES_MAX)} values are compared${found.length === 0 ? "; they are the same" : ""}.`);
+  if (found.length === 0) return rest || h("p", { class: "muted" }, "Every value is the same.");
   const rows = found.slice(0, CHANGES_SHOWN).map(([pointer, before, after]) => h("tr", null,
     h("th", { scope: "row" }, h("code", null, h("bdi", null, seen(pointer === "" ? "(whole object)" : pointer)))),
     h("td", { "data-label": "Known" }, leaf(before, "del")), h("td", { "data-label": "Newest" }, leaf(after, "ins"))));
@@ -119,5 +133,5 @@ export function diffView(known, newest) {
   return h("div", { class: "scroll" }, h("table", { class: "diff" },
     h("caption", { class: "unseen" }, "Differences between the known object and the newest one"),
     h("thead", null, h("tr", null, ["Place", "Known", "Newest"].map((title) => h("th", { scope: "col" }, title)))), h("tbody", null, rows)),
-  left > 0 && h("p", { class: "muted" }, `${left} further differences are not shown.`));
+  left > 0 && h("p", { class: "muted" }, `${count(left)} further differences are not shown.`), rest);
 }

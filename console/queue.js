@@ -5,7 +5,7 @@ import { confirm } from "./dialogs.js";
 import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, showAgain, span, sparkline, time } from "./dom.js";
 import { flow } from "./flow.js";
 import { poll } from "./live.js";
-import { badges, isHeld } from "./queues.js";
+import { badges, isHeld, rateOf } from "./queues.js";
 import { toKeys, toQueue, toQueues } from "./routes.js";
 import { settings } from "./settings.js";
 import { failure, loading, stale } from "./states.js";
@@ -23,18 +23,18 @@ function switchesOf(queue) {
   return {
     pause: { text: "Pause", verb: "admin", act: act("pause"), done: "Delivery is paused" },
     resume: { text: "Resume", verb: "admin", act: act("resume"), done: "Delivery goes on", isMain: true },
-    resync: { text: "Resync", verb: "produce", act: act("resync"), done: "The known objects are queued", ask: (status) => ({ title: "Deliver all known objects again?", text: [h("p", null, `A Sync is queued for each of the ${counted(status.known, "known object")} without waiting changes.`)], action: "Resync" }) },
-    close: { text: "Close", verb: "admin", act: act("close"), done: "The queue is closed", ask: () => ({ title: "Close the queue?", text: [h("p", null, "Pops drain the queue and then end, so its workers stop. Reopen undoes it.")], action: "Close" }) },
+    resync: { text: "Resync", verb: "produce", act: act("resync"), done: "The known objects are queued", ask: (status) => ({ title: `Deliver all known objects of ${queue} again?`, text: [h("p", null, `A Sync is queued for each of the ${counted(status.known, "known object")} without waiting changes.`)], action: "Resync" }) },
+    close: { text: "Close", verb: "admin", act: act("close"), done: "The queue is closed", ask: () => ({ title: `Close the queue ${queue}?`, text: [h("p", null, "Pops drain the queue and then end, so its workers stop. Reopen undoes it.")], action: "Close" }) },
     reopen: { text: "Reopen", verb: "admin", act: act("reopen"), done: "The queue is open" },
     purge: {
       text: "Purge…", verb: "admin", act: () => postOnce(queuePath(queue, "purge")), done: "The waiting changes are dropped", isDangerous: true,
-      ask: (status) => ({ title: "Drop the waiting changes?", expected: queue, action: `Drop ${counted(status.ready + status.delayed, "key")}`,
+      ask: (status) => ({ title: `Drop the waiting changes of ${queue}?`, expected: queue, action: `Drop ${counted(status.ready + status.delayed, "key")}`,
         text: [h("p", null, h("strong", null, counted(status.ready + status.delayed, "key")), ` that ${status.ready + status.delayed === 1 ? "is" : "are"} ready or delayed, and the changes behind ${counted(status.leased, "lease")}, are dropped. No worker gets them.`), h("p", null, "Known objects and parked keys stay.")] }),
     },
     delete: {
       text: "Delete…", verb: "admin", done: "The queue is deleted", isDangerous: true,
       act: async () => { await call("DELETE", queuePath(queue)); location.hash = toQueues(); },
-      ask: (status) => ({ title: "Delete the queue?", expected: queue, action: "Delete the queue",
+      ask: (status) => ({ title: `Delete the queue ${queue}?`, expected: queue, action: "Delete the queue",
         text: [h("p", null, h("strong", null, counted(status.ready + status.delayed + status.leased + status.parked, "key")), ` with changes, ${counted(status.known, "known object")} and the whole history are lost.`), status.waiters > 0 && h("p", null, `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "ends" : "end"}.`)] }),
     },
   };
@@ -46,7 +46,7 @@ function sentence(status) {
   if (status.paused) return "Paused: workers get nothing until somebody resumes the queue.";
   if (isHeld(status)) return `It follows another queue and can't go on: ${status.follow.detail ?? "it has reached a limit"}.`;
   if (status.ready > 0 && status.leased === 0 && status.waiters === 0) return "No worker takes the keys that are ready.";
-  if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "has" : "have"} failed too often and ${status.parked === 1 ? "waits" : "wait"} for a person.`;
+  if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "is parked and waits" : "are parked and wait"} for a person.`;
   if (status.ready + status.delayed + status.leased === 0) return status.known > 0 ? "Everything is acknowledged." : "The queue is empty.";
   return `Workers are at it; the oldest change is ${span(status.oldest_unacknowledged_age_ms)} old.`;
 }
@@ -98,9 +98,8 @@ function followersTable(followers) {
 }
 
 /** The buttons of the switches. Those that the caller may not use are off, and a sentence says why. */
-function buttons({ queue, who, refresh, problem }) {
+function buttons({ queue, who, refresh, problem, signal }) {
   const switches = switchesOf(queue);
-  let status = null;
   const elements = Object.fromEntries(Object.entries(switches).map(([name, one]) => {
     const isPermitted = may(who, one.verb, queue);
     const button = h("button", {
@@ -110,12 +109,13 @@ function buttons({ queue, who, refresh, problem }) {
         setText(problem, "");
         const run = async () => { await one.act(); return true; };
         try {
-          const isDone = one.ask ? await confirm({ ...one.ask(status), act: run }) : await run();
+          // The numbers of the question are those of now, and not of the last read.
+          const isDone = one.ask ? await confirm({ ...one.ask(await get(queuePath(queue, "status"), { signal })), act: run }) : await run();
           if (!isDone) return;
           announce(one.done);
           refresh();
         } catch (error) {
-          show(problem, seen(error.message));
+          if (!signal.aborted) show(problem, seen(error.message));
         }
       },
     }, one.text);
@@ -127,7 +127,6 @@ function buttons({ queue, who, refresh, problem }) {
   return {
     bar, note,
     update: (now) => {
-      status = now;
       elements.pause.hidden = now.paused;
       elements.resume.hidden = !now.paused;
       elements.close.hidden = now.closed;
@@ -136,54 +135,42 @@ function buttons({ queue, who, refresh, problem }) {
   };
 }
 
-export async function queueView({ queue, head: frameHead, body, signal, reload }) {
+export function queueView({ queue, head: frameHead, body, signal, reload }) {
   show(body, loading());
-  let found;
-  try {
-    found = await get(queuePath(queue), { signal, raw: new Set() });
-  } catch (error) {
-    // A server that is away comes back; the poll waits for it.
-    if (signal.aborted) return;
-    show(body, failure(error, reload));
-    if (error.status !== 0 && error.status !== 429 && error.status < 500) return;
-  }
-  const who = await whoami().catch(() => null);
-  if (signal.aborted) return;
   const problem = h("p", { class: "error", role: "alert" });
   const strip = h("div");
   const line = h("p", { class: "sentence" });
   const words = h("span", { class: "badges" });
-  const drawing = flow(queue);
   const numbers = h("div");
   const configuration = h("div");
   const details = h("div");
-  const control = buttons({ queue, who, refresh: () => refresh(), problem });
   frameHead.append(words);
 
   const rates = [];
   let previous = null;
-  let isShown = false;
+  let shown = null;
   let shownConfig = null;
-  function render(now) {
+  function render(now, who) {
     const { status, config } = now;
     const version = Number(status.resource_version);
     const at = performance.now();
-    if (previous) {
-      rates.push(Math.max(0, (version - previous.version) / ((at - previous.at) / 1000)));
-      if (rates.length > SAMPLES) rates.shift();
-    }
+    const perSecond = previous ? rateOf(previous.version, version, at - previous.at) : null;
+    if (perSecond !== null) rates.push(perSecond);
+    if (rates.length > SAMPLES) rates.shift();
     previous = { version, at };
-    if (!isShown) show(body, strip, line, h("div", { class: "lifecycle" }, drawing.elements), control.bar, control.note, problem, numbers, details, h("h2", null, "Settings"), configuration);
-    isShown = true;
+    if (!shown) {
+      shown = { drawing: flow(queue, config.mode), control: buttons({ queue, who, refresh: () => refresh(), problem, signal }) };
+      show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, details, h("h2", null, "Settings"), configuration);
+    }
     show(strip);
     setText(line, sentence(status));
     show(words, badges(status));
-    drawing.update(status);
-    control.update(status);
+    shown.drawing.update(status);
+    shown.control.update(status);
     showAgain(numbers, facts([
       ["Mode", config.mode],
       ["Oldest change not acknowledged", status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "none"],
-      ["Events per second", h("span", { class: "withspark" }, rate(rates.at(-1)), sparkline(rates, "Events per second in the last minute"))],
+      ["Events per second", h("span", { class: "withspark" }, rate(perSecond), sparkline(rates, "Events per second in the last minute"))],
       ["Initial list", status.has_synced ? "synced" : status.resource_version === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
       ["Waiting pops", count(status.waiters)],
       ["Version", String(status.resource_version)],
@@ -196,21 +183,17 @@ export async function queueView({ queue, head: frameHead, body, signal, reload }
     shownConfig = text;
   }
 
-  if (found) render(found);
-  const refresh = poll(async () => render(await get(queuePath(queue), { signal, raw: new Set() })), {
+  const refresh = poll(async () => render(...await Promise.all([get(queuePath(queue), { signal, raw: new Set() }), whoami()])), {
     every: EVERY, signal,
-    onFailure: (error) => {
-      if (error.code === "queue-not-found" || error.status === 403) {
-        isShown = false;
-        show(body, failure(error, reload));
-      } else if (isShown) {
-        show(strip, stale(error));
-      }
+    onFailure: (error, goesOn) => {
+      if (goesOn && shown) show(strip, stale(error));
+      else show(body, failure(error, reload));
+      if (!goesOn) shown = null;
     },
   });
 
   poll(async () => {
-    if (!isShown) return;
+    if (!shown) return;
     const options = { signal, query: { limit: ROWS_SHOWN }, raw: new Set() };
     const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), options), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
     const names = status.followers.slice(0, FOLLOWERS_SHOWN);

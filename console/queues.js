@@ -55,6 +55,15 @@ async function readAll(signal) {
   return { queues, unavailable };
 }
 
+/** A server that ended without a clean stop skips at least so many numbers of events, which nobody has sent. */
+const SKIPPED = 2 ** 20;
+
+/** Events per second between two versions; null if the server was started again in between. */
+export function rateOf(before, version, ms) {
+  const events = version - before;
+  return events < 0 || events >= SKIPPED ? null : events / (ms / 1000);
+}
+
 /** Remembers the versions of the queues, from which the rates come. */
 class Rates {
   #samples = new Map();
@@ -65,8 +74,8 @@ class Rates {
       const version = queue.status.resource_version;
       const sample = this.#samples.get(queue.name) ?? { rates: [] };
       if (sample.version !== undefined) {
-        queue.rate = Math.max(0, (version - sample.version) / ((now - sample.at) / 1000));
-        sample.rates.push(queue.rate);
+        queue.rate = rateOf(sample.version, version, now - sample.at);
+        if (queue.rate !== null) sample.rates.push(queue.rate);
         if (sample.rates.length > SAMPLES) sample.rates.shift();
       }
       Object.assign(sample, { version, at: now });
@@ -159,7 +168,7 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
   let shownRows = PAGE;
   let all = [];
   const rates = new Rates();
-  const find = h("input", { type: "search", "data-find": true, placeholder: "Find a queue", "aria-label": "Find a queue", value: present.find ?? "", oninput: () => change({ find: find.value }, false) });
+  const find = h("input", { type: "search", "data-find": true, placeholder: "Find a queue", "aria-label": "Find a queue", value: present.find ?? "", oninput: () => change({ find: find.value || null }, false) });
   const only = h("input", { type: "checkbox", checked: present.only === "trouble", onchange: () => change({ only: only.checked ? "trouble" : null }, true) });
   const sum = h("dl", { class: "sums" });
   const strip = h("div");
@@ -212,6 +221,9 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
     render();
   }, {
     every: () => every(all.length), signal,
-    onFailure: (error) => (isShown ? show(strip, stale(error)) : show(body, failure(error, reload))),
+    onFailure: (error, goesOn) => {
+      if (goesOn && isShown) show(strip, stale(error));
+      else show(body, failure(error, reload));
+    },
   });
 }

@@ -1,11 +1,11 @@
-// Places of the console. The fragment of the URL holds all of a place, so that a link can be shared, and no server log or
-// referrer has the name of a key.
+// Places of the console. The fragment of the URL holds all of a place, so that a link can be shared. The calls of a page still
+// name its keys.
 
 /** The fragment of a place: parts of a path, and a query. */
 export function href(parts, query = {}) {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    if (value !== null && value !== undefined && value !== "") search.set(name, value);
+    if (value !== null && value !== undefined) search.set(name, value);
   }
   const text = search.toString();
   return `#/${parts.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;

@@ -1,6 +1,6 @@
 // What each setting of a queue means, in one sentence.
 
-import { foreign, h, seen } from "./dom.js";
+import { count, foreign, h, seen } from "./dom.js";
 
 const MEANINGS = {
   mode: "What a pop delivers.",
@@ -34,7 +34,7 @@ const MODES = {
 
 /** The text of a value. A long one is folded. */
 function valueOf(value) {
-  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const text = typeof value === "string" ? value : typeof value === "number" ? count(value) : JSON.stringify(value);
   if (text.length < 120) return h("code", null, foreign(text));
   return h("details", null, h("summary", null, `${text.length} characters`), h("pre", null, seen(JSON.stringify(value, null, 2), false)));
 }

@@ -39,8 +39,7 @@ export function failure(error, retry) {
   }
 }
 
-/** A strip above content that is out of date. */
+/** A strip above content that is out of date, while the reads go on. */
 export function stale(error) {
-  const text = error.code === "unreachable" ? "The server can't be reached" : error.document?.title ?? error.message;
-  return h("p", { class: "strip", role: "status" }, `${text}. What you see is from before; the console goes on trying.`);
+  return h("p", { class: "strip", role: "status" }, `${error.document.title}. What you see is from before; the console goes on trying.`);
 }

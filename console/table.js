@@ -21,11 +21,17 @@ export function table({ caption, columns, create, keyOf, onSort }) {
 
   /** Shows these items in this order. */
   const update = (items) => {
-    const wanted = new Set();
+    const wanted = new Set(items.map(keyOf));
+    // Rows that go come first, so that the others stay where they are, with their focus.
+    for (const [key, row] of rows) {
+      if (!wanted.has(key)) {
+        row.element.remove();
+        rows.delete(key);
+      }
+    }
     let next = body.firstElementChild;
     for (const item of items) {
       const key = keyOf(item);
-      wanted.add(key);
       let row = rows.get(key);
       if (!row) {
         row = create(item);
@@ -38,12 +44,6 @@ export function table({ caption, columns, create, keyOf, onSort }) {
       }
       if (row.element === next) next = next.nextElementSibling;
       else body.insertBefore(row.element, next);
-    }
-    for (const [key, row] of rows) {
-      if (!wanted.has(key)) {
-        row.element.remove();
-        rows.delete(key);
-      }
     }
   };
   /** Marks the column by which the rows are sorted. */
@@ -68,19 +68,27 @@ export function textCell(tag = "td", properties = null) {
   return { element, set: (text) => setText(element, text) };
 }
 
+/** Copies a text without the clipboard API, which browsers have with HTTPS only. */
+function copySelected(text) {
+  const field = h("textarea", { class: "unseen", value: text });
+  document.body.append(field);
+  field.select();
+  const isCopied = document.execCommand("copy");
+  field.remove();
+  return isCopied;
+}
+
 /** A button that copies a text. */
 export function copyButton(text, label = "Copy") {
   const button = h("button", {
     type: "button", class: "quiet",
     onclick: async () => {
       try {
-        await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
+        await navigator.clipboard.writeText(text);
         setText(button, "Copied");
       } catch {
-        // Without HTTPS a browser may refuse. The text is selected, so that the user can copy it.
-        const code = button.parentElement?.querySelector("code");
-        if (code) getSelection().selectAllChildren(code);
-        setText(button, code ? "Selected" : "Not possible");
+        setText(button, copySelected(text) ? "Copied" : "Not possible");
+        button.focus();
       }
       setTimeout(() => setText(button, label), 2000);
     },

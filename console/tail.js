@@ -1,9 +1,10 @@
 // The changes of a queue as they happen, from its watch.
 
-import { Problem, queuePath, stream } from "./api.js";
+import { Problem, get, queuePath, stream } from "./api.js";
+import { now } from "./clock.js";
 import { announce, count, counted, foreign, h, setText, show, time } from "./dom.js";
 import { Raw, parse } from "./json.js";
-import { backoff, isPassing, live, report, setLive } from "./live.js";
+import { backoff, isPassing, live, reporter, setLive } from "./live.js";
 import { preview } from "./object.js";
 import { toKey } from "./routes.js";
 import { failure, stale } from "./states.js";
@@ -20,6 +21,13 @@ const ADDED_MAX = 40;
 const ADDED_CHARS = 1 << 20;
 /** The pause between the end of a stream and the next one. */
 const AGAIN_AFTER = 500;
+/** While nothing changes, a stream has a bookmark in each interval. One without a line for two and a half of them is dead. */
+const BOOKMARK = "5s";
+const SILENCE = 12_500;
+/** How long the page says that rows were left out. */
+const LEFT_OUT_MS = 5000;
+/** The line that stands for changes that the server no longer has. */
+const GAP = "";
 const OBJECTS = new Set(["object"]);
 const ROW = /^\{"type":"(Added|Updated|Deleted)"/;
 /** The version of a row is behind its key, before its object. */
@@ -38,12 +46,20 @@ function partsOf(line) {
 }
 
 function rowOf(queue, line, at) {
+  if (line === GAP) return h("li", { class: "gap" }, "Here changes are missing: the server no longer has them.");
   const row = partsOf(line);
   return h("li", { class: row.type.toLowerCase() },
-    h("span", { class: "when" }, time(at)), h("span", { class: "delta-type" }, row.type),
+    h("span", { class: "when" }, seenAt(at)), h("span", { class: "delta-type" }, row.type),
     h("a", { class: "row", href: toKey(queue, row.key) }, foreign(row.key, "key")),
     h("span", { class: "muted" }, row.source ? ["from ", foreign(row.source), " · "] : null, `event ${row.resource_version}`),
     row.object ? preview(row.object.text) : h("span", { class: "muted" }, "without an object"));
+}
+
+/** When the page got a row, which may be long after the change. */
+function seenAt(at) {
+  const element = time(at);
+  element.title = `Seen here at ${element.title}`;
+  return element;
 }
 
 /** Waits until the page is seen. */
@@ -71,11 +87,14 @@ function drawable(lines) {
 
 export async function tailView({ queue, body, query, signal, setQuery, reload }) {
   const present = { ...query };
+  const report = reporter(signal);
   let kept = [];
   let keptChars = 0;
   let seenRows = 0;
-  let leftOut = 0;
+  let leftOutAt = -Infinity;
   let version = null;
+  let hasGap = false;
+  let isOpen = false;
   let connection = new AbortController();
 
   const list = h("ol", { class: "tail" });
@@ -89,12 +108,14 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
   const empty = () => {
     kept = [];
     keptChars = 0;
+    leftOutAt = -Infinity;
     show(list);
   };
-  const text = h("input", { type: "search", "data-find": true, placeholder: "Text in the row", "aria-label": "Text in the row", value: present.find ?? "", oninput: () => change({ find: text.value }) });
-  const prefix = h("input", { type: "search", placeholder: "Start of the key", "aria-label": "Start of the key", value: present.prefix ?? "", onchange: () => { change({ prefix: prefix.value }); reconnect(); } });
-  const types = h("select", { "aria-label": "Type", onchange: () => change({ type: types.value }) }, TYPES.map((type) => h("option", { value: type }, type || "All types")));
-  types.value = TYPES.includes(present.type) ? present.type : "";
+  const text = h("input", { type: "search", "data-find": true, placeholder: "Text in the row", "aria-label": "Text in the row", value: present.find ?? "", oninput: () => change({ find: text.value || null }) });
+  const prefix = h("input", { type: "search", placeholder: "Start of the key", "aria-label": "Start of the key", value: present.prefix ?? "", onchange: () => { change({ prefix: prefix.value || null }); reconnect(); } });
+  const types = h("select", { "aria-label": "Type", onchange: () => change({ type: types.value || null }) }, TYPES.map((type) => h("option", { value: type }, type || "All types")));
+  present.type = TYPES.includes(present.type) ? present.type : null;
+  types.value = present.type ?? "";
   const views = h("select", { "aria-label": "View", onchange: () => { change({ view: views.value }); reconnect(); } }, VIEWS.map(([value, title]) => h("option", { value }, title)));
   views.value = present.view === "known" ? "known" : "latest";
   const pauseButton = h("button", { type: "button", onclick: () => setLive(!live()) }, "Pause");
@@ -103,12 +124,13 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
 
   function reconnect() {
     version = null;
+    isOpen = false;
     connection.abort();
   }
 
   /** Takes lines of the stream. They are parsed only when they are drawn. */
   function take(lines) {
-    const now = new Date().toISOString();
+    const at = new Date(now()).toISOString();
     for (const line of lines) {
       const type = ROW.exec(line)?.[1];
       if (!type) {
@@ -119,12 +141,16 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
       seenRows += 1;
       if (present.type && type !== present.type) continue;
       if (present.find && !line.includes(present.find)) continue;
-      kept.push([line, now]);
-      keptChars += line.length;
-      while (kept.length > KEPT || (keptChars > KEPT_CHARS && kept.length > 1)) {
-        keptChars -= kept.shift()[0].length;
-        leftOut += 1;
-      }
+      keep(line, at);
+    }
+  }
+
+  function keep(line, at) {
+    kept.push([line, at]);
+    keptChars += line.length;
+    while (kept.length > KEPT || (keptChars > KEPT_CHARS && kept.length > 1)) {
+      keptChars -= kept.shift()[0].length;
+      if (live()) leftOutAt = performance.now();
     }
   }
 
@@ -133,10 +159,7 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
     if (line === "") return;
     const row = parse(line);
     if (row.type === "Bookmark") version = String(row.resource_version);
-    if (row.type === "Error") {
-      version = null;
-      throw new Problem(row.problem);
-    }
+    if (row.type === "Error") throw new Problem(row.problem);
   }
 
   function draw() {
@@ -148,8 +171,11 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
       while (list.childElementCount > ROWS) list.lastElementChild.remove();
     }
     const waiting = live() || kept.length === 0 ? "" : `, ${counted(kept.length, "row")} ${kept.length === KEPT ? "or more " : ""}while paused`;
-    const shown = list.childElementCount === 0 ? "Waiting for the next change" : `${counted(seenRows, "change")} since you came, the newest ${count(list.childElementCount)} shown`;
-    setText(status, `${shown}${waiting}${leftOut > 0 && live() ? ". They come faster than anybody reads, so not every one is shown" : ""}.`);
+    const rows = list.querySelectorAll("a.row").length;
+    const since = `${counted(seenRows, "change")} since you came${rows === seenRows ? "" : `, the newest ${count(rows)} shown`}`;
+    const shown = rows > 0 ? since : version === null ? "Connecting" : "Waiting for the next change";
+    const isFast = live() && performance.now() - leftOutAt < LEFT_OUT_MS;
+    setText(status, `${shown}${waiting}${isFast ? ". They come faster than anybody reads, so not every one is shown" : ""}.`);
   }
   const timer = setInterval(draw, DRAW_EVERY);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
@@ -166,14 +192,19 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
     connection = new AbortController();
     const either = AbortSignal.any([signal, connection.signal]);
     try {
+      // From a version on nothing is missed, also before the first row.
+      version ??= String((await get(queuePath(queue, "status"), { signal: either })).resource_version);
+      if (hasGap) keep(GAP, "");
+      hasGap = false;
       await stream(queuePath(queue, "watch"), {
-        signal: either, onLines: take,
-        query: { view: views.value, resource_version: version ?? "now", prefix: present.prefix },
+        signal: either, onLines: take, silence: SILENCE,
+        query: { view: views.value, resource_version: version, prefix: present.prefix, bookmark: BOOKMARK },
         onOpen: () => {
+          isOpen = true;
           if (failures > 0) announce("Connected again");
           failures = 0;
           show(strip);
-          report(live() ? "live" : "paused");
+          report();
         },
       });
       // The server ends a stream after some minutes, and when it shuts down.
@@ -181,10 +212,13 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
     } catch (error) {
       if (signal.aborted) return;
       if (either.aborted) continue;
-      const problem = error instanceof Problem ? error : new Problem({ code: "unreachable", title: "The server can't be reached", detail: "", status: 0 });
+      const problem = error instanceof Problem ? error : new Problem({ code: "unreachable", title: "The server can't be reached", detail: error.message });
       if (problem.code === "expired") {
+        // Before the first stream has begun, nobody misses anything.
+        hasGap = isOpen;
         version = null;
       } else if (!isPassing(problem)) {
+        report("stopped");
         show(body, failure(problem, reload));
         return;
       }

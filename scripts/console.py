@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Opens the console of a server of its own in a headless Chromium.
 
-    scripts/console.py BINARY measure            first views and long tasks with 1,000 queues and 100,000 keys
+    scripts/console.py BINARY measure            first views and long tasks with 1,000 queues, 100,000 keys and an object of 0.9 MB that changes
     scripts/console.py BINARY soak MINUTES       memory of the page of a queue that changes 1,000 times a second
     scripts/console.py BINARY pictures FOLDER    pictures of all views, in light and dark, at 1280 and 360 pixels
 """
@@ -50,11 +50,15 @@ class Browser:
         port = free_port()
         self.driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.base = f"http://127.0.0.1:{port}"
-        until_it_listens(self.base + "/status")
-        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        options = {"args": [*ARGUMENTS, f"--user-data-dir={self.profile.name}"]}
-        session = call("POST", self.base + "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})
-        self.session = f"{self.base}/session/{session['value']['sessionId']}"
+        try:
+            until_it_listens(self.base + "/status")
+            self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            options = {"args": [*ARGUMENTS, f"--user-data-dir={self.profile.name}"]}
+            session = call("POST", self.base + "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})
+            self.session = f"{self.base}/session/{session['value']['sessionId']}"
+        except BaseException:
+            self.driver.terminate()
+            raise
 
     def post(self, path, body):
         return call("POST", f"{self.session}/{path}", body)["value"]
@@ -70,12 +74,17 @@ class Browser:
         return self.post("goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def until(self, condition):
+        end = time.monotonic() + 60
         while not self.js(f"return Boolean({condition})"):
+            if time.monotonic() > end:
+                raise SystemExit(f"not in a minute: {condition}")
             time.sleep(0.01)
 
     def close(self):
-        call("DELETE", self.session)
-        self.driver.terminate()
+        try:
+            call("DELETE", self.session)
+        finally:
+            self.driver.terminate()
 
 
 class Queues:
@@ -99,8 +108,9 @@ class Queues:
 class Work(threading.Thread):
     """Producers and workers, so that the pages move."""
 
-    def __init__(self, queues, names, objects_each, pause):
+    def __init__(self, queues, names, objects_each, pause, large=None):
         super().__init__(daemon=True)
+        self.large = large
         self.queues, self.names, self.objects_each, self.pause = queues, names, objects_each, pause
         self.ends = threading.Event()
 
@@ -108,6 +118,9 @@ class Work(threading.Thread):
         turn = 0
         while not self.ends.is_set():
             turn += 1
+            if self.large and turn % 15 == 0:
+                self.large["values"][5]["a"] = turn
+                self.queues.post("large/update", self.large)
             for name in self.names:
                 objects = [{"key": f"sku-{(turn * 37 + n * 11) % 400:04}", "price": (turn * 7 + n) % 90 + 0.5, "stock": n % 9, "vat": "19"} for n in range(self.objects_each)]
                 self.queues.post(f"{name}/update?source=shop", objects)
@@ -115,7 +128,7 @@ class Work(threading.Thread):
             self.ends.wait(self.pause)
 
 
-WATCH_LONG_TASKS = """window.longTasks = []; new PerformanceObserver(list => longTasks.push(...list.getEntries().map(task => task.duration))).observe({ type: 'longtask' })"""
+WATCH_LONG_TASKS = """window.longTasks = []; new PerformanceObserver(list => longTasks.push(...list.getEntries().map(task => task.duration))).observe({ type: 'longtask', buffered: true })"""
 
 
 WATCH_FIRST_VIEW = """(() => {
@@ -134,9 +147,12 @@ def measure(browser, server):
         queues.post(f"queue-{number:03}/add", [{"key": "a"}, {"key": "b"}])
     for begin in range(0, 100_000, 10_000):
         queues.post("prices/add?source=erp", [{"key": f"sku-{begin + n:06}", "price": n + 0.25} for n in range(10_000)])
-    work = Work(queues, ["prices"], 200, 0.2)
+    large = {"key": "k", "values": [{"a": n, "b": str(n)} for n in range(36_000)]}
+    queues.post("large/add", large)
+    queues.settle("large", 1, "ack", "importer")
+    work = Work(queues, ["prices"], 200, 0.2, large)
     work.start()
-    views = {"queues": "tbody tr", "queues/prices": ".flow.wide .ready", "queues/prices/keys": "tbody tr", "queues/prices/keys/sku-050000": ".sentence", "queues/prices/tail": ".tail li"}
+    views = {"queues": "tbody tr", "queues/prices": ".flow.wide .ready", "queues/prices/keys": "tbody tr", "queues/prices/keys/sku-050000": ".sentence", "queues/large/keys/k": ".sentence", "queues/prices/tail": ".tail li"}
     for place, content in views.items():
         watch = browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=WATCH_FIRST_VIEW % json.dumps(content))
         browser.visit(f"{server}/console/#/{place}")
@@ -146,7 +162,7 @@ def measure(browser, server):
         browser.js(WATCH_LONG_TASKS)
         time.sleep(15)
         tasks = browser.js("return longTasks")
-        print(f"{place}: content after {first:.0f} ms; in 15 s live {len(tasks)} long tasks, the longest {max(tasks, default=0):.0f} ms", flush=True)
+        print(f"{place}: content after {first:.0f} ms; {len(tasks)} long tasks, with 15 s live, the longest {max(tasks, default=0):.0f} ms", flush=True)
     work.ends.set()
     work.join()
 

@@ -3,8 +3,12 @@
 
 mod accessibility;
 mod browser;
+mod everyday;
 mod files;
+mod lists;
+mod network;
 mod proxy;
+mod questions;
 mod stuck_keys;
 mod troubles;
 
@@ -123,7 +127,7 @@ fn switch_a_queue(browser: &Browser, at: SocketAddr) {
     browser.click("Resume");
     browser.until_no_text("Paused: workers get nothing");
     browser.click("Close");
-    browser.until_text("Close the queue?");
+    browser.until_text("Close the queue prices?");
     browser.click_on("dialog button[type=submit]");
     browser.until_text("closed");
     browser.click("Reopen");
@@ -290,7 +294,7 @@ fn a_user_redrives_many_parked_keys() {
     browser.click_on("tbody tr:nth-child(1) input");
     browser.until_text("Redrive 1,000 keys");
     browser.click("Redrive 1,000 keys");
-    browser.until_text("Redrive 1,000 keys with this error?");
+    browser.until_text("Redrive 1,000 keys of prices with this error?");
     browser.click_on("dialog [type=submit]");
     browser.until_text("1,000 of 1,000 keys");
     browser.until_text("220 parked keys with 2 errors");
@@ -315,6 +319,11 @@ fn a_user_redrives_many_parked_keys() {
 
     // All at once.
     browser.open("queues/prices/parked");
+    browser.until_there("tbody tr");
+    let is_off =
+        browser.js("return [...document.querySelectorAll('.bar button')].every(one => one.disabled)");
+    assert_eq!(is_off, true, "nothing is chosen");
+    browser.click_on("label.check input");
     browser.click("Redrive 200 keys");
     browser.click_on("dialog [type=submit]");
     browser.until_text("200 of 200 keys");
@@ -374,6 +383,14 @@ fn a_busy_queue_and_a_restart_do_not_disturb_an_open_page() {
         browser.click("Overview");
         browser.until_there(".flow.wide .ready");
     });
+    end(&browser);
+
+    // The page says so only while it is so.
+    browser.open("queues/prices/tail");
+    browser.until_text("Waiting for the next change");
+    post(at, "prices/update", &objects("burst-", 250));
+    browser.until_text("They come faster than anybody reads");
+    browser.until_no_text("They come faster than anybody reads");
     end(&browser);
 
     // The server is away and comes back, with what has changed.

@@ -206,6 +206,18 @@ impl Browser {
         });
     }
 
+    /// Chooses an option of a list.
+    pub(super) fn choose(&self, label: &str, value: &str) {
+        let script = "const list = document.querySelector(`select[aria-label='${arguments[0]}']`); list.value = arguments[1]; list.dispatchEvent(new Event('change'))";
+        self.js_with(script, vec![label.into(), value.into()]);
+    }
+
+    /// Hides the page, or shows it again.
+    pub(super) fn hide(&self, is_hidden: bool) {
+        let script = "Object.defineProperty(document, 'hidden', { configurable: true, value: arguments[0] }); document.dispatchEvent(new Event('visibilitychange'))";
+        self.js_with(script, vec![is_hidden.into()]);
+    }
+
     /// Presses keys without a focused field.
     pub(super) fn press(&self, keys: &str) {
         self.type_into("body", keys);
@@ -234,10 +246,14 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &feature);
     }
 
+    /// Runs a script at the start of the next pages.
+    pub(super) fn begin_with(&self, script: &str) {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+    }
+
     /// Sets the clock that scripts of the next pages read.
     pub(super) fn shift_clock(&self, ms: i64) {
-        let script = format!("(() => {{ const read = Date.now; Date.now = () => read() + {ms}; }})()");
-        self.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+        self.begin_with(&format!("(() => {{ const read = Date.now; Date.now = () => read() + {ms}; }})()"));
     }
 
     /// What the browser has logged since the last call, except replies with an error, which the tests cause themselves.

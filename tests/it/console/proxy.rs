@@ -1,9 +1,10 @@
-//! A proxy that serves a server below a path, and refuses some requests on its own, as proxies, limits and nodes do.
+//! A proxy that serves a server below a path, and refuses some requests on its own, as proxies, limits and nodes do. It may also cut
+//! replies, and hold back what a watch sends.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -12,7 +13,8 @@ use serde_json::json;
 struct Refusal {
     /// A part of the first line of the requests.
     request: String,
-    reply: String,
+    /// The reply; without one, the reply of the server loses its end.
+    reply: Option<String>,
     /// How many more requests are refused.
     times: usize,
 }
@@ -21,7 +23,14 @@ struct Refusal {
 struct State {
     refusals: Mutex<Vec<Refusal>>,
     watches: AtomicUsize,
+    /// Whether watches are silent.
+    is_silent: AtomicBool,
+    /// The first lines of all requests.
+    requests: Mutex<Vec<String>>,
 }
+
+/// The bytes that a cut reply lacks.
+const CUT: usize = 20;
 
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
@@ -63,7 +72,22 @@ impl Proxy {
         let reply = format!(
             "HTTP/1.1 {status} Refused\r\ncontent-type: {kind}\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         );
-        self.state.refusals.lock().push(Refusal { request: request.to_owned(), reply, times });
+        self.state.refusals.lock().push(Refusal { request: request.to_owned(), reply: Some(reply), times });
+    }
+
+    /// Cuts the replies to the next requests whose first line has this text.
+    pub(super) fn cut(&self, request: &str, times: usize) {
+        self.state.refusals.lock().push(Refusal { request: request.to_owned(), reply: None, times });
+    }
+
+    /// Holds back what watches send, or no longer.
+    pub(super) fn silence(&self, is_silent: bool) {
+        self.state.is_silent.store(is_silent, Ordering::SeqCst);
+    }
+
+    /// How many requests so far had this text in their first line.
+    pub(super) fn requests(&self, text: &str) -> usize {
+        self.state.requests.lock().iter().filter(|line| line.contains(text)).count()
     }
 
     /// Passes on all requests again. Returns how many of the last refusals were not used.
@@ -78,7 +102,8 @@ impl Proxy {
 }
 
 impl State {
-    fn refusal(&self, line: &str) -> Option<String> {
+    fn refusal(&self, line: &str) -> Option<Option<String>> {
+        self.requests.lock().push(line.to_owned());
         let mut refusals = self.refusals.lock();
         let refusal = refusals.iter_mut().find(|one| one.times > 0 && line.contains(&one.request))?;
         refusal.times -= 1;
@@ -101,7 +126,8 @@ fn pass_on(mut client: &TcpStream, server: SocketAddr, path: &str, state: &State
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
     let line = head.lines().next().unwrap_or_default();
-    if let Some(reply) = state.refusal(line) {
+    let refusal = state.refusal(line);
+    if let Some(Some(reply)) = refusal {
         return client.write_all(reply.as_bytes());
     }
     let is_watch = line.contains("/watch?");
@@ -109,8 +135,29 @@ fn pass_on(mut client: &TcpStream, server: SocketAddr, path: &str, state: &State
     let mut upstream = TcpStream::connect(server)?;
     upstream.write_all(head.as_bytes())?;
     upstream.write_all(&body)?;
-    state.watches.fetch_add(usize::from(is_watch), Ordering::SeqCst);
-    let copied = std::io::copy(&mut upstream, &mut client);
-    state.watches.fetch_sub(usize::from(is_watch), Ordering::SeqCst);
-    copied.map(|_| ())
+    if refusal.is_some() {
+        let mut reply = Vec::new();
+        upstream.read_to_end(&mut reply)?;
+        return client.write_all(&reply[..reply.len() - CUT]);
+    }
+    if !is_watch {
+        return std::io::copy(&mut upstream, &mut client).map(|_| ());
+    }
+    state.watches.fetch_add(1, Ordering::SeqCst);
+    let copied = copy_watch(upstream, client, state);
+    state.watches.fetch_sub(1, Ordering::SeqCst);
+    copied
+}
+
+fn copy_watch(mut upstream: TcpStream, mut client: &TcpStream, state: &State) -> std::io::Result<()> {
+    let mut part = vec![0; 1 << 16];
+    loop {
+        let length = upstream.read(&mut part)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if !state.is_silent.load(Ordering::SeqCst) {
+            client.write_all(&part[..length])?;
+        }
+    }
 }

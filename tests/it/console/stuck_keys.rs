@@ -48,26 +48,6 @@ fn a_new_user_frees_stuck_keys_with_few_clicks() {
     assert_eq!(browser.clicks(), 3);
     end(&browser);
 
-    // A delayed key: the number of delayed keys, the key, Deliver now. The object is sent again with all its digits, from its source.
-    settle(at, "prices", 1, "nack", Some("503 Service Unavailable"));
-    first_page(&browser, &server);
-    click_count(&browser, "delayed");
-    browser.until("the delayed keys", || browser.url().ends_with("/keys?state=delayed"));
-    browser.click("sku-1");
-    browser.until_text("after 1 failure, the last with the error \"503 Service Unavailable\"");
-    browser.click("Deliver now");
-    browser.until_text("It is ready");
-    explained("next");
-    assert_eq!(browser.clicks(), 3);
-    let newest = &call(at, "GET", "/v1/queues/prices/latest?key=sku-1", "")["items"][0];
-    assert_eq!((&newest["object"], &newest["source"]), (&object, &json!("erp")));
-    let item = &call(at, "GET", "/v1/queues/prices/items?key=sku-1", "")["items"][0];
-    assert_eq!(
-        (&item["deltas"][1]["type"], &item["deltas"][1]["source"]),
-        (&json!("Updated"), &json!("erp"))
-    );
-    end(&browser);
-
     // A leased key whose worker has died: the number of leased keys, the key, Release, and the question.
     post(at, "prices/pop?worker=nightly", &json!({}));
     first_page(&browser, &server);
@@ -91,31 +71,5 @@ fn a_new_user_frees_stuck_keys_with_few_clicks() {
     browser.until_no_text("Paused: workers get nothing");
     explained("next");
     assert_eq!(browser.clicks(), 2);
-    end(&browser);
-}
-
-#[test]
-fn a_key_that_cannot_be_sent_again_has_no_such_button() {
-    let server = Server::in_memory();
-    let at = server.address;
-    let slow = json!({ "item_exponential": { "base": "10m", "max": "1h" } });
-    put(at, "versions", &json!({ "version": "/n", "rate_limiter": slow }));
-    put(at, "events", &json!({ "mode": "events", "rate_limiter": slow }));
-    put(at, "names", &json!({ "mode": "keys", "rate_limiter": slow }));
-    let browser = Browser::start(at);
-    for (queue, object) in [
-        ("versions", json!({ "key": "k", "n": 1 })),
-        ("events", json!({ "key": "k", "n": 1 })),
-        ("names", json!({ "key": "k" })),
-    ] {
-        post(at, &format!("{queue}/add"), &object);
-        settle(at, queue, 1, "nack", None);
-        browser.open(&format!("queues/{queue}/keys/k"));
-        browser.until_text("after 1 failure");
-        let has_button = browser.text().contains("Deliver now");
-        assert_eq!(has_button, queue == "names", "{queue}");
-    }
-    browser.click("Deliver now");
-    browser.until_text("It is ready");
     end(&browser);
 }

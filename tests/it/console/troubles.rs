@@ -143,6 +143,14 @@ fn ages_are_those_of_the_server_whatever_the_clock_of_the_browser_says() {
         browser.until_there(".timeline time");
         let text = browser.js("return document.querySelector('.timeline time').innerText");
         assert_eq!(text.as_str().map(str::len), Some("13:05:59".len()), "{text}");
+        // Changes says when it got a change.
+        browser.open("queues/prices/tail");
+        browser.until_text("Waiting for the next change");
+        post(at, "prices/update", &json!({ "key": "sku-1", "hours": hours }));
+        browser.until_there(".tail time");
+        let history = call(at, "GET", "/v1/queues/prices/history?key=sku-1", "");
+        let script = "const time = document.querySelector('.tail time'); return [Math.abs(Date.parse(time.dateTime) - Date.parse(arguments[0])) < 60_000, time.title.startsWith('Seen here at 20')]";
+        assert_eq!(browser.js_with(script, vec![history["items"][0]["at"].clone()]), json!([true, true]));
         end(&browser);
     }
 }
@@ -187,8 +195,7 @@ fn a_page_that_nobody_sees_watches_nothing_and_misses_nothing() {
         browser.count(".tail li") > 0
     });
     assert_eq!(proxy.watches(), 1);
-    let hide = "Object.defineProperty(document, 'hidden', { configurable: true, value: arguments[0] }); document.dispatchEvent(new Event('visibilitychange'))";
-    browser.js_with(hide, vec![true.into()]);
+    browser.hide(true);
     // The proxy notices the end when it sends the next row.
     browser.until("the end of the watch", || {
         post(at, "q/update", &json!({ "key": "unseen" }));
@@ -196,7 +203,7 @@ fn a_page_that_nobody_sees_watches_nothing_and_misses_nothing() {
     });
     post(at, "q/update", &json!({ "key": "while-away" }));
     assert!(!browser.text().contains("while-away"));
-    browser.js_with(hide, vec![false.into()]);
+    browser.hide(false);
     browser.until_text("while-away");
     assert_eq!(proxy.watches(), 1);
     end(&browser);

@@ -1,0 +1,27 @@
+// What the browser keeps: of this tab, and of all visits. A browser that refuses to keep anything has it until the page ends.
+
+function storage(kept) {
+  const values = new Map();
+  return {
+    get: (name) => {
+      try {
+        return kept().getItem(name);
+      } catch {
+        return values.get(name) ?? null;
+      }
+    },
+    /** Keeps a text; null removes it. */
+    set: (name, text) => {
+      values.set(name, text);
+      try {
+        if (text === null) kept().removeItem(name);
+        else kept().setItem(name, text);
+      } catch {
+        // The page has it.
+      }
+    },
+  };
+}
+
+export const ofTab = storage(() => sessionStorage);
+export const ofVisits = storage(() => localStorage);
