@@ -319,6 +319,7 @@ fn a_watch_list_takes_the_place_of_pages() {
         time() > before
     });
     server.run(&["queue", "delete", "q", "--yes"]).ok();
+    until("the queue is created again", || server.run(&["queue", "get", "q"]).code == Some(0));
     until_equal(&server, &api);
     assert_eq!(api.counts().0, 0, "no list was asked for");
     reflecting.stop();
