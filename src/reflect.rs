@@ -14,8 +14,6 @@ mod page;
 mod source;
 mod task;
 
-use std::sync::Arc;
-
 use deltaq_client::Client;
 use futures_util::future::join_all;
 
@@ -23,7 +21,7 @@ pub use self::metrics::Summary;
 pub use self::page::Page;
 
 use self::metrics::Metrics;
-use self::task::Task;
+use self::task::Plan;
 use crate::clock::Clock;
 use crate::config::reflect::Reflect;
 use crate::lifecycle::Shutdown;
@@ -47,24 +45,21 @@ pub enum Error {
 /// All sources of a process.
 #[derive(Debug)]
 pub struct Reflectors {
-    tasks: Vec<Task>,
+    plans: Vec<Plan>,
     metrics: Metrics,
 }
 
 impl Reflectors {
     /// Prepares the sources. Nothing is read yet.
-    ///
-    /// # Errors
-    /// A file that a source needs can't be read.
-    pub fn new(settings: &Reflect, client: &Client, clock: &Clock) -> Result<Self, Error> {
+    #[must_use]
+    pub fn new(settings: &Reflect, client: &Client, clock: &Clock) -> Self {
         let mut metrics = Metrics::default();
-        let tasks = settings.sources.iter().map(|(name, settings)| {
+        let plans = settings.sources.iter().map(|(name, settings)| {
             let of_source = metrics.add(name, settings.queue.as_str());
-            let task = Task::new(name, settings, client.clone(), of_source, clock.clone());
-            task.map_err(|error| source::Error::because(format!("source {name}"), error))
+            Plan::new(name, settings, client.clone(), of_source, clock.clone())
         });
-        let tasks = tasks.collect::<Result<_, _>>()?;
-        Ok(Self { tasks, metrics })
+        let plans = plans.collect();
+        Self { plans, metrics }
     }
 
     /// The page of the metrics.
@@ -75,15 +70,11 @@ impl Reflectors {
 
     /// Sends one list of each source, all at the same time.
     pub async fn once(self) -> Vec<(String, Result<Summary, Error>)> {
-        join_all(self.tasks.into_iter().map(Task::once)).await
+        join_all(self.plans.into_iter().map(Plan::once)).await
     }
 
     /// Reflects all sources until the shutdown begins.
     pub async fn run(self, shutdown: &Shutdown) {
-        let tasks = self.tasks.into_iter().map(|task| {
-            let task = Arc::new(tokio::sync::Mutex::new(task));
-            task::supervise(task, shutdown.clone())
-        });
-        join_all(tasks).await;
+        join_all(self.plans.into_iter().map(|plan| plan.run(shutdown))).await;
     }
 }

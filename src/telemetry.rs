@@ -108,7 +108,11 @@ fn is_json(format: LogFormat, terminal: bool) -> bool {
 fn filter(level: LogLevel, rust_log: Option<&str>) -> Result<EnvFilter, Error> {
     let text = rust_log.unwrap_or(level.as_str());
     let failed = |source| Error::Filter { filter: text.to_owned(), source };
-    let filter = EnvFilter::builder().parse(text).map_err(failed)?;
+    let mut filter = EnvFilter::builder().parse(text).map_err(failed)?;
+    if text == LogLevel::Info.as_str() {
+        // At this level the watcher of files writes about its own calls.
+        filter = filter.add_directive("notify=warn".parse().map_err(failed)?);
+    }
     if decides_on_audit(text) {
         return Ok(filter);
     }

@@ -63,7 +63,6 @@ impl Reflect {
     fn try_run(&self) -> Result<ExitCode, Failure> {
         let settings = self.settings()?;
         let reflectors = Reflectors::new(&settings, &self.connection.retrying(RETRY)?, &Clock::system());
-        let reflectors = reflectors.map_err(|error| Failure::Other(crate::causes::with_causes(&error)))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
         let done = if self.once {

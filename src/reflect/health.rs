@@ -1,6 +1,7 @@
 //! How a source does: its log lines and its counts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deltaq_client::types::ReplaceCounts;
@@ -18,11 +19,14 @@ pub(super) struct Health {
     queue: String,
     metrics: Arc<SourceMetrics>,
     clock: Clock,
+    /// Changes that were read, and that the queue has not taken yet.
+    waiting: AtomicUsize,
 }
 
 impl Health {
     pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
-        Self { source: source.to_owned(), queue: queue.to_owned(), metrics, clock }
+        let (source, queue, waiting) = (source.to_owned(), queue.to_owned(), AtomicUsize::new(0));
+        Self { source, queue, metrics, clock, waiting }
     }
 
     /// A list was accepted, or has not changed.
@@ -35,8 +39,26 @@ impl Health {
         }
     }
 
+    /// The source begins to be read. What waited before is not sent any more.
+    pub(super) fn began(&self) {
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+
+    /// A change was read.
+    pub(super) fn waits(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The source was read. The queue is in step, if it has taken what was read.
+    pub(super) fn read(&self) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            self.metrics.succeeded(self.clock.wall_us());
+        }
+    }
+
     /// Changes were accepted. `queued` is the number of deltas that they made.
-    pub(super) fn changed(&self, queued: u64) {
+    pub(super) fn changed(&self, changes: usize, queued: u64) {
+        self.waiting.fetch_sub(changes, Ordering::Relaxed);
         self.metrics.changed(queued, self.clock.wall_us());
     }
 

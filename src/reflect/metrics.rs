@@ -33,7 +33,7 @@ pub(super) struct Metrics {
 pub(super) struct SourceMetrics {
     name: String,
     queue: String,
-    /// When the last list or change was accepted, in microseconds since 1970; 0 before the first one.
+    /// When the source was read for the last time while nothing waited for the queue, in microseconds since 1970; 0 before the first one.
     succeeded_us: AtomicU64,
     /// Objects of the last list that was accepted.
     objects: AtomicU64,
@@ -151,7 +151,7 @@ impl SourceMetrics {
     }
 
     /// The source is in step, unless a part of it can't be read.
-    fn succeeded(&self, now_us: u64) {
+    pub(super) fn succeeded(&self, now_us: u64) {
         if !self.is_degraded.load(Ordering::Relaxed) {
             self.succeeded_us.store(now_us, Ordering::Relaxed);
             self.is_up.store(1, Ordering::Relaxed);

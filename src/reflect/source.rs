@@ -80,15 +80,24 @@ pub(super) struct Output {
     health: Arc<Health>,
 }
 
+/// Whether an event is a change, and no part of a list.
+const fn is_change(event: &Event) -> bool {
+    matches!(event, Event::Apply(_) | Event::Delete(_) | Event::DeleteKey(_))
+}
+
 impl Output {
     /// An output, and the stream of its events.
     pub(super) fn channel(health: Arc<Health>) -> (Self, impl Stream<Item = Result<Event, Error>>) {
+        health.began();
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
         (Self { events, health }, stream)
     }
 
     pub(super) async fn send(&self, event: Event) -> Result<(), Error> {
+        if is_change(&event) {
+            self.health.waits();
+        }
         self.events.send(Ok(event)).await.map_err(|_| Error::closed())
     }
 
@@ -98,6 +107,11 @@ impl Output {
             self.send(Event::InitApply(object)).await?;
         }
         Ok(())
+    }
+
+    /// The source was read, and everything that has changed was sent here.
+    fn read(&self) {
+        self.health.read();
     }
 
     /// A part of the source can't be read, and the rest goes on.
@@ -138,7 +152,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The source of these settings. Nothing is read but the files that it needs at once.
+    /// The source of these settings. Nothing is read but its certificates and its kubeconfig.
     pub(super) fn new(settings: &reflect::Source) -> Result<Self, Error> {
         use reflect::Kind;
         match settings.kind() {
@@ -146,7 +160,7 @@ impl Source {
             Some(Kind::Command(command)) => Ok(Self::Command(command::Command::new(command, settings))),
             Some(Kind::Files(files)) => Ok(Self::Files(files::Files::new(files, settings))),
             Some(Kind::Sql(sql)) => sql::Sql::new(sql, settings).map(Self::Sql),
-            Some(Kind::Deltaq(queue)) => queue::Queue::new(queue).map(|queue| Self::Queue(Box::new(queue))),
+            Some(Kind::Deltaq(queue)) => Ok(Self::Queue(Box::new(queue::Queue::new(queue)))),
             Some(Kind::Kubernetes(kubernetes)) => {
                 let kubernetes = kubernetes::Kubernetes::new(kubernetes, settings)?;
                 Ok(Self::Kubernetes(Box::new(kubernetes)))
@@ -192,6 +206,11 @@ impl Source {
     /// Whether the source needs the pointers of the queue's key, for [`set_key`](Self::set_key).
     pub(super) const fn needs_key(&self) -> bool {
         matches!(self, Self::Files(_))
+    }
+
+    /// Whether the source needs the pointers, and has none.
+    pub(super) const fn lacks_key(&self) -> bool {
+        matches!(self, Self::Files(files) if files.lacks_key())
     }
 
     /// Whether a list may have an object twice, of which the last counts.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use deltaq_client::types::KeyPart;
 use deltaq_client::{Client, Reflector, ReflectorError, ReflectorOptions, Report, Step};
 use futures_util::future::{Either, select};
-use tokio::sync::Mutex;
 
 use super::Error;
 use super::backoff::{Backoff, jittered};
@@ -18,9 +17,19 @@ use crate::clock::Clock;
 use crate::config::reflect;
 use crate::lifecycle::Shutdown;
 
+/// A source that has not begun. Its files are read when it begins, so one that is missing is a failure of this source alone.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    name: String,
+    settings: reflect::Source,
+    client: Client,
+    health: Arc<Health>,
+    clock: Clock,
+}
+
 /// A source with everything that its lists need.
 #[derive(Debug)]
-pub(super) struct Task {
+struct Task {
     name: String,
     settings: reflect::Source,
     source: Source,
@@ -29,33 +38,59 @@ pub(super) struct Task {
     reflector: Option<Reflector>,
     health: Arc<Health>,
     backoff: Backoff,
-    /// Whether the queue exists, as far as this task knows.
-    is_created: bool,
-    /// Whether the source has the pointers of the queue's key.
-    has_key: bool,
 }
 
-impl Task {
+impl Plan {
     pub(super) fn new(
         name: &str,
         settings: &reflect::Source,
         client: Client,
         metrics: Arc<SourceMetrics>,
         clock: Clock,
-    ) -> Result<Self, Error> {
-        let source = Source::new(settings)?;
+    ) -> Self {
         let health = Arc::new(Health::new(name, settings.queue.as_str(), metrics, clock.clone()));
-        let (name, settings, backoff) = (name.to_owned(), settings.clone(), Backoff::new(clock));
-        let (is_created, has_key) = (false, false);
-        Ok(Self { name, settings, source, client, reflector: None, health, backoff, is_created, has_key })
+        Self { name: name.to_owned(), settings: settings.clone(), client, health, clock }
+    }
+
+    fn begin(self) -> Result<Task, Error> {
+        let Self { name, settings, client, health, clock } = self;
+        let (source, backoff) = (Source::new(&settings)?, Backoff::new(clock));
+        Ok(Task { name, settings, source, client, reflector: None, health, backoff })
     }
 
     /// Sends one list.
-    pub(super) async fn once(mut self) -> (String, Result<Summary, Error>) {
-        let result = self.list().await;
-        (self.name, result)
+    pub(super) async fn once(self) -> (String, Result<Summary, Error>) {
+        let name = self.name.clone();
+        let result = async { self.begin()?.list().await };
+        (name, result.await)
     }
 
+    /// Sends lists and changes until the shutdown begins. After a panic the source begins anew; the others go on.
+    pub(super) async fn run(self, shutdown: &Shutdown) {
+        let mut backoff = Backoff::new(self.clock.clone());
+        loop {
+            let (plan, of) = (self.clone(), shutdown.clone());
+            let running = async move {
+                plan.begin()?.run(&of).await;
+                Ok(())
+            };
+            let error = match shutdown.spawn("source", running).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(_) if shutdown.is_draining() => return,
+                Err(_) => source::Error::new("a defect of deltaq: the task of the source panicked").into(),
+            };
+            let pause = backoff.after_failure(None);
+            self.health.failed(&error, pause);
+            tokio::select! {
+                () = shutdown.draining().cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+}
+
+impl Task {
     /// Sends lists and changes until the shutdown begins.
     async fn run(&mut self, shutdown: &Shutdown) {
         while !shutdown.is_draining() {
@@ -98,8 +133,7 @@ impl Task {
 
     /// Sends one whole list, or nothing if it has not changed.
     async fn list(&mut self) -> Result<Summary, Error> {
-        self.refuse_circle().await?;
-        self.create().await?;
+        self.prepare().await?;
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (output, events) = Output::channel(Arc::clone(&self.health));
         let produced = async {
@@ -126,7 +160,9 @@ impl Task {
         self.reflector = Some(reflector);
         let summary = summary(&report);
         self.health.listed(summary);
-        self.learn_key().await?;
+        if self.source.lacks_key() {
+            self.prepare().await?;
+        }
         Ok(summary)
     }
 
@@ -184,18 +220,6 @@ impl Task {
         }
     }
 
-    /// Asks for the pointers of the queue's key, if the source needs them.
-    async fn learn_key(&mut self) -> Result<(), Error> {
-        if !self.source.needs_key() || self.has_key {
-            return Ok(());
-        }
-        let queue = self.client.queue(self.settings.queue.as_str()).get().await;
-        let config = queue.map_err(|error| self.queue_error(error))?.config;
-        self.source.set_key(config.key.iter().map(pointer).collect());
-        self.has_key = true;
-        Ok(())
-    }
-
     fn reflector(&self) -> Reflector {
         let settings = &self.settings;
         let mut options = ReflectorOptions::new(settings.queue.as_str(), self.name.as_str());
@@ -205,44 +229,38 @@ impl Task {
         options.keep_last = settings.last_duplicate || self.source.may_repeat();
         let health = Arc::clone(&self.health);
         Reflector::new(self.client.clone(), options).on_step(move |step| {
-            if let Step::Changes { produced, .. } = step {
-                health.changed(produced.queued);
+            if let Step::Changes { changes, produced } = step {
+                health.changed(*changes, produced.queued);
             }
         })
     }
 
-    /// Refuses a queue that is its own source. One that does not exist is none.
-    async fn refuse_circle(&mut self) -> Result<(), Error> {
-        let name = self.settings.queue.as_str();
-        if !self.source.may_be_queue(name) {
-            return Ok(());
-        }
-        match self.client.queue(name).get().await {
-            Ok(queue) => Ok(self.source.refuse_circle(&queue.incarnation).await?),
-            Err(error) if error.code() == Some("queue-not-found") => Ok(()),
-            Err(error) => Err(self.queue_error(error)),
-        }
-    }
-
-    /// Creates the queue with the settings of the source, unless it exists.
-    async fn create(&mut self) -> Result<(), Error> {
-        if self.is_created || (self.settings.create.is_none() && !self.source.has_queue_settings()) {
+    /// Looks at the queue before each list, because it may have been deleted: creates it with the settings of the source, unless it
+    /// exists, and refuses one that is its own source.
+    async fn prepare(&mut self) -> Result<(), Error> {
+        let has_settings = self.settings.create.is_some() || self.source.has_queue_settings();
+        if !has_settings && !self.source.needs_key() {
             return Ok(());
         }
         let queue = self.client.queue(self.settings.queue.as_str());
-        match queue.get().await {
-            Err(error) if error.code() == Some("queue-not-found") => {
+        let found = match queue.get().await {
+            Err(error) if error.code() != Some("queue-not-found") => return Err(self.queue_error(error)),
+            Err(_) if !has_settings => return Ok(()),
+            Err(_) => {
                 let mut settings = self.source.queue_settings().await?;
                 for (name, value) in self.settings.create.iter().flatten() {
                     let value = serde_json::to_value(value);
                     let value = value.map_err(|error| source::Error::because("create is not JSON", error))?;
                     settings.insert(name.clone(), value);
                 }
-                queue.put(&settings).await.map_err(|error| self.queue_error(error))?;
+                queue.put(&settings).await.map_err(|error| self.queue_error(error))?
             }
-            exists => drop(exists.map_err(|error| self.queue_error(error))?),
+            Ok(found) => found,
+        };
+        if self.source.may_be_queue(&found.name) {
+            self.source.refuse_circle(&found.incarnation).await?;
         }
-        self.is_created = true;
+        self.source.set_key(found.config.key.iter().map(pointer).collect());
         Ok(())
     }
 
@@ -259,27 +277,6 @@ impl Task {
 
     fn queue_error(&self, source: deltaq_client::Error) -> Error {
         Error::Queue { queue: self.settings.queue.as_str().to_owned(), source }
-    }
-}
-
-/// Runs a task until the shutdown begins. A panic of the task is a failure of its source alone.
-pub(super) async fn supervise(task: Arc<Mutex<Task>>, shutdown: Shutdown) {
-    loop {
-        let (running, of) = (Arc::clone(&task), shutdown.clone());
-        let ended = shutdown.spawn("source", async move { running.lock().await.run(&of).await }).await;
-        if ended.is_ok() || shutdown.is_draining() {
-            return;
-        }
-        let pause = {
-            let mut task = task.lock().await;
-            task.failed(&Error::Source(source::Error::new(
-                "a defect of deltaq: the task of the source panicked",
-            )))
-        };
-        tokio::select! {
-            () = shutdown.draining().cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
     }
 }
 

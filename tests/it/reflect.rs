@@ -2,6 +2,7 @@
 //! counted, and a failing source deletes nothing.
 
 mod command;
+mod deleted;
 mod examples;
 mod files;
 mod kubernetes;

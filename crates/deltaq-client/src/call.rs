@@ -1,11 +1,13 @@
 //! Requests.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::stream::{Stream, StreamExt as _, poll_fn};
 use reqwest::{Method, Url};
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 /// One request to a server.
 #[derive(Debug)]
@@ -40,8 +42,18 @@ pub enum Body {
     Json(Bytes),
     /// Objects, one per line.
     Lines(Bytes),
-    /// Objects, one per line, from a stream.
+    /// Objects, one per line, that are sent once, however long that takes.
     Ndjson(reqwest::Body),
+    /// Objects, one per line, from a stream; [`Body::lines`] makes it.
+    Pieces(Pieces),
+}
+
+/// Lines from a stream.
+#[derive(Debug)]
+pub struct Pieces {
+    pub(crate) body: reqwest::Body,
+    /// Says that the connection has taken the last piece.
+    pub(crate) ended: oneshot::Receiver<()>,
 }
 
 impl Body {
@@ -51,7 +63,14 @@ impl Body {
         S: Stream<Item = Result<Vec<u8>, E>> + Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
-        Self::Ndjson(reqwest::Body::wrap_stream(pieces))
+        let (said, ended) = oneshot::channel();
+        let mut said = Some(said);
+        let end = poll_fn(move |_| {
+            // The request has ended already, if nobody waits for the end of its body.
+            let _heard = said.take().map(|said| said.send(()));
+            Poll::Ready(None)
+        });
+        Self::Pieces(Pieces { body: reqwest::Body::wrap_stream(pieces.chain(end)), ended })
     }
 
     /// The same body once more, unless it is a stream.
@@ -60,7 +79,7 @@ impl Body {
             Self::Empty => Some(Self::Empty),
             Self::Json(text) => Some(Self::Json(text.clone())),
             Self::Lines(text) => Some(Self::Lines(text.clone())),
-            Self::Ndjson(_) => None,
+            Self::Ndjson(_) | Self::Pieces(_) => None,
         }
     }
 }

@@ -8,6 +8,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValu
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode, Url};
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::call::{Accept, Body, Call};
@@ -16,8 +17,8 @@ use crate::retry::{Backoff, RetryOptions};
 
 /// Timeout of a connection, the TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the server may take for a request, on top of the `wait` of the request. The server itself gives up after
-/// `server.request_timeout`, which is shorter by default.
+/// How long the server may take for a request, on top of the `wait` of the request; if the body is a stream, after its last piece.
+/// The server itself gives up after `server.request_timeout`, which is shorter by default.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long a connection may be silent before the operating system checks that the peer is there.
@@ -51,6 +52,7 @@ pub struct Client {
     base: Url,
     authorization: Option<HeaderValue>,
     retry: RetryOptions,
+    reply_timeout: Duration,
 }
 
 /// A successful reply.
@@ -110,6 +112,7 @@ impl Client {
             base,
             authorization: authorization.transpose()?,
             retry: options.retry,
+            reply_timeout: REPLY_TIMEOUT,
         })
     }
 
@@ -122,9 +125,10 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        let sends_stream = matches!(call.body, Body::Ndjson(_));
+        let patience = self.reply_timeout.saturating_add(call.wait);
+        let sends_stream = matches!(call.body, Body::Ndjson(_) | Body::Pieces(_));
         if call.accept == Accept::Json && !sends_stream {
-            request = request.timeout(REPLY_TIMEOUT.saturating_add(call.wait));
+            request = request.timeout(patience);
         }
         request = request.header(
             ACCEPT,
@@ -134,14 +138,22 @@ impl Client {
                 Accept::Events => EVENTS,
             },
         );
+        let mut body_ended = None;
         request = match call.body {
             Body::Empty => request,
             Body::Json(text) => request.header(CONTENT_TYPE, JSON).body(text),
             Body::Lines(text) => request.header(CONTENT_TYPE, NDJSON).body(text),
             Body::Ndjson(body) => request.header(CONTENT_TYPE, NDJSON).body(body),
+            Body::Pieces(pieces) => {
+                body_ended = Some(pieces.ended);
+                request.header(CONTENT_TYPE, NDJSON).body(pieces.body)
+            }
         };
         let address = self.address();
-        let response = request.send().await.map_err(|error| self.failed(error))?;
+        let response = tokio::select! {
+            response = request.send() => response.map_err(|error| self.failed(error))?,
+            () = silence(body_ended, patience) => return Err(Error::Silence { address, silence: patience }),
+        };
         let status = response.status();
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(Reply { address, response });
@@ -287,6 +299,18 @@ impl Reply {
     }
 }
 
+/// Ends when a server has been silent for too long after the last piece of a body; never for another body.
+async fn silence(body_ended: Option<oneshot::Receiver<()>>, patience: Duration) {
+    let has_ended = match body_ended {
+        Some(ended) => ended.await.is_ok(),
+        None => false,
+    };
+    if !has_ended {
+        std::future::pending().await
+    }
+    sleep(patience).await;
+}
+
 fn document<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(text).map_err(|source| Error::Reply { source })
 }
@@ -322,6 +346,15 @@ fn parse(address: &str) -> Result<Url, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, BufRead as _, BufReader};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use futures_util::stream::iter;
+    use parking_lot::Mutex;
+    use reqwest::Method;
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
@@ -349,5 +382,44 @@ mod tests {
         };
         assert!(Client::new(options("abc\n")).is_ok(), "the line break at the end of a file is ignored");
         assert!(matches!(Client::new(options("a\nb")), Err(Error::Token)));
+    }
+
+    /// A server that takes requests and never answers.
+    fn silent_server() -> (Client, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = Client::at(listener.local_addr().unwrap().to_string()).unwrap();
+        client.reply_timeout = Duration::from_millis(200);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let (connection, seen) = (connection.unwrap(), Arc::clone(&seen));
+                std::thread::spawn(move || {
+                    let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
+                    seen.lock().extend(lines.next());
+                    lines.for_each(drop);
+                });
+            }
+        });
+        (client, requests)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_a_stream_and_never_answers_is_silent() {
+        let (client, _) = silent_server();
+        let pieces = iter([Ok::<_, io::Error>(b"{}\n".to_vec()), Ok(b"{}\n".to_vec())]);
+        let call = Call::on_queue(Method::POST, "q", ["replace"]).body(Body::lines(pieces));
+        let reply = timeout(Duration::from_secs(20), client.send(call)).await.expect("it ends");
+        assert!(
+            reply.is_err_and(|error| matches!(error, Error::Silence { .. }) && error.is_outcome_unknown())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_not_deleted_twice() {
+        let (client, requests) = silent_server();
+        let reply = client.queue("q").delete_queue(false).await;
+        assert!(reply.is_err_and(|error| error.is_outcome_unknown()));
+        assert_eq!(*requests.lock(), ["DELETE /v1/queues/q HTTP/1.1"]);
     }
 }

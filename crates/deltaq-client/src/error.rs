@@ -41,7 +41,7 @@ pub enum Error {
         /// The error of the HTTP client.
         source: reqwest::Error,
     },
-    /// A watch was silent for longer than bookmarks allow.
+    /// A watch, or a server that has taken a request, was silent for too long.
     #[error("nothing came from {address} for {silence:?}")]
     Silence {
         /// The address of the server.
@@ -92,11 +92,17 @@ pub enum Error {
         /// The number of the call.
         sequence: u64,
     },
-    /// The versions of the queue went back: the queue is a new one of this name, or was restored from a backup.
+    /// The versions of the queue went back: it was restored from a backup, or the server has another store.
     #[error(
-        "queue {queue} is a new one of this name, or was restored from a backup; send the whole list again"
+        "the versions of queue {queue} went back, as after a backup was restored; send the whole list again"
     )]
     QueueWentBack {
+        /// The queue.
+        queue: String,
+    },
+    /// The queue was deleted, also if there is a new one of its name.
+    #[error("queue {queue} was deleted; send the whole list again")]
+    QueueDeleted {
         /// The queue.
         queue: String,
     },
@@ -147,7 +153,7 @@ impl Error {
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
-            Self::NoReply { .. } | Self::Reply { .. } => true,
+            Self::NoReply { .. } | Self::Silence { .. } | Self::Reply { .. } => true,
             Self::NotDeltaq { status, .. } => *status >= 500,
             Self::Problem(problem) => {
                 matches!(problem.status, 500 | 504 | 507)

@@ -20,7 +20,7 @@ use deltaq_types::{Produced, ReplaceCounts, Replaced};
 use futures_util::future::{Either, select};
 use futures_util::stream::{Peekable, Stream, StreamExt as _};
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use self::batch::Batch;
 use crate::call::Body;
@@ -32,6 +32,8 @@ use crate::queue::{Producer, ReplaceOptions};
 const PAUSE: Duration = Duration::from_millis(800);
 /// The longest pause, before its random part.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often a reflector asks whether the queue is still the same.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// A stream that ran for so long resets the pauses.
 const PAUSE_RESET: Duration = Duration::from_mins(2);
 
@@ -171,6 +173,8 @@ pub struct Reflector {
     client: Client,
     options: ReflectorOptions,
     producer: Option<Producer>,
+    /// When the queue is asked for next.
+    check_at: Instant,
     report: Report,
     observer: Box<dyn FnMut(&Step<'_>) + Send>,
 }
@@ -179,7 +183,8 @@ impl Reflector {
     /// A reflector of a source. Nothing is sent yet.
     #[must_use]
     pub fn new(client: Client, options: ReflectorOptions) -> Self {
-        Self { client, options, producer: None, report: Report::default(), observer: Box::new(|_| {}) }
+        let (check_at, report) = (Instant::now() + CHECK_EVERY, Report::default());
+        Self { client, options, producer: None, check_at, report, observer: Box::new(|_| {}) }
     }
 
     /// Calls a function after each step. The function must not block.
@@ -198,6 +203,8 @@ impl Reflector {
     /// Sends what a stream gives, until the stream ends. Calls are repeated as the options of the client say, except for a list of
     /// more than 4 MiB, which is not kept. If the future is dropped in the middle of a list, nothing of the list is applied.
     ///
+    /// A queue that was deleted is noticed within a few seconds, also while the stream gives nothing, if calls have sequence numbers.
+    ///
     /// # Errors
     /// The first error of the stream or of a call. After an error the source should be listed again: some of its changes may not
     /// have been applied.
@@ -209,8 +216,8 @@ impl Reflector {
         let events = events.map(|event| event.map_err(|error| ReflectorError::Source(error.into())));
         let mut events = pin!(events.peekable());
         let before = self.report;
-        while let Some(event) = events.next().await {
-            match event? {
+        while let Some(event) = self.next(events.as_mut()).await? {
+            match event {
                 Event::Init => self.list(events.as_mut()).await?,
                 Event::InitApply(_) => return Err(ReflectorError::OutOfOrder("InitApply")),
                 Event::InitDone => return Err(ReflectorError::OutOfOrder("InitDone")),
@@ -250,6 +257,26 @@ impl Reflector {
             // A failed reflector begins with the last number that the server knows.
             self.producer = self.producer.take().filter(|_| error.is_none());
             sleep(pause).await;
+        }
+    }
+
+    /// The next event of a stream. The queue is asked for while it is awaited.
+    async fn next<S>(&mut self, mut events: Pin<&mut Peekable<S>>) -> Result<Option<Event>, ReflectorError>
+    where
+        S: Stream<Item = Result<Event, ReflectorError>>,
+    {
+        loop {
+            if Instant::now() >= self.check_at {
+                // A producer that failed is not used again.
+                if let Some(mut producer) = self.producer.take() {
+                    producer.check_queue().await.map_err(|error| self.failed(error))?;
+                    self.producer = Some(producer);
+                }
+                self.check_at = Instant::now() + CHECK_EVERY;
+            }
+            if let Ok(event) = timeout_at(self.check_at, events.next()).await {
+                return event.transpose();
+            }
         }
     }
 

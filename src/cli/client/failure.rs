@@ -203,7 +203,8 @@ fn code_of(error: &Error) -> u8 {
         | Error::Object { .. }
         | Error::Random { .. }
         | Error::SequenceTaken { .. }
-        | Error::QueueWentBack { .. } => 1,
+        | Error::QueueWentBack { .. }
+        | Error::QueueDeleted { .. } => 1,
     }
 }
 

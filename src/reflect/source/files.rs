@@ -15,7 +15,7 @@ use std::time::Duration;
 use deltaq_client::Event;
 use tokio::task::spawn_blocking;
 
-use self::changes::Changes;
+use self::changes::{Changes, shared_key};
 use self::scan::{Entry, Folder};
 use self::watch::Watch;
 use super::objects::Shape;
@@ -38,6 +38,12 @@ pub(in crate::reflect) struct Files {
     entries: BTreeMap<PathBuf, Entry>,
     /// The JSON pointers of the queue's key.
     key: Vec<String>,
+    /// Whether the last of several objects of a key counts.
+    keeps_last: bool,
+    /// A file that has a key of another one, and what is wrong.
+    shared: Option<(PathBuf, String)>,
+    /// Whether `shared` belongs to the entries and the key.
+    is_compared: bool,
     /// The files that could not be read at the last look, each with its failure.
     broken: BTreeMap<PathBuf, String>,
     watch: Watch,
@@ -56,11 +62,27 @@ impl Files {
         };
         let watch = Watch::start(&files.path);
         let (entries, broken) = (BTreeMap::new(), BTreeMap::new());
-        Self { folder, interval: source.interval, entries, key: Vec::new(), broken, watch }
+        let (interval, keeps_last) = (source.interval, source.last_duplicate);
+        Self {
+            folder,
+            interval,
+            entries,
+            key: Vec::new(),
+            keeps_last,
+            shared: None,
+            is_compared: false,
+            broken,
+            watch,
+        }
     }
 
     pub(super) fn set_key(&mut self, key: Vec<String>) {
+        self.is_compared &= self.key == key;
         self.key = key;
+    }
+
+    pub(super) const fn lacks_key(&self) -> bool {
+        self.key.is_empty()
     }
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
@@ -77,6 +99,9 @@ impl Files {
             tokio::time::sleep(SETTLE).await;
             waited += SETTLE;
         }
+        if let Some((_, why)) = &self.shared {
+            return Err(Error::new(why.clone()));
+        }
         output.send(Event::Init).await?;
         for entry in self.entries.values() {
             output.list(entry.objects.iter().cloned()).await?;
@@ -90,6 +115,7 @@ impl Files {
         loop {
             let pause = if unsettled > Duration::ZERO { SETTLE } else { jittered(self.interval.get()) };
             self.watch.changed(pause).await;
+            self.watch.ensure();
             tokio::time::sleep(SETTLE).await;
             let look = self.look().await?;
             unsettled = if look.is_unsettled { unsettled + SETTLE } else { Duration::ZERO };
@@ -97,10 +123,13 @@ impl Files {
                 output.send(Event::Apply(object)).await?;
             }
             if unsettled >= INCOMPLETE_MAX || !look.is_unsettled {
-                self.report(look.broken, output);
+                self.report(look.broken.into_iter().chain(look.shared).collect(), output);
             }
             if look.changes.has_deletions {
                 return Ok(Followed::ListNow);
+            }
+            if !look.is_unsettled {
+                output.read();
             }
         }
     }
@@ -121,11 +150,16 @@ impl Files {
     /// Looks at all files, reads the changed ones and compares their objects with the former ones.
     async fn look(&mut self) -> Result<Look, Error> {
         let (folder, entries) = (self.folder.clone(), std::mem::take(&mut self.entries));
-        let key = self.key.clone();
+        let (key, keeps_last, is_compared) = (self.key.clone(), self.keeps_last, self.is_compared);
+        let former = self.shared.clone();
         let looked = spawn_blocking(move || {
             let (scanned, entries) = folder.scan(entries);
             let look = scanned.map(|scan| Look {
                 changes: Changes::new(&scan.before, &entries, &key),
+                shared: match is_compared && scan.before.is_empty() {
+                    true => former,
+                    false => shared_key(&entries, &key).filter(|_| !keeps_last),
+                },
                 broken: scan.broken,
                 is_unsettled: scan.is_unsettled,
             });
@@ -134,13 +168,17 @@ impl Files {
         let (look, entries) =
             looked.await.map_err(|error| Error::because("the reader of the files has failed", error))?;
         self.entries = entries;
-        look
+        let look = look?;
+        (self.shared, self.is_compared) = (look.shared.clone(), true);
+        Ok(look)
     }
 }
 
 /// What a look at the folder has found.
 struct Look {
     changes: Changes,
+    /// A file that has a key of another one, and what is wrong.
+    shared: Option<(PathBuf, String)>,
     broken: BTreeMap<PathBuf, String>,
     /// Whether a file may still be changing.
     is_unsettled: bool,

@@ -75,6 +75,10 @@ impl Client {
         let response = request.timeout(self.timeout.get()).send().await;
         let response = checked(url, response.map_err(|error| failed(url, error))?)?;
         let (status, headers) = (response.status(), response.headers().clone());
+        if status == StatusCode::PARTIAL_CONTENT {
+            let what = format!("{} answered with status {status}: the list is not complete", shown(url));
+            return Err(Error::new(what));
+        }
         let body = self.body(url, response).await?;
         Ok(Reply { status, headers, body })
     }

@@ -15,6 +15,7 @@ use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use tracing::debug;
 
 use self::access::Access;
@@ -30,6 +31,9 @@ const PAGE: u32 = 500;
 const WATCH_SECONDS: u64 = 300;
 /// How much longer than that a watch may be silent before its connection counts as lost.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
+
+/// A watch without an event that is shorter is a failure: the next one might end as fast.
+const WATCH_MIN: Duration = Duration::from_secs(1);
 
 /// A resource of a Kubernetes API.
 #[derive(Debug)]
@@ -120,7 +124,10 @@ impl Kubernetes {
                     }
                 }
             };
+            output.read();
+            let (began, mut had_lines) = (Instant::now(), false);
             while let Some(line) = lines.next().await? {
+                had_lines = true;
                 match Watched::read(&line)? {
                     Watched::Applied { object, version } => {
                         output.send(Event::Apply(object)).await?;
@@ -130,7 +137,10 @@ impl Kubernetes {
                         output.send(Event::Delete(object)).await?;
                         self.version = Some(version);
                     }
-                    Watched::Bookmark { version, .. } => self.version = Some(version),
+                    Watched::Bookmark { version, .. } => {
+                        self.version = Some(version);
+                        output.read();
+                    }
                     Watched::Expired => return Ok(self.expired()),
                     Watched::Failed { what, retry_after } => {
                         self.forget();
@@ -139,6 +149,9 @@ impl Kubernetes {
                         );
                     }
                 }
+            }
+            if !had_lines && began.elapsed() < WATCH_MIN {
+                return Err(Error::new("the watch has ended at once, without an event"));
             }
         }
     }

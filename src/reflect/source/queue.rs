@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::time::Duration;
 
-use deltaq_client::types::{RowType, WatchRow};
-use deltaq_client::{Client, ClientOptions, Event, View};
+use deltaq_client::types::{Mode, QueueDocument, RowType, WatchRow};
+use deltaq_client::{Client, ClientOptions, Event, RetryOptions, View};
 use futures_util::{Stream, StreamExt as _};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -15,9 +16,16 @@ use crate::config::reflect;
 
 type Rows = Pin<Box<dyn Stream<Item = Result<WatchRow, deltaq_client::Error>> + Send + Sync>>;
 
+/// How long a watch that has ended is begun again before that is a failure. A restart of the server is shorter.
+const RETRY: RetryOptions = RetryOptions {
+    first: Duration::from_millis(250),
+    max: Duration::from_secs(5),
+    attempts: u32::MAX,
+    total: Duration::from_secs(30),
+};
+
 /// A queue of a server.
 pub(in crate::reflect) struct Queue {
-    client: Client,
     settings: reflect::Deltaq,
     /// The watch behind its initial keys.
     rows: Option<Rows>,
@@ -30,7 +38,13 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    pub(super) fn new(settings: &reflect::Deltaq) -> Result<Self, Error> {
+    pub(super) fn new(settings: &reflect::Deltaq) -> Self {
+        Self { settings: settings.clone(), rows: None }
+    }
+
+    /// The queue, with the token that its file has now.
+    fn queue(&self) -> Result<deltaq_client::Queue, Error> {
+        let settings = &self.settings;
         let read = |path: &std::path::Path| {
             std::fs::read(path)
                 .map_err(|error| Error::because(format!("can't read {}", path.display()), error))
@@ -41,17 +55,27 @@ impl Queue {
             token: token.map(|token| String::from_utf8_lossy(&token).into_owned()),
             ca_pem: settings.ca_file.as_deref().map(read).transpose()?,
             user_agent: Some(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")).to_owned()),
+            retry: RETRY,
             ..ClientOptions::default()
         };
         let client = Client::new(options).map_err(|error| Error::because("the source", error))?;
-        Ok(Self { client, settings: settings.clone(), rows: None })
+        Ok(client.queue(settings.queue.as_str()))
+    }
+
+    /// The followed queue as it is now. One without objects is refused: its list would be empty.
+    async fn followed(&self, queue: &deltaq_client::Queue) -> Result<QueueDocument, Error> {
+        let followed = queue.get().await.map_err(|error| self.failed(&error))?;
+        if followed.config.mode == Mode::Keys {
+            let what = format!("the queue {} has mode keys, so it has no objects", self.name());
+            return Err(Error::new(what));
+        }
+        Ok(followed)
     }
 
     /// The settings of a queue that takes the objects: the same key.
     pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
-        let queue = self.client.queue(self.settings.queue.as_str()).get().await;
-        let queue = queue.map_err(|error| self.failed(&error))?;
-        let key = serde_json::to_value(&queue.config.key);
+        let followed = self.followed(&self.queue()?).await?;
+        let key = serde_json::to_value(&followed.config.key);
         let key = key.map_err(|error| Error::because("the key of the queue is not JSON", error))?;
         Ok(json!({ "key": key }).as_object().cloned().unwrap_or_default())
     }
@@ -61,7 +85,7 @@ impl Queue {
     }
 
     pub(super) async fn refuse_circle(&self, incarnation: &str) -> Result<(), Error> {
-        let followed = self.client.queue(self.name()).get().await.map_err(|error| self.failed(&error))?;
+        let followed = self.followed(&self.queue()?).await?;
         if followed.incarnation == incarnation {
             let what = format!("the queue {} can't be its own source", self.name());
             return Err(Error::new(what));
@@ -78,8 +102,9 @@ impl Queue {
     }
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
-        let mut watch = self.client.queue(self.settings.queue.as_str()).watch();
-        watch = watch.view(if self.settings.known { View::Known } else { View::Latest });
+        let queue = self.queue()?;
+        self.followed(&queue).await?;
+        let mut watch = queue.watch().view(if self.settings.known { View::Known } else { View::Latest });
         if let Some(prefix) = &self.settings.prefix {
             watch = watch.prefix(prefix.as_str());
         }
@@ -121,8 +146,9 @@ impl Queue {
                 Some(Err(error)) => return Err(self.failed(&error)),
                 None => return Ok(Followed::ListLater),
             };
-            if let Some(event) = event(row) {
-                output.send(event).await?;
+            match event(row) {
+                Some(event) => output.send(event).await?,
+                None => output.read(),
             }
         }
     }

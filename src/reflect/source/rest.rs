@@ -29,8 +29,8 @@ pub(in crate::reflect) struct Rest {
     pages: Pages,
     /// What the server said about the list that the queue has taken.
     validators: Option<HeaderMap>,
-    /// What the server said about the list that was sent last.
-    sent: Option<HeaderMap>,
+    /// What takes their place once the queue has taken the list that was read last.
+    next: Option<HeaderMap>,
 }
 
 impl Rest {
@@ -46,20 +46,20 @@ impl Rest {
             header_file: rest.header_file.clone(),
             pages: Pages::new(rest),
             validators: None,
-            sent: None,
+            next: None,
         })
     }
 
     pub(super) fn accepted(&mut self) {
-        self.validators = self.sent.take().or(self.validators.take());
+        self.validators = self.next.take();
     }
 
     pub(super) fn forget(&mut self) {
-        (self.validators, self.sent) = (None, None);
+        (self.validators, self.next) = (None, None);
     }
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
-        self.sent = None;
+        self.next = None;
         let headers = self.header_file.as_deref().map(headers::read).transpose()?.unwrap_or_default();
         let mut next = Some(self.pages.first(&self.url));
         let mut seen = Seen::default();
@@ -70,14 +70,17 @@ impl Rest {
                 return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
             }
             let validators = self.validators.clone().filter(|_| number == 1).unwrap_or_default();
-            let Some(page) = self.page(&url, headers.clone(), validators).await? else { return Ok(()) };
+            let Some(page) = self.page(&url, headers.clone(), validators).await? else {
+                self.next = self.validators.clone();
+                return Ok(());
+            };
             if number == 1 {
                 output.send(Event::Init).await?;
             }
             next = self.pages.next(&self.url, &url, &page)?;
             seen.check(&url, &page, next.as_ref())?;
             if number == 1 && next.is_none() {
-                self.sent = Some(page.validators);
+                self.next = Some(page.validators);
             }
             output.list(page.objects).await?;
         }
@@ -118,7 +121,8 @@ impl Rest {
         let found = json::find(document, pointer).map_err(|error| Error::because(of, error))?;
         match found.map(|value| (json::kind(value), json::scalar(value))) {
             None | Some(("null", _)) => Ok(None),
-            Some((_, Some(cursor))) if cursor.is_empty() || cursor == "false" => Ok(None),
+            Some(("a boolean", Some(cursor))) if cursor == "false" => Ok(None),
+            Some((_, Some(cursor))) if cursor.is_empty() => Ok(None),
             Some((_, Some(cursor))) => Ok(Some(cursor)),
             Some((found, None)) => Err(Error::new(format!(
                 "{of} has {found} at the pointer {pointer:?} (next); expected a cursor"

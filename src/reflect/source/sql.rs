@@ -2,16 +2,19 @@
 //!
 //! With a column that grows with each change (`since`), the rows that have changed are read between two lists. Rows with the last
 //! value are read again, because a later transaction may add rows with the same value; those that were sent are left out. Only a list
-//! sees that a row is gone.
+//! sees that a row is gone, and the changes of rows without a value (NULL).
 
 mod postgres;
 mod sqlite;
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::future::Future;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
 
 use deltaq_client::Event;
 use serde_json::value::RawValue;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
@@ -41,7 +44,8 @@ enum Database {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reached {
     value: Option<Value>,
-    rows: BTreeSet<Box<str>>,
+    /// Hashes of the texts of these rows, which may be many.
+    rows: HashSet<u64>,
 }
 
 /// A value of the column `since`, as the database has it.
@@ -72,7 +76,7 @@ impl Sql {
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         output.send(Event::Init).await?;
-        self.reached = self.read(output, Event::InitApply, Reached::default()).await?;
+        self.reached = self.read(output, Event::InitApply, None).await?;
         output.send(Event::InitDone).await
     }
 
@@ -80,53 +84,82 @@ impl Sql {
     pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
         loop {
             tokio::time::sleep(jittered(self.interval.get())).await;
-            self.reached = self.read(output, Event::Apply, self.reached.clone()).await?;
+            self.reached = self.read(output, Event::Apply, Some(self.reached.clone())).await?;
+            output.read();
         }
     }
 
-    /// Reads the rows from a value on, and returns how far that has got.
+    /// Reads all rows, or those that follow on an earlier read, and returns how far that has got.
     async fn read(
         &self,
         output: &Output,
         event: fn(Box<RawValue>) -> Event,
-        from: Reached,
+        from: Option<Reached>,
     ) -> Result<Reached, Error> {
-        let mut rows = Rows { output, event, sent: from.clone(), reached: from };
-        let read = async {
-            match &self.database {
-                Database::Sqlite(sqlite) => sqlite.read(&mut rows).await,
-                Database::Postgres(postgres) => postgres.read(&mut rows).await,
-            }
-        };
-        let read = timeout(self.timeout.get(), read).await;
-        read.map_err(|_| Error::new(format!("the query has not ended within {} (timeout)", self.timeout)))??;
+        let reached = from.clone().unwrap_or_default();
+        let (timeout, left) = (self.timeout, self.timeout.get());
+        let mut rows = Rows { output, event, from, reached, timeout, left };
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.read(&mut rows).await?,
+            Database::Postgres(postgres) => postgres.read(&mut rows).await?,
+        }
         Ok(rows.reached)
     }
+}
+
+/// Where the rows of a read begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Start<'v> {
+    /// With all rows.
+    All,
+    /// With all rows that have a value of the column `since`.
+    AnyValue,
+    /// With this value.
+    Value(&'v Value),
 }
 
 /// Takes the rows of one read.
 pub(super) struct Rows<'a> {
     output: &'a Output,
     event: fn(Box<RawValue>) -> Event,
-    /// How far the read before has got.
-    sent: Reached,
+    /// How far the read before has got; `None` reads all rows.
+    from: Option<Reached>,
     reached: Reached,
+    timeout: DurationText,
+    /// How much longer the database may take. The time in which the queue takes the rows does not count.
+    left: Duration,
 }
 
 impl Rows<'_> {
-    /// The value from which on rows are read.
-    fn from(&self) -> Option<&Value> {
-        self.sent.value.as_ref()
+    /// Where the rows begin.
+    fn start(&self) -> Start<'_> {
+        match &self.from {
+            None => Start::All,
+            Some(Reached { value: None, .. }) => Start::AnyValue,
+            Some(Reached { value: Some(value), .. }) => Start::Value(value),
+        }
+    }
+
+    /// Waits for the database.
+    async fn wait<T>(&mut self, answer: impl Future<Output = T>) -> Result<T, Error> {
+        let began = Instant::now();
+        let answer = timeout(self.left, answer).await;
+        self.left = self.left.saturating_sub(began.elapsed());
+        answer.map_err(|_| Error::new(format!("the query has not ended within {} (timeout)", self.timeout)))
     }
 
     /// Sends a row, unless the read before has sent it. Rows come in the order of their values.
     async fn take(&mut self, text: String, value: Option<Value>) -> Result<(), Error> {
-        let is_repeated = value == self.sent.value && self.sent.rows.contains(text.as_str());
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let row = hasher.finish();
+        let is_sent = |from: &Reached| value == from.value && from.rows.contains(&row);
+        let is_repeated = self.from.as_ref().is_some_and(is_sent);
         if value.is_some() {
             if self.reached.value != value {
-                self.reached = Reached { value, rows: BTreeSet::new() };
+                self.reached = Reached { value, rows: HashSet::new() };
             }
-            self.reached.rows.insert(text.as_str().into());
+            self.reached.rows.insert(row);
         }
         if is_repeated {
             return Ok(());

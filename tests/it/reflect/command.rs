@@ -47,6 +47,8 @@ fn sources_of_a_file_are_isolated_from_each_other() {
     let file = server.folder.path().join("reflect.toml");
     let text = format!(
         "[sources.good]\nqueue = \"prices\"\ninterval = \"20ms\"\ncreate = {{ key = \"/sku\", mode = \"latest\" }}\n[sources.good.command]\nrun = [\"cat\", {list:?}]\n\
+         [sources.locked]\nqueue = \"prices\"\n[sources.locked.deltaq]\nurl = \"http://127.0.0.1:1\"\nqueue = \"q\"\ntoken_file = \"missing-token\"\n\
+         [sources.home]\nqueue = \"prices\"\n[sources.home.kubernetes]\nresource = \"/api/v1/pods\"\nkubeconfig = \"missing\"\n\
          [sources.bad]\nqueue = \"prices\"\n[sources.bad.command]\nrun = [\"false\"]\n\
          [sources.slow]\nqueue = \"prices\"\n[sources.slow.command]\nrun = [\"sleep\", \"600\"]\n"
     );
@@ -55,11 +57,17 @@ fn sources_of_a_file_are_isolated_from_each_other() {
     let reflecting = Reflecting::start(&server, &["--config", &path, "--log-level", "info"]);
     reflecting.until_lists(3);
     let unready = reflecting.get("/readyz");
-    assert_eq!((unready.0, unready.1.as_str()), (503, "no list was accepted yet: bad, slow\n"));
-    reflecting.until_metric("deltaq_reflect_failures_total", "source=\"bad\"", 1.0);
+    assert_eq!((unready.0, unready.1.as_str()), (503, "no list was accepted yet: bad, home, locked, slow\n"));
+    for source in ["bad", "home", "locked"] {
+        reflecting.until_metric("deltaq_reflect_failures_total", &format!("source=\"{source}\""), 2.0);
+    }
     assert_eq!(server.json(&["queue", "get", "prices"])["config"]["mode"], "latest");
     assert_eq!(server.count("prices", "ready"), 1);
-    reflecting.stop();
+    let log = reflecting.stop();
+    assert!(
+        log.contains("can't read missing-token") && log.contains("can't read missing (kubeconfig)"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -104,7 +112,17 @@ fn wrong_flags_and_files_have_clear_errors() {
             "\"mode\" is not a setting of the form NAME=VALUE",
         ),
         (
-            &["reflect", "q", "--source", "s", "--list", "https://a", "--source-ca-file", "missing"],
+            &[
+                "reflect",
+                "q",
+                "--source",
+                "s",
+                "--list",
+                "https://a",
+                "--source-ca-file",
+                "missing",
+                "--once",
+            ],
             1,
             "can't read missing (ca_file)",
         ),
@@ -126,7 +144,17 @@ fn wrong_flags_and_files_have_clear_errors() {
             "--last-duplicate",
         ),
         (
-            &["reflect", "q", "--source", "home", "--kubernetes", "/api/v1/pods", "--kubeconfig", "missing"],
+            &[
+                "reflect",
+                "q",
+                "--source",
+                "home",
+                "--kubernetes",
+                "/api/v1/pods",
+                "--kubeconfig",
+                "missing",
+                "--once",
+            ],
             1,
             "source home: can't read missing (kubeconfig)",
         ),

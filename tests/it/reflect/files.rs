@@ -161,3 +161,59 @@ fn half_written_files_change_nothing() {
         "{log}"
     );
 }
+
+#[test]
+fn a_folder_that_is_made_again_is_watched_again() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    let write = |name: &str, text: &str| {
+        fs::write(folder.join("new"), text).expect("a file");
+        fs::rename(folder.join("new"), folder.join(name)).expect("a rename");
+    };
+    fs::create_dir(&folder).expect("a folder");
+    write("a.json", "{\"key\":\"a\"}");
+    let shown = folder.display().to_string();
+    let line = ["q", "--source", "s", "--files", &shown, "--suffix", ".json", "--interval", "10m"];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    fs::remove_dir_all(&folder).expect("a folder");
+    fs::create_dir(&folder).expect("a folder");
+    write("a.json", "{\"key\":\"a\",\"n\":1}");
+    let is_at = |n: u64| known_price(&server) == Some(n);
+    until("the new folder is read", || is_at(1));
+    write("a.json", "{\"key\":\"a\",\"n\":2}");
+    until("the new folder is watched", || is_at(2));
+    reflecting.stop();
+}
+
+/// The number of the newest object `a`.
+fn known_price(server: &Server) -> Option<u64> {
+    let rows = server.run(&["latest", "q", "-o", "ndjson"]).ok();
+    serde_json::from_str::<Value>(rows.lines().next()?).expect("JSON")["object"]["n"].as_u64()
+}
+
+#[test]
+fn two_files_with_one_key_are_named() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("a.json"), "{\"key\":\"a\"}").expect("a file");
+    let shown = folder.display().to_string();
+    let line = ["q", "--source", "s", "--files", &shown, "--suffix", ".json", "--interval", "50ms"];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    fs::write(folder.join("b.json"), "{\"key\":\"a\",\"n\":2}").expect("a file");
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 1.0);
+    assert!(reflecting.metric("deltaq_reflect_up", "") < 0.5);
+    let once = [&["reflect"][..], &line, &["--once"]].concat();
+    let refused = server.run(&once).failed(1);
+    assert!(
+        refused.contains("b.json has an object with the key of one in ") && refused.contains("a.json"),
+        "{refused}"
+    );
+    let last = [&once[..], &["--last-duplicate"]].concat();
+    assert!(server.run(&last).ok().contains("2 objects"));
+    fs::write(folder.join("b.json"), "{\"key\":\"b\"}").expect("a file");
+    reflecting.until_metric("deltaq_reflect_up", "", 1.0);
+    reflecting.stop();
+}

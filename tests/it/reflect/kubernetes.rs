@@ -40,6 +40,8 @@ struct State {
     version: u64,
     fault: Option<Fault>,
     has_watch_list: bool,
+    /// Whether each watch ends at once.
+    always_ends: bool,
     /// The lists and the watches that were answered.
     lists: usize,
     watches: usize,
@@ -161,7 +163,7 @@ impl Api {
             request.parameter("resourceVersion").expect("a version").parse().expect("a number")
         };
         loop {
-            if Self::take(&mut state, Fault::End) {
+            if state.always_ends || Self::take(&mut state, Fault::End) {
                 return;
             }
             if Self::take(&mut state, Fault::ExpiredEvent) {
@@ -309,8 +311,30 @@ fn a_watch_list_takes_the_place_of_pages() {
     let config = kubeconfig(&server, &upstream);
     let reflecting = Reflecting::start(&server, &line_of(&config, &[]));
     with_all_faults(&server, &api, &reflecting);
+    // A bookmark is a success, though nothing has changed.
+    let time = || reflecting.metric("deltaq_reflect_last_success_timestamp_seconds", "");
+    let before = time();
+    until("a bookmark counts", || {
+        api.0.1.notify_all();
+        time() > before
+    });
+    server.run(&["queue", "delete", "q", "--yes"]).ok();
+    until("the queue is created again", || server.run(&["queue", "get", "q"]).code == Some(0));
+    until_equal(&server, &api);
     assert_eq!(api.counts().0, 0, "no list was asked for");
     reflecting.stop();
+}
+
+#[test]
+fn watches_that_end_at_once_are_begun_again_after_pauses() {
+    let server = Server::in_memory();
+    let (api, upstream) = Api::start(false, 3);
+    api.0.0.lock().always_ends = true;
+    let config = kubeconfig(&server, &upstream);
+    let reflecting = Reflecting::start(&server, &line_of(&config, &[]));
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 2.0);
+    assert!(api.counts().1 <= 3, "{:?}", api.counts());
+    assert!(reflecting.stop().contains("the watch has ended at once"));
 }
 
 #[test]

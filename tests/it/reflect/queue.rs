@@ -36,6 +36,16 @@ fn a_queue_is_not_its_own_source() {
 }
 
 #[test]
+fn a_queue_without_objects_is_no_source() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "keys", "mode=keys"]).ok();
+    let url = server.address.to_string();
+    let line = ["reflect", "q", "--source", "s", "--from-queue", "keys", "--from-url", &url, "--once"];
+    assert!(server.run(&line).failed(1).contains("the queue keys has mode keys, so it has no objects"));
+    assert!(!server.run(&["queues", "-o", "ndjson"]).ok().contains("\"q\""), "the queue was created");
+}
+
+#[test]
 fn a_queue_is_followed_over_restarts_of_both_servers() {
     let (mut source, mut target) = (Server::durable(), Server::durable());
     source.run(&["queue", "create", "from", "key=/sku"]).ok();

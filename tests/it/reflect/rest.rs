@@ -194,6 +194,40 @@ fn a_list_that_has_not_changed_is_not_sent() {
 }
 
 #[test]
+fn a_tag_of_one_page_is_forgotten_after_a_list_of_two() {
+    let phase = Arc::new(Mutex::new(1));
+    let shown = Arc::clone(&phase);
+    let upstream = Upstream::start(move |request, reply| {
+        let all = objects(4);
+        match (*shown.lock(), request.parameter("page")) {
+            (2, None) => {
+                reply.send(
+                    200,
+                    &["etag: \"two\"", "link: </?page=2>; rel=\"next\""],
+                    &json!(all[..2]).to_string(),
+                );
+            }
+            (2, Some(_)) => reply.send(200, &["etag: \"more\""], &json!(all[2..]).to_string()),
+            _ if request.header("if-none-match") == Some("\"one\"") => reply.send(304, &[], ""),
+            _ => reply.send(200, &["etag: \"one\""], &json!(all[..3]).to_string()),
+        }
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/");
+    let line = ["prices", "--source", "shop", "--list", &url, "--interval", "50ms"];
+    let reflecting = Reflecting::start(&server, &line);
+    let sent = |count| reflecting.until_metric("deltaq_reflect_lists_total", "result=\"sent\"", count);
+    reflecting.until_metric("deltaq_reflect_lists_total", "result=\"unchanged\"", 1.0);
+    *phase.lock() = 2;
+    sent(3.0);
+    *phase.lock() = 3;
+    reflecting.until_lists(3);
+    drain(&server, "prices");
+    assert_eq!(known(&server, "prices"), by_key(&objects(3)));
+    reflecting.stop();
+}
+
+#[test]
 fn a_source_that_is_down_deletes_nothing() {
     let shop = Shop::new(objects(5));
     let pages = shop.clone();
@@ -224,6 +258,7 @@ fn a_source_that_is_down_deletes_nothing() {
 fn replies_that_are_no_list_are_failures() {
     let upstream = Upstream::start(|request, reply| match request.target.split('?').next() {
         Some("/unasked") => reply.send(304, &[], ""),
+        Some("/part") => reply.send(206, &[], "[{\"key\":\"a\"}]"),
         Some("/packed") => reply.send(200, &["content-encoding: gzip"], "[]"),
         Some("/again") => reply.send(302, &["location: /again"], ""),
         Some("/busy") => reply.send(503, &["retry-after: Sat, 06 Nov 2094 08:49:37 GMT"], ""),
@@ -235,6 +270,7 @@ fn replies_that_are_no_list_are_failures() {
             "/unasked",
             "answered with status 304 Not Modified, without being asked whether the list has changed",
         ),
+        ("/part", "answered with status 206 Partial Content: the list is not complete"),
         ("/packed", "has the encoding \"gzip\", without being asked for it"),
         ("/again", "answered with status 302 Found\n"),
         ("/busy", "answered with status 503 Service Unavailable\n"),

@@ -9,7 +9,7 @@ use crate::cli::{Server, until};
 use crate::postgres::cluster::Cluster;
 
 /// Runs statements in a file of SQLite.
-fn sqlite(path: &str, statements: &str) {
+pub(super) fn sqlite(path: &str, statements: &str) {
     let script = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], timeout=60)\nc.executescript(sys.argv[2])\nc.commit()";
     let status = Command::new("python3").args(["-c", script, path, statements]).status();
     assert!(status.expect("python3 runs").success(), "{statements}");
@@ -178,4 +178,58 @@ fn rows_of_postgresql_keep_their_numbers_and_a_lost_server_deletes_nothing() {
     ];
     let refused = server.run(&secret).failed(2);
     assert!(refused.contains("PGPASSWORD") && !refused.contains("hunter2"), "{refused}");
+}
+
+#[test]
+fn rows_without_a_value_are_for_the_list() {
+    let server = Server::in_memory();
+    let path = server.folder.path().join("shop.db").display().to_string();
+    sqlite(
+        &path,
+        "CREATE TABLE prices (key TEXT, version INTEGER); INSERT INTO prices VALUES ('a', NULL), ('b', NULL)",
+    );
+    let database = format!("sqlite:{path}");
+    let line =
+        ["q", "--source", "s", "--sql", &database, "--query", "SELECT * FROM prices", "--since", "version"];
+    let reflecting = Reflecting::start(&server, &[&line[..], &["--interval", "20ms"]].concat());
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    let time = || reflecting.metric("deltaq_reflect_last_success_timestamp_seconds", "");
+    let before = time();
+    until("the rows are read again", || time() > before + 0.2);
+    sqlite(&path, "INSERT INTO prices VALUES ('c', 1)");
+    reflecting.until_metric("deltaq_reflect_changes_total", "type=\"change\"", 1.0);
+    assert_eq!(drain(&server, "q"), counts(&[("Replaced", 2), ("Updated", 1)]));
+    reflecting.stop();
+}
+
+#[test]
+fn a_query_ends_with_its_time() {
+    let server = Server::in_memory();
+    let path = server.folder.path().join("shop.db").display().to_string();
+    sqlite(&path, "CREATE TABLE prices (key TEXT)");
+    let endless =
+        "WITH RECURSIVE n(key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) SELECT max(key) AS key FROM n";
+    let database = format!("sqlite:{path}");
+    let line = ["q", "--source", "s", "--sql", &database, "--query", endless, "--timeout", "100ms"];
+    let reflecting = Reflecting::start(&server, &line);
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 2.0);
+    assert!(reflecting.log().contains("the query has not ended within 100ms (timeout)"));
+    let is_of_query = |task: &std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        name.starts_with("sqlx")
+    };
+    until("no thread runs the query", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", reflecting.child.id())).expect("a process");
+        !tasks.flatten().any(|task| is_of_query(&task))
+    });
+    reflecting.stop();
+
+    let cluster = Cluster::start();
+    let database = cluster.url();
+    let query = "SELECT pg_sleep(600)::text AS key";
+    let line =
+        ["reflect", "q", "--source", "s", "--sql", &database, "--query", query, "--timeout", "1s", "--once"];
+    assert!(server.run(&line).failed(1).contains("the query has not ended within 1s (timeout)"));
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND application_name = 'deltaq-reflect'";
+    until("the server runs the query no more", || cluster.sql(running) == "0");
 }

@@ -69,9 +69,9 @@ impl Queue {
     /// Deletes the queue with all its contents. `detaches_followers` also takes a queue that others follow.
     ///
     /// # Errors
-    /// The call failed. A repetition after a lost reply may find that the queue is gone (`queue-not-found`).
+    /// The call failed. It is not repeated after a lost reply, because a new queue may have the name.
     pub async fn delete_queue(&self, detaches_followers: bool) -> Result<(), Error> {
-        let call = self.call(Method::DELETE, []).switch("force", detaches_followers).repeatable();
+        let call = self.call(Method::DELETE, []).switch("force", detaches_followers);
         self.client().request_nothing(call).await
     }
 

@@ -26,6 +26,8 @@ pub struct Producer {
     last: Option<u64>,
     /// The highest version of the queue in a reply.
     resource_version: u64,
+    /// The incarnation of the queue; `None` before the queue exists, and if calls have no numbers.
+    incarnation: Option<String>,
 }
 
 /// The options of a Replace.
@@ -55,15 +57,26 @@ impl Queue {
     /// The last number can't be read, for which a token needs the grant `read`.
     pub async fn producer(&self, source: impl Into<String>) -> Result<Producer, Error> {
         let source = source.into();
+        // Before the number, so that a queue that is deleted in between is noticed later.
+        let incarnation = self.incarnation().await?;
         let last = self.source(&source).await?.and_then(|source| source.sequence).unwrap_or(0);
-        Ok(Producer { queue: self.clone(), source, last: Some(last), resource_version: 0 })
+        Ok(Producer { queue: self.clone(), source, last: Some(last), resource_version: 0, incarnation })
     }
 
     /// A producer whose calls have no sequence numbers. A call that got no reply is repeated all the same, so its changes may be
     /// queued twice.
     #[must_use]
     pub fn producer_without_sequence(&self, source: impl Into<String>) -> Producer {
-        Producer { queue: self.clone(), source: source.into(), last: None, resource_version: 0 }
+        let (queue, source) = (self.clone(), source.into());
+        Producer { queue, source, last: None, resource_version: 0, incarnation: None }
+    }
+
+    /// The incarnation of the queue; `None` if it does not exist.
+    async fn incarnation(&self) -> Result<Option<String>, Error> {
+        match self.get().await {
+            Err(error) if error.code() == Some("queue-not-found") => Ok(None),
+            queue => Ok(Some(queue?.incarnation)),
+        }
     }
 }
 
@@ -83,11 +96,12 @@ impl Producer {
     /// Sends a mixed batch.
     ///
     /// # Errors
-    /// The call failed, [`Error::SequenceTaken`], or [`Error::QueueWentBack`].
+    /// The call failed, [`Error::SequenceTaken`], or [`Error::QueueWentBack`]. Of a queue that was deleted only
+    /// [`Producer::check_queue`] knows, because a call creates a new one.
     pub async fn deltas(&mut self, deltas: &[DeltaCall<'_>]) -> Result<Produced, Error> {
         let call = self.next_call("deltas").json(&deltas);
         let (produced, attempts): (Produced, _) = self.send(call).await?;
-        self.check(produced.resource_version, produced.duplicate && attempts == 1)?;
+        self.check(produced.resource_version, produced.duplicate && attempts == 1).await?;
         Ok(produced)
     }
 
@@ -98,8 +112,24 @@ impl Producer {
     pub async fn replace(&mut self, options: &ReplaceOptions, list: Body) -> Result<Replaced, Error> {
         let call = options.apply(self.next_call("replace")).body(list);
         let (replaced, attempts): (Replaced, _) = self.send(call.wait(LIST_WAIT)).await?;
-        self.check(replaced.resource_version, replaced.duplicate && attempts == 1)?;
+        self.check(replaced.resource_version, replaced.duplicate && attempts == 1).await?;
         Ok(replaced)
+    }
+
+    /// Asks whether the queue is still the one that takes the calls. Without numbers nothing is asked.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`], also if there is a new queue of the name, which lacks what was sent before; or the call failed.
+    pub async fn check_queue(&mut self) -> Result<(), Error> {
+        if self.last.is_none() {
+            return Ok(());
+        }
+        let present = self.queue.incarnation().await?;
+        if self.incarnation.is_some() && present != self.incarnation {
+            return Err(Error::QueueDeleted { queue: self.queue.name().to_owned() });
+        }
+        self.incarnation = present;
+        Ok(())
     }
 
     fn next_call(&mut self, path: &str) -> Call {
@@ -112,7 +142,7 @@ impl Producer {
         self.queue.client().request_counted(call).await
     }
 
-    fn check(&mut self, resource_version: u64, is_taken: bool) -> Result<(), Error> {
+    async fn check(&mut self, resource_version: u64, is_taken: bool) -> Result<(), Error> {
         if let Some(sequence) = self.last.filter(|_| is_taken) {
             let (queue, source_name) = (self.queue.name().to_owned(), self.source.clone());
             return Err(Error::SequenceTaken { queue, source_name, sequence });
@@ -121,6 +151,10 @@ impl Producer {
         self.resource_version = resource_version;
         if went_back {
             return Err(Error::QueueWentBack { queue: self.queue.name().to_owned() });
+        }
+        if self.incarnation.is_none() {
+            // The call has created the queue.
+            self.check_queue().await?;
         }
         Ok(())
     }

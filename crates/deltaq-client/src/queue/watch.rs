@@ -127,16 +127,23 @@ impl Watch {
     }
 
     /// All rows, over as many connections as it takes: after the end of a connection, another one goes on behind the last row.
-    /// Retryable errors are repeated as the options of the client say, counted from the last row. The stream ends with its first
+    /// Retryable errors, and connections that end without a row, are repeated as the options of the client say, counted from the last row. The stream ends with its first
     /// error. After `expired` the watch must begin with all keys again.
     pub fn stream(self) -> impl Stream<Item = Result<WatchRow, Error>> + Send {
         let retry = self.queue.client().retry();
-        let watching = Watching { watch: self, rows: None, backoff: retry.into(), last_row: Instant::now() };
+        let watching = Watching {
+            watch: self,
+            rows: None,
+            has_had_rows: false,
+            backoff: retry.into(),
+            last_row: Instant::now(),
+        };
         try_unfold(watching, move |mut watching| async move {
             loop {
                 let error = match watching.next().await {
                     Ok(Some(row)) => return Ok(Some((row, watching))),
-                    Ok(None) => continue,
+                    Ok(None) if watching.has_had_rows => continue,
+                    Ok(None) => watching.silence(),
                     Err(error) => error,
                 };
                 let pause = watching.backoff.after_failure(&error);
@@ -154,6 +161,8 @@ impl Watch {
 struct Watching {
     watch: Watch,
     rows: Option<Rows>,
+    /// Whether the last connection has had rows. One that ends without any is a failure: the next one might end as fast.
+    has_had_rows: bool,
     backoff: Backoff,
     last_row: Instant,
 }
@@ -163,14 +172,23 @@ impl Watching {
     async fn next(&mut self) -> Result<Option<WatchRow>, Error> {
         let mut rows = match self.rows.take() {
             Some(rows) => rows,
-            None => self.watch.connect().await?,
+            None => {
+                self.has_had_rows = false;
+                self.watch.connect().await?
+            }
         };
         let Some(row) = rows.next().await? else { return Ok(None) };
+        self.has_had_rows = true;
         self.backoff.reset();
         self.last_row = Instant::now();
         self.watch.position.clone_from(&rows.position);
         self.rows = Some(rows);
         Ok(Some(row))
+    }
+
+    fn silence(&self) -> Error {
+        let address = self.watch.queue.client().address();
+        Error::Silence { address, silence: self.last_row.elapsed() }
     }
 }
 
@@ -239,4 +257,42 @@ impl Rows {
 /// Where the first event ends: at the line break before an empty line.
 fn end_of_event(text: &[u8]) -> Option<usize> {
     text.windows(2).position(|pair| pair == b"\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::stream::StreamExt as _;
+
+    use super::*;
+    use crate::client::{Client, ClientOptions};
+    use crate::retry::RetryOptions;
+
+    #[tokio::test]
+    async fn connections_that_end_without_a_row_are_repeated_with_pauses_and_then_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = listener.local_addr().unwrap().to_string();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut connection = connection.unwrap();
+                let lines = BufReader::new(connection.try_clone().unwrap()).lines();
+                lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+                count.fetch_add(1, Ordering::Relaxed);
+                let reply = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                connection.write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        let second = Duration::from_secs(1);
+        let retry = RetryOptions { first: second, max: second, attempts: 4, total: second * 60 };
+        let client = Client::new(ClientOptions { url, retry, ..ClientOptions::default() }).unwrap();
+        let mut rows = Box::pin(client.queue("q").watch().stream());
+        assert!(matches!(rows.next().await, Some(Err(Error::Silence { .. }))));
+        assert_eq!(requests.load(Ordering::Relaxed), 4);
+    }
 }

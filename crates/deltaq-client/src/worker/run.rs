@@ -23,6 +23,8 @@ use crate::retry::Backoff;
 
 /// Most settles of one call.
 const SETTLE_MAX: usize = 1_000;
+/// The longest time that an extension may take. Other leases wait for it.
+const EXTEND_MAX: Duration = Duration::from_secs(10);
 /// The shortest and the longest limit of the random pause before an extension is tried again.
 const EXTEND_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
@@ -246,7 +248,7 @@ where
         }
         if let Some((lease_ids, stop_at)) = self.leases.due(now) {
             // Another attempt fits behind a silent one.
-            let patience = stop_at.saturating_duration_since(now) / 2;
+            let patience = (stop_at.saturating_duration_since(now) / 2).min(EXTEND_MAX);
             self.extend = Some(Box::pin(self.worker.extend(lease_ids, patience)));
         }
     }

@@ -1,6 +1,6 @@
 //! What has changed between two looks at a folder.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use serde_json::value::RawValue;
@@ -43,6 +43,25 @@ impl Changes {
         }
         changes
     }
+}
+
+/// The first file with an object whose key an object before it has, and what is wrong. `key` has the pointers of the key.
+pub(super) fn shared_key(entries: &BTreeMap<PathBuf, Entry>, key: &[String]) -> Option<(PathBuf, String)> {
+    let mut files: HashMap<Vec<String>, &PathBuf> = HashMap::new();
+    for (path, entry) in entries {
+        for object in &entry.objects {
+            let of_object = key_of(object, key);
+            // An object without a key is refused by the queue.
+            if of_object.iter().all(String::is_empty) {
+                continue;
+            }
+            if let Some(first) = files.insert(of_object, path) {
+                let (first, shown) = (first.display(), path.display());
+                return Some((path.clone(), format!("{shown} has an object with the key of one in {first}")));
+            }
+        }
+    }
+    None
 }
 
 /// The parts of an object's key as text. A part that is absent is empty.

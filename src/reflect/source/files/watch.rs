@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -14,6 +15,8 @@ pub(super) struct Watch {
     path: PathBuf,
     changed: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
+    /// Whether something has happened to the folder itself. One that is removed or renamed is watched no more.
+    is_lost: Arc<AtomicBool>,
     has_failed: bool,
 }
 
@@ -27,22 +30,31 @@ impl Watch {
             Some(path)
         };
         let path = folder.unwrap_or(Path::new(".")).to_owned();
-        let mut watch = Self { path, changed: Arc::default(), watcher: None, has_failed: false };
+        let (changed, is_lost) = (Arc::default(), Arc::default());
+        let mut watch = Self { path, changed, watcher: None, is_lost, has_failed: false };
         watch.ensure();
         watch
     }
 
-    /// Starts to watch, if that has not succeeded yet.
+    /// Starts to watch, if the folder is not watched. What has changed before is for the next look to find.
     pub(super) fn ensure(&mut self) {
+        if self.is_lost.swap(false, Ordering::Relaxed) {
+            self.watcher = None;
+        }
         if self.watcher.is_some() {
             return;
         }
-        let changed = Arc::clone(&self.changed);
+        let (changed, is_lost) = (Arc::clone(&self.changed), Arc::clone(&self.is_lost));
+        let folder = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Opening a file to read it is no change; this process does so itself.
-            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                changed.notify_one();
+            if event.as_ref().is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+                return;
             }
+            if event.is_ok_and(|event| event.paths.contains(&folder)) {
+                is_lost.store(true, Ordering::Relaxed);
+            }
+            changed.notify_one();
         });
         let started = watcher.and_then(|mut watcher| {
             watcher.watch(&self.path, RecursiveMode::Recursive)?;
@@ -50,7 +62,8 @@ impl Watch {
         });
         match started {
             Ok(watcher) => self.watcher = Some(watcher),
-            Err(error) if !self.has_failed => {
+            // A folder that is gone is a failure of the look.
+            Err(error) if !self.has_failed && self.path.exists() => {
                 self.has_failed = true;
                 let folder = self.path.display();
                 warn!(%folder, %error, "the kernel can't watch the folder; it is read once per interval");

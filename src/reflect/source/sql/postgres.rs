@@ -4,11 +4,13 @@ use futures_util::TryStreamExt as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _};
 
-use super::{Error, Rows, Value, failed, quoted};
+use super::{Error, Rows, Start, Value, failed, quoted};
 
 /// One snapshot for the whole read, and no writes. The text of a value that is compared must mean itself.
-const BEGIN: &str =
-    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL standard_conforming_strings = on";
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL standard_conforming_strings = on; SAVEPOINT begun";
+/// Ends a query whose client has gone. Servers before version 14, and those on some systems, refuse it.
+const END_WITH_CLIENT: &str = "SET LOCAL client_connection_check_interval = '1s'";
+const GO_ON: &str = "ROLLBACK TO SAVEPOINT begun";
 
 /// A query in a database.
 #[derive(Debug)]
@@ -30,32 +32,38 @@ impl Postgres {
     }
 
     pub(super) async fn read(&self, rows: &mut Rows<'_>) -> Result<(), Error> {
-        let mut connection: PgConnection =
-            self.options.connect().await.map_err(|error| failed("can't connect to the database", error))?;
+        let mut connection: PgConnection = rows
+            .wait(self.options.connect())
+            .await?
+            .map_err(|error| failed("can't connect to the database", error))?;
         let of = "the query has failed";
-        connection.execute(BEGIN).await.map_err(|error| failed(of, error))?;
+        rows.wait(connection.execute(BEGIN)).await?.map_err(|error| failed(of, error))?;
+        if rows.wait(connection.execute(END_WITH_CLIENT)).await?.is_err() {
+            rows.wait(connection.execute(GO_ON)).await?.map_err(|error| failed(of, error))?;
+        }
         // It is new for each value, so it must not stay prepared.
-        let query = sqlx::query(AssertSqlSafe(self.statement(rows.from()))).persistent(false);
+        let query = sqlx::query(AssertSqlSafe(self.statement(rows.start()))).persistent(false);
         {
             let mut found = query.fetch(&mut connection);
-            while let Some(row) = found.try_next().await.map_err(|error| failed(of, error))? {
+            while let Some(row) = rows.wait(found.try_next()).await?.map_err(|error| failed(of, error))? {
                 let object: String = row.try_get(0).map_err(|error| failed(of, error))?;
                 let value: Option<String> = row.try_get(1).map_err(|error| failed(of, error))?;
                 rows.take(object, value.map(Value::Text)).await?;
             }
         }
-        connection.close().await.map_err(|error| failed("can't end the connection", error))
+        rows.wait(connection.close()).await?.map_err(|error| failed("can't end the connection", error))
     }
 
     /// A query of each row as JSON, with the value of the column `since` as text. The text of a value gets the type of the column.
-    fn statement(&self, from: Option<&Value>) -> String {
+    fn statement(&self, start: Start<'_>) -> String {
         let query = &self.query;
         let Some(since) = self.since.as_deref().map(quoted) else {
             return format!("SELECT row_to_json(r)::text, NULL::text FROM ({query}) AS r");
         };
-        let from = match from {
-            Some(Value::Text(value)) => format!("WHERE r.{since} >= '{}'", value.replace('\'', "''")),
-            _ => String::new(),
+        let from = match start {
+            Start::Value(Value::Text(value)) => format!("WHERE r.{since} >= '{}'", value.replace('\'', "''")),
+            Start::Value(_) | Start::AnyValue => format!("WHERE r.{since} IS NOT NULL"),
+            Start::All => String::new(),
         };
         format!(
             "SELECT row_to_json(r)::text, r.{since}::text FROM ({query}) AS r {from} ORDER BY r.{since} NULLS FIRST"
@@ -72,7 +80,7 @@ mod tests {
         let postgres =
             Postgres::new("postgres://a@h/d", "SELECT 1 -- all\n".to_owned(), Some("at\"x")).unwrap();
         assert_eq!(
-            postgres.statement(Some(&Value::Text("it's".to_owned()))),
+            postgres.statement(Start::Value(&Value::Text("it's".to_owned()))),
             "SELECT row_to_json(r)::text, r.\"at\"\"x\"::text FROM (SELECT 1 -- all\n) AS r WHERE r.\"at\"\"x\" >= 'it''s' \
              ORDER BY r.\"at\"\"x\" NULLS FIRST"
         );

@@ -6,9 +6,12 @@ use futures_util::TryStreamExt as _;
 use serde_json::{Map, Number, Value as Json};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Column as _, ConnectOptions as _, Row as _, TypeInfo as _, ValueRef as _};
+use tokio_util::sync::CancellationToken;
 
-use super::{Error, Rows, Value, failed, quoted};
+use super::{Error, Rows, Start, Value, failed, quoted};
 
+/// Steps of a query between two looks whether it is still wanted: about a millisecond.
+const STEPS: i32 = 100_000;
 /// How long a read waits for a writer.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
@@ -30,27 +33,36 @@ impl Sqlite {
     pub(super) async fn read(&self, rows: &mut Rows<'_>) -> Result<(), Error> {
         let what = format!("can't open {}", self.path);
         let mut connection: SqliteConnection =
-            self.options.connect().await.map_err(|error| failed(&what, error))?;
+            rows.wait(self.options.connect()).await?.map_err(|error| failed(&what, error))?;
+        // The library runs the query in a thread, which would go on when it is not awaited any more.
+        let unwanted = CancellationToken::new();
+        let _ends_query = unwanted.clone().drop_guard();
+        let mut handle = rows.wait(connection.lock_handle()).await?.map_err(|error| failed(&what, error))?;
+        handle.set_progress_handler(STEPS, move || !unwanted.is_cancelled());
+        drop(handle);
         let of = format!("the query of {} has failed", self.path);
-        let from = rows.from().cloned();
-        let mut query = sqlx::query(AssertSqlSafe(self.statement(from.is_some())));
-        query = match from {
-            None => query,
-            Some(Value::Integer(value)) => query.bind(value),
-            Some(Value::Real(value)) => query.bind(value),
-            Some(Value::Text(value)) => query.bind(value),
+        let mut query = sqlx::query(AssertSqlSafe(self.statement(rows.start())));
+        query = match rows.start() {
+            Start::All | Start::AnyValue => query,
+            Start::Value(Value::Integer(value)) => query.bind(*value),
+            Start::Value(Value::Real(value)) => query.bind(*value),
+            Start::Value(Value::Text(value)) => query.bind(value.clone()),
         };
         let mut found = query.fetch(&mut connection);
-        while let Some(row) = found.try_next().await.map_err(|error| failed(&of, error))? {
+        while let Some(row) = rows.wait(found.try_next()).await?.map_err(|error| failed(&of, error))? {
             let (object, value) = self.object(&row).map_err(|why| Error::new(format!("{of}: {why}")))?;
             rows.take(object, value).await?;
         }
         Ok(())
     }
 
-    fn statement(&self, has_value: bool) -> String {
+    fn statement(&self, start: Start<'_>) -> String {
         let Some(since) = self.since.as_deref().map(quoted) else { return self.query.clone() };
-        let from = if has_value { format!("WHERE {since} >= ?") } else { String::new() };
+        let from = match start {
+            Start::All => String::new(),
+            Start::AnyValue => format!("WHERE {since} IS NOT NULL"),
+            Start::Value(_) => format!("WHERE {since} >= ?"),
+        };
         format!("SELECT * FROM ({}) {from} ORDER BY {since}", self.query)
     }
 
