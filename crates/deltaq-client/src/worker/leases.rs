@@ -82,13 +82,12 @@ impl Leases {
 
     /// When the next lease needs attention.
     pub(super) fn next_at(&self) -> Option<Instant> {
-        let next_group = self.groups.keys().next().map(|(at, _)| *at);
-        let stop_at = self.extending.as_ref().map(|group| group.stop_at);
-        match (next_group, stop_at) {
-            // One extension at a time: the others wait for its end.
-            (Some(at), Some(stop_at)) => Some(self.first_stop().unwrap_or(at).min(stop_at)),
-            (at, stop_at) => at.or(stop_at),
-        }
+        let Some(group) = &self.extending else {
+            return self.groups.keys().next().map(|(at, _)| *at);
+        };
+        // One extension at a time: the others wait for its end. Leases that count as lost need no attention any more.
+        let stop_at = Some(group.stop_at).filter(|_| !group.slots.is_empty());
+        self.first_stop().into_iter().chain(stop_at).min()
     }
 
     /// The leases whose time has passed without an extension. They are no longer held.
@@ -220,6 +219,18 @@ mod tests {
             deleted: None,
             outcome: length.is_none().then_some(LeaseOutcome::Expired),
         }
+    }
+
+    #[test]
+    fn leases_that_are_lost_during_their_extension_need_no_attention() {
+        let (mut leases, now) = (Leases::default(), Instant::now());
+        leases.add(&items(0..2), now);
+        let (_, stop_at) = leases.due(now + LENGTH / 3).expect("two leases are due");
+        assert_eq!(leases.next_at(), Some(stop_at));
+        assert_eq!(leases.expire(stop_at).len(), 2);
+        assert_eq!(leases.next_at(), None, "a worker that looks at leases first would do nothing else");
+        leases.add(&items(2..3), stop_at);
+        assert_eq!(leases.next_at(), Some(stop_at + LENGTH * 5 / 6), "the extension is still under way");
     }
 
     #[test]
