@@ -75,10 +75,14 @@ fn rows_stay_while_the_next_ones_cannot_be_read() {
     }
     browser.open("queues/q/keys/k1");
     browser.until_text("Older events");
-    browser.click("Older events");
-    browser.js("const more = [...document.querySelectorAll('button')].find(one => one.innerText === 'Older events'); more.click(); more.click()");
+    let twice = "const more = [...document.querySelectorAll('button')].find(one => one.innerText === 'Older events'); more?.click(); more?.click()";
     let events = "const events = [...document.querySelectorAll('.timeline > li')].map(one => one.dataset.event); return [events.length, new Set(events).size]";
-    browser.until("all events", || browser.js(events) == json!([121, 121]));
+    browser.until("all events", || {
+        browser.js(twice);
+        let shown = browser.js(events);
+        assert_eq!(shown[0], shown[1], "an event is listed twice");
+        shown[0] == 121
+    });
     // A change adds its event, and what was opened stays open.
     browser.js("document.querySelector('.deltas summary').click()");
     post(at, "q/update", &json!({ "key": "k1", "n": "last" }));
