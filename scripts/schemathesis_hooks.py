@@ -79,7 +79,7 @@ def before_call(context, case, kwargs):
     if case.operation.path.endswith("/watch"):
         case.headers["accept"] = "application/json"
     # The examples fill all fields, and pass by filter_case.
-    if case.meta and case.meta.phase.name.value == "examples" and case.operation.path.endswith(("/redrive", "/discard")):
+    if case.meta and case.meta.phase.name.value == "examples" and case.operation.path.endswith(("/promote", "/redrive", "/discard")):
         case.body.pop("error" if "keys" in case.body else "keys", None)
 
 
@@ -116,7 +116,7 @@ def filter_case(context, case):
         return not ("delay" in query and query.get("rate_limited") in (True, "true"))
     if name == "pop" and "lease" in query and "lease_duration" in query:
         return False
-    if name in ("redrive", "discard") and "keys" in fields and "error" in fields:
+    if name in ("promote", "redrive", "discard") and "keys" in fields and "error" in fields:
         return False
     if name in ("pop", "settle"):
         return not settles_contradict(fields.get("settle"))

@@ -145,7 +145,7 @@ pub(super) enum Followed {
 pub(super) enum Source {
     Rest(Box<rest::Rest>),
     Command(command::Command),
-    Files(files::Files),
+    Files(Box<files::Files>),
     Sql(sql::Sql),
     Queue(Box<queue::Queue>),
     Kubernetes(Box<kubernetes::Kubernetes>),
@@ -158,7 +158,7 @@ impl Source {
         match settings.kind() {
             Some(Kind::Rest(rest)) => rest::Rest::new(rest, settings).map(|rest| Self::Rest(Box::new(rest))),
             Some(Kind::Command(command)) => Ok(Self::Command(command::Command::new(command, settings))),
-            Some(Kind::Files(files)) => Ok(Self::Files(files::Files::new(files, settings))),
+            Some(Kind::Files(files)) => Ok(Self::Files(Box::new(files::Files::new(files, settings)))),
             Some(Kind::Sql(sql)) => sql::Sql::new(sql, settings).map(Self::Sql),
             Some(Kind::Deltaq(queue)) => Ok(Self::Queue(Box::new(queue::Queue::new(queue)))),
             Some(Kind::Kubernetes(kubernetes)) => {

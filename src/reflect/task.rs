@@ -61,8 +61,11 @@ impl Plan {
     /// Sends one list.
     pub(super) async fn once(self) -> (String, Result<Summary, Error>) {
         let name = self.name.clone();
-        let result = async { self.begin()?.list().await };
-        (name, result.await)
+        let listed = match self.begin() {
+            Ok(mut task) => Box::pin(task.list()).await,
+            Err(error) => Err(error),
+        };
+        (name, listed)
     }
 
     /// Sends lists and changes until the shutdown begins. After a panic the source begins anew; the others go on.
@@ -71,7 +74,8 @@ impl Plan {
         loop {
             let (plan, of) = (self.clone(), shutdown.clone());
             let running = async move {
-                plan.begin()?.run(&of).await;
+                let mut task = plan.begin()?;
+                Box::pin(task.run(&of)).await;
                 Ok(())
             };
             let error = match shutdown.spawn("source", running).await {
@@ -117,7 +121,7 @@ impl Task {
         if self.source.has_position() {
             return Ok(());
         }
-        self.list().await.map(drop)
+        Box::pin(self.list()).await.map(drop)
     }
 
     /// Counts and logs a failure, and returns the pause after it.

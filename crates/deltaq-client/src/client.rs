@@ -306,7 +306,7 @@ async fn silence(body_ended: Option<oneshot::Receiver<()>>, patience: Duration) 
         None => false,
     };
     if !has_ended {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
     sleep(patience).await;
 }

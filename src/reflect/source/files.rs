@@ -156,9 +156,10 @@ impl Files {
             let (scanned, entries) = folder.scan(entries);
             let look = scanned.map(|scan| Look {
                 changes: Changes::new(&scan.before, &entries, &key),
-                shared: match is_compared && scan.before.is_empty() {
-                    true => former,
-                    false => shared_key(&entries, &key).filter(|_| !keeps_last),
+                shared: if is_compared && scan.before.is_empty() {
+                    former
+                } else {
+                    shared_key(&entries, &key).filter(|_| !keeps_last)
                 },
                 broken: scan.broken,
                 is_unsettled: scan.is_unsettled,

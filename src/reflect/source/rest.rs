@@ -71,7 +71,7 @@ impl Rest {
             }
             let validators = self.validators.clone().filter(|_| number == 1).unwrap_or_default();
             let Some(page) = self.page(&url, headers.clone(), validators).await? else {
-                self.next = self.validators.clone();
+                self.next.clone_from(&self.validators);
                 return Ok(());
             };
             if number == 1 {

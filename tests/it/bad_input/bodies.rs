@@ -225,7 +225,7 @@ async fn invalid_keys_are_refused() {
     for key in ["", "a\u{7f}", &long] {
         let code = if key.is_empty() { "no-key" } else { "invalid-key" };
         let keys = json!({ "keys": ["a", key] }).to_string();
-        for call in ["/forget", "/parked/redrive", "/parked/discard"] {
+        for call in ["/forget", "/delayed/promote", "/parked/redrive", "/parked/discard"] {
             bench.refuses([on(("POST", call), code).body(&keys).has("index", 1)]).await;
         }
         let delta = json!({ "type": "Deleted", "key": key }).to_string();

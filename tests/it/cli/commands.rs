@@ -307,6 +307,7 @@ fn the_other_commands_reach_their_operations() {
     assert!(errors.contains("1  no  [31mroute") && errors.contains("FIRST KEY"), "{errors:?}");
     server.run(&["redrive", "jobs", "nope"]).failed(3);
     assert!(server.run(&["promote", "jobs", "a"]).failed(3).contains("none of the keys is delayed"));
+    server.run(&["queue", "create", "later", "mode=keys"]).ok();
     server.run(&["add", "later", "--key", "a", "--key", "b", "--delay", "1h"]).ok();
     assert_eq!(server.run(&["promote", "later", "a"]).ok(), "1 delayed key made ready\n");
     assert_eq!(server.run(&["promote", "later", "--all"]).ok(), "1 delayed key made ready\n");

@@ -83,10 +83,10 @@ fn texts_are_copied_and_times_and_colours_are_those_of_the_reader() {
     end(&browser);
 
     // UTC is the title of a local time.
-    let history = call(at, "GET", "/v1/queues/prices/history?key=sku-1", "");
-    let instant =
-        history["items"][0]["at"].as_str().expect("an instant").replace('T', " ").replace('Z', " UTC");
-    assert_eq!(browser.js("return document.querySelector('.timeline time').title"), instant);
+    let items = call(at, "GET", "/v1/queues/prices/items?key=sku-1", "");
+    let instant = items["items"][0]["deltas"][0]["queued_at"].as_str().expect("an instant");
+    let instant = instant.replace('T', " ").replace('Z', " UTC");
+    assert_eq!(browser.js("return document.querySelector('.deltas time').title"), instant);
 
     // The lag of a follower.
     browser.open("queues/prices");

@@ -96,7 +96,7 @@ fn changes_go_on_after_silence_and_name_what_is_missing() {
     post(at, "q/update", &json!({ "key": "after-the-gap" }));
     browser.until_text("after-the-gap");
     let order = "return [...document.querySelectorAll('.tail li')].slice(0, 3).map(one => one.className)";
-    assert_eq!(browser.js(order), json!(["updated", "gap", "updated"]));
+    assert_eq!(browser.js(order), json!(["added", "gap", "added"]));
 
     // A filter of the link that does not exist filters nothing.
     browser.open("queues/q/tail?type=Foo");

@@ -9,12 +9,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// Requests that get a reply of the proxy.
+/// What the client gets instead of the server's reply.
+#[derive(Clone)]
+enum Answer {
+    /// This reply.
+    Reply(String),
+    /// The reply of the server without its end.
+    Cut,
+}
+
+/// Requests that get another reply than that of the server.
 struct Refusal {
     /// A part of the first line of the requests.
     request: String,
-    /// The reply; without one, the reply of the server loses its end.
-    reply: Option<String>,
+    answer: Answer,
     /// How many more requests are refused.
     times: usize,
 }
@@ -72,12 +80,16 @@ impl Proxy {
         let reply = format!(
             "HTTP/1.1 {status} Refused\r\ncontent-type: {kind}\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         );
-        self.state.refusals.lock().push(Refusal { request: request.to_owned(), reply: Some(reply), times });
+        self.state.refusals.lock().push(Refusal {
+            request: request.to_owned(),
+            answer: Answer::Reply(reply),
+            times,
+        });
     }
 
     /// Cuts the replies to the next requests whose first line has this text.
     pub(super) fn cut(&self, request: &str, times: usize) {
-        self.state.refusals.lock().push(Refusal { request: request.to_owned(), reply: None, times });
+        self.state.refusals.lock().push(Refusal { request: request.to_owned(), answer: Answer::Cut, times });
     }
 
     /// Holds back what watches send, or no longer.
@@ -102,12 +114,12 @@ impl Proxy {
 }
 
 impl State {
-    fn refusal(&self, line: &str) -> Option<Option<String>> {
+    fn refusal(&self, line: &str) -> Option<Answer> {
         self.requests.lock().push(line.to_owned());
         let mut refusals = self.refusals.lock();
         let refusal = refusals.iter_mut().find(|one| one.times > 0 && line.contains(&one.request))?;
         refusal.times -= 1;
-        Some(refusal.reply.clone())
+        Some(refusal.answer.clone())
     }
 }
 
@@ -127,7 +139,7 @@ fn pass_on(mut client: &TcpStream, server: SocketAddr, path: &str, state: &State
     reader.read_exact(&mut body)?;
     let line = head.lines().next().unwrap_or_default();
     let refusal = state.refusal(line);
-    if let Some(Some(reply)) = refusal {
+    if let Some(Answer::Reply(reply)) = &refusal {
         return client.write_all(reply.as_bytes());
     }
     let is_watch = line.contains("/watch?");

@@ -32,7 +32,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "add" | "update" | "delete" | "deltas" | "resync" | "seed"]) => same::<Produced>(text),
         (_, [_, "replace"]) => same::<Replaced>(text),
         (_, [_, "purge"]) => same::<PurgedDocument>(text),
-        (_, [_, "forget"] | [_, "parked", _]) => same::<KeysCount>(text),
+        (_, [_, "forget"] | [_, "parked" | "delayed", _]) => same::<KeysCount>(text),
         (_, [_, "pop"]) => same::<Popped>(text),
         (_, [_, "settle" | "ack" | "done" | "nack" | "release" | "reject"]) => same::<SettledList>(text),
         (_, [_, "extend"]) => same::<ExtendedList>(text),

@@ -132,7 +132,7 @@ fn a_watch_ends_when_its_queue_moves_to_another_node() {
     let nodes = Nodes::new();
     let a = nodes.start("a");
     nodes.until_owners(&[("a", PARTITIONS)]);
-    let (sender, ended) = std::sync::mpsc::channel();
+    let (sender, ended) = std::sync::mpsc::sync_channel(QUEUES.len());
     for queue in QUEUES {
         assert_eq!(add(&a, queue, "k").0, 200);
         let (sender, api) = (sender.clone(), a.api);
@@ -182,6 +182,9 @@ fn a_node_that_can_load_nothing_gets_no_further_partitions() {
     let unloadable = "SELECT cardinality(unloadable) FROM deltaq.nodes WHERE name = 'b'";
     let tried: usize = nodes.cluster.sql(unloadable).trim().parse().expect("a number");
     assert!((1..=HANDED_OVER_MAX).contains(&tried), "{tried} partitions were taken away");
+    for queue in QUEUES {
+        assert_eq!(add(&a, queue, "k").0, 200, "{queue}");
+    }
 }
 
 #[test]

@@ -21,7 +21,9 @@ use super::indexes::Indexes;
 use super::readers::Readers;
 use super::same::{context, replaced, same, same_entry, same_item, same_replace, same_result, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
-use crate::model::{self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS};
+use crate::model::{
+    self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS, Operation,
+};
 
 mod bounds;
 mod saved_state;

@@ -86,84 +86,74 @@ fn a_stop_breaks_a_list_off_and_leaves_no_process() {
     until("the command has ended", || std::fs::read_link(&process).is_err());
 }
 
+/// Wrong command lines, their exit codes, and a part of what they print.
+const WRONG: &[(&[&str], i32, &str)] = &[
+    (&["reflect"], 2, "--source <NAME>"),
+    (&["reflect", "q", "--source", "s"], 2, "a source is required: one of --list, --files"),
+    (&["reflect", "Q", "--source", "s", "--", "true"], 2, "QUEUE: a queue name is made of"),
+    (
+        &["reflect", "q", "--source", "s", "--interval", "1", "--", "true"],
+        2,
+        "--interval: invalid value: string \"1\", expected a duration from 10ms to 1d",
+    ),
+    (&["reflect", "q", "--source", "s", "--list", "ftp://a"], 2, "--list: invalid value, expected a URL"),
+    (
+        &["reflect", "q", "--source", "s", "--header-file", "x", "--", "true"],
+        2,
+        "--header-file: this kind of source does not have it",
+    ),
+    (
+        &["reflect", "q", "--source", "s", "--create", "mode", "--", "true"],
+        2,
+        "\"mode\" is not a setting of the form NAME=VALUE",
+    ),
+    (
+        &["reflect", "q", "--source", "s", "--list", "https://a", "--source-ca-file", "missing", "--once"],
+        1,
+        "can't read missing (ca_file)",
+    ),
+    (
+        &["reflect", "q", "--source", "s", "--metrics-listen", "nowhere", "--", "true"],
+        2,
+        "--metrics-listen: invalid value",
+    ),
+    (&["reflect", "--config", "missing.toml"], 1, "can't read missing.toml"),
+    (
+        &["reflect", "--config", "a.toml", "--max-deletes", "1"],
+        2,
+        "--max-deletes is for one source without a file; a.toml has the settings of each source",
+    ),
+    (&["reflect", "q", "--source", "s", "--once", "--", "echo", "[{}]"], 1, "--create key=/id"),
+    (
+        &["reflect", "q", "--source", "s", "--once", "--", "echo", "[{\"key\":1},{\"key\":1}]"],
+        1,
+        "--last-duplicate",
+    ),
+    (
+        &[
+            "reflect",
+            "q",
+            "--source",
+            "home",
+            "--kubernetes",
+            "/api/v1/pods",
+            "--kubeconfig",
+            "missing",
+            "--once",
+        ],
+        1,
+        "source home: can't read missing (kubeconfig)",
+    ),
+];
+
 #[test]
 fn wrong_flags_and_files_have_clear_errors() {
     let server = Server::in_memory();
     let file = server.folder.path().join("reflect.toml");
     let path = file.display().to_string();
-    for (line, code, expected) in [
-        (&["reflect"][..], 2, "--source <NAME>"),
-        (&["reflect", "q", "--source", "s"], 2, "a source is required: one of --list, --files"),
-        (&["reflect", "Q", "--source", "s", "--", "true"], 2, "QUEUE: a queue name is made of"),
-        (
-            &["reflect", "q", "--source", "s", "--interval", "1", "--", "true"],
-            2,
-            "--interval: invalid value: string \"1\", expected a duration from 10ms to 1d",
-        ),
-        (&["reflect", "q", "--source", "s", "--list", "ftp://a"], 2, "--list: invalid value, expected a URL"),
-        (
-            &["reflect", "q", "--source", "s", "--header-file", "x", "--", "true"],
-            2,
-            "--header-file: this kind of source does not have it",
-        ),
-        (
-            &["reflect", "q", "--source", "s", "--create", "mode", "--", "true"],
-            2,
-            "\"mode\" is not a setting of the form NAME=VALUE",
-        ),
-        (
-            &[
-                "reflect",
-                "q",
-                "--source",
-                "s",
-                "--list",
-                "https://a",
-                "--source-ca-file",
-                "missing",
-                "--once",
-            ],
-            1,
-            "can't read missing (ca_file)",
-        ),
-        (
-            &["reflect", "q", "--source", "s", "--metrics-listen", "nowhere", "--", "true"],
-            2,
-            "--metrics-listen: invalid value",
-        ),
-        (&["reflect", "--config", "missing.toml"], 1, "can't read missing.toml"),
-        (
-            &["reflect", "--config", "a.toml", "--max-deletes", "1"],
-            2,
-            "--max-deletes is for one source without a file; a.toml has the settings of each source",
-        ),
-        (&["reflect", "q", "--source", "s", "--once", "--", "echo", "[{}]"], 1, "--create key=/id"),
-        (
-            &["reflect", "q", "--source", "s", "--once", "--", "echo", "[{\"key\":1},{\"key\":1}]"],
-            1,
-            "--last-duplicate",
-        ),
-        (
-            &[
-                "reflect",
-                "q",
-                "--source",
-                "home",
-                "--kubernetes",
-                "/api/v1/pods",
-                "--kubeconfig",
-                "missing",
-                "--once",
-            ],
-            1,
-            "source home: can't read missing (kubeconfig)",
-        ),
-        (
-            &["reflect", "--config", &path],
-            1,
-            "reflect.toml, line 3: unknown setting `sources.a.comand`; did you mean `command`?",
-        ),
-    ] {
+    let unknown = "reflect.toml, line 3: unknown setting `sources.a.comand`; did you mean `command`?";
+    let with_file: [(&[&str], _, _); 1] = [(&["reflect", "--config", &path], 1, unknown)];
+    for (line, code, expected) in WRONG.iter().copied().chain(with_file) {
         std::fs::write(&file, "[sources.a]\nqueue = \"q\"\n[sources.a.comand]\n").expect("a file");
         let failed = server.run(line).failed(code);
         assert!(failed.contains(expected), "{line:?}: {failed}");

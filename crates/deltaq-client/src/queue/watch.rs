@@ -170,12 +170,11 @@ struct Watching {
 impl Watching {
     /// The next row; `None` at the end of a connection.
     async fn next(&mut self) -> Result<Option<WatchRow>, Error> {
-        let mut rows = match self.rows.take() {
-            Some(rows) => rows,
-            None => {
-                self.has_had_rows = false;
-                self.watch.connect().await?
-            }
+        let mut rows = if let Some(rows) = self.rows.take() {
+            rows
+        } else {
+            self.has_had_rows = false;
+            self.watch.connect().await?
         };
         let Some(row) = rows.next().await? else { return Ok(None) };
         self.has_had_rows = true;
