@@ -340,7 +340,7 @@ fn the_other_commands_reach_their_operations() {
     assert_eq!(item["deltas"].as_array().expect("deltas").len(), 2, "{item}");
     server.run(&["history", "prices", "x"]).ok();
     let status = server.run(&["status"]).ok();
-    assert!(status.contains("queues      3\n"), "{status}");
+    assert!(status.contains("queues      4\n"), "{status}");
     let tail = server.run(&["tail", "prices", "-n", "1", "-o", "ndjson"]).ok();
     assert!(tail.starts_with("{\"name\":\"prices\""), "{tail}");
 }
