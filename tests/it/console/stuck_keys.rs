@@ -111,7 +111,7 @@ fn deliver_now_changes_no_object_and_works_in_every_queue() {
     }
     end(&browser);
 
-    // A producer deletes the key while its page stands still: the key stays deleted.
+    // A producer deletes the key while its page reads nothing: the key stays deleted.
     post(at, "changes/add", &json!([{ "key": "gone", "n": 1 }, { "key": "newer", "n": 1 }]));
     settle(at, "changes", 3, "nack", None);
     let away = [

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deltaq::engine::command::{
-    Call, Extended, How, KeySelection, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
+    Call, Extended, How, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
 };
 use deltaq::engine::config::Mode;
 use deltaq::engine::event::{Event, EventKind};
@@ -26,6 +26,7 @@ use crate::model::{
 };
 
 mod bounds;
+mod operate;
 mod saved_state;
 mod versions;
 
@@ -380,37 +381,6 @@ impl World {
             self.purge = Some((cursor, model_scan));
         }
         same("purge", step_of(engine, |purged| (purged.keys, purged.deltas)), model)
-    }
-
-    fn operate(
-        &mut self,
-        names: Option<&[Name]>,
-        budget: usize,
-        operation: Operation,
-    ) -> Result<(), Difference> {
-        let place = match operation {
-            Operation::Promote => &mut self.promote,
-            Operation::Redrive => &mut self.redrive,
-            Operation::Discard => &mut self.discard,
-        };
-        let (mut cursor, mut model_scan) =
-            if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
-        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
-        let (now, mut keys) = (time(self.now), KeySelection::named(keys));
-        let mut step = || match operation {
-            Operation::Promote => self.engine.promote_step(now, &mut keys, &mut cursor, budget),
-            Operation::Redrive => self.engine.redrive_step(now, &mut keys, &mut cursor, budget),
-            Operation::Discard => self.engine.discard_step(now, &mut keys, &mut cursor, budget),
-        };
-        let mut engine = step();
-        while names.is_some() && matches!(engine, Progress::More) {
-            engine = step();
-        }
-        let model = self.model.operate_step(self.now, names, &mut model_scan, budget, operation);
-        if matches!(engine, Progress::More) {
-            *place = Some((cursor, model_scan));
-        }
-        same("promote, redrive or discard", step_of(engine, |count| count), model)
     }
 
     fn seed(&mut self, seeds: &[(Name, u8, Label)]) -> Result<(), Difference> {

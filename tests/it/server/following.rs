@@ -240,12 +240,14 @@ async fn a_full_follower_that_has_everything_is_not_blocked() {
 #[tokio::test]
 async fn a_full_follower_reads_past_more_changes_of_other_keys_than_a_page_examines() {
     let service = Service::start().await;
-    begin(&service, json!({"queue": "prices", "prefix": "k", "max_waiting": 1})).await;
     let add = format!("{PARENT}/add");
-    post(&service, &add, json!({"key": "k1"})).await;
-    within(async { while service.get(FOLLOWER).await.ok()["status"]["ready"] != 1 {} }).await;
-    let others: Vec<Value> = (0..45_000).map(|number| json!({ "key": number.to_string() })).collect();
-    let version = post(&service, &add, json!(others)).await["resource_version"].take();
+    let mut version = post(&service, &add, json!({"key": "k1"})).await["resource_version"].take();
+    for call in 0..5 {
+        let keys = call * 10_000..(call + 1) * 10_000;
+        let others: Vec<Value> = keys.map(|number| json!({ "key": number.to_string() })).collect();
+        version = post(&service, &add, json!(others)).await["resource_version"].take();
+    }
+    begin(&service, json!({"queue": "prices", "prefix": "k", "max_waiting": 1})).await;
     reaches(&service, FOLLOWER, &version).await;
     // The next change of its own waits for room.
     post(&service, &add, json!({"key": "k2"})).await;

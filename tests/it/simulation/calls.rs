@@ -517,21 +517,14 @@ impl Caller {
                 let step = move |queue: &mut Queue, now, most| Ok(queue.purge_step(now, &mut cursor, most));
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
-            1 => {
-                let step = move |queue: &mut Queue, now, most| {
-                    Ok(queue.discard_step(now, &mut KeySelection::All, &mut cursor, most))
+            1..7 => {
+                let operate = match choice {
+                    1 => Queue::discard_step,
+                    2 | 3 => Queue::promote_step,
+                    _ => Queue::redrive_step,
                 };
-                self.sliced(&target, rng, 4, step).await.map(drop)
-            }
-            2 | 3 => {
                 let step = move |queue: &mut Queue, now, most| {
-                    Ok(queue.promote_step(now, &mut KeySelection::All, &mut cursor, most))
-                };
-                self.sliced(&target, rng, 4, step).await.map(drop)
-            }
-            4..7 => {
-                let step = move |queue: &mut Queue, now, most| {
-                    Ok(queue.redrive_step(now, &mut KeySelection::All, &mut cursor, most))
+                    Ok(operate(queue, now, &mut KeySelection::All, &mut cursor, most))
                 };
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
