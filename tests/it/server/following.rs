@@ -251,7 +251,7 @@ async fn a_full_follower_reads_past_more_changes_of_other_keys_than_a_page_exami
     reaches(&service, FOLLOWER, &version).await;
     // The next change of its own waits for room.
     post(&service, &add, json!({"key": "k2"})).await;
-    assert_eq!(blocked(&service).await["resource_version"], version);
+    assert!(blocked(&service).await["resource_version"].as_u64() >= version.as_u64());
 }
 
 /// Waits until the follower takes nothing more.
