@@ -363,7 +363,7 @@ mod tests {
     #[tokio::test]
     async fn a_part_stops_alone_or_with_the_process() {
         let shutdown = Shutdown::manual(NEVER);
-        let (first, second) = (shutdown.part(), shutdown.part());
+        let (first, second, third) = (shutdown.part(), shutdown.part(), shutdown.part());
         let token = first.draining().clone();
         let _task = first.spawn("waits", async move { token.cancelled().await });
         first.signal();
@@ -372,6 +372,8 @@ mod tests {
         shutdown.signal();
         assert!(second.is_draining());
         second.draining().cancelled().await;
+        third.drain();
+        assert!(!third.cut().is_cancelled(), "a part that drains with the process is not cut");
         shutdown.signal();
         assert!(first.cut().is_cancelled() && second.cut().is_cancelled());
     }

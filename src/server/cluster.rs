@@ -193,11 +193,20 @@ impl Cluster {
             !live.get(node).is_some_and(|node| node.unloadable.iter().any(is_unloadable))
         };
         let wanted = shares(&names, self.slots.len(), can_load);
+        let owner_of = |number: usize| found.owners.get(number).and_then(Option::as_deref);
+        let heir_of = |number: usize| {
+            let heir = wanted.get(number).copied().flatten();
+            heir.and_then(|node| names.get(node).copied())
+        };
+        // Whether a node may fail to load what it gets: it owns nothing. The next partition follows when it has loaded one.
+        let is_untried = |node: &str| found.owners.iter().flatten().all(|owner| owner != node);
+        let is_under_way = |node: &str| {
+            (0..wanted.len()).any(|number| owner_of(number).is_none() && heir_of(number) == Some(node))
+        };
         let peers: BTreeMap<_, _> = found.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut handed_over = self.slots.iter().filter(|slot| matches!(slot, Slot::Releasing)).count();
         for number in 0..self.slots.len() {
-            let owner = found.owners.get(number).and_then(Option::as_deref);
-            let heir = wanted.get(number).copied().flatten().and_then(|node| names.get(node).copied());
+            let (owner, heir) = (owner_of(number), heir_of(number));
             let is_own = owner == Some(name.as_str());
             let Some(slot) = self.slots.get_mut(number) else { continue };
             match slot {
@@ -209,7 +218,12 @@ impl Cluster {
                     self.give_up(number);
                 }
                 Slot::Owned(_) if leaves || heir.is_some_and(|heir| heir != name) => {
-                    if leaves || handed_over < HANDED_OVER_MAX {
+                    let most = match heir {
+                        Some(heir) if is_untried(heir) && is_under_way(heir) => 0,
+                        Some(heir) if is_untried(heir) => 1,
+                        _ => HANDED_OVER_MAX,
+                    };
+                    if leaves || handed_over < most {
                         handed_over += 1;
                         self.release(number);
                     }

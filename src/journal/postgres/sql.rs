@@ -18,8 +18,13 @@ const STATEMENT_MS: u32 = 60_000;
 /// holds the lock of the partition for this long.
 const PAUSE_MS: u32 = 10_000;
 
-/// The start of the server, in microseconds.
-const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
+/// The start of the server, in microseconds, for constants that are put together.
+macro_rules! server {
+    () => {
+        "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+    };
+}
+const SERVER: &str = server!();
 
 /// Begins a transaction whose waits are bounded.
 pub(super) fn begin() -> String {
@@ -286,13 +291,17 @@ pub(super) const MIGRATED: &str = "INSERT INTO deltaq.migrations (version, name)
 /// server. Nearly every commit is
 /// this statement alone. The lock lets the statement that begins another epoch wait until this commit has ended; after it, this
 /// statement finds no row to lock.
-pub(super) const JOURNAL: &str = "WITH own AS (\
+pub(super) const JOURNAL: &str = concat!(
+    "WITH own AS (\
          SELECT partition FROM deltaq.partitions WHERE partition = $1 AND epoch = $2 AND writer = $3 \
-             AND (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint = $13 FOR SHARE\
+             AND ",
+    server!(),
+    " = $13 FOR SHARE\
      ) INSERT INTO deltaq.journal \
          (partition, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events) \
      SELECT own.partition, added.* FROM own, unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
-         $8::bigint[], $9::bigint[], $10::integer[], $11::integer[], $12::bytea[]) AS added";
+         $8::bigint[], $9::bigint[], $10::integer[], $11::integer[], $12::bytea[]) AS added"
+);
 
 /// Replacing by name as well would silently remove another live queue of the same name.
 pub(super) const QUEUES: &str = "INSERT INTO deltaq.queues \

@@ -124,7 +124,7 @@ fn nodes_share_the_partitions_and_hand_them_over() {
     assert_eq!(nodes.cluster.sql("SELECT string_agg(name, ' ') FROM deltaq.nodes"), "b");
 }
 
-/// The streams of queues that move end, with a bookmark, so that clients go on at the next owner.
+/// A stream ends with a bookmark when its queue moves, so that the client continues at the next owner.
 #[test]
 fn a_watch_ends_when_its_queue_moves_to_another_node() {
     let nodes = Nodes::new();
@@ -174,6 +174,11 @@ fn a_node_that_can_load_nothing_gets_no_further_partitions() {
         std::thread::sleep(PAUSE);
     }
     nodes.until_owners(&[("a", PARTITIONS)]);
+    // Longer than it would take to try another one.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(nodes.owners(), BTreeMap::from([("a".to_owned(), PARTITIONS)]));
+    let tried = "SELECT cardinality(unloadable) FROM deltaq.nodes WHERE name = 'b'";
+    assert_eq!(nodes.cluster.sql(tried), "1", "one partition is tried");
     for queue in QUEUES {
         assert_eq!(add(&a, queue, "k").0, 200, "{queue}");
     }
@@ -235,6 +240,59 @@ fn a_node_that_was_frozen_comes_back_without_its_partitions() {
         };
         assert_eq!(total, Some(1), "{queue}");
     }
+}
+
+/// Calls at the other node do not wait for an owner that hangs once that node owns the queue itself.
+#[test]
+fn calls_that_wait_for_a_frozen_owner_end_when_it_has_lost_the_queue() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    for queue in QUEUES {
+        assert!([&a, &b].iter().any(|node| add(node, queue, "k").0 == 200), "{queue}");
+    }
+    let queue = QUEUES.into_iter().find(|queue| nodes.owner_of(queue) == "a").expect("a queue of a");
+    // A node removes no other before it has sent heartbeats for this long.
+    std::thread::sleep(TTL);
+    let api = b.api;
+    let mut stream = Connection::open_within(api, PATIENCE).expect("a connection");
+    let watch = format!("GET /v1/queues/{queue}/watch?bookmark=1s HTTP/1.1\r\nhost: {api}\r\n\r\n");
+    stream.send(watch.as_bytes()).expect("a request");
+    stream.receive_head().expect("the head of the reply");
+    a.signal("STOP");
+    let begun = Instant::now();
+    let popping = std::thread::spawn(move || {
+        let pop = Message::post(format!("/v1/queues/{queue}/pop?wait=50s"), &json!({}));
+        let mut connection = Connection::open_within(api, PATIENCE * 2).expect("a connection");
+        let reply = connection.call(&pop).expect("a reply");
+        (reply.status(), serde_json::from_slice::<Value>(&reply.body).expect("a problem"))
+    });
+    while stream.chunk().is_ok_and(|chunk| !chunk.is_empty()) {}
+    let (status, problem) = popping.join().expect("a thread");
+    assert_eq!((status, &problem["code"]), (Some(503), &json!("not-owner")), "{problem}");
+    let took = begun.elapsed();
+    assert!(took < TTL + Duration::from_secs(10), "the calls waited for {took:?}");
+    a.signal("CONT");
+}
+
+#[test]
+fn a_node_with_another_secret_is_told_so_and_its_clients_may_repeat() {
+    let mut nodes = Nodes::new();
+    let a = nodes.start("a");
+    nodes.secret = nodes.cluster.folder().join("other-secret");
+    std::fs::write(&nodes.secret, SECRET.replace('0', "9")).expect("a file");
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    let refused: Vec<_> =
+        QUEUES.into_iter().map(|queue| add(&b, queue, "k")).filter(|(status, _)| *status != 200).collect();
+    assert!(!refused.is_empty(), "b owns all queues");
+    for (status, problem) in refused {
+        assert_eq!((status, &problem["code"]), (503, &json!("not-owner")), "{problem}");
+        assert_eq!(problem["retryable"], true);
+    }
+    assert!(b.last_words().contains("cluster.secret_file must have the same secret"), "{}", b.last_words());
+    drop(a);
 }
 
 /// A process that comes back finds partitions with its name that are another node's share by now.
