@@ -100,7 +100,7 @@ fn a_user_looks_at_queues() {
     browser.open("queues");
     browser.click("Parked");
     browser.until("sorted by parked keys", || {
-        browser.js("return document.querySelector('tbody tr').innerText.startsWith('prices')") == true
+        browser.js("return document.querySelector('tbody tr')?.innerText.startsWith('prices')") == true
     });
     assert!(browser.url().contains("sort=parked") && browser.url().contains("order=desc"));
     browser.click_on("label.check input");
@@ -120,7 +120,7 @@ fn switch_a_queue(browser: &Browser, at: SocketAddr) {
     browser.until_text("No worker takes the keys that are ready.");
     post(at, "prices/add", &objects("more-", 30));
     browser.until("counts that move", || {
-        browser.js("return document.querySelector('.flow.wide .ready .count').textContent") == "37"
+        browser.js("return document.querySelector('.flow.wide .ready .count')?.textContent") == "37"
     });
     browser.click("Pause");
     browser.until_text("Paused: workers get nothing");

@@ -31,7 +31,7 @@ fn the_keyboard_does_what_its_list_says() {
     browser.js("window.taken = []; addEventListener('keydown', event => taken.push(event.defaultPrevented))");
     browser.press("/");
     assert_eq!(browser.js("return taken"), json!([false]));
-    let ready = || browser.js("return document.querySelector('.flow.wide .ready .count').textContent");
+    let ready = || browser.js("return document.querySelector('.flow.wide .ready .count')?.textContent");
     assert_eq!(ready(), "3");
     browser.press("r");
     browser.until("the count of now", || ready() == "6");

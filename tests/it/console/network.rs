@@ -30,7 +30,7 @@ fn reads_go_on_after_a_reply_that_breaks_off() {
     post(at, "prices/add", &objects("more-", 3));
     browser.until_no_text("What you see is from before");
     browser.until("the new count", || {
-        browser.js("return document.querySelector('.flow.wide .ready .count').textContent") == "6"
+        browser.js("return document.querySelector('.flow.wide .ready .count')?.textContent") == "6"
     });
     // A proxy that answers with a page of its own, as if all were well.
     proxy.answer("GET /v1/queues/prices ", 200, "text/html", "<h1>Welcome</h1>", 2);

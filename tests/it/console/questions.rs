@@ -31,7 +31,7 @@ fn a_question_has_the_numbers_of_now_and_belongs_to_its_page() {
     // A step back closes a dialog: it belongs to the queue that is left.
     browser.js("location.hash = '#/queues/stock'");
     browser.until("the other queue", || {
-        browser.js("return document.querySelector('h1').innerText === 'stock' && document.querySelector('.flow.wide .ready') !== null") == true
+        browser.js("return document.querySelector('h1')?.innerText === 'stock' && document.querySelector('.flow.wide .ready') !== null") == true
     });
     browser.click("Close");
     browser.until_text("Close the queue stock?");
