@@ -1,12 +1,13 @@
-//! This server as one of several nodes: its name, the secret that the nodes share, and the client for calls to other nodes.
+//! This server as one of several nodes: its name, the secrets that the nodes share, and the client for calls to other nodes.
 //!
-//! The secret authenticates a node. A call with the secret needs no token, because the node that received the call from its client has
+//! A secret authenticates a node. A call with the secret needs no token, because the node that received the call from its client has
 //! checked the permission.
 
 mod secret;
 mod tls;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use rustls::ClientConfig;
 use tokio::time::Instant;
 
 pub use self::secret::Error as SecretError;
-use self::secret::Secret;
+use self::secret::Secrets;
 use self::tls::Error as TlsError;
 use self::tls::Files;
 use super::head::Head;
@@ -95,7 +96,9 @@ type HttpClient = Client<HttpsConnector<HttpConnector>, Body>;
 #[derive(Debug)]
 pub struct Node {
     name: HeaderValue,
-    secret: Secret,
+    secrets: ArcSwap<Secrets>,
+    /// The file of the secrets; `None` if they come from elsewhere.
+    secret_file: Option<PathBuf>,
     files: Files,
     client: ArcSwap<HttpClient>,
     /// When the log has reported the last failed call of each node.
@@ -115,7 +118,8 @@ impl Node {
             authorities: settings.ca_file.clone(),
             own: settings.tls_cert.clone().zip(settings.tls_key.clone()),
         };
-        Self::with(name, Secret::read(secret)?, files).map(Arc::new).map(Some)
+        let secrets = Secrets::read(secret)?;
+        Self::with(name, secrets, Some(secret.clone()), files).map(Arc::new).map(Some)
     }
 
     /// A node with this name and this secret, which calls other nodes without TLS or by the authorities of the system.
@@ -123,13 +127,19 @@ impl Node {
     /// # Errors
     /// [`NodeError`].
     pub fn new(name: &str, secret: &str) -> Result<Self, NodeError> {
-        Self::with(name, Secret::new(secret)?, Files::default())
+        Self::with(name, Secrets::new(secret)?, None, Files::default())
     }
 
-    fn with(name: &str, secret: Secret, files: Files) -> Result<Self, NodeError> {
+    fn with(
+        name: &str,
+        secrets: Secrets,
+        secret_file: Option<PathBuf>,
+        files: Files,
+    ) -> Result<Self, NodeError> {
         let client = ArcSwap::from_pointee(client(files.read()?));
         let name = HeaderValue::from_str(name).unwrap_or(HeaderValue::from_static("?"));
-        Ok(Self { name, secret, files, client, reported: Mutex::default() })
+        let secrets = ArcSwap::from_pointee(secrets);
+        Ok(Self { name, secrets, secret_file, files, client, reported: Mutex::default() })
     }
 
     /// The name of this node.
@@ -137,12 +147,16 @@ impl Node {
         self.name.to_str().unwrap_or_default()
     }
 
-    /// Reads the certificates again. Calls that run do not change. An error changes nothing.
+    /// Reads the secrets and the certificates again. Calls that run do not change. An error changes nothing.
     ///
     /// # Errors
-    /// [`NodeError::Tls`].
+    /// [`NodeError`] names the setting.
     pub fn reload(&self) -> Result<(), NodeError> {
+        let secrets = self.secret_file.as_deref().map(Secrets::read).transpose()?;
         self.client.store(Arc::new(client(self.files.read()?)));
+        if let Some(secrets) = secrets {
+            self.secrets.store(Arc::new(secrets));
+        }
         Ok(())
     }
 
@@ -155,11 +169,11 @@ impl Node {
             return Ok(false);
         }
         let secret = head.node_secret.first.filter(|_| !head.node_secret.is_repeated);
-        if head.forwarded.first.is_some() && secret.is_some_and(|secret| self.secret.is(secret)) {
+        if head.forwarded.first.is_some() && secret.is_some_and(|secret| self.secrets.load().have(secret)) {
             return Ok(true);
         }
         let detail = "the headers deltaq-forwarded, deltaq-node-secret, deltaq-caller and deltaq-undelivered are for calls \
-                      between nodes, and deltaq-node-secret is not the secret of the nodes (cluster.secret_file)";
+                      between nodes, and deltaq-node-secret is not a secret of the nodes (cluster.secret_file)";
         Err(Problem::new(Code::Forbidden, detail))
     }
 
@@ -176,7 +190,7 @@ impl Node {
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
         headers.insert(&FORWARDED, self.name.clone());
-        headers.insert(&SECRET, self.secret.header());
+        headers.insert(&SECRET, self.secrets.load().header());
         let client = HttpClient::clone(&self.client.load());
         let reply = client.request(request).await.map_err(|error| {
             self.report(peer, &error);

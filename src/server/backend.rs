@@ -215,7 +215,7 @@ impl Backend {
         let stalled = async {
             shutdown.cut_and_grace().await;
             tracing::error!(
-                "the disk of the journal is stalled; the next start replays what the journal has"
+                "the store did not complete the last writes in time; the next server that loads the queues replays the journal"
             );
         };
         match self {

@@ -1,4 +1,4 @@
-//! Reloading: SIGHUP reads the tokens and certificates again and reopens the audit log. A reload never blocks requests, and
+//! Reloading: SIGHUP reads the tokens, certificates and node secrets again and reopens the audit log. A reload never blocks requests, and
 //! running requests and open connections continue. A file that cannot be read leaves the old tokens or certificates in force.
 
 use std::sync::Arc;

@@ -37,7 +37,7 @@ pub(crate) mod server;
 mod snapshot;
 mod versions;
 mod wall_clock;
-mod watchers;
+pub(crate) mod watchers;
 mod worker;
 
 use std::sync::Arc;
@@ -77,13 +77,13 @@ const REQUIRED: &[&str] = &[
 
 /// A number from an environment variable.
 #[expect(clippy::disallowed_methods, reason = "a switch of this test, not a setting of the server")]
-fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let seed = number("CRASH_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("CRASH_SEED={seed}");
     seed

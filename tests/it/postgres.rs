@@ -17,6 +17,7 @@ mod pgbouncer;
 pub(crate) mod proxy;
 mod secrets;
 mod tls;
+mod watchers;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The secret that the nodes of a cluster share.
+//! The secrets that the nodes of a cluster share: one, or two while one replaces the other.
 
 use std::fmt;
 use std::fs::File;
@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 
 use axum::http::HeaderValue;
 use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
+use subtle::{Choice, ConstantTimeEq as _};
 
 /// Fewest characters of a secret.
 const LENGTH_MIN: usize = 32;
 /// Most characters of a secret.
 const LENGTH_MAX: usize = 256;
+/// Most secrets of a node.
+const COUNT_MAX: usize = 2;
+/// Most bytes of the file: each secret with a line end of two characters.
+const FILE_MAX: u64 = (COUNT_MAX * (LENGTH_MAX + 2)) as u64;
 /// The permission bit that lets all users of the machine write a file.
 const WRITABLE_BY_ALL: u32 = 0o002;
 
@@ -34,62 +38,67 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// The secret has a wrong length or wrong characters.
+    /// The file has no secret, too many, or one of a wrong length or with wrong characters.
     #[error(
-        "the secret of cluster.secret_file is not {LENGTH_MIN} to {LENGTH_MAX} visible ASCII characters; `openssl rand -hex 32` makes one"
+        "cluster.secret_file must have one secret, or two lines while one secret replaces another; a secret is {LENGTH_MIN} to {LENGTH_MAX} \
+         visible ASCII characters, and `openssl rand -hex 32` makes one"
     )]
     Form,
 }
 
-/// The secret that the nodes of a cluster share. Its debug text does not show it.
+/// The secrets that the nodes of a cluster share. Their debug text does not show them.
 #[derive(Clone)]
-pub(in crate::http) struct Secret {
-    /// The secret as a header. It is marked as sensitive.
-    value: HeaderValue,
-    digest: [u8; 32],
+pub(super) struct Secrets {
+    /// The first secret, as the header of calls at other nodes. It is marked as sensitive.
+    sent: HeaderValue,
+    /// The digests of the secrets with which calls of other nodes are accepted.
+    accepted: Vec<[u8; 32]>,
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
+        f.write_str("Secrets")
     }
 }
 
-impl Secret {
-    /// A secret. White space around it is ignored.
-    pub(in crate::http) fn new(text: &str) -> Result<Self, Error> {
-        let text = text.trim();
-        let is_long = (LENGTH_MIN..=LENGTH_MAX).contains(&text.len());
-        if !is_long || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::Form);
-        }
-        let mut value = HeaderValue::from_str(text).map_err(|_| Error::Form)?;
-        value.set_sensitive(true);
-        Ok(Self { value, digest: Sha256::digest(text).into() })
+impl Secrets {
+    /// The secrets of a text, one per line. White space around them and empty lines are ignored.
+    pub(super) fn new(text: &str) -> Result<Self, Error> {
+        let secrets: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let is_secret = |text: &&str| {
+            (LENGTH_MIN..=LENGTH_MAX).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        let first = secrets.first().filter(|_| secrets.len() <= COUNT_MAX && secrets.iter().all(is_secret));
+        let mut sent = HeaderValue::from_str(first.ok_or(Error::Form)?).map_err(|_| Error::Form)?;
+        sent.set_sensitive(true);
+        let accepted = secrets.iter().map(|secret| Sha256::digest(secret).into()).collect();
+        Ok(Self { sent, accepted })
     }
 
-    /// The secret in a file.
-    pub(in crate::http) fn read(path: &Path) -> Result<Self, Error> {
+    /// The secrets in a file.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.mode() & WRITABLE_BY_ALL != 0 {
             return Err(Error::Writable { path: path.to_owned() });
         }
         let mut text = String::new();
-        // One byte more than the longest secret with a line end shows that the file is too long.
-        file.take(LENGTH_MAX as u64 + 3).read_to_string(&mut text).map_err(failed)?;
-        Self::new(&text)
+        // One byte more shows that the file is too long.
+        let read = file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+        if read as u64 > FILE_MAX { Err(Error::Form) } else { Self::new(&text) }
     }
 
     /// The header that proves that a call comes from a node.
-    pub(in crate::http) fn header(&self) -> HeaderValue {
-        self.value.clone()
+    pub(super) fn header(&self) -> HeaderValue {
+        self.sent.clone()
     }
 
-    /// Whether `given` is the secret. The comparison takes the same time for every text.
-    pub(in crate::http) fn is(&self, given: &HeaderValue) -> bool {
+    /// Whether `given` is one of the secrets. The comparison takes the same time for every text.
+    pub(super) fn have(&self, given: &HeaderValue) -> bool {
         let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
-        self.digest.ct_eq(&digest).into()
+        let is_equal = |found: Choice, accepted: &[u8; 32]| found | accepted.ct_eq(&digest);
+        self.accepted.iter().fold(Choice::from(0), is_equal).into()
     }
 }
 
@@ -101,23 +110,38 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "0123456789abcdef0123456789abcdef";
+    const NEXT: &str = "fedcba9876543210fedcba9876543210";
+
+    fn have(secrets: &Secrets, text: &str) -> bool {
+        secrets.have(&HeaderValue::from_str(text).unwrap())
+    }
 
     #[test]
     fn a_secret_is_equal_to_its_own_text_only() {
-        let secret = Secret::new(&format!(" {TEXT}\n")).unwrap();
-        assert!(secret.is(&HeaderValue::from_static(TEXT)));
-        for other in ["", "0123456789abcdef0123456789abcdee", "0123456789abcdef0123456789abcdef0"] {
-            assert!(!secret.is(&HeaderValue::from_str(other).unwrap()), "{other}");
+        let secrets = Secrets::new(&format!(" {TEXT}\n")).unwrap();
+        assert!(have(&secrets, TEXT));
+        for other in ["", NEXT, "0123456789abcdef0123456789abcdee", "0123456789abcdef0123456789abcdef0"] {
+            assert!(!have(&secrets, other), "{other}");
         }
         for text in ["", "short", &format!("{TEXT} {TEXT}"), &format!("{TEXT}\u{e9}"), &"a".repeat(257)] {
-            assert!(matches!(Secret::new(text), Err(Error::Form)), "{text}");
+            assert!(matches!(Secrets::new(text), Err(Error::Form)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_secrets_is_sent_and_both_are_accepted() {
+        let secrets = Secrets::new(&format!("{NEXT}\r\n\n{TEXT}\n")).unwrap();
+        assert_eq!(secrets.header(), NEXT);
+        assert!(have(&secrets, NEXT) && have(&secrets, TEXT) && !have(&secrets, &"x".repeat(32)));
+        for text in [format!("{TEXT}\nshort"), format!("{TEXT}\n{NEXT}\n{TEXT}")] {
+            assert!(matches!(Secrets::new(&text), Err(Error::Form)), "{text}");
         }
     }
 
     #[test]
     fn no_debug_text_shows_the_secret() {
-        let secret = Secret::new(TEXT).unwrap();
-        let shown = format!("{secret:?} {:?}", secret.header());
+        let secrets = Secrets::new(TEXT).unwrap();
+        let shown = format!("{secrets:?} {:?}", secrets.header());
         assert!(!shown.contains("0123"), "{shown}");
     }
 
@@ -125,14 +149,18 @@ mod tests {
     fn a_file_that_all_users_can_write_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
-        assert!(matches!(Secret::read(&path), Err(Error::Read { .. })));
+        assert!(matches!(Secrets::read(&path), Err(Error::Read { .. })));
         fs::write(&path, format!("{TEXT}\n")).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        assert!(Secret::read(&path).unwrap().is(&HeaderValue::from_static(TEXT)));
+        assert!(have(&Secrets::read(&path).unwrap(), TEXT));
         fs::set_permissions(&path, Permissions::from_mode(0o606)).unwrap();
-        assert!(matches!(Secret::read(&path), Err(Error::Writable { .. })));
+        assert!(matches!(Secrets::read(&path), Err(Error::Writable { .. })));
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        fs::write(&path, format!("{}{TEXT}", " ".repeat(300))).unwrap();
-        assert!(matches!(Secret::read(&path), Err(Error::Form)));
+        let [longest, too_long] =
+            [0, 1].map(|more| format!("{}\n{}\n{}", "a".repeat(256), "b".repeat(256), " ".repeat(2 + more)));
+        fs::write(&path, longest).unwrap();
+        assert!(have(&Secrets::read(&path).unwrap(), &"b".repeat(256)));
+        fs::write(&path, too_long).unwrap();
+        assert!(matches!(Secrets::read(&path), Err(Error::Form)));
     }
 }

@@ -150,7 +150,7 @@ codes! {
     JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
         "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     JournalBehind "journal-behind" 503 true "The disk takes writes too slowly"
-        "limit is storage.max_uncommitted_bytes: that many bytes wait to be written. Nothing of the request was applied. Repeat it after Retry-After, and check the disk of storage.data_dir.";
+        "limit is storage.max_uncommitted_bytes: that many bytes wait to be written. Nothing of the request was applied. Repeat it after Retry-After, and check the disk of storage.data_dir, or the database of storage.store.";
     VersionNotReached "version-not-reached" 503 true "The queue has not reached the version"
         "The newest version of the queue was below min_resource_version until wait was over. Repeat the request. If the version never comes, it belongs to another queue, or a restored backup is older than the version.";
     IndexBuilding "index-building" 503 true "The index is being built"
@@ -158,5 +158,5 @@ codes! {
     Timeout "timeout" 504 true "The request took too long"
         "The request exceeded server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"
-        "Whether the request took effect is unknown. Make room on the disk of storage.data_dir; the server recovers by itself. Then repeat the request: settles and pops with an id are safe to repeat.";
+        "Whether the request took effect is unknown. Make room on the disk of storage.data_dir, or of the database of storage.store; the server recovers by itself. Then repeat the request: settles and pops with an id are safe to repeat.";
 }

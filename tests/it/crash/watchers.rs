@@ -25,7 +25,7 @@ const KEYS_PER_PRODUCER: u64 = 12;
 const VIEWS: [&str; 2] = ["latest", "known"];
 /// Number of rows of a watcher that are kept as evidence.
 const ROWS_KEPT: usize = 3_000;
-const QUEUE: &str = "prices";
+pub(crate) const QUEUE: &str = "prices";
 /// Stands for the end of the run while it is unknown.
 const NO_END: u64 = u64::MAX;
 
@@ -436,14 +436,22 @@ impl<'r> Watcher<'r> {
     }
 }
 
-#[test]
-fn watchers_have_the_objects_of_their_view_after_all_kills() {
-    let kills = number("CRASH_CYCLES").unwrap_or(KILLS);
-    let seed = seed();
-    let store = Store::folder("watchers");
-    let mut running = Spawned::start(&store);
+/// Replies that producers had, and rows that watchers had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) replies: u64,
+    pub(crate) rows: u64,
+}
+
+/// Runs producers, workers and watchers of each view until `disturb` ends. They call the server at the address that `disturb` gets, which
+/// may set another one. `disturb` also gets a test of whether there is a fault. At the end each copy must have all changes.
+pub(crate) fn watch_during(
+    seed: u64,
+    server: SocketAddr,
+    disturb: impl FnOnce(&Mutex<SocketAddr>, &dyn Fn() -> bool),
+) -> Seen {
     let run = Run {
-        server: Mutex::new(running.api),
+        server: Mutex::new(server),
         log: Mutex::default(),
         numbers: AtomicU64::new(1),
         replies: AtomicU64::new(0),
@@ -455,7 +463,7 @@ fn watchers_have_the_objects_of_their_view_after_all_kills() {
     let mut client = Client::new(&run.server);
     let put = Message::put(format!("/v1/queues/{QUEUE}"), &json!({"lease": "1s", "max_failures": 0}));
     assert_eq!(client.exchange(&put).and_then(|reply| reply.status()), Some(201));
-    let (rows, running) = std::thread::scope(|scope| {
+    let rows = std::thread::scope(|scope| {
         let run = &run;
         let producers: Vec<_> =
             (0..PRODUCERS).map(|producer| scope.spawn(move || run.produce(producer, seed))).collect();
@@ -464,16 +472,7 @@ fn watchers_have_the_objects_of_their_view_after_all_kills() {
             .into_iter()
             .flat_map(|view| WAYS.map(|way| scope.spawn(move || Watcher::new(run, view, way, seed).watch())))
             .collect();
-        let mut rng = Rng::with_seed(seed);
-        for _ in 0..kills {
-            std::thread::sleep(Duration::from_millis(rng.u64(50..500)));
-            if run.is_over() {
-                break;
-            }
-            running.end(End::Kill);
-            running = Spawned::start(&store);
-            *run.server.lock() = running.api;
-        }
+        disturb(&run.server, &|| run.is_over());
         run.is_produced.store(true, Ordering::Relaxed);
         for producer in producers {
             producer.join().expect("a producer ends");
@@ -484,12 +483,33 @@ fn watchers_have_the_objects_of_their_view_after_all_kills() {
         }
         // Only leases expire from now on, which changes no view.
         run.end.store(version_of(&client.list(QUEUE, "latest")), Ordering::Relaxed);
-        let rows: u64 = watchers.into_iter().map(|watcher| watcher.join().expect("a watcher ends")).sum();
-        (rows, running)
+        watchers.into_iter().map(|watcher| watcher.join().expect("a watcher ends")).sum()
     });
     let faults = run.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    let replies = run.replies.into_inner();
-    assert!(replies > 5 * kills && rows > 20 * kills, "{replies} replies and {rows} rows are too few");
-    running.end(End::Kill);
+    Seen { replies: run.replies.into_inner(), rows }
+}
+
+#[test]
+fn watchers_have_the_objects_of_their_view_after_all_kills() {
+    let kills = number("CRASH_CYCLES").unwrap_or(KILLS);
+    let seed = seed();
+    let store = Store::folder("watchers");
+    let first = Spawned::start(&store);
+    let address = first.api;
+    let mut running = Some(first);
+    let found = watch_during(seed, address, |server, is_over| {
+        let mut rng = Rng::with_seed(seed);
+        for _ in 0..kills {
+            std::thread::sleep(Duration::from_millis(rng.u64(50..500)));
+            if is_over() {
+                break;
+            }
+            running.take().map(|killed| killed.end(End::Kill));
+            let next = Spawned::start(&store);
+            *server.lock() = next.api;
+            running = Some(next);
+        }
+    });
+    assert!(found.replies > 5 * kills && found.rows > 20 * kills, "{found:?} is too little");
 }

@@ -54,7 +54,7 @@ impl Nodes {
     }
 
     /// The node that owns a queue.
-    fn owner_of(&self, queue: &str) -> String {
+    pub(super) fn owner_of(&self, queue: &str) -> String {
         let join = "deltaq.partitions JOIN deltaq.queues USING (partition)";
         self.cluster
             .sql(&format!("SELECT node FROM {join} WHERE queues.name = '{queue}' AND NOT queues.deleted"))
@@ -85,12 +85,12 @@ pub(super) fn call_at(node: SocketAddr, message: &Message) -> (u16, Value) {
     (reply.status().expect("a status"), serde_json::from_slice(&reply.body).unwrap_or_default())
 }
 
-fn add(node: &Spawned, queue: &str, key: &str) -> (u16, Value) {
+pub(super) fn add(node: &Spawned, queue: &str, key: &str) -> (u16, Value) {
     call(node, &Message::post(format!("/v1/queues/{queue}/add"), &json!({ "key": key, "object": {} })))
 }
 
 /// Waits until a node has the queue, and returns the keys that wait in it.
-fn waiting(node: &Spawned, queue: &str) -> u64 {
+pub(super) fn waiting(node: &Spawned, queue: &str) -> u64 {
     let begun = Instant::now();
     loop {
         let (status, document) = call(node, &Message::get(format!("/v1/queues/{queue}")));
@@ -293,6 +293,36 @@ fn a_node_with_another_secret_is_told_so_and_its_clients_may_repeat() {
     }
     assert!(b.last_words().contains("cluster.secret_file must have the same secret"), "{}", b.last_words());
     drop(a);
+}
+
+#[test]
+fn the_secret_of_the_nodes_is_replaced_while_they_run() {
+    let next = SECRET.replace('0', "9");
+    let nodes = Nodes::new();
+    let pair = ["a", "b"].map(|name| nodes.start(name));
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    let reload = |node: &Spawned, lines: &[&str], result: &str| {
+        let before = node.last_words().matches(result).count();
+        std::fs::write(&nodes.secret, lines.join("\n")).expect("a file");
+        node.signal("HUP");
+        crate::cli::until(result, || node.last_words().matches(result).count() > before);
+    };
+    let statuses = || pair.each_ref().map(|node| QUEUES.map(|queue| add(node, queue, "k").0));
+    let all_succeed = [[200; QUEUES.len()]; 2];
+    assert_eq!(statuses(), all_succeed);
+    for lines in [&[SECRET, &next][..], &[&next, SECRET], &[&next]] {
+        for node in &pair {
+            reload(node, lines, "reloaded");
+            assert_eq!(statuses(), all_succeed, "{lines:?}");
+        }
+    }
+    reload(&pair[0], &["short"], "reload failed");
+    assert_eq!(statuses(), all_succeed, "a reload that fails changes nothing");
+    reload(&pair[0], &[SECRET], "reloaded");
+    assert!(
+        statuses().iter().all(|of_node| of_node.contains(&503)),
+        "the former secret is not accepted any more"
+    );
 }
 
 /// A process that comes back finds partitions with its name that are another node's share by now.

@@ -5,7 +5,11 @@ use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
 
+use deltaq::journal::postgres::TTL;
+
+use super::nodes::{Nodes, PARTITIONS, QUEUES, add, waiting};
 use super::*;
+use crate::crash::server::{End, Store};
 use crate::store;
 use crate::store::postgres::Database;
 
@@ -130,4 +134,24 @@ async fn a_failover_behind_pgbouncer_is_found_by_the_next_write() {
     assert!(deltaq::causes::with_causes(&error).contains("another server"), "{error}");
     let lost = store.reopen().await.expect_err("the database has lost event 2");
     assert!(matches!(lost, Error::RolledBack { .. }), "{lost:?}");
+}
+
+/// Heartbeats, claims and epochs need no session of their own at the server.
+#[test]
+fn nodes_share_a_database_through_pgbouncer() {
+    let mut nodes = Nodes::new();
+    let pooler = Pooler::start(&nodes.cluster);
+    nodes.store = Store::Url(pooler.url());
+    let (a, b) = (nodes.start("a"), nodes.start("b"));
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    // A node removes no other before it has sent heartbeats for this long.
+    std::thread::sleep(TTL);
+    for queue in QUEUES {
+        assert_eq!(add(&a, queue, "k").0, 200, "{queue}");
+    }
+    a.end(End::Kill);
+    nodes.until_owners(&[("b", PARTITIONS)]);
+    for queue in QUEUES {
+        assert_eq!(waiting(&b, queue), 1, "{queue}");
+    }
 }
