@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import Any
 
 from harness import Program, Scenario, check, wait_for
@@ -175,6 +176,25 @@ def counted_once(s: Scenario) -> None:
         program.send(command=command)
         program.expect("reply")
     check(s.server.call("GET", s.path())[0] == 404, "the queue is removed")
+    program.stop()
+
+
+@scenario
+def counted_without_connection(s: Scenario) -> None:
+    """A call that would count again is repeated if the connection was refused: nothing was sent."""
+    s.add({"key": "a"})
+    program = s.start("produce", deltaq_url=f"http://127.0.0.1:{s.server.port}")
+    program.send(command="add", objects=[{"key": "b"}])
+    program.expect("reply")
+    s.server.kill()
+    # The client may need a moment to notice that its open connection has ended.
+    time.sleep(0.3)
+    program.send(command="purge")
+    time.sleep(0.5)
+    check(not any(report["event"] == "error" for report in program.reports), "the purge was given up")
+    s.server.start()
+    program.expect("reply")
+    check(not s.items("ready"), "the purge was not applied")
     program.stop()
 
 

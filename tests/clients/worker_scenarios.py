@@ -356,6 +356,27 @@ def sigterm_while_down(s: Scenario) -> None:
 
 
 @scenario
+def sigterm_during_outage(s: Scenario) -> None:
+    """SIGTERM while the server is away for some seconds and a handler runs: its lease is extended later, and its outcome is sent."""
+    hold = threading.Event()
+    s.target.plan = lambda work: Plan(hold=hold)
+    worker = s.start("worker", concurrency=2, lease="12s")
+    s.add({"key": "a"})
+    wait_for(lambda: s.target.started() == 1, "the handler starts")
+    wait_for(lambda: len(s.proxy.calls("pop")) >= 2, "a pop waits")
+    s.proxy.decide = lambda request: Drop()
+    s.proxy.cut_all()
+    worker.signal(signal.SIGTERM)
+    time.sleep(6)
+    s.proxy.decide = lambda request: None
+    wait_for(lambda: any(call.is_answered for call in s.proxy.calls("extend")), "the lease is extended")
+    hold.set()
+    worker.wait(0)
+    s.check_written({"a": {"key": "a"}})
+    check(not s.items("leased"), "the key is still leased after the worker has ended")
+
+
+@scenario
 def rolling_restart(s: Scenario) -> None:
     """A fleet of three workers is replaced one by one while changes arrive. Nothing is delivered twice."""
     s.target.plan = lambda work: Plan(delay=0.01)

@@ -96,6 +96,16 @@ class Rows(unittest.TestCase):
         with self.assertRaises(BadReply):
             self.apply({"type": "Added"})
 
+    def test_an_exception_of_an_index_function_is_no_bad_row(self) -> None:
+        self.store = Store({"city": lambda entry: [entry["city"]]})
+        self.cache = Cache(self.store)
+        with self.assertRaises(KeyError):
+            self.list(row("Added", "a", 1), version=1)
+        self.list(row("Added", "a", 1, city="Rome"), version=1)
+        with self.assertRaises(KeyError):
+            self.apply(row("Updated", "a", 2))
+        self.assertEqual([entry.resource_version for entry in self.store.by_index("city", "Rome")], [1])
+
 
 class Indexes(unittest.TestCase):
     def test_values_at_a_pointer(self) -> None:
@@ -138,6 +148,15 @@ class EndsOfWatches(unittest.TestCase):
         self.assertEqual([self.watching.wait_after(None) for _ in range(3)], [1.0, 2.0, 4.0])
         self.watching.received()
         self.assertEqual(self.watching.wait_after(ConnectionLost()), 1.0)
+
+    def test_a_list_with_a_row_that_cant_be_read_ends_in_the_end(self) -> None:
+        waits = []
+        for _ in range(8):
+            self.watching.received()
+            waits.append(self.watching.wait_after(BadReply(is_json=True)))
+        self.assertEqual(waits, [1.0] * 7 + [None])
+        list(self.cache.apply(bookmark(5, is_end=True)))
+        self.assertEqual(self.watching.wait_after(BadReply(is_json=True)), 1.0)
 
     def test_410_lists_again(self) -> None:
         list(self.cache.apply(bookmark(5, is_end=True)))

@@ -68,14 +68,41 @@ class LeasesOfAWorker(unittest.TestCase):
         self.assertEqual(self.leases.lost_at(), 75.0)
 
     def test_a_lost_lease_is_not_settled(self) -> None:
+        [held] = self.take("a")
+        self.leases.start(held)
+        with self.assertLogs("deltaq", "WARNING") as logs:
+            self.leases.extended([Extended("a", "stale")], 1.0)
+        self.assertIn("the lease a of key 'a' is lost", logs.output[0])
+        self.leases.finish(held, Ack(), 2.0)
+        self.assertEqual(self.leases.take_settles(), [])
+        self.assertEqual((self.leases.running, self.leases.extend_at()), (0, None))
+
+    def test_an_outcome_that_waits_is_sent_although_its_lease_may_have_ended(self) -> None:
+        for is_stale in (False, True):
+            with self.subTest(is_stale=is_stale):
+                self.setUp()
+                [held] = self.take("a")
+                self.leases.start(held)
+                self.leases.finish(held, Ack(), 1.0)
+                if is_stale:
+                    self.leases.extended([Extended("a", "stale")], 1.0)
+                self.leases.expire(9.0)
+                self.assertEqual((held.context.is_lost, self.leases.lost_at()), (False, None))
+                # The lease may still be saved, unless the server says that it has ended.
+                self.assertEqual(self.leases.take_extends(9.0), [] if is_stale else ["a"])
+                self.assertGreater(self.leases.extend_patience(9.0), 1.0)
+                self.assertEqual(self.leases.take_settles(), [{"lease_id": "a", "as": "ack"}])
+
+    def test_outcomes_of_a_call_without_a_reply_are_sent_again(self) -> None:
         first, second = self.take("a", "b")
         self.leases.start(first)
         self.leases.start(second)
-        self.leases.finish(second, Ack(), 1.0)
-        self.leases.extended([Extended("a", "stale"), Extended("b", "stale")], 1.0)
-        self.leases.finish(first, Ack(), 2.0)
-        self.assertEqual(self.leases.take_settles(), [])
-        self.assertEqual((self.leases.running, self.leases.extend_at()), (0, None))
+        self.leases.finish(first, Ack(), 1.0)
+        entries = self.leases.take_settles()
+        self.leases.finish(second, Ack(), 2.0)
+        self.leases.unsettled(entries)
+        self.assertEqual(self.leases.settle_at(), 1.0 + SETTLE_AFTER_SECONDS)
+        self.assertEqual([entry["lease_id"] for entry in self.leases.take_settles()], ["a", "b"])
 
     def test_a_lost_lease_is_not_started(self) -> None:
         [held] = self.take("a")

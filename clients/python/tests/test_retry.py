@@ -10,7 +10,7 @@ from deltaq import BadReply, ConnectionLost, Error, NotJson, Problem, RetryPolic
 from deltaq.durations import duration_seconds, duration_text
 from deltaq.json import Codec, dump
 from deltaq.protocol import read_reply
-from deltaq.retry import Attempts
+from deltaq.retry import ASKED_SECONDS_MAX, Attempts
 
 
 def problem(status: int, **fields: object) -> Problem:
@@ -52,6 +52,11 @@ class Retries(unittest.TestCase):
             self.assertIsNone(Attempts(self.policy).wait_after(defect), defect)
             self.assertEqual(Attempts(self.policy, for_ever=True).wait_after(defect), 1.0, defect)
 
+    def test_a_reply_of_json_that_cant_be_read_is_not_asked_for_for_ever(self) -> None:
+        attempts, page, unreadable = Attempts(self.policy, for_ever=True), BadReply("<html>"), BadReply("{}", is_json=True)
+        waits = [attempts.wait_after(error) for error in [unreadable, unreadable, page, page, page, page, *[unreadable] * 4]]
+        self.assertEqual([wait is None for wait in waits], [False] * 9 + [True])
+
     def test_what_was_certainly_not_applied_is_known(self) -> None:
         applied: list[Error] = [ConnectionLost(), BadReply(), problem(502), problem(504, code="timeout"), problem(503, code="journal-unavailable")]
         not_applied: list[Error] = [ConnectionLost(was_sent=False), problem(429), problem(503, code="draining"), problem(422, code="no-key")]
@@ -61,6 +66,12 @@ class Retries(unittest.TestCase):
         policy = RetryPolicy(random=lambda: 0.0)
         refused = problem(429, code="too-many-requests", retryable=True, retry_after_ms=2500)
         self.assertEqual(Attempts(policy).wait_after(refused), 2.5)
+
+    def test_a_wait_that_no_thread_can_wait_for_is_cut(self) -> None:
+        policy = RetryPolicy(random=lambda: 0.0)
+        for milliseconds, wait in [(99_999_999_999_000, ASKED_SECONDS_MAX), (10**400, ASKED_SECONDS_MAX), (-5, 0.0)]:
+            refused = problem(429, code="too-many-requests", retryable=True, retry_after_ms=milliseconds)
+            self.assertEqual(Attempts(policy).wait_after(refused), wait)
 
     def test_the_field_of_the_problem_says_whether_it_is_retryable(self) -> None:
         self.assertTrue(problem(410, code="queue-deleted", retryable=True).is_retryable)
@@ -91,9 +102,10 @@ class Replies(unittest.TestCase):
             read_reply(Codec(), calls.ack("q", ["a-1"]), 409, None, b'{"code":"wrong-mode"}')
 
     def test_a_reply_of_another_service_is_an_error(self) -> None:
-        for body in (b"<html>", b"[]", b'{"items":3}', b"{}", b"[" * 5000):
-            with self.assertRaises(BadReply):
+        for body in (b"<html>", b"\xff", b"", b"[]", b'{"items":3}', b"{}", b"[" * 100_000):
+            with self.assertRaises(BadReply) as raised:
                 read_reply(Codec(), calls.pop("q"), 200, None, body)
+            self.assertEqual(raised.exception.is_json, body[:1] in (b"[", b"{"), body[:10])
 
     def test_fields_that_a_newer_server_adds_are_ignored(self) -> None:
         popped = read_reply(Codec(), calls.pop("q"), 200, None, b'{"items":[],"settled":[],"mood":"good"}')
@@ -105,6 +117,17 @@ class Numbers(unittest.TestCase):
         text = b'{"a":18446744073709551615,"b":0.10000000000000000001,"c":[1.50,-2E+3]}'
         value = Codec(Decimal).load(text)
         self.assertEqual(dump(value), text)
+
+    def test_whole_numbers_with_more_digits_than_an_int_stay_exact(self) -> None:
+        text = b'{"a":%s,"b":-%s,"c":7,"d":1.5}' % (b"98765" * 1000, b"12345" * 1000)
+        value = Codec().load(text)
+        self.assertEqual(dump(value), text)
+        self.assertEqual([type(value[name]) for name in "acd"], [Decimal, int, float])
+
+    def test_a_number_that_the_program_cant_read_is_a_bad_reply(self) -> None:
+        with self.assertRaises(BadReply) as raised:
+            Codec(Decimal).load(b"[1e99999999999999999999]")
+        self.assertTrue(raised.exception.is_json)
 
     def test_text_that_looks_like_a_mark_stays_text(self) -> None:
         self.assertEqual(dump({"a": "1.5", "b": Decimal("1.5")}), b'{"a":"1.5","b":1.5}')
@@ -138,7 +161,7 @@ class Requests(unittest.TestCase):
 
     def test_calls_that_would_count_again_are_marked(self) -> None:
         selecting = [calls.promote("q"), calls.redrive("q"), calls.discard("q")]
-        marked = [calls.purge("q"), calls.remove("q"), calls.resync("q"), calls.add("q", key="a", rate_limited=True), *selecting]
+        marked = [calls.purge("q"), calls.remove("q"), calls.resync("q"), calls.seed("q", []), calls.add("q", key="a", rate_limited=True), *selecting]
         self.assertEqual([call.counts_twice for call in marked], [True] * len(marked))
         numbered = calls.add("q", key="a", rate_limited=True, source="erp", sequence=1)
         others = [calls.add("q", key="a"), calls.pop("q"), calls.settle("q", []), calls.replace("q", []), numbered]

@@ -8,6 +8,9 @@ const RETRYABLE_STATUSES = new Set([408, 429, 502, 503, 504]);
 /** Codes with a status of 500 or more that say that nothing was applied. */
 const KNOWN_OUTCOMES = new Set(["draining", "recovering", "too-many-connections", "journal-behind", "version-not-reached", "index-building"]);
 
+/** Codes of Node's errors that say that there was no connection, so nothing was sent. Browsers do not tell why a call has failed. */
+const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]);
+
 /** A call that was refused or failed. */
 export class DeltaqError extends Error {
     /** The name to program against: the `code` of the problem document, or `unexpected-reply` if the reply has none. */
@@ -32,7 +35,10 @@ export class DeltaqError extends Error {
     }
 }
 
-/** There was no complete reply: the connection was refused or lost, or the timeout of the client has passed. The outcome of the call is unknown. */
+/**
+ * There was no complete reply: the connection was refused or lost, or the timeout of the client has passed. The outcome of the call is unknown, except
+ * in Node if there was no connection.
+ */
 export class ConnectionError extends DeltaqError {
     constructor(message: string, options?: ErrorOptions) {
         super(message, { code: "no-reply", status: 0, retryable: true }, options);
@@ -71,8 +77,16 @@ function isDefect({ code, status }: DeltaqError): boolean {
 }
 
 /** Whether the call may have been applied. */
-export function isOutcomeUnknown({ status, code }: DeltaqError): boolean {
-    return status === 0 || (status >= 500 && !KNOWN_OUTCOMES.has(code));
+export function isOutcomeUnknown({ status, code, cause }: DeltaqError): boolean {
+    return status === 0 ? !wasNotSent(cause) : status >= 500 && !KNOWN_OUTCOMES.has(code);
+}
+
+/** Whether an error of `fetch` says that there was no connection. A host with several addresses has an error for each of them. */
+function wasNotSent(error: unknown): boolean {
+    if (error instanceof AggregateError) {
+        return error.errors.length > 0 && error.errors.every(wasNotSent);
+    }
+    return error instanceof Error && (NOT_SENT.has((error as { code?: string }).code ?? "") || wasNotSent(error.cause));
 }
 
 /** The milliseconds of a `Retry-After` header, which has seconds or a date. */

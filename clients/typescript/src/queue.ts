@@ -167,7 +167,7 @@ export class Queue<T> {
 
     /** Makes objects known without a delta. The documents of `known` can be sent unchanged. */
     seed(objects: readonly SeedCall<T | string>[], options: CallOptions = {}): Promise<Produced> {
-        return this.#produce("seed", {}, options, enclosedText(objects.map(({ key, source, object }) => ({ key, source, object }))));
+        return this.#produce("seed", {}, options, enclosedText(objects.map(({ key, source, object }) => ({ key, source, object }))), true);
     }
 
     /** Sets the failures of keys to 0. */

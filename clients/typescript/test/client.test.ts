@@ -208,8 +208,25 @@ test("a call that would count twice is repeated only if it was certainly not app
     assert.equal(requests, 3);
     await assert.rejects(queue.resync(), { code: "journal-unavailable" });
     assert.equal(requests, 4);
+    await assert.rejects(queue.seed([{ object: { key: "k" } }]), { code: "journal-unavailable" });
+    assert.equal(requests, 5);
     await assert.rejects(queue.addKey("k"), { code: "journal-unavailable" });
-    assert.equal(requests, 9);
+    assert.equal(requests, 10);
+});
+
+test("a call that would count twice is repeated if there was no connection", async t => {
+    const closed = createServer();
+    await new Promise<void>(resolve => closed.listen(0, "127.0.0.1", resolve));
+    const { port } = closed.address() as AddressInfo;
+    await new Promise(resolve => closed.close(resolve));
+    const lost = await web(t, (_, response) => response.destroy());
+    const hosts = { [`http://127.0.0.1:${port}`]: 3, [`http://localhost:${port}`]: 3, "http://deltaq.invalid": 3, [lost]: 1 };
+    for (const [url, expected] of Object.entries(hosts)) {
+        let requests = 0;
+        const fetch = (request: RequestInfo | URL, init?: RequestInit) => (requests++, globalThis.fetch(request, init));
+        await assert.rejects(new Client(url, { fetch, retry: { firstMs: 1, attempts: 3 } }).queue("q").purge(), { code: "no-reply" });
+        assert.equal(requests, expected, url);
+    }
 });
 
 test("a pop whose reply was lost is repeated with the same id", async t => {

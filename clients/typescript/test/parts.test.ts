@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { milliseconds } from "../src/duration.js";
-import { DeltaqError, retryAfter } from "../src/error.js";
+import { ConnectionError, DeltaqError, isOutcomeUnknown, retryAfter } from "../src/error.js";
 import { lines } from "../src/lines.js";
 import { enclosedText, listLines, objectsText } from "../src/objects.js";
 import { bounded, Nack } from "../src/outcome.js";
@@ -43,6 +43,13 @@ test("a Retry-After header has seconds or a date", () => {
     assert.equal(retryAfter("Sat, 21 Nov 2026 04:19:00 GMT", now), 0);
     assert.equal(retryAfter("soon", now), undefined);
     assert.equal(retryAfter(null, now), undefined);
+});
+
+test("an outcome is known if no connection was made to any address of the host", () => {
+    const of = (code: string) => Object.assign(new Error(code), { code });
+    const failed = (cause: unknown) => isOutcomeUnknown(new ConnectionError("POST", { cause: new TypeError("fetch failed", { cause }) }));
+    assert.deepEqual([of("ECONNREFUSED"), of("ENOTFOUND"), new AggregateError([of("ECONNREFUSED"), of("ECONNREFUSED")])].map(failed), [false, false, false]);
+    assert.deepEqual([of("ECONNRESET"), new AggregateError([of("ECONNREFUSED"), of("ECONNRESET")]), new AggregateError([]), undefined].map(failed), [true, true, true, true]);
 });
 
 test("a signal ends a pause", async () => {

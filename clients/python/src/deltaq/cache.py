@@ -113,12 +113,13 @@ class Store:
         return self._indexed[name]
 
     def put(self, entry: ViewObject) -> ViewObject | None:
-        """Stores an object. The result is the one before."""
+        """Stores an object. The result is the one before, which stays if an index function raises an exception."""
         with self._lock:
+            indexed = {name: {*values(entry.object)} for name, values in self._indexers.items()}
             old = self.remove(entry.key)
             self._entries[entry.key] = entry
-            for name, values in self._indexers.items():
-                for value in values(entry.object):
+            for name, values in indexed.items():
+                for value in values:
                     self._indexed[name].setdefault(value, set()).add(entry.key)
             return old
 
@@ -149,62 +150,67 @@ class Cache:
         #: The incarnation of the queue, which is asked for before a watch begins with all objects. A later watch of another queue of the name, which may
         #: have reached the version, is refused with 410.
         self.incarnation = ""
-        # The version from which the next watch goes on; None: it begins with all objects.
-        self._version: int | None = None
+        #: The version from which the next watch goes on; None: it begins with all objects.
+        self.version: int | None = None
         self._list: dict[str, ViewObject] = {}
 
     @property
     def begins_anew(self) -> bool:
         """Whether the next watch begins with all objects."""
-        return self._version is None
+        return self.version is None
 
     def begin(self) -> str:
         """The version for a new watch."""
         self._list = {}
-        return "0" if self._version is None else f"{self.incarnation}-{self._version}"
+        return "0" if self.version is None else f"{self.incarnation}-{self.version}"
 
     def expire(self) -> None:
         """The version is too old: the next watch begins with all objects."""
-        self._version = None
+        self.version = None
 
     def apply(self, row: Json) -> Generator[Event, None, None]:
-        """Applies a row. The store has changed before each event is returned."""
+        """Applies a row. The store has changed before each event is returned. An exception of an index function is raised."""
         try:
             kind = row["type"]
             if kind == "Error":
                 problem = row["problem"]
                 raise Problem(problem["status"], problem)
             version = row["resource_version"]
-            if self._version is None:
-                yield from self._apply_to_list(kind, version, row)
-                return
-            if kind != "Bookmark":
-                yield from self._change(kind, row)
-            # Behind the event: if its handler is interrupted, the row is sent again.
-            self._version = version
+            entry = ViewObject.read(row) if kind in ("Added", "Updated", "Deleted") else None
         except (KeyError, TypeError) as error:
-            raise BadReply(f"a row of the watch is not as the API says: {error!r}: {row!r}") from error
+            raise BadReply(f"a row of the watch is not as the API says: {error!r}: {row!r}", is_json=True) from error
+        if self.version is None:
+            if entry is not None:
+                self._list_entry(kind, entry)
+            elif kind == "Bookmark" and row.get("initial_events_end"):
+                yield from self._end_list(version)
+            return
+        if entry is not None:
+            yield from self._change(kind, entry, is_state_known=not row.get("final_state_unknown"))
+        # Behind the event: if its handler is interrupted, the row is sent again.
+        self.version = version
 
-    def _apply_to_list(self, kind: str, version: int, row: Json) -> Iterator[Event]:
+    def _list_entry(self, kind: str, entry: ViewObject) -> None:
         if kind == "Deleted":
-            self._list.pop(row["key"], None)
-        elif kind in ("Added", "Updated"):
-            self._list[row["key"]] = ViewObject.read(row)
-        elif kind == "Bookmark" and row.get("initial_events_end"):
-            listed, self._list = self._list, {}
-            for entry in self.store.list():
-                if entry.key not in listed:
-                    yield from self._remove(entry.key, None)
-            for entry in listed.values():
-                yield from self._put(entry, is_in_initial_list=not self.has_synced)
-            self.has_synced = True
-            self._version = version
+            self._list.pop(entry.key, None)
+        else:
+            self._list[entry.key] = entry
 
-    def _change(self, kind: str, row: Json) -> Iterator[Event]:
+    def _end_list(self, version: int) -> Iterator[Event]:
+        listed, self._list = self._list, {}
+        for old in self.store.list():
+            if old.key not in listed:
+                yield from self._remove(old.key, None)
+        for entry in listed.values():
+            yield from self._put(entry, is_in_initial_list=not self.has_synced)
+        self.has_synced = True
+        self.version = version
+
+    def _change(self, kind: str, entry: ViewObject, *, is_state_known: bool) -> Iterator[Event]:
         if kind == "Deleted":
-            yield from self._remove(row["key"], None if row.get("final_state_unknown") else row)
-        elif kind in ("Added", "Updated"):
-            yield from self._put(ViewObject.read(row), is_in_initial_list=False)
+            yield from self._remove(entry.key, entry if is_state_known else None)
+        else:
+            yield from self._put(entry, is_in_initial_list=False)
 
     def _put(self, entry: ViewObject, *, is_in_initial_list: bool) -> Iterator[Event]:
         old = self.store.put(entry)
@@ -213,7 +219,8 @@ class Cache:
         elif old != entry:
             yield Updated(old, entry)
 
-    def _remove(self, key: str, row: Json | None) -> Iterator[Event]:
+    def _remove(self, key: str, state: ViewObject | None) -> Iterator[Event]:
+        """`state` is the last state, or None if it is not known."""
         old = self.store.remove(key)
         if old is not None:
-            yield Deleted(DeletedFinalStateUnknown.of(old) if row is None else ViewObject.read(row))
+            yield Deleted(DeletedFinalStateUnknown.of(old) if state is None else state)

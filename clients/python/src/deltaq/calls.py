@@ -182,7 +182,7 @@ def resync(queue: str) -> Call[Produced]:
 def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
     """Makes objects `{"key"?,"source"?,"object"}` known without a delta."""
     body, _ = dump_lines(objects)
-    return _call("POST", _queue(queue, "/seed"), _document, None, body)
+    return _call("POST", _queue(queue, "/seed"), _document, None, body, counts_twice=True)
 
 
 def forget(queue: str, keys: Sequence[str]) -> Call[Json]:

@@ -51,7 +51,12 @@ class Cancelled(Error):
 
 
 class BadReply(Error):
-    """The server sent something that is not deltaq's API."""
+    """The reply is not from deltaq, or can't be read."""
+
+    def __init__(self, message: str = "", *, is_json: bool = False) -> None:
+        super().__init__(message)
+        #: Whether the reply is JSON. A loop that runs for ever repeats such a call a few times, because its reply may always be the same.
+        self.is_json = is_json
 
     @property
     def is_temporary(self) -> bool:
@@ -64,6 +69,11 @@ class BadReply(Error):
 
 class NotJson(Error, ValueError):
     """An object can't be written as JSON, so it was not sent."""
+
+
+class QueueDeleted(Error):
+    """The queue of a reflector was deleted, also if there is a new queue of the name. The new one lacks what was sent before, so the source must be listed
+    again."""
 
 
 class LeaseLost(Error):
@@ -90,7 +100,7 @@ class Problem(Error):
 
     @property
     def detail(self) -> str:
-        return str(self.fields.get("detail") or self.fields.get("title") or "the reply is no problem document")
+        return str(self.fields.get("detail") or self.fields.get("title") or "the reply is not from deltaq: check the address, and whether it begins with https")
 
     @property
     def request_id(self) -> str | None:

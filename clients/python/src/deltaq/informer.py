@@ -123,7 +123,7 @@ class Informer:
         except Cancelled:
             pass
         except BaseException as error:
-            log.error("the informer of queue %r has ended: %s", self._queue.name, error)
+            log.error("the informer of queue %r has ended: %r", self._queue.name, error)
             self.error = error
         finally:
             self._settled.set()

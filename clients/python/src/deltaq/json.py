@@ -1,4 +1,4 @@
-"""JSON in which numbers stay exact: integers of any size, and decimals with `parse_float=decimal.Decimal`."""
+"""JSON in which numbers stay exact: whole numbers of any size, and the others with `parse_float=decimal.Decimal`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DECIMALS = re.compile(f'"{DECIMAL}([^"]*)"')
 def _decimal_text(value: object) -> str:
     if isinstance(value, Decimal) and value.is_finite():
         return DECIMAL + str(value)
-    raise TypeError(f"{value!r} is no JSON")
+    raise TypeError(f"{value!r} can't be written as JSON")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_decimal_text)
@@ -45,6 +45,14 @@ def dump_lines(values: Iterable[object]) -> tuple[bytes, int]:
     return b"".join(line + b"\n" for line in lines), len(lines)
 
 
+def _whole(digits: str) -> int | Decimal:
+    try:
+        return int(digits)
+    except ValueError:
+        # Python limits the digits of an int's text. A Decimal has all of them, and is written with all of them.
+        return Decimal(digits)
+
+
 class Codec:
     """Reads JSON. `parse_float` makes the numbers that are not whole, from their text."""
 
@@ -53,6 +61,15 @@ class Codec:
 
     def load(self, text: bytes) -> Any:
         try:
+            return self._load(text)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise BadReply(f"the reply is not JSON: {error}: {text[:100]!r}") from error
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            raise BadReply(f"the reply can't be read: {error!r}: {text[:100]!r}", is_json=True) from error
+
+    def _load(self, text: bytes) -> Any:
+        try:
             return json.loads(text, parse_float=self._parse_float)
-        except (ValueError, RecursionError) as error:
-            raise BadReply(f"the reply is no JSON: {error}: {text[:100]!r}") from error
+        except ValueError:
+            # `_whole` for each number would make reading slower, and few replies need it.
+            return json.loads(text, parse_float=self._parse_float, parse_int=_whole)

@@ -1,11 +1,13 @@
-"""The leases that a worker holds: when to extend them, when they are lost, and what is left to settle. No input or output, and no clock.
+"""The leases that a worker holds: when to extend them, when they are lost, and what is left to settle. No input, no output but a log, and no clock.
 
-Invariant: a lease is held from `take` until its outcome is settled for good, or until it is lost. A lost lease is never settled: another worker may hold
-the key. Every method takes the present time as seconds of a monotonic clock. The methods are not thread-safe; a worker calls them under its lock.
+Invariant: a lease is held from `take` until its outcome is settled for good, or until it is lost. The outcome of a handler whose lease is lost is not
+sent. A lease whose handler has ended is never lost: its outcome is sent, and the server says whether the lease had ended. Every method takes the
+present time as seconds of a monotonic clock. The methods are not thread-safe; a worker calls them under its lock.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +16,8 @@ from .json import Json
 from .models import Extended, Item, Lease, Settled
 from .outcomes import Outcome, Release
 from .retry import RetryPolicy
+
+log = logging.getLogger("deltaq")
 
 #: Most leases of one settle or extend.
 BATCH_MAX = 1000
@@ -86,10 +90,10 @@ class Leases:
     def __init__(self) -> None:
         #: Handlers that have begun and not ended, also those whose leases are lost.
         self.running = 0
-        # Leases without an outcome, and those whose outcome waits to be sent.
+        # Leases without an outcome, those whose outcome waits to be sent since a time, and those whose outcome is being sent.
         self._held: dict[str, Held] = {}
         self._outbox: list[tuple[Held, Outcome, float]] = []
-        self._sending: dict[str, Held] = {}
+        self._sending: dict[str, tuple[Held, Outcome, float]] = {}
         # Not before this time is an extend repeated that has failed.
         self._extend_not_before = 0.0
 
@@ -145,7 +149,7 @@ class Leases:
     def take_settles(self) -> list[Json]:
         """The outcomes to send. `settled` or `unsettled` ends the attempt."""
         batch, self._outbox = self._outbox[:BATCH_MAX], self._outbox[BATCH_MAX:]
-        self._sending.update((held.id, held) for held, _, _ in batch)
+        self._sending.update((entry[0].id, entry) for entry in batch)
         return [outcome.settle(held.id) for held, outcome, _ in batch]
 
     def settled(self, entries: Sequence[Json], results: Iterable[Settled]) -> list[Settled]:
@@ -154,10 +158,14 @@ class Leases:
             self._sending.pop(entry["lease_id"], None)
         return [result for result in results if result.result == "stale"]
 
+    def unsettled(self, entries: Sequence[Json]) -> None:
+        """A call had no reply, and is not repeated: its outcomes wait again to be sent."""
+        self._outbox[:0] = [self._sending.pop(entry["lease_id"]) for entry in entries]
+
     # Extends.
 
     def _unsettled(self) -> list[Held]:
-        return [*self._held.values(), *(held for held, _, _ in self._outbox), *self._sending.values()]
+        return [*self._held.values(), *(held for held, _, _ in self._outbox), *(held for held, _, _ in self._sending.values())]
 
     def extend_at(self) -> float | None:
         """When the next lease has to be extended."""
@@ -170,8 +178,8 @@ class Leases:
 
     def extend_patience(self, now: float) -> float:
         """How long an extend may take, in seconds: another attempt fits behind one without a reply, before the first lease is lost."""
-        lost_at = self.lost_at()
-        return FAR if lost_at is None else (lost_at - now) / 2
+        ends = [held.lost_at for held in self._unsettled() if held.lost_at > now]
+        return (min(ends, default=FAR) - now) / 2
 
     def extended(self, results: Iterable[Extended], sent_at: float) -> None:
         """The reply to an extend that was sent at `sent_at`."""
@@ -183,8 +191,10 @@ class Leases:
             if result.result == "ok":
                 held.begin(sent_at, result.expires_in_ms)
                 held.context.pending_deltas, held.context.is_deleted = result.pending_deltas, result.deleted
+            elif held.id in self._held:
+                self._lose(held, "somebody has ended it")
             else:
-                self._lose(held)
+                held.extend_at = FAR
 
     def extend_failed(self, now: float, wait: float) -> None:
         """An extend had no success. It is repeated after `wait`."""
@@ -192,21 +202,17 @@ class Leases:
 
     def lost_at(self) -> float | None:
         """When the next lease is lost, unless it is extended."""
-        return min((held.lost_at for held in self._unsettled()), default=None)
+        return min((held.lost_at for held in self._held.values()), default=None)
 
     def expire(self, now: float) -> None:
         """Loses the leases whose time has passed."""
-        for held in self._unsettled():
+        for held in list(self._held.values()):
             if held.lost_at <= now:
-                self._lose(held)
+                self._lose(held, "no extend has succeeded in time")
 
-    def _lose(self, held: Held) -> None:
-        # An outcome that is on its way is settled or stale; the server knows.
-        if held.id in self._sending:
-            held.extend_at = held.lost_at = FAR
-            return
-        self._held.pop(held.id, None)
-        self._outbox = [entry for entry in self._outbox if entry[0] is not held]
+    def _lose(self, held: Held, why: str) -> None:
+        log.warning("the lease %s of key %r is lost: %s", held.id, held.item.key, why)
+        del self._held[held.id]
         held.context.is_lost = True
         held.on_lost()
 

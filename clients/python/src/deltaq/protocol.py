@@ -23,7 +23,7 @@ def read_reply(codec: Codec, call: Call[T], status: int, retry_after: str | None
     try:
         return call.read(fields)
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadReply(f"the reply to {call.method} {call.target} is not as the API says: {error!r}") from error
+        raise BadReply(f"the reply to {call.method} {call.target} is not as the API says: {error!r}", is_json=bool(body)) from error
 
 
 def read_problem(codec: Codec, status: int, retry_after: str | None, body: bytes) -> Problem:
@@ -37,7 +37,8 @@ def read_problem(codec: Codec, status: int, retry_after: str | None, body: bytes
     milliseconds = fields.get("retry_after_ms")
     seconds = None
     if isinstance(milliseconds, int):
-        seconds = milliseconds / 1000
+        # A larger int can't become a float.
+        seconds = min(milliseconds, 10**15) / 1000
     elif retry_after is not None and retry_after.isdecimal():
         seconds = float(retry_after)
     return Problem(status, fields, seconds)

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import calls
 from .calls import Call
-from .errors import NotJson, Problem
+from .errors import NotJson, Problem, QueueDeleted
 from .json import Json
 from .models import Page, Produced
 
@@ -42,6 +42,9 @@ class Change:
         return {name: value for name, value in fields.items() if value is not None}
 
 
+#: How often a reflector asks whether the queue is still the same, in seconds.
+CHECK_SECONDS = 5.0
+
 #: What a source has: its whole list, or changes that are applied together.
 Entry = Replace | Change | list[Change]
 
@@ -52,7 +55,10 @@ Refusal = Problem | NotJson
 
 def is_about_the_entry(refusal: Refusal) -> bool:
     """Whether a refusal is about the list or the change, so that the next one may be accepted."""
-    return isinstance(refusal, NotJson) or (not refusal.is_retryable and refusal.status in (409, 413, 422))
+    if isinstance(refusal, NotJson):
+        return True
+    # The server refuses an object that is nested too deeply with 400.
+    return not refusal.is_retryable and (refusal.status in (409, 413, 422) or (refusal.status == 400 and refusal.code == "invalid-json"))
 
 
 def poll_wait(interval: float) -> float:
@@ -80,6 +86,25 @@ class Sequence:
         # The last number of the source; None: the server has not been asked yet.
         self._last: int | None = None
         self._continue: str | None = None
+        # The queue that takes the calls, and when to ask for it next. None: it does not exist yet, or was not asked for.
+        self._incarnation: str | None = None
+        self._check_at = 0.0
+
+    def check(self, now: float) -> Call[str] | None:
+        """The call that asks which queue takes the calls, or None if that was asked a short time ago. `checked` takes the reply."""
+        if self._incarnation is not None and now < self._check_at:
+            return None
+        self._check_at = now + CHECK_SECONDS
+        return calls.incarnation(self._queue)
+
+    def checked(self, incarnation: str | None, entry: Entry) -> None:
+        """The reply; None: the queue does not exist. A change must not go to another queue than what was sent before; a list may."""
+        before, self._incarnation = self._incarnation, incarnation
+        if before in (None, incarnation):
+            return
+        self._last = None
+        if not isinstance(entry, Replace):
+            raise QueueDeleted(f"the queue {self._queue!r} was deleted, so source {self.source!r} must be listed again")
 
     def ask(self) -> Call[Page[Json]] | None:
         """The call that asks for the last number, or None if it is known. `found` takes the reply."""
@@ -87,15 +112,15 @@ class Sequence:
             return None
         return calls.sources(self._queue, limit=5000, continue_=self._continue)
 
-    def found(self, page: Page[Json]) -> None:
+    def found(self, page: Page[Json] | None) -> None:
+        """None: the queue does not exist yet."""
+        if page is None:
+            self._last, self._continue = 0, None
+            return
         numbers = [item["sequence"] for item in page.items if item["source"] == self.source]
         self._continue = page.continue_
         if numbers or page.continue_ is None:
             self._last, self._continue = (numbers[0] if numbers else None) or 0, None
-
-    def not_found(self) -> None:
-        """The queue does not exist yet."""
-        self._last, self._continue = 0, None
 
     def call(self, entry: Entry) -> Call[Produced]:
         """The call of an entry. `is_applied` takes the reply."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
+from .calls import Call
 from .client import Queue
 from .errors import NotJson, Problem
 from .json import Json
@@ -15,6 +17,8 @@ from .retry import Attempts
 from .transport import Cancel
 
 log = logging.getLogger("deltaq")
+
+T = TypeVar("T")
 
 
 def polled(fetch: Callable[[], Iterable[Json]], interval: float) -> Iterator[Replace]:
@@ -53,7 +57,7 @@ class Reflector:
     def run(self, stream: Iterable[Entry], *, on_refused: Callable[[Entry, Refusal], None] | None = None) -> None:
         """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys, and those
         that can't be written as JSON. Without it, such refusals are logged. The last list that was applied stays in force. Refusals that are not about
-        the entry, such as 401, are raised."""
+        the entry, such as 401, are raised, and so is `QueueDeleted`."""
         for entry in stream:
             try:
                 self.apply(entry)
@@ -70,6 +74,8 @@ class Reflector:
         if isinstance(entry, Replace):
             entry = Replace(list(entry.objects))
         client = self._queue.client
+        if check := self._sequence.check(time.monotonic()):
+            self._sequence.checked(self._ask(check), entry)
         while True:
             self._find_last()
             attempts = Attempts(client.retry, for_ever=True)
@@ -83,10 +89,13 @@ class Reflector:
 
     def _find_last(self) -> None:
         while call := self._sequence.ask():
-            attempts = Attempts(self._queue.client.retry, for_ever=True)
-            try:
-                self._sequence.found(self._queue.client.send(call, cancel=self._cancel, attempts=attempts))
-            except Problem as problem:
-                if problem.code != "queue-not-found":
-                    raise
-                self._sequence.not_found()
+            self._sequence.found(self._ask(call))
+
+    def _ask(self, call: Call[T]) -> T | None:
+        """The reply; None if the queue does not exist."""
+        try:
+            return self._queue.client.send(call, cancel=self._cancel, attempts=Attempts(self._queue.client.retry, for_ever=True))
+        except Problem as problem:
+            if problem.code != "queue-not-found":
+                raise
+            return None

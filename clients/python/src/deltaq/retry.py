@@ -7,9 +7,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .errors import Error, Problem
+from .errors import BadReply, Error, Problem
 
 log = logging.getLogger("deltaq")
+
+#: The longest wait that a server can ask for, in seconds: Python can't wait for any time.
+ASKED_SECONDS_MAX = 86400.0
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class RetryPolicy:
     max_attempts: int = 8
     #: The longest first wait, in seconds. It doubles with each attempt.
     base: float = 0.1
-    #: The longest wait, in seconds; a longer Retry-After is obeyed.
+    #: The longest wait, in seconds; a longer Retry-After is obeyed, up to a day.
     max: float = 10.0
     #: A random number from 0 to 1. Tests replace it.
     random: Callable[[], float] = field(default=random.random, repr=False)
@@ -36,22 +39,28 @@ class RetryPolicy:
 
 
 class Attempts:
-    """The attempts of one call. With `for_ever` their number has no bound, and they go on after defects of the server, too."""
+    """The attempts of one call. With `for_ever` their number has no bound, and they go on after defects of the server, too. Only replies of JSON that
+    can't be read are bounded: so many in a row as an ordinary call has attempts."""
 
     def __init__(self, policy: RetryPolicy, *, for_ever: bool = False) -> None:
         self.failures = 0
+        self._unreadable = 0
         self._policy = policy
         self._for_ever = for_ever
 
     def wait_after(self, error: Error) -> float | None:
         """The wait before the next attempt, in seconds, or None: the call has failed."""
         self.failures += 1
-        may_repeat = error.is_temporary if self._for_ever else error.is_retryable and self.failures < self._policy.max_attempts
+        self._unreadable = self._unreadable + 1 if isinstance(error, BadReply) and error.is_json else 0
+        if self._for_ever:
+            may_repeat = error.is_temporary and self._unreadable < self._policy.max_attempts
+        else:
+            may_repeat = error.is_retryable and self.failures < self._policy.max_attempts
         if not may_repeat:
             return None
         if not error.is_retryable:
             log.warning("a defect of the server or of a proxy; the call is repeated: %s", error)
         wait = self._policy.backoff(self.failures)
         if isinstance(error, Problem) and error.retry_after is not None:
-            wait += error.retry_after
+            wait += min(max(error.retry_after, 0.0), ASKED_SECONDS_MAX)
         return wait

@@ -191,7 +191,7 @@ class Transport:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise ConnectionLost(f"can't connect to {self._host}: {error}", was_sent=False) from error
+            raise ConnectionLost(f"can't connect to {self._host}:{self._port}: {error}", was_sent=False) from error
         return connection
 
 

@@ -26,16 +26,21 @@ class Watching:
         self._policy = policy
         self._attempts = Attempts(policy, for_ever=True)
         self._has_rows = False
+        # The version of the store at the end of the last watch.
+        self._version = cache.version
 
     def received(self) -> None:
         """A row has arrived."""
         if not self._has_rows:
             self._has_rows = True
-            self._attempts = Attempts(self._policy, for_ever=True)
+            self._attempts.failures = 0
 
     def wait_after(self, error: Error | None) -> float | None:
         """The wait before the next watch, in seconds, after an error or the end of a stream. None: the error is final."""
         had_rows, self._has_rows = self._has_rows, False
+        if self._cache.version != self._version:
+            # Rows alone are no progress: a list may have a row that can't be read.
+            self._version, self._attempts = self._cache.version, Attempts(self._policy, for_ever=True)
         if error is None:
             # The server ends each stream after some minutes. A stream without a row is a failure, so that there is no busy loop.
             return 0.0 if had_rows else self._policy.backoff(self._count())

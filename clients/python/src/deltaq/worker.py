@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from . import calls
 from .client import Queue
 from .durations import Duration
-from .errors import Cancelled, Error, Problem
+from .errors import BadReply, Cancelled, Error, Problem
 from .json import Json
 from .leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
 from .models import Item, Popped, Settled
@@ -75,7 +75,7 @@ class Worker:
         self._is_popping = False
         self._failure: BaseException | None = None
         self._ready: list[Held] = []
-        # Ends the waiting pop when the worker stops, and all calls when its time is over.
+        # Ends the waiting pop when the worker stops, and the other calls when the time for the last ones is over.
         self._pop_cancel = Cancel()
         self._cancel = Cancel()
 
@@ -170,6 +170,9 @@ class Worker:
             if problem.code == "queue-closed":
                 return None
             raise
+        except BadReply:
+            self._unsettled(settles)
+            raise
 
     def _take(self, popped: Popped, settles: Sequence[Json]) -> None:
         self._settled(settles, popped.settled)
@@ -184,12 +187,15 @@ class Worker:
     def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
         """Repeats a pop that a stop has cancelled: keys that it has leased are released, and its settles are not lost."""
         call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
-        with self._time_limit():
+        # Other calls go on after this one is given up: running handlers still need extends and settles.
+        cancel = Cancel()
+        with self._time_limit(cancel):
             try:
-                self._take(self._queue.client.send(call, cancel=self._cancel, attempts=self._for_ever()), settles)
+                self._take(self._queue.client.send(call, cancel=cancel, attempts=self._for_ever()), settles)
             except Problem as problem:
                 self._settled(settles, settled_of(problem))
             except Error as error:
+                self._unsettled(settles)
                 log.warning("the last pop has no reply, so keys that it leased wait for the end of their leases: %s", error)
 
     # Handlers.
@@ -274,6 +280,11 @@ class Worker:
         for result in stale:
             log.warning("the lease %s had ended (%s) before its %s", result.lease_id, result.outcome, result.how)
 
+    def _unsettled(self, settles: Sequence[Json]) -> None:
+        with self._changed:
+            self._leases.unsettled(settles)
+            self._has_outcomes.notify()
+
     def _extend(self) -> None:
         attempts = Attempts(extend_policy(self._queue.client.retry), for_ever=True)
         while True:
@@ -334,18 +345,18 @@ class Worker:
             self._ready.clear()
             self._notify_all()
             self._changed.wait_for(lambda: self._leases.running == 0, self.settings.grace)
-        with self._time_limit(), self._changed:
+        with self._time_limit(self._cancel), self._changed:
             self._changed.wait_for(lambda: not self._leases.has_settles or self._cancel.is_set)
             self._has_ended = True
             self._notify_all()
         self._cancel.set()
 
     @contextmanager
-    def _time_limit(self) -> Iterator[None]:
-        """Ends all calls if the block takes too long."""
+    def _time_limit(self, cancel: Cancel) -> Iterator[None]:
+        """Sets `cancel` if the block takes too long."""
 
         def end() -> None:
-            self._cancel.set()
+            cancel.set()
             with self._changed:
                 self._changed.notify_all()
 

@@ -117,7 +117,7 @@ class Informer:
         try:
             await self._watch_all()
         except Exception as error:
-            log.error("the informer of queue %r has ended: %s", self._queue.name, error)
+            log.error("the informer of queue %r has ended: %r", self._queue.name, error)
             self.error = error
         finally:
             self._settled.set()

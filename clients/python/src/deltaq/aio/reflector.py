@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
 
+from ..calls import Call
 from ..errors import NotJson, Problem
 from ..json import Json
 from ..models import Produced
@@ -14,6 +17,8 @@ from ..retry import Attempts
 from .client import Queue
 
 log = logging.getLogger("deltaq")
+
+T = TypeVar("T")
 
 
 async def polled(fetch: Callable[[], Awaitable[Iterable[Json]]], interval: float) -> AsyncIterator[Replace]:
@@ -51,7 +56,7 @@ class Reflector:
     async def run(self, stream: AsyncIterable[Entry], *, on_refused: Callable[[Entry, Refusal], None] | None = None) -> None:
         """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys, and those
         that can't be written as JSON. Without it, such refusals are logged. The last list that was applied stays in force. Refusals that are not about
-        the entry, such as 401, are raised."""
+        the entry, such as 401, are raised, and so is `QueueDeleted`."""
         async for entry in stream:
             try:
                 await self.apply(entry)
@@ -68,6 +73,8 @@ class Reflector:
         if isinstance(entry, Replace):
             entry = Replace(list(entry.objects))
         client = self._queue.client
+        if check := self._sequence.check(time.monotonic()):
+            self._sequence.checked(await self._ask(check), entry)
         while True:
             await self._find_last()
             attempts = Attempts(client.retry, for_ever=True)
@@ -77,10 +84,13 @@ class Reflector:
 
     async def _find_last(self) -> None:
         while call := self._sequence.ask():
-            attempts = Attempts(self._queue.client.retry, for_ever=True)
-            try:
-                self._sequence.found(await self._queue.client.send(call, attempts=attempts))
-            except Problem as problem:
-                if problem.code != "queue-not-found":
-                    raise
-                self._sequence.not_found()
+            self._sequence.found(await self._ask(call))
+
+    async def _ask(self, call: Call[T]) -> T | None:
+        """The reply; None if the queue does not exist."""
+        try:
+            return await self._queue.client.send(call, attempts=Attempts(self._queue.client.retry, for_ever=True))
+        except Problem as problem:
+            if problem.code != "queue-not-found":
+                raise
+            return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import calls
 from ..durations import Duration
-from ..errors import Error, Problem
+from ..errors import BadReply, Error, Problem
 from ..json import Json
 from ..leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
 from ..models import Item, Popped, Settled
@@ -154,6 +154,9 @@ class Worker:
             if problem.code == "queue-closed":
                 return None
             raise
+        except BadReply:
+            self._unsettled(settles)
+            raise
 
     def _take(self, popped: Popped, settles: Sequence[Json]) -> None:
         self._settled(settles, popped.settled)
@@ -169,6 +172,7 @@ class Worker:
         except Problem as problem:
             self._settled(settles, settled_of(problem))
         except (Error, asyncio.TimeoutError) as error:
+            self._unsettled(settles)
             log.warning("the last pop has no reply, so keys that it leased wait for the end of their leases: %s", error)
 
     # Handlers.
@@ -222,6 +226,10 @@ class Worker:
     def _settled(self, settles: Sequence[Json], results: Sequence[Settled]) -> None:
         for result in self._leases.settled(settles, results):
             log.warning("the lease %s had ended (%s) before its %s", result.lease_id, result.outcome, result.how)
+        self._notify()
+
+    def _unsettled(self, settles: Sequence[Json]) -> None:
+        self._leases.unsettled(settles)
         self._notify()
 
     async def _extend(self) -> None:

@@ -1,0 +1,122 @@
+"""Tests of workers that stop while the server is away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import unittest
+from dataclasses import replace
+from typing import Any
+
+from deltaq import BadReply, Cancelled, Context, Extended, Item, Lease, Popped, Queue, RetryPolicy, Settled, Worker, aio, calls
+from deltaq.transport import Cancel
+
+LEASE_MS = 600
+#: How long the last calls may take, in seconds.
+LAST_CALLS_SECONDS = 0.2
+#: Longer than the last calls and the lease, in seconds.
+WORK_SECONDS = 1.0
+
+
+class Service:
+    """Takes the place of a client. The first pop has a key, and no other pop gets a reply."""
+
+    retry = RetryPolicy()
+
+    def __init__(self) -> None:
+        self.pops = 0
+        self.settled: list[tuple[str, str]] = []
+
+    def reply(self, call: calls.Call[Any]) -> Any:
+        """None: the call gets no reply."""
+        if "/pop" in call.target:
+            self.pops += 1
+            return Popped([Item("a", Lease("a-1", 1, "w", "", LEASE_MS), 1, 0, False, [])], [], False, False) if self.pops == 1 else None
+        body = json.loads(call.body or b"")
+        if "/extend" in call.target:
+            return [Extended(lease_id, "ok", "", LEASE_MS) for lease_id in body["lease_ids"]]
+        self.settled += [(entry["lease_id"], entry["as"]) for entry in body["settle"]]
+        return [Settled(entry["lease_id"], entry["as"], "ok") for entry in body["settle"]]
+
+    def send(self, call: calls.Call[Any], *, cancel: Cancel, **_: object) -> Any:
+        reply = None if cancel.is_set else self.reply(call)
+        if reply is None:
+            cancel.wait(10)
+            raise Cancelled
+        return reply
+
+    def send_once(self, call: calls.Call[Any], **options: Any) -> Any:
+        return self.send(call, **options)
+
+
+class AsyncService(Service):
+    async def send(self, call: calls.Call[Any], **_: object) -> Any:
+        reply = self.reply(call)
+        if reply is None:
+            await asyncio.sleep(10)
+        return reply
+
+    async def send_once(self, call: calls.Call[Any], **_: object) -> Any:
+        return await self.send(call)
+
+
+class Unreadable(Service):
+    """The second pop has a reply that can't be read."""
+
+    def send(self, call: calls.Call[Any], **options: Any) -> Any:
+        if "/pop" in call.target and self.pops == 1:
+            raise BadReply("{}", is_json=True)
+        return super().send(call, **options)
+
+
+class Stops(unittest.TestCase):
+    def setUp(self) -> None:
+        self.lost: list[bool] = []
+
+    def run_threads(self, service: Any, work_seconds: float, concurrency: int) -> None:
+        def handle(_: Item, context: Context) -> None:
+            time.sleep(work_seconds)
+            self.lost.append(context.is_lost)
+
+        worker = Worker(Queue(service, "q"), handle, concurrency=concurrency)
+        worker.settings = replace(worker.settings, last_calls_seconds=LAST_CALLS_SECONDS)
+        timer = threading.Timer(0.3, worker.stop)
+        timer.start()
+        self.addCleanup(timer.cancel)
+        worker.run(signals=False)
+
+    def run_tasks(self, service: Any, work_seconds: float, concurrency: int) -> None:
+        async def handle(_: Item, context: Context) -> None:
+            await asyncio.sleep(work_seconds)
+            self.lost.append(context.is_lost)
+
+        async def run() -> None:
+            worker = aio.Worker(aio.Queue(service, "q"), handle, concurrency=concurrency)
+            worker.settings = replace(worker.settings, last_calls_seconds=LAST_CALLS_SECONDS)
+            asyncio.get_running_loop().call_later(0.3, worker.stop)
+            await worker.run(signals=False)
+
+        asyncio.run(run())
+
+    def test_a_running_handler_is_acknowledged_after_the_last_pop_was_given_up(self) -> None:
+        for run, service in ((self.run_threads, Service()), (self.run_tasks, AsyncService())):
+            run(service, WORK_SECONDS, 2)
+            self.assertEqual((service.pops, service.settled), (3, [("a-1", "ack")]))
+        self.assertEqual(self.lost, [False, False])
+
+    def test_the_outcomes_of_a_pop_that_was_given_up_are_sent(self) -> None:
+        for run, service in ((self.run_threads, Service()), (self.run_tasks, AsyncService())):
+            run(service, 0.0, 1)
+            self.assertEqual((service.pops, service.settled), (3, [("a-1", "ack")]))
+
+    def test_the_outcomes_of_a_pop_whose_reply_cant_be_read_are_sent(self) -> None:
+        service = Unreadable()
+        with self.assertRaises(BadReply):
+            self.run_threads(service, 0.0, 1)
+        self.assertEqual(service.settled, [("a-1", "ack")])
+
+
+if __name__ == "__main__":
+    unittest.main()
