@@ -49,7 +49,7 @@ impl Health {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The source was read. The queue is in step, if it has taken what was read.
+    /// The source was read and had nothing new. It does not count while changes wait for the queue.
     pub(super) fn read(&self) {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             self.metrics.succeeded(self.clock.wall_us());

@@ -33,7 +33,8 @@ pub(super) struct Metrics {
 pub(super) struct SourceMetrics {
     name: String,
     queue: String,
-    /// When the source was read for the last time while nothing waited for the queue, in microseconds since 1970; 0 before the first one.
+    /// When the queue took a list or changes for the last time, or the source had nothing new, in microseconds since 1970; 0 before the
+    /// first time.
     succeeded_us: AtomicU64,
     /// Objects of the last list that was accepted.
     objects: AtomicU64,
@@ -68,7 +69,7 @@ const SERIES: &[Series] = &[
     (
         "deltaq_reflect_last_success_timestamp_seconds",
         "gauge",
-        "When the queue was in step with the source for the last time; 0 before the first time.",
+        "When the queue took a list or changes for the last time, or the source had nothing new; 0 before the first time.",
         |of| vec![("", value(&of.succeeded_us) / 1e6)],
     ),
     ("deltaq_reflect_objects", "gauge", "Objects of the last list that was accepted.", |of| {
@@ -150,7 +151,7 @@ impl SourceMetrics {
         self.succeeded(now_us);
     }
 
-    /// The source is in step, unless a part of it can't be read.
+    /// The queue took what the source had. It does not count if a part of the source can't be read.
     pub(super) fn succeeded(&self, now_us: u64) {
         if !self.is_degraded.load(Ordering::Relaxed) {
             self.succeeded_us.store(now_us, Ordering::Relaxed);

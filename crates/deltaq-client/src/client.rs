@@ -18,9 +18,10 @@ use crate::retry::{Backoff, RetryOptions};
 /// Timeout of a connection, the TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server may take for a request, on top of the `wait` of the request; if the body is a stream, after its last piece.
-/// The server itself gives up after `server.request_timeout`, which is shorter by default.
+/// The server itself gives up after `server.request_timeout`, which is shorter by default; for a list it has no limit.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
-
+/// How long a list may also wait for other lists of its queue.
+pub(crate) const LIST_WAIT: Duration = Duration::from_mins(4);
 /// How long a connection may be silent before the operating system checks that the peer is there.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
@@ -53,6 +54,7 @@ pub struct Client {
     authorization: Option<HeaderValue>,
     retry: RetryOptions,
     reply_timeout: Duration,
+    list_wait: Duration,
 }
 
 /// A successful reply.
@@ -113,6 +115,7 @@ impl Client {
             authorization: authorization.transpose()?,
             retry: options.retry,
             reply_timeout: REPLY_TIMEOUT,
+            list_wait: LIST_WAIT,
         })
     }
 
@@ -125,8 +128,9 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        let patience = self.reply_timeout.saturating_add(call.wait);
         let sends_stream = matches!(call.body, Body::Ndjson(_) | Body::Pieces(_));
+        let wait = if sends_stream { call.wait.max(self.list_wait) } else { call.wait };
+        let patience = self.reply_timeout.saturating_add(wait);
         if call.accept == Accept::Json && !sends_stream {
             request = request.timeout(patience);
         }
@@ -389,6 +393,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = Client::at(listener.local_addr().unwrap().to_string()).unwrap();
         client.reply_timeout = Duration::from_millis(200);
+        client.list_wait = Duration::from_millis(100);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
         std::thread::spawn(move || {
@@ -420,6 +425,9 @@ mod tests {
         let (client, requests) = silent_server();
         let reply = client.queue("q").delete_queue(false).await;
         assert!(reply.is_err_and(|error| error.is_outcome_unknown()));
+        while requests.lock().is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
         assert_eq!(*requests.lock(), ["DELETE /v1/queues/q HTTP/1.1"]);
     }
 }

@@ -42,11 +42,11 @@ pub enum Error {
         source: reqwest::Error,
     },
     /// A watch, or a server that has taken a request, was silent for too long.
-    #[error("nothing came from {address} for {silence:?}")]
+    #[error("nothing came from {address} for {silence:?}; a request may have taken effect")]
     Silence {
         /// The address of the server.
         address: String,
-        /// The longest silence.
+        /// How long nothing came.
         silence: Duration,
     },
     /// The server refused the request.

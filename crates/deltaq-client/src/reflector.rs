@@ -267,10 +267,13 @@ impl Reflector {
     {
         loop {
             if Instant::now() >= self.check_at {
-                // A producer that failed is not used again.
-                if let Some(mut producer) = self.producer.take() {
-                    producer.check_queue().await.map_err(|error| self.failed(error))?;
-                    self.producer = Some(producer);
+                if let Some(producer) = &mut self.producer
+                    && let Err(error) = producer.check_queue().await
+                    && !error.is_retryable()
+                {
+                    // A producer that failed is not used again.
+                    self.producer = None;
+                    return Err(self.failed(error));
                 }
                 self.check_at = Instant::now() + CHECK_EVERY;
             }

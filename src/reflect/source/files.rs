@@ -156,10 +156,12 @@ impl Files {
             let (scanned, entries) = folder.scan(entries);
             let look = scanned.map(|scan| Look {
                 changes: Changes::new(&scan.before, &entries, &key),
-                shared: if is_compared && scan.before.is_empty() {
+                shared: if keeps_last {
+                    None
+                } else if is_compared && scan.before.is_empty() {
                     former
                 } else {
-                    shared_key(&entries, &key).filter(|_| !keeps_last)
+                    shared_key(&entries, &key)
                 },
                 broken: scan.broken,
                 is_unsettled: scan.is_unsettled,

@@ -124,7 +124,6 @@ impl Kubernetes {
                     }
                 }
             };
-            output.read();
             let (began, mut had_lines) = (Instant::now(), false);
             while let Some(line) = lines.next().await? {
                 had_lines = true;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{Queue, ReplaceOptions};
 use crate::call::Body;
+use crate::client::LIST_WAIT;
 use crate::error::Error;
 use crate::request::{Request, requests, send};
 
@@ -94,7 +95,7 @@ impl Queue {
         options: &ReplaceOptions,
         list: Body,
     ) -> Result<Replaced, Error> {
-        let call = self.call(Method::POST, ["replace"]).query("source", source).repeatable();
+        let call = self.call(Method::POST, ["replace"]).query("source", source).repeatable().wait(LIST_WAIT);
         self.client().request(options.apply(call).body(list)).await
     }
 
@@ -111,7 +112,7 @@ impl Queue {
     /// # Errors
     /// The call failed.
     pub async fn seed(&self, list: Body) -> Result<Produced, Error> {
-        self.client().request(self.call(Method::POST, ["seed"]).body(list)).await
+        self.client().request(self.call(Method::POST, ["seed"]).wait(LIST_WAIT).body(list)).await
     }
 
     /// Sets the failures of keys to 0.

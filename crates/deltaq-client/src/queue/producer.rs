@@ -1,17 +1,13 @@
 //! Produce calls with sequence numbers.
 
-use std::time::Duration;
-
 use deltaq_types::{DeltaCall, Produced, Replaced};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 
 use super::Queue;
 use crate::call::{Body, Call};
+use crate::client::LIST_WAIT;
 use crate::error::Error;
-
-/// How long a list may wait for other lists of its queue.
-const LIST_WAIT: Duration = Duration::from_mins(4);
 
 /// A source whose calls are applied once each, in order: every call has the next sequence number, so a call that got no reply is
 /// repeated safely.

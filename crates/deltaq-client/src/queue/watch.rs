@@ -127,8 +127,8 @@ impl Watch {
     }
 
     /// All rows, over as many connections as it takes: after the end of a connection, another one goes on behind the last row.
-    /// Retryable errors, and connections that end without a row, are repeated as the options of the client say, counted from the last row. The stream ends with its first
-    /// error. After `expired` the watch must begin with all keys again.
+    /// Retryable errors, and connections that end without a row, are repeated as the options of the client say, counted from the last row.
+    /// The stream ends with its first error. After `expired` the watch must begin with all keys again.
     pub fn stream(self) -> impl Stream<Item = Result<WatchRow, Error>> + Send {
         let retry = self.queue.client().retry();
         let watching = Watching {
