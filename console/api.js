@@ -6,7 +6,7 @@ import { ofTab } from "./storage.js";
 
 const STORED = "deltaq-token";
 const BASE = new URL("../", document.baseURI.split("#")[0]);
-/** How long a reply may take, in milliseconds, besides the wait that a call asks for. */
+/** How long a reply may take, in milliseconds. */
 const PATIENCE = 30_000;
 /** How often a change is sent while no node owns its queue, and the least time between two tries, in milliseconds. */
 const TRIES = 5;
@@ -104,7 +104,7 @@ export async function call(method, path, { raw, signal, patience = PATIENCE, ...
     return raw ? parse(text, raw) : JSON.parse(text);
   } catch (error) {
     // A proxy has replaced the reply, or a part of it.
-    throw new Problem({ code: "unknown", title: "The reply is not one of deltaq", detail: error.message });
+    throw new Problem({ code: "unknown", title: "The reply is not from deltaq", detail: error.message });
   }
 }
 
@@ -152,6 +152,7 @@ export async function stream(path, { onLines, onOpen, silence, signal, ...option
     }
   } finally {
     clearTimeout(timer);
+    silent.abort();
   }
 }
 

@@ -74,7 +74,7 @@ export function askForToken(why, given, forget = null) {
       const text = input.value.trim();
       if (text === "") return;
       if (!TOKEN.test(text)) {
-        setText(wrong, "A token has no such characters. Perhaps its quotes were replaced on the way.");
+        setText(wrong, "A token can't contain these characters. Perhaps its quotes were replaced on the way.");
         return;
       }
       dialog.close();

@@ -51,8 +51,9 @@ function adviceOf({ explain, status, config: { mode } }) {
 async function discardOf(queue, key, { mode }, signal) {
   const { items } = await get(queuePath(queue, "items"), { query: { key }, signal });
   const changes = items[0]?.deltas.length ?? 0;
-  const left = changes - 1;
+  const left = Math.max(0, changes - 1);
   const text = mode === "events" ? `The oldest change of this key, which fails, is dropped. No worker gets it. ${counted(left, "newer change")} ${left === 1 ? "stays" : "stay"}.`
+    : changes === 0 ? "What waits of this key is dropped. No worker gets it."
     : `The ${counted(changes, "waiting change")} of this key ${changes === 1 ? "is" : "are"} dropped. No worker gets ${changes === 1 ? "it" : "them"}.`;
   return { title: mode === "events" ? `Discard a change of this key of ${queue}?` : `Discard the changes of this key of ${queue}?`, action: mode === "events" ? "Discard 1 change" : "Discard 1 key", expected: queue, text: [h("p", null, text)] };
 }

@@ -24,7 +24,7 @@ const isView = (name) => name === "latest" || name === "known";
 
 /** The call for a page of the keys that a query selects. */
 function pageOf(queue, query, next) {
-  const common = { prefix: query.find, source: query.source, limit: PAGE, continue: next };
+  const common = { prefix: query.find, source: query.source || null, limit: PAGE, continue: next };
   if (query.index && query.value) return [queuePath(queue, "known"), { ...common, index: query.index, value: query.value, wait: "10s", fields: OBJECT_FIELDS }];
   if (isView(query.state)) return [queuePath(queue, query.state), { ...common, fields: OBJECT_FIELDS }];
   return [queuePath(queue, "items"), { ...common, state: query.state === "pending" ? PENDING : query.state, error: query.error, fields: ITEM_FIELDS }];
@@ -60,7 +60,7 @@ const OBJECT_COLUMNS = ["Key", "Source", "Changed by event"];
 const heading = (title) => h("th", { scope: "col", class: title === "Failures" || title === "Changed by event" ? "number" : null }, title);
 
 export async function keysView({ queue, body, query, signal, setQuery }) {
-  const present = { ...query, state: query.state ?? "pending" };
+  const present = { ...query, state: query.state || "pending" };
   const report = reporter(signal);
   let reading = new AbortController();
   let typing = null;

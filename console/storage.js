@@ -4,20 +4,21 @@ function storage(kept) {
   const values = new Map();
   return {
     get: (name) => {
+      if (values.has(name)) return values.get(name);
       try {
         return kept().getItem(name);
       } catch {
-        return values.get(name) ?? null;
+        return null;
       }
     },
     /** Keeps a text; null removes it. */
     set: (name, text) => {
-      values.set(name, text);
       try {
         if (text === null) kept().removeItem(name);
         else kept().setItem(name, text);
+        values.delete(name);
       } catch {
-        // The page has it.
+        values.set(name, text);
       }
     },
   };

@@ -34,7 +34,7 @@ fn reads_go_on_after_a_reply_that_breaks_off() {
     });
     // A proxy that answers with a page of its own, as if all were well.
     proxy.answer("GET /v1/queues/prices ", 200, "text/html", "<h1>Welcome</h1>", 2);
-    browser.until_text("The reply is not one of deltaq. What you see is from before");
+    browser.until_text("The reply is not from deltaq. What you see is from before");
     browser.until_no_text("What you see is from before");
     end(&browser);
 
@@ -143,7 +143,7 @@ fn a_caller_whose_grants_are_unknown_gets_no_buttons() {
     // What a header can't have is no token.
     browser.type_into("#token", "tok“en”");
     browser.click("Use the token");
-    browser.until_text("A token has no such characters");
+    browser.until_text("A token can't contain these characters");
     browser.js("document.querySelector('#token').value = ''");
     browser.type_into("#token", "viewer");
     browser.click("Use the token");
