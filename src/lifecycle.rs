@@ -239,7 +239,7 @@ impl Shutdown {
         tokio::select! {
             biased;
             name = next(&mut signals) => {
-                info!(signal = name, limit = %crate::duration::format(limit), "draining; a second signal ends the server at once");
+                info!(signal = name, limit = %crate::duration::format(limit), "draining; a second signal ends the process at once");
                 self.drain();
             }
             () = self.draining.cancelled() => info!("draining"),

@@ -19,7 +19,7 @@ pub struct Bench {
     #[arg(value_enum, default_value = "add-pop")]
     pub scenario: Scenario,
     /// The server's address: plain http, without TLS.
-    #[arg(long, default_value = "http://127.0.0.1:7070")]
+    #[arg(long, env = "DELTAQ_URL", default_value = "http://127.0.0.1:7070")]
     pub url: String,
     /// Name of the queue, which is kept; with --queues, the prefix of their names. Without it queues are created and
     /// deleted again.

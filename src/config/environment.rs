@@ -73,8 +73,11 @@ pub(super) fn setting_of(variable: &str) -> Option<String> {
 pub(super) fn mistaken_setting(variable: &str, settings: &[String]) -> Option<String> {
     let name = variable.strip_prefix(PREFIX)?.to_ascii_lowercase();
     let is_meant = |path: &&String| match path.split_once('.') {
-        // A worker passes DELTAQ_KEY and DELTAQ_LEASE on to its command, which have the names of settings of queues.
-        Some(("queue_defaults", _)) | None => path.contains('.') && path.replace('.', "_") == name,
+        // A worker passes DELTAQ_KEY and DELTAQ_LEASE on to its command, which have the names of settings of queues, and a client has
+        // DELTAQ_CA_FILE.
+        Some(("queue_defaults", _) | ("cluster", "ca_file")) | None => {
+            path.contains('.') && path.replace('.', "_") == name
+        }
         Some((_, field)) => path.replace('.', "_") == name || field == name,
     };
     settings.iter().find(is_meant).cloned()

@@ -312,6 +312,7 @@ fn only_variables_with_a_section_are_settings() {
         ("DELTAQ_LEASE", "527e0101-14"),
         ("DELTAQ_KEY_FILE", "client.key"),
         ("DELTAQ_TOKEN_FILE", "token"),
+        ("DELTAQ_CA_FILE", "ca.crt"),
         ("DELTAQ__X", "1"),
         ("SERVER__LISTEN", "x"),
         // The links that Kubernetes makes for a service named deltaq.

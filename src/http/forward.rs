@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 
 use self::exchange::forwarded;
-pub(super) use self::exchange::{interrupted, outgoing, refused, unreachable};
+pub(super) use self::exchange::{interrupted, not_the_node, outgoing, refused, unreachable};
 use super::call::{Handler, ResponseFuture, boxed};
 use super::context::RequestContext;
 use super::node::{self, Node};

@@ -44,6 +44,8 @@ pub(super) static CALLER: HeaderName = HeaderName::from_static("deltaq-caller");
 pub(super) static UNDELIVERED: HeaderName = HeaderName::from_static("deltaq-undelivered");
 /// The URL of the node that owns the queue, in the reply to a client.
 pub(super) static OWNER: HeaderName = HeaderName::from_static("deltaq-owner");
+/// The name of the node that replies, in the reply to a node.
+pub(super) static NAME: HeaderName = HeaderName::from_static("deltaq-node");
 /// The code of the problem, in the reply to a node.
 pub(super) static OUTCOME: HeaderName = HeaderName::from_static("deltaq-outcome");
 /// Marks a reply to a node that has new leases.
@@ -87,6 +89,8 @@ pub(super) enum CallError {
     Interrupted,
     /// The node does not accept the secret of this node.
     Refused,
+    /// The reply is not from the node.
+    NotTheNode,
 }
 
 /// Sends the calls to other nodes.
@@ -147,6 +151,11 @@ impl Node {
         self.name.to_str().unwrap_or_default()
     }
 
+    /// The name of this node as a header.
+    pub(super) fn header(&self) -> HeaderValue {
+        self.name.clone()
+    }
+
     /// Reads the secrets and the certificates again. Calls that run do not change. An error changes nothing.
     ///
     /// # Errors
@@ -198,20 +207,26 @@ impl Node {
         })?;
         // An owner names the outcome of each call of a node that it refuses.
         if reply.status() == StatusCode::FORBIDDEN && !reply.headers().contains_key(&OUTCOME) {
-            self.report_refused(peer);
+            self.report_reply(
+                peer,
+                "a node refuses the calls of this one: cluster.secret_file must have the same secret at all nodes",
+            );
             return Err(CallError::Refused);
+        }
+        if reply.headers().get(&NAME).is_none_or(|name| *name != *peer.name) {
+            self.report_reply(
+                peer,
+                "a reply is not from the node: its cluster.advertise must lead to itself",
+            );
+            return Err(CallError::NotTheNode);
         }
         Ok(reply)
     }
 
-    /// Reports that a node refuses the secret of this one.
-    fn report_refused(&self, peer: &Peer) {
+    /// Reports a reply that can't be used.
+    fn report_reply(&self, peer: &Peer, problem: &str) {
         if self.is_to_report(peer) {
-            tracing::warn!(
-                node = peer.name,
-                url = peer.url,
-                "a node refuses the calls of this one: cluster.secret_file must have the same secret at all nodes"
-            );
+            tracing::warn!(node = peer.name, url = peer.url, "{problem}");
         }
     }
 

@@ -54,6 +54,10 @@ pub(super) fn panicked(context: &RequestContext) -> Response {
 pub(super) fn not_found(path: &str, nearest: Option<String>) -> Problem {
     let instead = match (path, nearest) {
         ("/metrics", _) => "the metrics have a listener of their own, server.metrics_listen".to_owned(),
+        // The path is one of the API, and this is the listener of the metrics.
+        (path, Some(nearest)) if path == nearest => {
+            "the API has a listener of its own, server.listen".to_owned()
+        }
         (_, Some(nearest)) => format!("did you mean {}?", Excerpt(&nearest)),
         _ => "/openapi.json lists them".to_owned(),
     };
@@ -82,6 +86,9 @@ impl Observed {
         }
         if let Some(code) = code.filter(|_| context.is_from_node) {
             headers.insert(&node::OUTCOME, HeaderValue::from_static(code.name()));
+        }
+        if let Some(node) = context.state.node.as_ref().filter(|_| context.is_from_node) {
+            headers.insert(&node::NAME, node.header());
         }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

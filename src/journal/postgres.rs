@@ -32,7 +32,7 @@ use self::acknowledged::{Acknowledged, Pending};
 pub use self::connect::Protection;
 use self::connect::{Tenure, simple};
 use self::error::database;
-pub use self::nodes::{Condition, Found, Member, Membership, Node, TTL};
+pub use self::nodes::{Condition, Found, Loads, Member, Membership, Node, TTL};
 pub use self::reader::PostgresReader;
 pub use self::settings::{InvalidUrl, Settings};
 pub use self::snapshot::PostgresSnapshot;

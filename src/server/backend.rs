@@ -104,6 +104,12 @@ async fn join(parts: &Parts<'_>, name: String) -> Result<Ready, Error> {
     let failed = |source| Error::Store { place: place.clone(), source };
     let (membership, count, protection) = joined.map_err(failed)?;
     let store = journal::in_postgres(&protection, &place);
+    if count < usize::from(cluster.partitions) {
+        tracing::warn!(
+            partitions = count,
+            "the database was created with fewer partitions than cluster.partitions: no more than that many nodes can own queues"
+        );
+    }
     let (limits, defaults) = (limits(settings), defaults(settings)?);
     let partitions = Partitions::new(count, limits.clone(), Arc::new(defaults.clone()), (*metrics).clone());
     let partitions = Arc::new(partitions);

@@ -25,7 +25,7 @@ use self::shares::shares;
 use self::slot::Slot;
 use crate::causes::with_causes;
 use crate::clock::whole_us;
-use crate::journal::postgres::{Condition, Found, Membership, Node, TTL};
+use crate::journal::postgres::{Condition, Found, Loads, Membership, Node, TTL};
 use crate::service::metrics::NodeMetrics;
 use crate::service::{Owner, Partitions, Peer};
 
@@ -137,10 +137,8 @@ impl Cluster {
         let sent = self.ingredients.clock.monotonic_us();
         // After an outage of the database all nodes are late, and each needs the time to send a heartbeat.
         let removes = self.steady_since.is_some_and(|since| since.elapsed() >= TTL);
-        let now = Instant::now();
-        self.unloadable.retain(|_, until| *until > now);
-        let unloadable: Vec<i16> = self.unloadable.keys().copied().collect();
-        let heartbeat = self.membership.heartbeat(leaves, &unloadable, removes).await;
+        let loads = self.loads();
+        let heartbeat = self.membership.heartbeat(leaves, &loads, removes).await;
         if heartbeat.is_ok() {
             self.confirmed_us = sent;
         }
@@ -183,6 +181,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// What this node says about its loads.
+    fn loads(&mut self) -> Loads {
+        let now = Instant::now();
+        self.unloadable.retain(|_, until| *until > now);
+        let unloadable: Vec<i16> = self.unloadable.keys().copied().collect();
+        let slot = |partition: i16| self.slots.get(usize::try_from(partition).ok()?);
+        let is_free = |partition: &i16| matches!(slot(*partition), Some(Slot::Free(_)));
+        Loads {
+            has_loaded: self.slots.iter().any(|slot| matches!(slot, Slot::Owned(_))),
+            given_up: unloadable.iter().copied().filter(is_free).collect(),
+            unloadable,
+        }
+    }
+
     /// Claims, releases and gives up partitions, and notes the owners of the other ones.
     fn follow(&mut self, found: &Found, leaves: bool) {
         let name = self.membership.name().to_owned();
@@ -198,11 +210,10 @@ impl Cluster {
             let heir = wanted.get(number).copied().flatten();
             heir.and_then(|node| names.get(node).copied())
         };
-        // Whether a node may fail to load what it gets: it owns nothing. The next partition follows when it has loaded one.
-        let is_untried = |node: &str| found.owners.iter().flatten().all(|owner| owner != node);
-        let is_under_way = |node: &str| {
-            (0..wanted.len()).any(|number| owner_of(number).is_none() && heir_of(number) == Some(node))
-        };
+        // Whether a node may fail to load what it gets: it has loaded nothing yet. It gets the next partition when it has loaded one.
+        let is_untried = |name: &str| live.iter().any(|node| node.name == name && !node.has_loaded);
+        let is_under_way =
+            |name: &str| (0..wanted.len()).any(|number| owner_of(number).or(heir_of(number)) == Some(name));
         let peers: BTreeMap<_, _> = found.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut handed_over = self.slots.iter().filter(|slot| matches!(slot, Slot::Releasing)).count();
         for number in 0..self.slots.len() {
@@ -231,8 +242,11 @@ impl Cluster {
                 Slot::Owned(_) | Slot::Claiming { .. } | Slot::Releasing => {}
                 Slot::Free(from) => {
                     let peer = owner.filter(|_| !is_own).and_then(|owner| peers.get(owner));
-                    // A partition that an earlier process of this name has left is claimed in any case: no other node can claim it.
-                    let is_due = is_own || heir == Some(&name);
+                    // A partition that an earlier process of this name has left is claimed in any case: no other node can claim it. A
+                    // partition that can't be loaded is given up by the next heartbeat.
+                    let is_given_up =
+                        || self.unloadable.keys().any(|given| usize::try_from(*given) == Ok(number));
+                    let is_due = heir == Some(&name) || is_own && !is_given_up();
                     let may_claim = !leaves && is_due && *from <= Instant::now();
                     match peer {
                         Some(peer) => self.note_peer(number, peer),
@@ -333,12 +347,11 @@ impl Cluster {
     }
 }
 
-/// The nodes that may own partitions: all that stay, but not a node that has failed to load partitions and owns none, unless there is no
-/// other one. Otherwise a node that can load nothing would get one partition after the other.
+/// The nodes that may own partitions: all that stay, but not a node that has failed to load partitions and has loaded none, unless there is
+/// no other one. Otherwise a node that can load nothing would get one partition after the other.
 fn candidates(found: &Found) -> Vec<&Node> {
-    let owns = |node: &Node| found.owners.iter().flatten().any(|owner| *owner == node.name);
     let staying = || found.nodes.iter().filter(|node| !node.is_leaving);
-    let fit: Vec<&Node> = staying().filter(|node| node.unloadable.is_empty() || owns(node)).collect();
+    let fit: Vec<&Node> = staying().filter(|node| node.unloadable.is_empty() || node.has_loaded).collect();
     if fit.is_empty() { staying().collect() } else { fit }
 }
 
@@ -346,27 +359,29 @@ fn candidates(found: &Found) -> Vec<&Node> {
 mod tests {
     use super::*;
 
-    fn node(name: &str, is_leaving: bool, unloadable: &[i16]) -> Node {
-        Node { name: name.into(), url: String::new(), is_leaving, unloadable: unloadable.to_vec() }
+    fn node(name: &str, is_leaving: bool, has_loaded: bool, unloadable: &[i16]) -> Node {
+        Node {
+            name: name.into(),
+            url: String::new(),
+            is_leaving,
+            has_loaded,
+            unloadable: unloadable.to_vec(),
+        }
     }
 
     #[test]
     fn a_node_that_has_loaded_nothing_gets_no_further_partitions() {
-        let names = |nodes: &[Node], owner: &str| {
-            let found = Found {
-                condition: crate::journal::postgres::Condition::Member,
-                nodes: nodes.to_vec(),
-                owners: vec![Some(owner.to_owned()), None],
-            };
+        let names = |nodes: &[&Node]| {
+            let nodes = nodes.iter().map(|node| (*node).clone()).collect();
+            let found =
+                Found { condition: Condition::Member, nodes, owners: vec![Some("b".to_owned()), None] };
             candidates(&found).iter().map(|node| node.name.clone()).collect::<Vec<_>>()
         };
-        let (a, b, c) = (node("a", false, &[]), node("b", false, &[1]), node("c", true, &[]));
-        assert_eq!(names(&[a.clone(), b.clone(), c.clone()], "a"), ["a"]);
-        assert_eq!(
-            names(&[a, b.clone(), c.clone()], "b"),
-            ["a", "b"],
-            "a node that owns a partition can load others"
-        );
-        assert_eq!(names(&[b, c], "c"), ["b"], "there is no other node");
+        let (a, b, c) =
+            (node("a", false, true, &[]), node("b", false, false, &[1]), node("c", true, true, &[]));
+        assert_eq!(names(&[&a, &b, &c]), ["a"], "b has claimed a partition and not loaded it");
+        let able = node("b", false, true, &[1]);
+        assert_eq!(names(&[&a, &able, &c]), ["a", "b"], "a node that has loaded a partition can load others");
+        assert_eq!(names(&[&b, &c]), ["b"], "there is no other node");
     }
 }

@@ -134,12 +134,18 @@ impl Partitions {
         tokio::time::timeout(limit, known).await.unwrap_or_else(|_| self.owner(name))
     }
 
-    /// Waits until another node than `peer` owns the partition of the queue of this name, or none does.
+    /// Whether `peer` owns the partition of the queue of this name.
+    #[must_use]
+    pub fn is_owner(&self, name: &Name, peer: &Peer) -> bool {
+        matches!(&*self.owner(name), Owner::Other(owner) if **owner == *peer)
+    }
+
+    /// Waits until `peer` no longer owns the partition of the queue of this name.
     pub async fn until_moved(&self, name: &Name, peer: &Peer) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if !matches!(&*self.owner(name), Owner::Other(owner) if **owner == *peer) {
+            if !self.is_owner(name, peer) {
                 return;
             }
             changed.await;

@@ -21,7 +21,7 @@ use super::requests::{Requests, Undelivered};
 use super::time::{Moment, QueueClock};
 use super::unused::UnusedQueue;
 use super::version_wait::VersionWaits;
-use super::{Error, Incarnation, LeaseId, Name};
+use super::{Error, Incarnation, JournalError, LeaseId, Name};
 use crate::clock::Clock;
 use crate::engine::Queue;
 use crate::engine::config::Config;
@@ -314,13 +314,13 @@ impl Handle {
             Some((journal, id)) => journal.delete(*id, self.meta.clone(), last_rv, epoch),
             None => Commit::done(),
         };
-        self.end(state, &Error::QueueDeleted, &commit);
+        self.end(state, &Error::QueueDeleted, &Error::QueueDeleted, &commit);
         Ok((last_rv, commit))
     }
 
-    /// Fails all waiting pops with `error` after `commit`, and drops the state.
-    fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, commit: &Commit) {
-        state.ended = Some(error.clone());
+    /// Fails all waiting pops with `error` after `commit`, and later calls with `ended`. Drops the state.
+    fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, ended: &Error, commit: &Commit) {
+        state.ended = Some(ended.clone());
         state.unused = None;
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
@@ -343,9 +343,15 @@ impl Handle {
         drop_in_background(content);
     }
 
-    /// Ends a queue whose creation was not durable, or that another node has from now on.
-    pub(super) fn discard(&self, error: &Error) {
-        self.end(self.lock(), error, &Commit::done());
+    /// Ends a queue whose creation was not durable.
+    pub(super) fn discard(&self) {
+        let error = Error::Journal(JournalError::OutcomeUnknown);
+        self.end(self.lock(), &error, &Error::QueueDeleted, &Commit::done());
+    }
+
+    /// Ends a queue that another node has from now on.
+    pub(super) fn leave(&self) {
+        self.end(self.lock(), &Error::NotOwner, &Error::NotOwner, &Commit::done());
     }
 
     /// The number of leased keys, after everything that is due has happened.

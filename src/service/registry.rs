@@ -398,7 +398,7 @@ impl Registry {
         if let Some((journal, id)) = handle.journal() {
             journal.detach(*id);
         }
-        handle.discard(&Error::Journal(journal::Error::OutcomeUnknown));
+        handle.discard();
     }
 
     fn context(&self, name: &Name, journal: Option<(Journal, QueueId)>) -> Context {
@@ -503,7 +503,7 @@ impl Registry {
     /// Ends all queues, which another node has from now on: waits and later calls fail, and the metrics are removed.
     pub fn leave(&self) {
         for handle in self.handles() {
-            handle.discard(&Error::NotOwner);
+            handle.leave();
             self.metrics.forget(handle.metrics());
         }
     }

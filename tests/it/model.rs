@@ -302,7 +302,7 @@ impl Model {
     }
 
     /// Mode keys, closed: client-go's ShutDown.
-    fn is_shut_down(&self) -> bool {
+    pub(crate) fn is_shut_down(&self) -> bool {
         self.is_keys() && self.closed
     }
 

@@ -229,7 +229,9 @@ fn advice_of(error: &Error) -> Option<String> {
         "unauthorized" => {
             "give a token with --token-file or DELTAQ_TOKEN, or a certificate with --cert-file and --key-file if the server asks for one"
         }
-        "forbidden" => "the operators of the server can add the grant to the token (deltaq token --help)",
+        "forbidden" => {
+            "the operators of the server can add the grant to the token in the token file, and reload it (SIGHUP)"
+        }
         "queue-not-found" => "deltaq queues lists the queues; deltaq queue create NAME creates one",
         "key-not-found" => "deltaq items QUEUE and deltaq known QUEUE list the keys",
         "expired" => "begin again with all keys: deltaq watch QUEUE --from 0",

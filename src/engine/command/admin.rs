@@ -108,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// Makes delayed keys ready before they are due. Returns the number of keys.
+    /// Makes delayed keys ready before they are due, unless the queue is closed and its delays are frozen. Returns the number of keys.
     pub fn promote_step(
         &mut self,
         now: Time,
@@ -162,8 +162,9 @@ impl Queue {
                 Waiting::Delayed => self.next_delayed(cursor, budget),
             },
         };
+        let is_frozen = matches!(waiting, Waiting::Delayed) && self.state().freezes_delays();
         for key in batch {
-            let entry = self.state().table.get(key.as_str());
+            let entry = self.state().table.get(key.as_str()).filter(|_| !is_frozen);
             if let Some(entry) = entry.filter(|entry| waiting.has(entry) && keys.includes(entry)) {
                 let event = event(self, entry);
                 self.emit(now, event);

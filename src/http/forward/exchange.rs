@@ -85,6 +85,7 @@ pub(super) async fn forwarded(
         Err(CallError::Unreachable) => ("unreachable", unreachable(&peer).into_response()),
         Err(CallError::Interrupted) => ("interrupted", interrupted(&peer).into_response()),
         Err(CallError::Refused) => ("refused", refused(&peer).into_response()),
+        Err(CallError::NotTheNode) => ("unreachable", not_the_node(&peer).into_response()),
     };
     metrics.forwarded(result);
     response
@@ -120,10 +121,16 @@ async fn exchange(
     incoming(&node, &context, &peer, queue, reply).await
 }
 
-/// Waits until another node than `peer` owns the queue, and for a reply that is under way then. An owner that hangs never replies.
+/// Waits until `peer` no longer owns the queue, and for a reply that is under way then. An owner that hangs never replies.
 async fn moved(partitions: Arc<Partitions>, queue: Name, peer: Arc<Peer>) {
-    partitions.until_moved(&queue, &peer).await;
-    tokio::time::sleep(LAST_REPLY).await;
+    loop {
+        partitions.until_moved(&queue, &peer).await;
+        tokio::time::sleep(LAST_REPLY).await;
+        // A node that was removed forgets all owners until its next heartbeat.
+        if !partitions.is_owner(&queue, &peer) {
+            return;
+        }
+    }
 }
 
 /// The problem of an owner that could not be called.
@@ -135,11 +142,11 @@ pub(in crate::http) fn unreachable(peer: &Peer) -> Problem {
     Problem::new(Code::NotOwner, detail)
 }
 
-/// The problem of an owner whose connection ended before its reply.
+/// The problem of an owner that has not replied before its connection ended or before the queue moved.
 pub(in crate::http) fn interrupted(peer: &Peer) -> Problem {
     let detail = format!(
-        "the connection to the node {:?}, which owns the queue, ended before its reply; whether the request took effect is \
-         unknown, repeat it safely",
+        "the node {:?} owned the queue and did not reply before its connection ended or the queue moved; whether the request took \
+         effect is unknown, repeat it safely",
         peer.name
     );
     Problem::new(Code::NotOwner, detail)
@@ -149,6 +156,16 @@ pub(in crate::http) fn interrupted(peer: &Peer) -> Problem {
 pub(in crate::http) fn refused(peer: &Peer) -> Problem {
     let detail = format!(
         "the node {:?}, which owns the queue, does not accept calls of this node; nothing of the request was applied, repeat it",
+        peer.name
+    );
+    Problem::new(Code::NotOwner, detail)
+}
+
+/// The problem of an owner at whose URL another server replies.
+pub(in crate::http) fn not_the_node(peer: &Peer) -> Problem {
+    let detail = format!(
+        "another server replies at the URL of the node {:?}, which owns the queue (cluster.advertise); nothing of the request was \
+         applied, repeat it",
         peer.name
     );
     Problem::new(Code::NotOwner, detail)
@@ -199,6 +216,7 @@ async fn incoming(
     let (mut parts, body) = reply.into_parts();
     let headers = &mut parts.headers;
     keep_end_to_end(headers);
+    headers.remove(&node::NAME);
     let outcome = headers.remove(&node::OUTCOME);
     let outcome = outcome.and_then(|code| code.to_str().ok().and_then(Code::named));
     let has_new_leases = headers.remove(&node::LEASES).is_some();

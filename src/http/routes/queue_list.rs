@@ -146,6 +146,7 @@ impl QueueList {
             CallError::Unreachable => forward::unreachable(&peer),
             CallError::Interrupted => forward::interrupted(&peer),
             CallError::Refused => forward::refused(&peer),
+            CallError::NotTheNode => forward::not_the_node(&peer),
         })?;
         let (parts, body) = reply.into_parts();
         let numbers = parts.headers.get(&node::PARTITIONS).and_then(|value| value.to_str().ok());

@@ -230,11 +230,11 @@ pub(super) async fn refused(
     own: Epoch,
 ) -> Error {
     match owner(connection, partition).await {
-        Ok((_, server)) if server != tenure.server => {
+        Ok((found, server)) if server == tenure.server && found != own => Error::Fenced { own, found },
+        Ok(_) => {
             let doing = "write: the connection leads to another server, as after a failover behind a pooler";
             Error::Failed { doing: doing.to_owned(), source: None }
         }
-        Ok((found, _)) => Error::Fenced { own, found },
         Err(error) => error,
     }
 }

@@ -8,6 +8,7 @@ use crate::journal::store::{Error, REMEDY};
 const DISK_FULL: &str = "53100";
 const DATA_CORRUPTED: &str = "XX001";
 const INDEX_CORRUPTED: &str = "XX002";
+const WRONG_PASSWORD: &str = "28P01";
 
 /// The error of an operation on the database; `doing` names the operation.
 pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
@@ -27,8 +28,20 @@ pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
                 found: format!("PostgreSQL reports damage ({code}): failed to {doing}: {error}. {REMEDY}"),
             }
         }
-        _ => Error::Failed { doing: doing.into(), source: Some(error.into()) },
+        _ => Error::Failed { doing: doing.into(), source: Some(cause(error)) },
     }
+}
+
+/// The error without the place in the source code of PostgreSQL.
+fn cause(error: sqlx::Error) -> Box<dyn std::error::Error + Send + Sync> {
+    let sqlx::Error::Database(database) = &error else { return error.into() };
+    let (text, code) = (database.message(), database.code().unwrap_or_default());
+    let hint = if code == WRONG_PASSWORD {
+        "; the password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass"
+    } else {
+        ""
+    };
+    format!("PostgreSQL says: {text} ({code}){hint}").into()
 }
 
 /// Waits for an answer of the database for `longest` at most. Nothing is known of an operation that takes longer.

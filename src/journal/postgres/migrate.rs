@@ -15,7 +15,7 @@ use crate::journal::store::Error;
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "store", include_str!("../../../migrations/postgres/0001_store.sql")),
     (2, "nodes", include_str!("../../../migrations/postgres/0002_nodes.sql")),
-    (3, "unloadable", include_str!("../../../migrations/postgres/0003_unloadable.sql")),
+    (3, "loads", include_str!("../../../migrations/postgres/0003_loads.sql")),
 ];
 
 /// Migrates the database to the newest version. `name` is the name of the database.

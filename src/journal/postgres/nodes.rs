@@ -28,8 +28,21 @@ pub struct Node {
     pub url: String,
     /// Whether it is stopping.
     pub is_leaving: bool,
+    /// Whether it owns a partition that it has loaded.
+    pub has_loaded: bool,
     /// The partitions that it has failed to load lately.
     pub unloadable: Vec<i16>,
+}
+
+/// What a node says about its loads.
+#[derive(Clone, Debug, Default)]
+pub struct Loads {
+    /// Whether it owns a partition that it has loaded.
+    pub has_loaded: bool,
+    /// The partitions that it has failed to load lately.
+    pub unloadable: Vec<i16>,
+    /// The partitions that it gives up, if it has claimed them, because it has failed to load them.
+    pub given_up: Vec<i16>,
 }
 
 /// A process that has joined the nodes.
@@ -123,19 +136,19 @@ impl Membership {
         Ok(())
     }
 
-    /// Renews the membership and reads the nodes and the owners. `unloadable` are the partitions that this node has failed to load lately.
-    /// `removes` nodes that have sent no heartbeat for [`TTL`].
+    /// Renews the membership, gives up partitions, and reads the nodes and the owners from before that. `removes` nodes that have sent no
+    /// heartbeat for [`TTL`].
     ///
     /// # Errors
     /// The database can't be reached.
     pub async fn heartbeat(
         &mut self,
         is_leaving: bool,
-        unloadable: &[i16],
+        loads: &Loads,
         removes: bool,
     ) -> Result<Found, Error> {
         let doing = "send a heartbeat";
-        let rows = self.run(doing, sql::heartbeat(&self.member, is_leaving, unloadable, removes)).await?;
+        let rows = self.run(doing, sql::heartbeat(&self.member, is_leaving, loads, removes)).await?;
         found(&rows, &self.member).map_err(|error| database(doing, error))
     }
 
@@ -187,6 +200,7 @@ fn found(rows: &[PgRow], member: &Member) -> Result<Found, sqlx::Error> {
             name: name.clone(),
             url: row.try_get("url")?,
             is_leaving: row.try_get("is_leaving")?,
+            has_loaded: row.try_get("has_loaded")?,
             unloadable: row.try_get("unloadable")?,
         });
     }

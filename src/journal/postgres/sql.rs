@@ -7,7 +7,7 @@
 //! No statement leaves state in its session: a pooler may give each transaction another session.
 
 use super::connect::Tenure;
-use super::nodes::{Member, TTL};
+use super::nodes::{Loads, Member, TTL};
 use crate::journal::store::{Epoch, QueueId};
 
 /// Longest wait for a lock, in milliseconds.
@@ -134,7 +134,7 @@ pub(super) fn join(member: &Member, url: &str, partitions: u16) -> String {
          INSERT INTO deltaq.nodes (name, url, instance, heartbeat_at) \
              VALUES ({name}, {url}, {instance}, clock_timestamp()) \
              ON CONFLICT (name) DO UPDATE SET url = excluded.url, instance = excluded.instance, is_leaving = false, \
-                 heartbeat_at = excluded.heartbeat_at, unloadable = excluded.unloadable; \
+                 heartbeat_at = excluded.heartbeat_at, has_loaded = excluded.has_loaded, unloadable = excluded.unloadable; \
          SELECT count(*) FROM deltaq.partitions; COMMIT",
         begin(),
         url = literal(url)
@@ -152,25 +152,30 @@ pub(super) fn join_again(member: &Member, url: &str) -> String {
     )
 }
 
-/// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. With `removes`, it also removes the
-/// nodes whose last heartbeat is older than the TTL.
-pub(super) fn heartbeat(member: &Member, is_leaving: bool, unloadable: &[i16], removes: bool) -> String {
+/// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. It gives up partitions, but does not wait
+/// for a lock of their rows. With `removes`, it also removes the nodes whose last heartbeat is older than the TTL.
+pub(super) fn heartbeat(member: &Member, is_leaving: bool, loads: &Loads, removes: bool) -> String {
     let (name, instance, ttl) = (literal(&member.name), member.instance, TTL.as_secs());
-    let unloadable: Vec<_> = unloadable.iter().map(ToString::to_string).collect();
-    let unloadable = unloadable.join(",");
+    let has_loaded = loads.has_loaded;
+    let list = |partitions: &[i16]| partitions.iter().map(i16::to_string).collect::<Vec<_>>().join(",");
+    let (unloadable, given_up) = (list(&loads.unloadable), list(&loads.given_up));
     format!(
         "WITH renewed AS (\
              UPDATE deltaq.nodes SET heartbeat_at = clock_timestamp(), is_leaving = {is_leaving}, \
-                 unloadable = '{{{unloadable}}}' \
+                 has_loaded = {has_loaded}, unloadable = '{{{unloadable}}}' \
              WHERE name = {name} AND instance = {instance} RETURNING name\
          ), removed AS (\
              DELETE FROM deltaq.nodes WHERE {removes} AND name <> {name} \
                  AND heartbeat_at < clock_timestamp() - interval '{ttl} seconds' RETURNING name\
+         ), given_up AS (\
+             UPDATE deltaq.partitions SET node = NULL WHERE EXISTS (SELECT FROM renewed) AND partition IN (\
+                 SELECT partition FROM deltaq.partitions WHERE node = {name} AND partition = ANY ('{{{given_up}}}') \
+                 FOR NO KEY UPDATE SKIP LOCKED)\
          ) \
-         SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, unloadable FROM deltaq.nodes \
+         SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, has_loaded, unloadable FROM deltaq.nodes \
          WHERE nodes.name NOT IN (SELECT name FROM removed) \
              AND (nodes.name <> {name} OR nodes.instance <> {instance} OR EXISTS (SELECT FROM renewed)) \
-         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL FROM deltaq.partitions \
+         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL FROM deltaq.partitions \
          ORDER BY partition NULLS FIRST, name"
     )
 }
@@ -287,9 +292,8 @@ pub(super) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM deltaq.m
 /// Parameters: version, name.
 pub(super) const MIGRATED: &str = "INSERT INTO deltaq.migrations (version, name) VALUES ($1, $2)";
 
-/// Parameters: epoch, writer, the columns of the rows, and the server. Inserts no row if another writer has the partition, or on another
-/// server. Nearly every commit is
-/// this statement alone. The lock lets the statement that begins another epoch wait until this commit has ended; after it, this
+/// Parameters: partition, epoch, writer, the columns of the rows, and the server. Inserts no row if another writer has the partition, or if
+/// the server is another one. Nearly every commit is this statement alone. The lock lets the statement that begins another epoch wait until this commit has ended; after it, this
 /// statement finds no row to lock.
 pub(super) const JOURNAL: &str = concat!(
     "WITH own AS (\

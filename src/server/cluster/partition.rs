@@ -104,9 +104,10 @@ impl Partition {
         if tokio::time::timeout(CALLS_MAX, self.shutdown.join()).await.is_err() {
             tracing::info!("calls of a partition that is released do not end; they fail from now on");
         }
-        // No checkpoint is written: nobody owns the partition meanwhile, and the next owner reads the last events faster.
-        self.shutdown.cut().cancel();
+        // The journal is closed first: then the writer reopens a store that has failed once more, to write the last events and to release
+        // the partition. The cut ends the checkpoint: nobody owns the partition meanwhile, and the next owner reads the last events faster.
         self.registry.close();
+        self.shutdown.cut().cancel();
         if self.writing.await.is_err() {
             tracing::error!("the writer of a partition panicked before the last commit");
         }

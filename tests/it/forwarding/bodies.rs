@@ -49,7 +49,7 @@ async fn a_large_body_is_never_in_memory() {
         while received < LARGE {
             received += stream.read(&mut buffer).await.expect("the node sends");
         }
-        write(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+        write(&mut stream, "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ncontent-length: 2\r\n\r\n{}").await;
     };
     within(async { tokio::join!(rest, read) }).await;
     let mut reply = [0; 15];

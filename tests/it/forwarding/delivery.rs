@@ -87,7 +87,10 @@ async fn leases_of_an_undelivered_reply_go_to_the_present_owner() {
     let filler = "x".repeat(14 * LARGE);
     let reply =
         format!("{{\"items\":[{{\"key\":\"{filler}\",\"lease\":{{\"id\":\"the-lease\"}}}}],\"settled\":[]}}");
-    let head = format!("HTTP/1.1 200 OK\r\ndeltaq-leases: new\r\ncontent-length: {}\r\n\r\n", reply.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ndeltaq-leases: new\r\ncontent-length: {}\r\n\r\n",
+        reply.len()
+    );
     write(&mut stream, &(head + &reply)).await;
     client.head().await.expect("a head");
     node.sees(1, &second.peer);
@@ -95,5 +98,5 @@ async fn leases_of_an_undelivered_reply_go_to_the_present_owner() {
     let (mut stream, head) = second.accept().await;
     assert!(head.starts_with(&format!("POST /v1/queues/{queue}/release HTTP/1.1\r\n")), "{head}");
     assert!(head.contains("\r\ndeltaq-undelivered: true\r\n"), "{head}");
-    write(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+    write(&mut stream, "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ncontent-length: 2\r\n\r\n{}").await;
 }

@@ -70,7 +70,7 @@ async fn a_list_that_would_be_incomplete_is_refused() {
     let mut client = cluster.a.client().await;
     client.send("GET", "/v1/queues", &Value::Null).await;
     let (mut stream, _) = fake.accept().await;
-    write(&mut stream, "HTTP/1.1 200 OK\r\ndeltaq-partitions: 1\r\ncontent-length: 90\r\n\r\n{\"items\"")
+    write(&mut stream, "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ndeltaq-partitions: 1\r\ncontent-length: 90\r\n\r\n{\"items\"")
         .await;
     drop(stream);
     client.reply().await.problem("not-owner");

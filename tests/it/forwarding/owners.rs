@@ -106,6 +106,23 @@ async fn an_owner_that_is_gone_is_a_problem() {
     assert_eq!(node.metric("deltaq_forwarded_requests_total{result=\"unreachable\"}").await, 1);
 }
 
+/// An advertised URL may lead to a proxy, to another program, or to another node.
+#[tokio::test]
+async fn a_reply_that_is_not_from_the_owner_is_not_passed_on() {
+    for head in ["200 OK", "404 Not Found", "403 Forbidden", "200 OK\r\ndeltaq-node: b"] {
+        let node = TestNode::start("a", &[], |_| {}).await;
+        let owner = FakeOwner::start().await;
+        node.sees(1, &owner.peer);
+        let mut client = node.client().await;
+        client.send("POST", &format!("/v1/queues/{}/resync", queue_of(&node, 1, 0)), &Value::Null).await;
+        let (mut stream, _) = owner.accept().await;
+        write(&mut stream, &format!("HTTP/1.1 {head}\r\ncontent-length: 2\r\n\r\nhi")).await;
+        let problem = client.reply().await.problem("not-owner");
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(detail.contains("nothing of the request was applied"), "{head}: {detail}");
+    }
+}
+
 #[tokio::test]
 async fn a_reply_that_ends_early_ends_the_connection_of_the_client() {
     for head in ["content-length: 100\r\n\r\n{\"a\":", "transfer-encoding: chunked\r\n\r\n5\r\n{\"a\":\r\n"] {
@@ -115,7 +132,7 @@ async fn a_reply_that_ends_early_ends_the_connection_of_the_client() {
         let mut client = node.client().await;
         client.send("GET", &format!("/v1/queues/{}/items", queue_of(&node, 1, 0)), &Value::Null).await;
         let (mut stream, _) = owner.accept().await;
-        write(&mut stream, &format!("HTTP/1.1 200 OK\r\n{head}")).await;
+        write(&mut stream, &format!("HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\n{head}")).await;
         drop(stream);
         client.try_reply().await.expect_err("a part of a body is no reply");
     }
@@ -145,7 +162,7 @@ async fn a_connection_to_the_owner_is_used_again() {
         (first, second, node)
     });
     let (mut stream, _) = owner.accept().await;
-    let reply = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    let reply = "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ncontent-length: 2\r\n\r\n{}";
     write(&mut stream, reply).await;
     let mut request = [0; 4];
     within(stream.read_exact(&mut request)).await.expect("the next request on the same connection");

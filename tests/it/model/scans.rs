@@ -177,6 +177,10 @@ impl Model {
         if !self.get(key).is_some_and(Item::is_delayed) {
             return false;
         }
+        if self.is_shut_down() {
+            self.hit("promote skips a frozen delay");
+            return false;
+        }
         self.delay_elapses(key, now);
         self.hit("promote");
         true

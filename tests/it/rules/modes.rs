@@ -399,6 +399,7 @@ fn a_closed_queue_of_mode_keys_ignores_adds_and_freezes_delays() {
     assert!(!fixture.call(ProduceCall(Call { rate_limited: true, ..queued("a").0 })));
     assert_eq!((fixture.place("a"), fixture.failures("a")), ("idle", 1), "the failure is counted");
     fixture.wait(1_000);
+    assert_eq!(fixture.promote(None), 0, "workers may have gone");
     assert_eq!(fixture.place("later"), "delayed");
     assert!(fixture.queue.is_drained(), "a frozen delay does not prevent draining");
     fixture.queue.set_closed(fixture.now(), false);
