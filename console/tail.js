@@ -175,7 +175,7 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
     const since = `${counted(seenRows, "change")} since you came${rows === seenRows ? "" : `, the newest ${count(rows)} shown`}`;
     const shown = rows > 0 ? since : version === null ? "Connecting" : "Waiting for the next change";
     const isFast = live() && performance.now() - leftOutAt < LEFT_OUT_MS;
-    setText(status, `${shown}${waiting}${isFast ? ". They come faster than anybody reads, so not every one is shown" : ""}.`);
+    setText(status, `${shown}${waiting}${isFast ? ". They come faster than anyone can read, so not every one is shown" : ""}.`);
   }
   const timer = setInterval(draw, DRAW_EVERY);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });

@@ -113,6 +113,13 @@ pub async fn check(at: &Location, clock: &Clock, print: &mut dyn FnMut(String)) 
     };
     let mut snapshot = stores::snapshot(at).await.map_err(advice)?;
     let mut report = Report::default();
+    // A note of each partition is printed once.
+    let mut notes = HashSet::new();
+    let print = &mut |line: String| {
+        if !line.starts_with("note: ") || notes.insert(line.clone()) {
+            print(line);
+        }
+    };
     for partition in 1.. {
         if let Some(holder) = snapshot.server() {
             print(format!("note: {holder} uses the store; this is its content when the check began"));

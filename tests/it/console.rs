@@ -373,7 +373,7 @@ fn a_busy_queue_and_a_restart_do_not_disturb_an_open_page() {
         });
         // A failure must end the producer, too, or the scope would wait for ever.
         let _stopped = SetOnDrop(&stop);
-        browser.until_text("They come faster than anybody reads");
+        browser.until_text("They come faster than anyone can read");
         assert!(browser.count(".tail li") <= 200);
         browser.click_on(".bar button");
         browser.until_text("200 rows or more while paused");
@@ -389,8 +389,8 @@ fn a_busy_queue_and_a_restart_do_not_disturb_an_open_page() {
     browser.open("queues/prices/tail");
     browser.until_text("Waiting for the next change");
     post(at, "prices/update", &objects("burst-", 250));
-    browser.until_text("They come faster than anybody reads");
-    browser.until_no_text("They come faster than anybody reads");
+    browser.until_text("They come faster than anyone can read");
+    browser.until_no_text("They come faster than anyone can read");
     end(&browser);
 
     // The server is away and comes back, with what has changed.

@@ -1,5 +1,10 @@
 """The client for asyncio, on httpx: `pip install 'deltaq[async]'`. Everything else is that of the package `deltaq`."""
 
+try:
+    import httpx as httpx
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("deltaq.aio needs httpx: pip install 'deltaq[async]'", name="httpx") from error
+
 from .client import Client, Queue
 from .informer import Informer, Registration, wait_for_cache_sync
 from .reflector import Reflector, polled
