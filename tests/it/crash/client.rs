@@ -73,7 +73,7 @@ impl Client {
     fn ask(
         &mut self,
         queue: &'static str,
-        operation: Operation,
+        mut operation: Operation,
         message: &Message,
     ) -> Option<(Answer, Value)> {
         let start = self.clock.monotonic_us();
@@ -87,7 +87,11 @@ impl Client {
         let raw = connection.call(message);
         let end = self.clock.monotonic_us();
         let (answer, body) = if let Ok(raw) = raw {
-            let body = serde_json::from_slice(&raw.body).unwrap_or_default();
+            let body: Value = serde_json::from_slice(&raw.body).unwrap_or_default();
+            // Of a list with more pages, the judge would take the keys of the later pages for missing.
+            if matches!(operation, Operation::Items) && body["continue"].is_string() {
+                operation = Operation::Read;
+            }
             (answer_of(&raw, &operation, &body), body)
         } else {
             self.connection = None;
