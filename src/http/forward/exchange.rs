@@ -85,7 +85,7 @@ pub(super) async fn forwarded(
         Err(CallError::Unreachable) => ("unreachable", unreachable(&peer).into_response()),
         Err(CallError::Interrupted) => ("interrupted", interrupted(&peer).into_response()),
         Err(CallError::Refused) => ("refused", refused(&peer).into_response()),
-        Err(CallError::NotTheNode) => ("unreachable", not_the_node(&peer).into_response()),
+        Err(CallError::NotTheNode) => ("interrupted", not_the_node(&peer).into_response()),
     };
     metrics.forwarded(result);
     response
@@ -164,8 +164,8 @@ pub(in crate::http) fn refused(peer: &Peer) -> Problem {
 /// The problem of an owner at whose URL another server replies.
 pub(in crate::http) fn not_the_node(peer: &Peer) -> Problem {
     let detail = format!(
-        "another server replies at the URL of the node {:?}, which owns the queue (cluster.advertise); nothing of the request was \
-         applied, repeat it",
+        "another server replies at the URL of the node {:?}, which owns the queue (cluster.advertise); whether the request took effect \
+         is unknown, repeat it safely",
         peer.name
     );
     Problem::new(Code::NotOwner, detail)

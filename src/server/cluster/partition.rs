@@ -104,7 +104,7 @@ impl Partition {
         if tokio::time::timeout(CALLS_MAX, self.shutdown.join()).await.is_err() {
             tracing::info!("calls of a partition that is released do not end; they fail from now on");
         }
-        // The journal is closed first: then the writer reopens a store that has failed once more, to write the last events and to release
+        // The journal is closed first. Then the writer tries once more to reopen a store that has failed, to write the last events and to release
         // the partition. The cut ends the checkpoint: nobody owns the partition meanwhile, and the next owner reads the last events faster.
         self.registry.close();
         self.shutdown.cut().cancel();

@@ -85,7 +85,7 @@ fn waits(end: End) -> Waits {
     let a = nodes.start("a");
     let b = nodes.start("b");
     nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
-    // A node removes no other before it has sent heartbeats for this long.
+    // A node removes no other node before it has sent heartbeats for this long.
     std::thread::sleep(TTL);
     let clients = Clients::default();
     std::thread::scope(|scope| {

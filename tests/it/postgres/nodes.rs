@@ -197,7 +197,7 @@ fn the_partitions_of_a_killed_node_are_claimed_after_its_last_heartbeat() {
     let a = nodes.start("a");
     let b = nodes.start("b");
     nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
-    // A node removes no other before it has sent heartbeats for this long.
+    // A node removes no other node before it has sent heartbeats for this long.
     std::thread::sleep(TTL);
     let mut owned = 0;
     for queue in QUEUES {
@@ -260,7 +260,7 @@ fn calls_that_wait_for_a_frozen_owner_end_when_it_has_lost_the_queue() {
         assert!([&a, &b].iter().any(|node| add(node, queue, "k").0 == 200), "{queue}");
     }
     let queue = QUEUES.into_iter().find(|queue| nodes.owner_of(queue) == "a").expect("a queue of a");
-    // A node removes no other before it has sent heartbeats for this long.
+    // A node removes no other node before it has sent heartbeats for this long.
     std::thread::sleep(TTL);
     let api = b.api;
     let mut stream = Connection::open_within(api, PATIENCE).expect("a connection");

@@ -144,7 +144,7 @@ fn nodes_share_a_database_through_pgbouncer() {
     nodes.store = Store::Url(pooler.url());
     let (a, b) = (nodes.start("a"), nodes.start("b"));
     nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
-    // A node removes no other before it has sent heartbeats for this long.
+    // A node removes no other node before it has sent heartbeats for this long.
     std::thread::sleep(TTL);
     for queue in QUEUES {
         assert_eq!(add(&a, queue, "k").0, 200, "{queue}");

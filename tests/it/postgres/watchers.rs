@@ -23,7 +23,7 @@ fn watchers_have_the_objects_of_their_view_while_their_queue_moves() {
     let address = |node: &Option<Spawned>| node.as_ref().expect("a node runs").api;
     let equal = NAMES.map(|name| (name, PARTITIONS / 2));
     nodes.until_owners(&equal);
-    // A node removes no other before it has sent heartbeats for this long.
+    // A node removes no other node before it has sent heartbeats for this long.
     std::thread::sleep(TTL);
     let seed = seed();
     let found = watch_during(seed, address(&running[0]), |server, is_over| {
