@@ -13,7 +13,7 @@ use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use crate::engine::excerpt::Excerpt;
-use crate::engine::feed::RowLimit;
+use crate::engine::feed::{RowLimit, RowPage};
 use crate::engine::id::Rv;
 use crate::engine::view::View;
 use crate::http::accept::Accept;
@@ -30,7 +30,7 @@ use crate::http::params::{Params, digits, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::wire;
-use crate::service::{Handle, Incarnation, KeyFilter, Shard, WatchFrom, Watcher};
+use crate::service::{self, Handle, Incarnation, KeyFilter, Shard, WatchFrom, Watcher};
 
 /// How long a browser waits before it connects again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
@@ -269,14 +269,17 @@ impl Stream {
             // The token may have been revoked since.
             access::check_again(&self.context)?;
             let since = self.watcher.listing_since();
-            let page = self.watcher.read(limit).await?;
+            let page = self.watcher.read(limit).await;
+            // The queue is at another node now. The rows up to the position of this watch were durable before the queue moved.
+            let has_moved = matches!(page, Err(service::Error::NotOwner));
+            let page = if has_moved { RowPage::default() } else { page? };
             for row in &page.rows {
                 self.write(text, &wire::watch_row(row), since);
             }
             let now = Instant::now();
             let is_listing = self.watcher.listing_since().is_some();
             let ends_list = since.is_some() && !is_listing;
-            self.has_ended = shutdown.is_draining() || now >= self.ends && !is_listing;
+            self.has_ended = has_moved || shutdown.is_draining() || now >= self.ends && !is_listing;
             let is_due = ends_list || self.has_ended || page.is_last && now >= self.next_bookmark;
             // A bookmark says that nothing is missing.
             if is_due && !is_listing {

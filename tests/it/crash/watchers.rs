@@ -408,7 +408,15 @@ impl<'r> Watcher<'r> {
         if self.rows.len() > ROWS_KEPT {
             self.rows.pop_front();
         }
-        let (kind, version) = (row["type"].as_str().expect("a type"), version_of(row));
+        let kind = row["type"].as_str().expect("a type");
+        if kind == "Error" {
+            // The stream ends. The node may not be sure any more that it owns the queue.
+            if row["problem"]["status"] != 503 {
+                self.fault("", &format!("at {}: {row}", self.version));
+            }
+            return;
+        }
+        let version = version_of(row);
         if kind == "Bookmark" {
             self.is_listing &= row["initial_events_end"] != true;
             self.version = version;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::nodes::{Nodes, PARTITIONS, PATIENCE, QUEUES, add};
 use super::*;
+use crate::crash::server::End;
 use crate::harness::within;
 
 /// The wait between two attempts to reopen.
@@ -62,6 +64,30 @@ async fn restarts_under_writes_lose_nothing() {
         next = last + 1;
     }
     store.close().await;
+}
+
+/// After this outage, the writers of a node try to reopen the store every 2 seconds.
+const OUTAGE: Duration = Duration::from_secs(4);
+
+/// The node is stopped before its writers notice by themselves that the database is back.
+#[test]
+fn a_node_that_stops_right_after_an_outage_releases_its_partitions() {
+    let mut nodes = Nodes::new();
+    let node = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    for queue in QUEUES {
+        assert_eq!(add(&node, queue, "before").0, 200);
+    }
+    nodes.cluster.end(Signal::INT);
+    for queue in QUEUES {
+        assert_eq!(add(&node, queue, "during").0, 503);
+    }
+    std::thread::sleep(OUTAGE);
+    nodes.cluster.restart();
+    let log = node.end(End::Stop { patience: PATIENCE });
+    let found =
+        nodes.cluster.sql("SELECT count(*) FILTER (WHERE clean AND node IS NULL) FROM deltaq.partitions");
+    assert_eq!(found, PARTITIONS.to_string(), "{log}");
 }
 
 /// A demoted primary, or an administrator who stops writes.

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::{QUEUE, keys, lease, object, objects, settled, settling};
+use crate::harness::within;
 use crate::node;
 
 /// More polls than any call needs that waits for nothing.
@@ -493,4 +494,23 @@ async fn delays_elapse_while_another_queue_cannot_be_loaded() {
     bench.hand.advance(Duration::from_secs(6));
     bench.journal.repair();
     assert_eq!(keys(&read(waits.await).await), ["k"]);
+}
+
+#[tokio::test]
+async fn the_tasks_of_a_queue_whose_creation_failed_end() {
+    let bench = Bench::new().await;
+    bench.journal.hold();
+    let mut put = bench.call("PUT", "", &json!({}));
+    assert!(pushed(&mut put).await.is_none());
+    let queue = Arc::downgrade(&bench.registry.get(&Name::new("q").expect("a name")).expect("the queue"));
+    bench.journal.break_by(Fault::Refused);
+    assert_eq!(put.await.status(), 503);
+    bench.journal.repair();
+    // Each task has the queue.
+    within(async {
+        while queue.strong_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
 }

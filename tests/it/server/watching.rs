@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use axum::body::to_bytes;
 use serde_json::{Value, json};
 
+use super::commits::Bench;
 use super::{QUEUE, objects};
 use crate::harness::{Client, Reply, Service};
 
@@ -311,6 +313,21 @@ async fn a_stream_ends_with_a_bookmark_when_the_server_drains() {
     assert_eq!(watch.next().await, None);
     drop(watch);
     service.stopped().await;
+}
+
+/// The stream may be read only after the queue has moved.
+#[tokio::test]
+async fn a_stream_ends_with_a_bookmark_when_the_queue_is_at_another_node() {
+    let bench = Bench::with_queue().await;
+    bench.post("/add", &objects(&["a"])).await;
+    let stream = bench.call("GET", "/watch?resource_version=now", &Value::Null).await;
+    let version = bench.post("/add", &objects(&["b"])).await["resource_version"].as_u64();
+    bench.registry.leave();
+    let rest = to_bytes(stream.into_body(), usize::MAX).await.expect("a whole reply");
+    let row: Value = serde_json::from_slice(&rest).expect("one row");
+    // The stream was not read in time to have the last change. The client gets that change from the other node.
+    let expected = json!({"type": "Bookmark", "resource_version": version.map(|version| version - 1)});
+    assert_eq!(row, expected);
 }
 
 #[tokio::test]
