@@ -248,10 +248,14 @@ impl Cluster {
                         || self.unloadable.keys().any(|given| usize::try_from(*given) == Ok(number));
                     let is_due = heir == Some(&name) || is_own && !is_given_up();
                     let may_claim = !leaves && is_due && *from <= Instant::now();
-                    match peer {
-                        Some(peer) => self.note_peer(number, peer),
-                        None if may_claim => self.claim(number),
-                        None => self.partitions.set_owner(number, Owner::Nobody),
+                    if let Some(peer) = peer {
+                        self.note_peer(number, peer);
+                        continue;
+                    }
+                    // Calls wait for an owner, also while this node loads the partition.
+                    self.partitions.set_owner(number, Owner::Nobody);
+                    if may_claim {
+                        self.claim(number);
                     }
                 }
             }

@@ -228,8 +228,8 @@ class Proxy:
                     client.receive()
                     return
                 if isinstance(fault, (Refuse, Html)) and not getattr(fault, "applied", False):
-                    client.socket.sendall(refusal(fault))
                     self._remember(request, fault)
+                    client.socket.sendall(refusal(fault))
                     continue
                 if server is None:
                     server = Connection(socket.create_connection(("127.0.0.1", self.server_port), timeout=10))
@@ -290,8 +290,8 @@ class Proxy:
         if isinstance(fault, Swallow):
             return False
         if isinstance(fault, Refuse):
-            client.socket.sendall(refusal(fault))
             self._remember(request, fault)
+            client.socket.sendall(refusal(fault))
             return True
         if isinstance(fault, Cut) and body:
             after = len(body) // 2 if fault.after_bytes is None else fault.after_bytes

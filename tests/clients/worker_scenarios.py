@@ -135,8 +135,8 @@ def unavailable(s: Scenario) -> None:
 @scenario
 def slow_handler(s: Scenario) -> None:
     """A handler takes three leases: its lease is extended, and nobody else gets the key."""
-    s.target.plan = lambda work: Plan(delay=6.5)
-    workers = [s.start("worker", lease="2s") for _ in range(2)]
+    s.target.plan = lambda work: Plan(delay=13.0)
+    workers = [s.start("worker", lease="4s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     wait_for(lambda: s.target.written() or s.target.faults, "the slow handler writes")
     s.wait_idle()
@@ -149,11 +149,11 @@ def slow_handler(s: Scenario) -> None:
 @scenario
 def slow_batch(s: Scenario) -> None:
     """The keys of a batch wait in the client for longer than their leases."""
-    s.target.plan = lambda work: Plan(delay=1.0)
+    s.target.plan = lambda work: Plan(delay=2.0)
     s.add(*objects(6, 1))
-    workers = [s.start("worker", lease="2s", batch=6)]
+    workers = [s.start("worker", lease="4s", batch=6)]
     wait_for(lambda: s.target.started() >= 1, "the first handler starts")
-    workers.append(s.start("worker", lease="2s", batch=6))
+    workers.append(s.start("worker", lease="4s", batch=6))
     s.wait_idle()
     check(s.target.started() == 6, f"6 keys were delivered {s.target.started()} times")
     s.check_written({entry["key"]: entry for entry in objects(6, 1)})
@@ -165,8 +165,8 @@ def lost_extends(s: Scenario) -> None:
     """Two of three extends fail, which a third of the lease leaves time for."""
     left: list[Fault | None] = [Drop(), Refuse(503, "draining", retry_after_ms=50), None] * 10
     s.proxy.decide = lambda request: left.pop(0) if left and request.call == "extend" else None
-    s.target.plan = lambda work: Plan(delay=6.0)
-    workers = [s.start("worker", lease="3s") for _ in range(2)]
+    s.target.plan = lambda work: Plan(delay=12.0)
+    workers = [s.start("worker", lease="6s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     s.wait_idle()
     check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
@@ -179,8 +179,8 @@ def frozen_extend(s: Scenario) -> None:
     """An extend gets no reply, on a connection that stays open. The next one is sent early enough to keep the lease."""
     left = [Hang()]
     s.proxy.decide = lambda request: left.pop() if left and request.call == "extend" else None
-    s.target.plan = lambda work: Plan(delay=6.0)
-    workers = [s.start("worker", lease="3s") for _ in range(2)]
+    s.target.plan = lambda work: Plan(delay=12.0)
+    workers = [s.start("worker", lease="6s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     s.wait_idle()
     check(not left, "no extend was sent")
@@ -203,7 +203,7 @@ def frozen_extends(s: Scenario) -> None:
 
     s.target.plan = plan
     s.proxy.decide = lambda request: Hang() if request.call == "extend" else None
-    worker = s.start("worker", lease="3s", concurrency=2)
+    worker = s.start("worker", lease="6s", concurrency=2)
     s.add({"key": "a", "n": 1})
     wait_for(lambda: s.target.started() == 2, "the key is delivered again")
     s.wait_idle()
@@ -217,7 +217,7 @@ def lost_lease(s: Scenario) -> None:
     """Somebody ends the lease of a running handler. An extend hears of it, and the handler writes nothing."""
     first = threading.Event()
     s.target.plan = lambda work: Plan(hold=first, delay=0.3) if work.number == 0 else Plan()
-    workers = [s.start("worker", lease="1s") for _ in range(2)]
+    workers = [s.start("worker", lease="6s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     wait_for(lambda: s.target.started() == 1, "the first handler starts")
     lost = s.target.starts[0].lease_id
@@ -243,7 +243,7 @@ def expired_lease(s: Scenario) -> None:
     first = threading.Event()
     s.proxy.decide = lambda request: Refuse(503, "draining", retry_after_ms=100) if request.call == "extend" else None
     s.target.plan = lambda work: Plan(hold=first if work.number == 0 else None)
-    workers = [s.start("worker", lease="1s") for _ in range(2)]
+    workers = [s.start("worker", lease="3s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     wait_for(lambda: s.target.written() == 1, "the key is delivered again and written")
     first.set()
@@ -313,11 +313,11 @@ def sigterm(s: Scenario) -> None:
     hold = threading.Event()
     s.target.plan = lambda work: Plan(hold=hold)
     s.add(*objects(8, 1))
-    worker = s.start("worker", concurrency=2, batch=8, lease="1s")
+    worker = s.start("worker", concurrency=2, batch=8, lease="6s")
     wait_for(lambda: s.target.started() == 2, "two handlers run")
     worker.signal(signal.SIGTERM)
     # Longer than a lease: the leases of running handlers are extended during the stop, too.
-    threading.Event().wait(1.5)
+    threading.Event().wait(8.0)
     check(worker.is_running(), "the worker ended before its handlers")
     hold.set()
     worker.wait(0)
@@ -335,7 +335,7 @@ def sigterm_idle(s: Scenario) -> None:
     worker = s.start("worker")
     wait_for(lambda: s.proxy.calls("pop"), "the worker pops")
     worker.signal(signal.SIGTERM)
-    worker.wait(0, 5)
+    worker.wait(0, 15)
     s.add({"key": "a"})
     check(not s.items("leased"), "a pop of the stopped worker has leased a key")
 
@@ -350,7 +350,7 @@ def sigterm_while_down(s: Scenario) -> None:
     s.server.kill()
     wait_for(lambda: s.target.written() == 1, "the handler ends")
     worker.signal(signal.SIGTERM)
-    worker.wait(None, 20)
+    worker.wait(None)
     s.server.start()
     s.check_faults()
 
@@ -381,6 +381,8 @@ def rolling_restart(s: Scenario) -> None:
     """A fleet of three workers is replaced one by one while changes arrive. Nothing is delivered twice."""
     s.target.plan = lambda work: Plan(delay=0.01)
     fleet = [s.start("worker", concurrency=2, batch=4) for _ in range(3)]
+    for worker in fleet:
+        s.wait_popping(worker)
     for version in range(1, 4):
         s.add(*objects(KEYS, version))
         wait_for(lambda: s.target.written() > (version - 1) * KEYS // 2, "work goes on")

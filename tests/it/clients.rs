@@ -97,7 +97,7 @@ async fn read_everything(queue: &Queue) -> Result<(), Error> {
     queue.explain("ready").await?;
     queue.latest().prefix("r").await?;
     queue.latest_of("ready").min_resource_version(1).wait(Duration::from_secs(1)).await?;
-    let known = queue.known().index("by_city", "Rome").wait(Duration::from_secs(5)).await?;
+    let known = queue.known().index("by_city", "Rome").wait(Duration::from_secs(10)).await?;
     let known = known.items.first().map(|object| object.key.clone());
     queue.known_of(known.as_deref().unwrap_or("a")).await?;
     queue.indexes().await?;
@@ -295,7 +295,7 @@ async fn prices_get_from_a_list_to_the_handler() {
         for _ in 0..deliveries {
             handled.push(received.recv().await.expect("a delivery"));
         }
-        let version = client.queue("q").synced().resource_version("now").wait(Duration::from_secs(20)).await;
+        let version = client.queue("q").synced().resource_version("now").wait(Duration::from_secs(50)).await;
         assert_eq!(version.expect("a reply").reached, Some(true));
     }
     handled.sort();

@@ -45,7 +45,7 @@ class Indexes(unittest.TestCase):
         service: Any = Service()
         with Informer(Queue(service, "cities"), indexes=INDEXES) as informer:
             with self.assertRaises(KeyError):
-                informer.wait_for_sync(timeout=5)
+                informer.wait_for_sync(timeout=60)
             self.assertIsInstance(informer.error, KeyError)
 
     def test_the_same_for_asyncio(self) -> None:
@@ -53,7 +53,7 @@ class Indexes(unittest.TestCase):
             service: Any = AsyncService()
             async with aio.Informer(aio.Queue(service, "cities"), indexes=INDEXES) as informer:
                 with self.assertRaises(KeyError):
-                    await asyncio.wait_for(informer.wait_for_sync(), 5)
+                    await asyncio.wait_for(informer.wait_for_sync(), 60)
                 self.assertIsInstance(informer.error, KeyError)
 
         asyncio.run(run())

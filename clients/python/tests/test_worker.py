@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 import unittest
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from deltaq import BadReply, Cancelled, Context, Extended, Item, Lease, Popped, Queue, RetryPolicy, Settled, Worker, aio, calls
 from deltaq.transport import Cancel
 
-LEASE_MS = 600
+LEASE_MS = 3000
 #: How long the last calls may take, in seconds.
-LAST_CALLS_SECONDS = 0.2
+LAST_CALLS_SECONDS = 1.0
 #: Longer than the last calls and the lease, in seconds.
-WORK_SECONDS = 1.0
+WORK_SECONDS = 4.5
 
 
 class Service:
@@ -27,12 +27,16 @@ class Service:
 
     def __init__(self) -> None:
         self.pops = 0
+        #: Stops the worker, while its second pop waits.
+        self.stop: Callable[[], None] = lambda: None
         self.settled: list[tuple[str, str]] = []
 
     def reply(self, call: calls.Call[Any]) -> Any:
         """None: the call gets no reply."""
         if "/pop" in call.target:
             self.pops += 1
+            if self.pops == 2:
+                self.stop()
             return Popped([Item("a", Lease("a-1", 1, "w", "", LEASE_MS), 1, 0, False, [])], [], False, False) if self.pops == 1 else None
         body = json.loads(call.body or b"")
         if "/extend" in call.target:
@@ -82,9 +86,7 @@ class Stops(unittest.TestCase):
 
         worker = Worker(Queue(service, "q"), handle, concurrency=concurrency)
         worker.settings = replace(worker.settings, last_calls_seconds=LAST_CALLS_SECONDS)
-        timer = threading.Timer(0.3, worker.stop)
-        timer.start()
-        self.addCleanup(timer.cancel)
+        service.stop = worker.stop
         worker.run(signals=False)
 
     def run_tasks(self, service: Any, work_seconds: float, concurrency: int) -> None:
@@ -95,7 +97,7 @@ class Stops(unittest.TestCase):
         async def run() -> None:
             worker = aio.Worker(aio.Queue(service, "q"), handle, concurrency=concurrency)
             worker.settings = replace(worker.settings, last_calls_seconds=LAST_CALLS_SECONDS)
-            asyncio.get_running_loop().call_later(0.3, worker.stop)
+            service.stop = worker.stop
             await worker.run(signals=False)
 
         asyncio.run(run())

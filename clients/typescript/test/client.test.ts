@@ -224,7 +224,7 @@ test("a call that would count twice is repeated if there was no connection", asy
     for (const [url, expected] of Object.entries(hosts)) {
         let requests = 0;
         const fetch = (request: RequestInfo | URL, init?: RequestInit) => (requests++, globalThis.fetch(request, init));
-        await assert.rejects(new Client(url, { fetch, retry: { firstMs: 1, attempts: 3 } }).queue("q").purge(), { code: "no-reply" });
+        await assert.rejects(new Client(url, { fetch, timeoutMs: 300_000, retry: { firstMs: 1, attempts: 3 } }).queue("q").purge(), { code: "no-reply" });
         assert.equal(requests, expected, url);
     }
 });

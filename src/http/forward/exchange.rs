@@ -27,7 +27,7 @@ use crate::name::Name;
 use crate::service::{Partitions, Peer};
 
 /// How long the reply to a pop is awaited after its client has disconnected.
-const LATE_REPLY: Duration = Duration::from_millis(100);
+const LATE_REPLY: Duration = Duration::from_secs(1);
 /// How long a reply may still arrive after the queue has another owner.
 const LAST_REPLY: Duration = Duration::from_secs(1);
 /// Headers of one connection (RFC 9110, 7.6.1).

@@ -141,8 +141,8 @@ fn a_long_command_keeps_its_lease() {
     add(&server, 1);
     let mut work = Work::start(
         &server,
-        &["--until-empty", "--lease", "1s"],
-        "echo $DELTAQ_ATTEMPT >> $DIR/log; sleep 3",
+        &["--until-empty", "--lease", "6s"],
+        "echo $DELTAQ_ATTEMPT >> $DIR/log; sleep 10",
     );
     assert!(work.ended().success(), "{}", stderr(&server));
     assert_eq!(lines(&server.folder.path().join("log")), ["1"]);
@@ -155,7 +155,7 @@ fn a_command_whose_lease_was_settled_elsewhere_is_stopped_with_its_children() {
     add(&server, 1);
     let script = "trap '' TERM; sleep 1000 & echo $! > $DIR/child; echo $$ > $DIR/pid.new; mv $DIR/pid.new $DIR/pid; wait; sleep 1000";
     let work =
-        Work::start(&server, &["--lease", "1s", "--kill-after", "200ms", "--concurrency", "2"], script);
+        Work::start(&server, &["--lease", "10s", "--kill-after", "200ms", "--concurrency", "2"], script);
     let pid = server.folder.path().join("pid");
     until("the command runs", || pid.exists());
     assert!(runs(&pid));

@@ -119,7 +119,23 @@ impl Spawned {
         server.unwrap_or_else(|server| panic!("the server does not listen:\n{}", server.last_words()))
     }
 
+    /// As [`start_with`](Self::start_with), but does not wait until the server is ready.
+    pub(crate) fn start_unready(store: &Store, adapt: impl FnOnce(&mut Command)) -> Self {
+        let server = Self::listens(store, Command::new(env!("CARGO_BIN_EXE_deltaq")), FREE_PORT, adapt);
+        server.unwrap_or_else(|server| panic!("the server does not listen:\n{}", server.last_words()))
+    }
+
     fn launch(
+        store: &Store,
+        command: Command,
+        listen: &str,
+        adapt: impl FnOnce(&mut Command),
+    ) -> Result<Self, Self> {
+        let server = Self::listens(store, command, listen, adapt)?;
+        if server.becomes_ready() { Ok(server) } else { Err(server) }
+    }
+
+    fn listens(
         store: &Store,
         mut command: Command,
         listen: &str,
@@ -149,7 +165,7 @@ impl Spawned {
             return Err(server);
         };
         server.api = api;
-        if server.becomes_ready() { Ok(server) } else { Err(server) }
+        Ok(server)
     }
 
     /// Sends SIGTERM and waits for the end of the process. Returns its exit code and the last lines of its log.

@@ -147,7 +147,7 @@ async fn a_reply_that_ends_early_ends_the_connection_of_the_client() {
 
 #[tokio::test]
 async fn an_owner_that_does_not_answer_is_bounded_by_the_request_timeout() {
-    let node = TestNode::start("a", &[], |limits| limits.request_timeout = Duration::from_millis(300)).await;
+    let node = TestNode::start("a", &[], |limits| limits.request_timeout = Duration::from_secs(5)).await;
     let owner = FakeOwner::start().await;
     node.sees(1, &owner.peer);
     let mut client = node.client().await;

@@ -1,6 +1,7 @@
 //! Two PostgreSQL servers, of which Patroni makes one the primary and the other its synchronous standby, and etcd, where Patroni
 //! keeps its state.
 
+use std::cell::Cell;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -76,7 +77,7 @@ impl Patroni {
         let mut patroni = Self { folder, address, etcd, members: [member("a", 0), member("b", 1)] };
         patroni.run_members();
         patroni.until_protected();
-        let primary = patroni.primary().expect("there is a primary");
+        let primary = patroni.until_primary();
         for command in ["CREATE ROLE deltaq LOGIN", "CREATE DATABASE deltaq OWNER deltaq"] {
             patroni.sql(primary, command).expect("the primary takes changes");
         }
@@ -92,7 +93,7 @@ impl Patroni {
 
     /// Ends the primary, and waits until the other server is the primary.
     pub(crate) fn lose_primary(&mut self, loss: Loss) {
-        let primary = self.primary().expect("there is a primary");
+        let primary = self.until_primary();
         if matches!(loss, Loss::Machine)
             && let Some(mut process) = self.members[primary].process.take()
         {
@@ -103,6 +104,16 @@ impl Patroni {
             .expect("PostgreSQL runs");
         let other = 1 - primary;
         self.wait("the standby is not the primary", |patroni| patroni.primary() == Some(other));
+    }
+
+    /// Waits until exactly one server takes changes, and returns its index.
+    fn until_primary(&self) -> usize {
+        let found = Cell::new(None);
+        self.wait("there is no primary", |patroni| {
+            found.set(patroni.primary());
+            found.get().is_some()
+        });
+        found.get().expect("it was found")
     }
 
     /// Starts the killed processes, and waits until the primary has a synchronous standby again.

@@ -59,6 +59,8 @@ impl Caller {
             let mut connection = Connection::open(self.address).expect("the server listens");
             let reply = connection.call(&Message::get("/livez".to_owned())).expect("an answer");
             if reply.status() == Some(503) {
+                // A monitor that was cut off can connect again until the next call.
+                self.idle.pop();
                 return;
             }
             self.idle.push(connection);

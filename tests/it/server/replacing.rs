@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{QUEUE, keys, listed, object, objects, status};
 use crate::harness::{Client, Reply, Service, within};
 
-const MANY: usize = 60_000;
+const MANY: usize = 200_000;
 
 fn lines(count: usize) -> String {
     let mut text = String::new();

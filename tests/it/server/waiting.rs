@@ -96,7 +96,7 @@ async fn workers_are_listed_with_their_leases_and_their_waiting_pops() {
     let objects: Vec<Value> = (0..6).map(|number| json!({"key": format!("k{number}")})).collect();
     post(&service, "add", json!(objects)).await;
     for (query, lease) in
-        [("worker=b&max=2", "1m"), ("worker=b", "30s"), ("max=2", "10s"), ("worker=a", "5m")]
+        [("worker=b&max=2", "1h"), ("worker=b", "30m"), ("max=2", "10m"), ("worker=a", "5h")]
     {
         post(&service, &format!("pop?{query}&lease_duration={lease}"), json!({})).await;
     }
@@ -114,7 +114,7 @@ async fn workers_are_listed_with_their_leases_and_their_waiting_pops() {
             worker["leased"].as_u64(),
             worker["waiting"].as_u64(),
         );
-        let left = worker["next_expires_in_ms"].as_u64().map(|left| left.div_ceil(1_000));
+        let left = worker["next_expires_in_ms"].as_u64().map(|left| left.div_ceil(60_000));
         (counts, left, worker["oldest_leased_at"].is_null(), worker["waiting_since"].is_null())
     };
     let rows: Vec<_> = list["items"].as_array().expect("a list").iter().map(row).collect();

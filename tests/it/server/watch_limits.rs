@@ -90,7 +90,7 @@ async fn a_watch_that_is_not_read_ends() {
     const OBJECTS: usize = 40;
     let service = Service::with(|settings| {
         settings.server.max_watches_in_flight = 1;
-        settings.server.idle_timeout = "500ms".parse().expect("a duration");
+        settings.server.idle_timeout = "5s".parse().expect("a duration");
     })
     .await;
     let filler = "x".repeat(1 << 19);
