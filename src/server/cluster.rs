@@ -252,7 +252,7 @@ impl Cluster {
                         self.note_peer(number, peer);
                         continue;
                     }
-                    // Calls wait for an owner, also while this node loads the partition.
+                    // Calls wait for an owner, even while this node loads the partition.
                     self.partitions.set_owner(number, Owner::Nobody);
                     if may_claim {
                         self.claim(number);

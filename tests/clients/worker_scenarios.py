@@ -335,7 +335,7 @@ def sigterm_idle(s: Scenario) -> None:
     worker = s.start("worker")
     wait_for(lambda: s.proxy.calls("pop"), "the worker pops")
     worker.signal(signal.SIGTERM)
-    worker.wait(0, 15)
+    worker.wait(0, 5)
     s.add({"key": "a"})
     check(not s.items("leased"), "a pop of the stopped worker has leased a key")
 
@@ -350,7 +350,7 @@ def sigterm_while_down(s: Scenario) -> None:
     s.server.kill()
     wait_for(lambda: s.target.written() == 1, "the handler ends")
     worker.signal(signal.SIGTERM)
-    worker.wait(None)
+    worker.wait(None, 20)
     s.server.start()
     s.check_faults()
 

@@ -299,6 +299,7 @@ fn a_user_redrives_many_parked_keys() {
     browser.until_text("Redrive 1,000 keys of prices with this error?");
     browser.click_on("dialog [type=submit]");
     browser.until_text("Redriven: 1,000 keys");
+    browser.until_text("1,000 of 1,000 keys");
     browser.until_text("220 parked keys with 2 errors");
     let status = call(at, "GET", "/v1/queues/prices/status", "");
     assert_eq!((&status["ready"], &status["parked"]), (&json!(1_010), &json!(220)));

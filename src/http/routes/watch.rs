@@ -281,7 +281,7 @@ impl Stream {
             let ends_list = since.is_some() && !is_listing;
             self.has_ended = has_moved || shutdown.is_draining() || now >= self.ends && !is_listing;
             let is_due = ends_list || self.has_ended || page.is_last && now >= self.next_bookmark;
-            // A bookmark says that nothing is missing.
+            // A bookmark says that nothing is missing up to its version.
             if is_due && !is_listing {
                 self.write(text, &wire::watch_bookmark(self.watcher.resource_version(), ends_list), None);
             }

@@ -27,7 +27,7 @@ pub(crate) fn create(address: SocketAddr) {
         let put = Message { method: "PUT", ..Message::post(spec.path(""), &spec.config()) };
         let begun = Instant::now();
         let mut answer = connection.call(&put).expect("a reply");
-        // A node may not have seen yet that a partition has moved. It creates nothing then.
+        // Until a node sees that a partition has moved, the node answers 503 and creates nothing.
         while answer.status() == Some(503) && begun.elapsed() < PATIENCE {
             std::thread::sleep(PAUSE);
             answer = connection.call(&put).expect("a reply");

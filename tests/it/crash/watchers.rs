@@ -410,10 +410,7 @@ impl<'r> Watcher<'r> {
         }
         let kind = row["type"].as_str().expect("a type");
         if kind == "Error" {
-            // The stream ends. The node may not be sure any more that it owns the queue.
-            if row["problem"]["status"] != 503 {
-                self.fault("", &format!("at {}: {row}", self.version));
-            }
+            self.fault("", &format!("at {}: {row}", self.version));
             return;
         }
         let version = version_of(row);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::nodes::{Nodes, PARTITIONS, PATIENCE, QUEUES, TAKEOVER_MAX, call_at};
+use super::nodes::{Nodes, PARTITIONS, PATIENCE, QUEUES, call_at};
 use crate::crash::server::End;
 use crate::harness::blocking::Message;
 
@@ -115,12 +115,12 @@ impl Drop for Over<'_> {
 fn no_call_fails_while_a_node_stops() {
     let waits = waits(End::Stop { patience: PATIENCE });
     println!("{waits:?}");
-    assert!(waits.longest < TTL, "the handover waited for the heartbeats: {waits:?}");
+    assert!(waits.longest < TTL / 2, "the handover waited for the heartbeats: {waits:?}");
 }
 
 #[test]
 fn calls_succeed_soon_after_the_kill_of_a_node() {
     let waits = waits(End::Kill);
     println!("{waits:?}");
-    assert!(waits.longest < TAKEOVER_MAX + LOAD, "{waits:?}");
+    assert!(waits.longest < TTL + Duration::from_secs(2) + LOAD, "{waits:?}");
 }

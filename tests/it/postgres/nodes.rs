@@ -18,9 +18,6 @@ use crate::harness::blocking::{Connection, Message};
 /// Far longer than a takeover takes.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Far longer than a takeover takes, also if a heartbeat of the other node is late: that node removes no node before it has sent heartbeats
-/// for [`TTL`] again.
-pub(super) const TAKEOVER_MAX: Duration = Duration::from_secs(2 * TTL.as_secs() + 5);
 pub(super) const PARTITIONS: usize = 12;
 /// Enough queues that each of two nodes owns at least one.
 pub(super) const QUEUES: [&str; 8] = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7"];
@@ -219,7 +216,7 @@ fn the_partitions_of_a_killed_node_are_claimed_after_its_last_heartbeat() {
     a.end(End::Kill);
     nodes.until_owners(&[("b", PARTITIONS)]);
     let took = begun.elapsed();
-    assert!(took < TAKEOVER_MAX, "{took:?}");
+    assert!(took < TTL + Duration::from_secs(2), "{took:?}");
     let kept: u64 = QUEUES.iter().map(|queue| waiting_or_none(&b, queue)).sum();
     assert!(kept >= u64::from(owned), "{kept} of {owned}");
 }
@@ -291,7 +288,7 @@ fn calls_that_wait_for_a_frozen_owner_end_when_it_has_lost_the_queue() {
     let (status, problem) = popping.join().expect("a thread");
     assert_eq!((status, &problem["code"]), (Some(503), &json!("not-owner")), "{problem}");
     let took = begun.elapsed();
-    assert!(took < TAKEOVER_MAX, "the calls waited for {took:?}");
+    assert!(took < TTL + Duration::from_secs(10), "the calls waited for {took:?}");
     a.signal("CONT");
 }
 

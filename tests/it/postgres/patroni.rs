@@ -1,7 +1,6 @@
 //! Two PostgreSQL servers, of which Patroni makes one the primary and the other its synchronous standby, and etcd, where Patroni
 //! keeps its state.
 
-use std::cell::Cell;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -108,12 +107,7 @@ impl Patroni {
 
     /// Waits until exactly one server takes changes, and returns its index.
     fn until_primary(&self) -> usize {
-        let found = Cell::new(None);
-        self.wait("there is no primary", |patroni| {
-            found.set(patroni.primary());
-            found.get().is_some()
-        });
-        found.get().expect("it was found")
+        self.wait_for("there is no primary", Self::primary)
     }
 
     /// Starts the killed processes, and waits until the primary has a synchronous standby again.
@@ -241,8 +235,15 @@ postgresql:
     }
 
     fn wait(&self, failure: &str, holds: impl Fn(&Self) -> bool) {
+        self.wait_for(failure, |patroni| holds(patroni).then_some(()));
+    }
+
+    fn wait_for<T>(&self, failure: &str, find: impl Fn(&Self) -> Option<T>) -> T {
         let begun = Instant::now();
-        while !holds(self) {
+        loop {
+            if let Some(found) = find(self) {
+                return found;
+            }
             assert!(begun.elapsed() < PATIENCE, "{failure} after {PATIENCE:?}");
             std::thread::sleep(PAUSE);
         }

@@ -315,7 +315,7 @@ async fn a_stream_ends_with_a_bookmark_when_the_server_drains() {
     service.stopped().await;
 }
 
-/// The stream may be read only after the queue has moved.
+/// The queue moves before the stream is read.
 #[tokio::test]
 async fn a_stream_ends_with_a_bookmark_when_the_queue_is_at_another_node() {
     let bench = Bench::with_queue().await;

@@ -19,7 +19,7 @@ const TAIL_BYTES: usize = 2_048;
 /// Most bytes of stderr that are read at once.
 const BUFFER_BYTES: usize = 8 << 10;
 /// How long the rest of stderr is awaited after the end of the group. Only a process that left the group can hold it open.
-const REST_OF_STDERR: Duration = Duration::from_secs(2);
+const REST_OF_STDERR: Duration = Duration::from_millis(500);
 
 /// A running command.
 #[derive(Debug)]
