@@ -313,11 +313,11 @@ def sigterm(s: Scenario) -> None:
     hold = threading.Event()
     s.target.plan = lambda work: Plan(hold=hold)
     s.add(*objects(8, 1))
-    worker = s.start("worker", concurrency=2, batch=8, lease="6s")
+    worker = s.start("worker", concurrency=2, batch=8, lease="3s")
     wait_for(lambda: s.target.started() == 2, "two handlers run")
     worker.signal(signal.SIGTERM)
     # Longer than a lease: the leases of running handlers are extended during the stop, too.
-    threading.Event().wait(8.0)
+    threading.Event().wait(4.0)
     check(worker.is_running(), "the worker ended before its handlers")
     hold.set()
     worker.wait(0)
