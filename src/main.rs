@@ -9,6 +9,7 @@ use deltaq::lifecycle::Shutdown;
 use deltaq::server::{self, PassedSockets, Server};
 use deltaq::{config, supervisor, telemetry};
 
+// SQLite allocates values on its own thread and deltaq frees them on another, for which glibc walks long free lists.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,8 +1,8 @@
 //! Spans for a tracing system: one per request, sent to an OTLP collector if one is configured.
 //!
 //! A request with a `traceparent` belongs to its caller's trace; a pop is also linked to the traces of the producers whose
-//! deltas it delivers. No request waits for the collector: a thread sends spans from a bounded buffer. A span never contains
-//! data of an object or a token.
+//! deltas it delivers. The span is made at the end of the request, so without a collector it costs nothing. No request waits for
+//! the collector: a thread sends spans from a bounded buffer. A span never contains data of an object or a token.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub(super) const LINES_MAX: u32 = 100;
 
 /// Refusals by caller in this period. All callers without a known token count as one, with an empty name, so the map has at
-/// most one entry per token and one more.
+/// most one entry per token and one more. One entry per address would be a list that attackers can extend.
 #[derive(Debug, Default)]
 pub(super) struct Suppression(Mutex<BTreeMap<String, Refusals>>);
 

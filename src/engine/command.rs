@@ -81,7 +81,7 @@ impl Call {
 pub struct Produced {
     /// The queue's newest event after the command.
     pub resource_version: Rv,
-    /// Calls that were accepted.
+    /// Calls that were accepted. A Delete that the dedup rule drops counts: the deletion of its key is queued already.
     pub queued: u64,
     /// Calls that were ignored.
     pub ignored: u64,
@@ -328,7 +328,7 @@ pub enum How {
     },
     /// Given back without a failure.
     Release,
-    /// Parked.
+    /// Parked, without counting a failure: the worker says that a retry is useless, and not how often the key was tried.
     Reject {
         /// The error text.
         error: Option<Arc<str>>,
@@ -384,7 +384,7 @@ pub enum Extended {
     },
 }
 
-/// The result of a purge.
+/// The result of a purge: how much work is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     /// Number of ready and delayed keys.

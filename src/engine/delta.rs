@@ -208,7 +208,7 @@ struct List {
     newer: Option<Box<Newer>>,
 }
 
-/// The deltas behind the oldest.
+/// The deltas behind the oldest. At the cap the second oldest delta is removed, which would move all others of a vector.
 ///
 /// Invariant: `bytes` is the sum of the objects' bytes, and `deltas` is not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

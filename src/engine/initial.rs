@@ -14,7 +14,8 @@ pub enum InitialList {
         /// Whether a call has populated the queue meanwhile.
         populated: bool,
     },
-    /// The Replace that was bringing the initial list was cut off. The next Replace brings it.
+    /// The Replace that was bringing the initial list was cut off. Its keys stay part of the list, and the next Replace brings it: a
+    /// repeat with `only_changed` queues nothing for them, so the queue would otherwise be synced with nothing acknowledged.
     Aborted {
         /// Whether a call has populated the queue meanwhile.
         populated: bool,

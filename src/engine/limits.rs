@@ -36,7 +36,8 @@ pub const REMEMBERED_VERSIONS_SECS: u64 = 24 * 60 * 60;
 /// Number of settled leases per queue whose outcome is kept.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
 /// Maximum number of leases, delays and failure counts that end before one command, because the command holds the queue's
-/// lock meanwhile. The rest ends before the next command, or when the queue's timer fires.
+/// lock meanwhile. The rest ends before the next command, or when the queue's timer fires. A million at once would block the
+/// queue for a second, and the commits of all other queues for longer.
 pub const DUE_AT_A_TIME: usize = 1_000;
 /// How long an otherwise unused key keeps its failure count, in seconds.
 pub const FAILURE_EXPIRY_SECS: u64 = 24 * 60 * 60;

@@ -21,7 +21,8 @@ pub struct RateLimiter {
     pub bucket: Option<Bucket>,
     /// The longest possible wait, before jitter.
     pub max_wait: Option<Duration>,
-    /// Up to this fraction of the wait is added to it. The exact fraction follows from key and failure count.
+    /// Up to this fraction of the wait is added to it. The exact fraction follows from key and failure count. The sum may exceed
+    /// `max_wait`: otherwise all keys at the maximum would return at the same moment.
     pub jitter: f64,
 }
 

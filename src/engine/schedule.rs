@@ -27,6 +27,9 @@ pub(super) use rebuild::Rebuild;
 pub use state::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 
 /// The indexes over the [`ScheduleState`]s of all keys.
+///
+/// They are containers of the standard library. Chunked sorted sets of our own saved 0.7 of 2.3 µs per object in batches of 100, but
+/// less than 5 % of a request that carries one key. One general sorted list in chunks for all of them took 2.4 µs.
 #[derive(Debug, Default)]
 pub struct Schedule {
     ready: BTreeMap<Rv, Slot>,

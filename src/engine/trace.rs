@@ -15,7 +15,8 @@ pub struct TraceContext {
     flags: u8,
 }
 
-/// The trace of a call, shared by all deltas of the call. Most deltas have none, so each delta pays only for a pointer.
+/// The trace of a call, shared by all deltas of the call. Most producers send none, so each delta pays only for a pointer. A trace
+/// ends with the ack. Known objects and keys of mode keys have none.
 pub type Trace = Arc<TraceContext>;
 
 impl TraceContext {

@@ -191,7 +191,7 @@ impl RequestContext {
     }
 
     /// Acquires the permit for parsing a large body. As many large bodies are parsed at a time as there are processors; the
-    /// others wait here, so that they do not delay small requests and refusals.
+    /// others wait here, so that they do not delay small requests and refusals: each takes a millisecond or two.
     pub(super) async fn acquire_parse_permit(&self) {
         if let Ok(permit) = self.state.gate.in_flight.large_bodies.clone().acquire_owned().await {
             *self.parse_permit.lock() = Some(permit);

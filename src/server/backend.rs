@@ -202,7 +202,8 @@ impl Backend {
         }
     }
 
-    /// Without a journal the leases end with the process, so workers get time to settle them.
+    /// Without a journal the leases end with the process, so workers get time to settle them: the work would be done twice. With a
+    /// journal the leases survive the process and get their full length again, so nothing waits for them.
     pub(super) async fn drain(&self, shutdown: &Shutdown) {
         let Self::Alone(alone) = self else { return };
         while alone.registry.journal().is_none()

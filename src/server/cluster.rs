@@ -37,7 +37,8 @@ const TRUST: Duration = Duration::from_secs(TTL.as_secs() - 2);
 const HANDED_OVER_MAX: usize = 2;
 /// The wait after a failed claim.
 const CLAIM_AGAIN: Duration = Duration::from_secs(2);
-/// How long other nodes keep a partition that a node has failed to load, if they can.
+/// How long other nodes keep a partition that a node has failed to load, if they can. Until the node is repaired, a partition of each
+/// owner is without an owner for a few seconds each time.
 const UNLOADABLE: Duration = Duration::from_mins(5);
 
 /// Why a node ends before its shutdown.

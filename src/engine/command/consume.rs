@@ -226,7 +226,9 @@ impl Queue {
         self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
     }
 
-    /// The ending of a lease that failed at `now`, which says where the key goes.
+    /// The ending of a lease that failed at `now`, which says where the key goes. At `max_failures` the key is parked even if a
+    /// delay was asked for: a key that always fails must not spin with a delay of zero. In mode keys an entry that waits for its
+    /// time is an add, so such a key is delayed instead.
     fn failed(
         &self,
         now: Time,

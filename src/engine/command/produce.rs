@@ -137,7 +137,8 @@ impl Queue {
         let key = call.key.clone();
         if self.state().closed && self.state().config.rules().stops_when_closed {
             self.volatile.effects.counters.ignored_closed += 1;
-            // Room is not checked for ignored adds, so the number of failure counts is bounded here.
+            // Room is not checked for ignored adds, so the number of failure counts is bounded here. An ignored AddRateLimited still
+            // takes a token of the bucket, as client-go's `When` does.
             let has_room = self.state().table.len() < self.state().config.max_keys
                 || self.state().table.find(key.as_str()).is_some();
             if call.rate_limited && has_room {
@@ -149,6 +150,7 @@ impl Queue {
         self.volatile.effects.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
         let mut wait = call.delay;
         if call.rate_limited {
+            // A parked key starts over with one failure.
             let schedule_state = self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state);
             let failures = schedule_state.filter(|schedule_state| schedule_state.place != Place::Parked);
             let failures = failures.map_or(0, |schedule_state| schedule_state.failures);

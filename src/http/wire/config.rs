@@ -155,7 +155,8 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
     })
 }
 
-/// `current` with the fields of `patch`. Each replaces the whole field; null restores the default.
+/// `current` with the fields of `patch`. Each replaces the whole field; null restores the default. So a rate limiter that `patch` does
+/// not name is off: the wait is the longest of all limiters, and one of earlier settings would stay in effect unnoticed.
 ///
 /// # Errors
 /// [`Code::InvalidRequest`] for an unknown field, [`Code::InvalidConfig`] for a wrong value.

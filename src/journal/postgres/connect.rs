@@ -27,7 +27,8 @@ pub(super) struct Tenure {
     /// The writer's epoch.
     pub(super) epoch: Epoch,
     /// The server on which the epoch began: its start, in microseconds. A pooler may lead the same connection to another server later,
-    /// which may lack acknowledged commits.
+    /// which may lack acknowledged commits. Two servers do not start in the same microsecond. After a restart of the same server, the
+    /// first commit is made again.
     pub(super) server: i64,
     /// The epoch and the writer before this writer opened the partition.
     pub(super) before: (Epoch, i64),

@@ -8,6 +8,9 @@
 //! If commits arrive faster than the disk copies them, they wait for the passive checkpoint. A statement that reads for
 //! long (a backup) prevents the WAL from starting over. The WAL then grows until the statement ends, and is truncated
 //! afterwards.
+//!
+//! SQLite's own automatic checkpoint runs within a commit, which then takes as long as the copy. A plan of the copies from the
+//! measured lengths, with nine bounds, led to the same bound on the WAL with twice the code.
 
 use std::fs;
 

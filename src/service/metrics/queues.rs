@@ -208,7 +208,8 @@ impl QueueMetrics {
         self.series().is_watched.store(true, Ordering::Relaxed);
     }
 
-    /// Counts rows that a watch has got, and the time since the change that woke it.
+    /// Counts rows that a watch has got, and the time since the change that woke it. The time ends before the rows are written to the
+    /// connection. A watch that is busy with earlier rows counts from the newest announcement.
     pub fn record_rows(&self, view: View, rows: usize, lag: Option<Duration>) {
         let series = self.series();
         let counts = &mut series.totals.lock().rows;

@@ -2,6 +2,9 @@
 //!
 //! Threads move its stdin and stderr and wait for its end, so a command that floods stderr, or never reads stdin, blocks nothing.
 //! The exit is observed without reaping: until [`Running::finish`] reaps the process, its id and its group belong to nobody else.
+//! tokio's `process` reaps before the group is ended.
+//!
+//! To end a command with its parent (PR_SET_PDEATHSIG) needs unsafe code, so a killed `deltaq work` leaves its commands running.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
