@@ -13,8 +13,8 @@ RUN rm rust-toolchain.toml
 # The caches survive a change of the sources, so only changed crates are built again.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --release --locked --bin deltaq \
-    && cp target/release/deltaq /usr/local/bin/deltaq
+    cargo build --profile dist --locked --bin deltaq \
+    && cp target/dist/deltaq /usr/local/bin/deltaq
 # A volume inherits its owner from the folder at its mount point.
 RUN mkdir --mode=0700 /data
 

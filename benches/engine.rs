@@ -9,15 +9,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltaq::clock::Clock;
-use deltaq::engine::Queue;
-use deltaq::engine::command::{Call, How, Pop, Settle};
-use deltaq::engine::config::Config;
-use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::id::{Rv, Token};
-use deltaq::engine::key::{Key, KeySpec};
-use deltaq::engine::object::{self, Object};
-use deltaq::engine::time::Time;
+use deltaq_engine::Queue;
+use deltaq_engine::command::{Call, How, Pop, Settle};
+use deltaq_engine::config::Config;
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::id::{Rv, Token};
+use deltaq_engine::key::{Key, KeySpec};
+use deltaq_engine::object::{self, Object};
+use deltaq_engine::time::Time;
+use deltaq_runtime::clock::Clock;
 use divan::Bencher;
 // mimalloc replaces the system's allocator, also below the counting allocator.
 use mimalloc as _;
@@ -287,7 +287,7 @@ fn ack(bencher: Bencher<'_, '_>) {
 /// A Replace of 1,000 known objects.
 #[divan::bench]
 fn replace_unchanged(bencher: Bencher<'_, '_>) {
-    use deltaq::engine::command::{Progress, Replace};
+    use deltaq_engine::command::{Progress, Replace};
 
     let mut bench = Bench::filled(1_000);
     bench.drain();

@@ -13,9 +13,8 @@ mod spawned;
 use std::thread;
 use std::time::Duration;
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use serde_json::Value;
-
 use spawned::{Connection, Spawned, millis, percentile_ms};
 
 const FOLLOWERS: usize = 10;

@@ -11,9 +11,8 @@ use std::io::ErrorKind;
 use std::process::Command;
 use std::time::Duration;
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use serde_json::Value;
-
 use spawned::{Connection, Spawned, millis, percentile_ms};
 
 const POLLS: u64 = 10_000;

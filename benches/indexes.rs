@@ -10,16 +10,15 @@ mod spawned;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use deltaq::clock::Clock;
-use deltaq::engine::Queue;
-use deltaq::engine::config::Config;
-use deltaq::engine::id::Rv;
-use deltaq::engine::index_settings::IndexSettings;
-use deltaq::engine::key::Key;
-use deltaq::engine::object::Object;
-use deltaq::engine::time::Time;
+use deltaq_engine::Queue;
+use deltaq_engine::config::Config;
+use deltaq_engine::id::Rv;
+use deltaq_engine::index_settings::IndexSettings;
+use deltaq_engine::key::Key;
+use deltaq_engine::object::Object;
+use deltaq_engine::time::Time;
+use deltaq_runtime::clock::Clock;
 use serde_json::Value;
-
 use spawned::{Connection, Spawned, millis, percentile_ms};
 
 const KEYS: usize = 1_000_000;

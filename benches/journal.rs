@@ -15,10 +15,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use parking_lot::Mutex;
 use serde_json::Value;
-
 use spawned::{Connection, Spawned, percentile_ms};
 
 const OBJECT_BYTES: usize = 256;

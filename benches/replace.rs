@@ -11,9 +11,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use serde_json::Value;
-
 use spawned::{Connection, Spawned, millis, percentile_ms};
 
 const OBJECTS: u64 = 1_000_000;

@@ -10,9 +10,8 @@ mod spawned;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use serde_json::Value;
-
 use spawned::{Connection, Spawned, millis, percentile_ms};
 
 const QUEUES: usize = 1_000;

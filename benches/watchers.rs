@@ -19,9 +19,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use serde_json::Value;
-
 use spawned::{Connection, Spawned, percentile_ms};
 
 /// Changes per second while the cost of the watchers is measured, and their number.

@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::clock::Clock;
+use deltaq_runtime::clock::Clock;
 
 pub use self::http::HttpClient;
 pub use self::keys::{Keys, Objects};

@@ -28,9 +28,7 @@ use toml::Value;
 
 pub use self::access::Access;
 pub use self::cluster::Cluster;
-pub use self::environment::{
-    client_token, client_url, is_supervised, kubernetes_service, permits_colors, rust_log, variables,
-};
+pub use self::environment::{client_token, client_url, is_supervised, permits_colors, rust_log, variables};
 use self::layers::{Layers, UNSET};
 use self::queue::QueueDefaults;
 pub use self::sections::{

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use deltaq::causes::with_causes;
 use deltaq::cli::{self, Command, Serve};
-use deltaq::lifecycle::Shutdown;
 use deltaq::server::{self, PassedSockets, Server};
 use deltaq::{config, supervisor, telemetry};
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::lifecycle::Shutdown;
 
 // SQLite allocates values on its own thread and deltaq frees them on another, for which glibc walks long free lists.
 #[global_allocator]

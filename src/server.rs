@@ -17,6 +17,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_engine::config::Config;
+use deltaq_engine::feed::TombstoneLimits;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{Limits, Partitions, WatchLimits};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -27,17 +33,12 @@ pub use self::journal::Place;
 pub use self::listeners::PassedSockets;
 use self::listeners::{Listeners, Serving};
 pub use self::reload::{Reloadable, Reloaded};
+
 use crate::audit::Audit;
-use crate::clock::Clock;
 use crate::config::{self, Settings};
-use crate::engine::config::Config;
-use crate::engine::feed::TombstoneLimits;
 use crate::http::connection::threads::Threads;
 use crate::http::wire::config::to_engine;
 use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
-use crate::lifecycle::Shutdown;
-use crate::service::metrics::Metrics;
-use crate::service::{Limits, Partitions, WatchLimits};
 use crate::spans::Spans;
 use crate::{supervisor, telemetry};
 

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use deltaq_engine::trace::TraceContext;
 use opentelemetry::trace::{
     Link, Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
     TraceState, Tracer as _, TracerProvider as _,
@@ -18,7 +19,6 @@ use reqwest::blocking::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
-use crate::engine::trace::TraceContext;
 
 /// Timeout of sending one batch.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);

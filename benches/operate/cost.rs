@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deltaq::access::digest_text;
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 
 use crate::spawned::{Connection, Spawned};
 

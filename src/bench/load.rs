@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use deltaq_runtime::clock::Clock;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
 use super::report::{Done, Measured};
-use crate::clock::Clock;
 
 /// A connection that repeats one operation.
 pub trait Worker: Send + 'static {

@@ -3,12 +3,13 @@
 use std::io;
 use std::time::Duration;
 
+use deltaq_runtime::clock::Clock;
+
 use super::Plan;
 use super::http::{HttpClient, leases};
 use super::keys::{Keys, OBJECT_BYTES_MIN, Objects};
 use super::load;
 use super::report::Done;
-use crate::clock::Clock;
 
 /// Longest wait of a waiting pop.
 const WAIT: &str = "1s";

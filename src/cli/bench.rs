@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_runtime::clock::Clock;
+use deltaq_types::duration;
 use serde::Serialize;
 
 use crate::bench::{self, Latencies, Measured, Plan, Progress, Scenario, Timing};
-use crate::clock::Clock;
-use crate::duration;
 
 /// `deltaq bench`.
 #[derive(Debug, Clone, Args)]

@@ -4,17 +4,20 @@
 //! Exit codes are in `failure.rs`.
 
 mod changes;
+mod confirm;
 mod connection;
 mod consume;
 mod failure;
 mod indexes;
 mod input;
 mod output;
+mod pages;
 mod produce;
 mod progress;
 mod queues;
 mod read;
 mod replace;
+mod reply;
 mod session;
 mod top;
 mod waiting;

@@ -9,13 +9,14 @@ use std::process::ExitCode;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches, error::ErrorKind};
+use deltaq_journal::offline::{self, Location, backup, check, dump, export};
+use deltaq_runtime::clock::Clock;
+use deltaq_service::import;
+use deltaq_types::name::Name;
 
-use crate::clock::Clock;
 use crate::config::{self, Flags, Log, LogFormat, LogLevel};
 use crate::http;
 use crate::http::wire::config::to_engine;
-use crate::name::Name;
-use crate::offline::{self, Location, backup, check, dump, export, import};
 use crate::telemetry;
 
 type Failure = Box<dyn std::error::Error>;

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::RetryOptions;
+use deltaq_reflect::{Error, Reflectors, Summary};
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
 
 use super::client::{Connection, Failure};
-use crate::clock::Clock;
 use crate::config::reflect as settings;
 use crate::config::{self, Log, LogFormat, LogLevel};
-use crate::lifecycle::Shutdown;
-use crate::reflect::{Error, Reflectors, Summary};
 use crate::{supervisor, telemetry};
 
 /// How long a call to the queue is repeated before that is a failure. A restart of the server is shorter.
@@ -70,7 +70,7 @@ impl Reflect {
         } else {
             let log = Log { format: self.log_format, level: self.log_level };
             let log = telemetry::init(log, config::rust_log().as_deref());
-            let _log = log.map_err(|error| Failure::Other(crate::causes::with_causes(&error)))?;
+            let _log = log.map_err(|error| Failure::Other(deltaq_runtime::causes::with_causes(&error)))?;
             telemetry::report_panics();
             runtime.block_on(reflect(reflectors, &settings)).map(|()| ExitCode::SUCCESS)
         };
@@ -79,7 +79,7 @@ impl Reflect {
         done
     }
 
-    fn settings(&self) -> Result<settings::Reflect, Failure> {
+    fn settings(&self) -> Result<deltaq_reflect::settings::Reflect, Failure> {
         let Some(path) = &self.config else {
             return self.flags.settings(self.metrics_listen.as_deref());
         };
@@ -89,7 +89,7 @@ impl Reflect {
                 "{flag} is for one source without a file; {path} has the settings of each source"
             )));
         }
-        let failed = |error: settings::Error| Failure::Other(crate::causes::with_causes(&error));
+        let failed = |error: settings::Error| Failure::Other(deltaq_runtime::causes::with_causes(&error));
         let mut settings = settings::load(path).map_err(failed)?;
         if let Some(address) = &self.metrics_listen {
             settings.metrics_listen = settings::listen_address(address).map_err(failed)?;
@@ -99,8 +99,11 @@ impl Reflect {
 }
 
 /// Reflects until a signal.
-async fn reflect(reflectors: Reflectors, settings: &settings::Reflect) -> Result<(), Failure> {
-    let other = |error: &dyn std::error::Error| Failure::Other(crate::causes::with_causes(error));
+async fn reflect(
+    reflectors: Reflectors,
+    settings: &deltaq_reflect::settings::Reflect,
+) -> Result<(), Failure> {
+    let other = |error: &dyn std::error::Error| Failure::Other(deltaq_runtime::causes::with_causes(error));
     let shutdown = Shutdown::on_signals(STOP_MAX).map_err(|error| other(&error))?;
     if let Some(address) = settings.metrics_listen {
         let bound = reflectors.metrics().listen(address, &shutdown).await;
@@ -135,7 +138,9 @@ fn report(results: Vec<(String, Result<Summary, Error>)>) -> ExitCode {
             Err(Error::Queue { queue, source }) => {
                 Failure::OfSource { place: format!("source {name}, queue {queue}"), source }
             }
-            Err(error) => Failure::Other(format!("source {name}: {}", crate::causes::with_causes(&error))),
+            Err(error) => {
+                Failure::Other(format!("source {name}: {}", deltaq_runtime::causes::with_causes(&error)))
+            }
         };
         let failed = failure.report();
         code = if code == ExitCode::SUCCESS { failed } else { code };

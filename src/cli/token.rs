@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use deltaq_runtime::clock::Clock;
 use serde::Serialize;
 
 use self::file::LockedFile;
 use crate::access::{self, Denied, digest_text};
-use crate::clock::Clock;
 use crate::config::access::{self as token_file, GrantEntry, TokenEntry, Verb};
 
 /// Random bytes of a token. They can't be guessed, so an unsalted hash is enough.

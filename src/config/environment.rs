@@ -41,12 +41,6 @@ pub fn client_url() -> Option<String> {
     variable("DELTAQ_URL")
 }
 
-/// Host and port of the Kubernetes API, as a pod has them.
-#[must_use]
-pub fn kubernetes_service() -> Option<(String, String)> {
-    variable("KUBERNETES_SERVICE_HOST").zip(variable("KUBERNETES_SERVICE_PORT"))
-}
-
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())

@@ -3,12 +3,12 @@
 //! These are plain serde values, not the engine's types; `http::wire::config` converts them. Replies of the API have the type
 //! `deltaq_types::QueueConfig` of the same form.
 
+use deltaq_engine::limits::KEY_POINTERS_MAX;
+use deltaq_types::duration::DurationText;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::range::{self, CENTURY, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
 use super::{Fault, QUEUE_SECTION};
-use crate::duration::DurationText;
-use crate::engine::limits::KEY_POINTERS_MAX;
 
 /// Part of a wait that is added at random, unless a setting says otherwise.
 const JITTER: f64 = 0.1;

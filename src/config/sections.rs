@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use deltaq_types::duration::DurationText;
 use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::range::{self, DAY, HOUR, MS_10};
-use crate::duration::DurationText;
 
 /// The section `[server]`: listeners, timeouts, and the limits of connections and requests.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

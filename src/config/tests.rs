@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use deltaq_types::duration::DurationText;
 use toml::Table;
 
 use super::*;
-use crate::duration::DurationText;
 
 const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
 

@@ -1,9 +1,9 @@
 //! The header `Accept`.
 
 use axum::http::{HeaderMap, header};
+use deltaq_engine::excerpt::Excerpt;
 
 use super::problem::{Code, Problem};
-use crate::engine::excerpt::Excerpt;
 
 /// The media types that a client accepts, in lower case.
 pub(super) struct Accept(String);

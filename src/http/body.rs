@@ -178,7 +178,7 @@ impl Incoming {
         let sender = self.sender();
         let next = poll_fn(|cx| self.source.poll_next(sender, cx));
         let Ok(piece) = tokio::time::timeout(limits.body_read_timeout, next).await else {
-            let limit = crate::duration::format(limits.body_read_timeout);
+            let limit = deltaq_types::duration::format(limits.body_read_timeout);
             let detail = format!(
                 "the body paused for longer than {limit} (server.body_read_timeout); nothing was applied"
             );

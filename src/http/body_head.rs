@@ -1,11 +1,11 @@
 //! The headers that determine how a body is read: its format and its encoding.
 
 use axum::http::HeaderValue;
+use deltaq_engine::excerpt::Excerpt;
 
 use super::head::{Head, Header};
 use super::operation::BodyKind;
 use super::problem::{ACCEPT_ENCODING, Code, Problem};
-use crate::engine::excerpt::Excerpt;
 
 /// The encodings of bodies that the server inflates, in the form of the header `Accept-Encoding`.
 const ENCODINGS: &str = "gzip, br, zstd";

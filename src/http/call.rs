@@ -7,6 +7,8 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::key::Key;
+use deltaq_types::name::Name;
 use futures_util::FutureExt as _;
 
 use super::body::Incoming;
@@ -15,8 +17,6 @@ use super::operation::Operation;
 use super::params::{Params, Query, path_key, queue_name};
 use super::problem::Problem;
 use super::state::AppState;
-use crate::engine::key::Key;
-use crate::name::Name;
 
 /// The handler of an operation.
 pub(super) type Handler = fn(Arc<RequestContext>, Request, Query) -> ResponseFuture;

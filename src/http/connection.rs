@@ -21,6 +21,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -37,6 +39,7 @@ use tower_http::cors::CorsLayer;
 use self::exchange::Exchanges;
 use self::overload::{LogLimit, OverloadResponder};
 pub use self::proxy::TrustedProxies;
+
 use self::stream::ConnectionStream;
 use self::threads::{Thread, Threads};
 use self::timeouts::Timeouts;
@@ -47,8 +50,6 @@ use super::delivery::Outbox;
 use super::origin::URI_BYTES_MAX;
 use super::request_metrics::RequestMetrics;
 use super::router::Api;
-use crate::clock::Clock;
-use crate::lifecycle::Shutdown;
 
 /// Largest piece of a body, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;

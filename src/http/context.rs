@@ -8,6 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::http::{HeaderName, Uri};
+use deltaq_engine::trace::{Trace, TraceContext};
+use deltaq_types::name::Name;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -23,8 +25,6 @@ use super::state::AppState;
 use super::trace;
 use crate::access::Caller;
 use crate::config::access::Verb;
-use crate::engine::trace::{Trace, TraceContext};
-use crate::name::Name;
 
 pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

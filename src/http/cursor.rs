@@ -1,9 +1,10 @@
 //! The `continue` tokens of lists. A token is opaque to clients and valid only for its list and queue.
 
+use deltaq_engine::view::View;
+use deltaq_service::Incarnation;
+
 use super::params::wrong;
 use super::problem::{Code, Problem};
-use crate::engine::view::View;
-use crate::service::Incarnation;
 
 /// A list with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

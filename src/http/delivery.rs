@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use deltaq_service::Delivered;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
 use super::forwarded_leases::ForwardedLeases;
 use super::in_flight::{PIECE_BYTES, ReplyBytes};
-use crate::service::Delivered;
 
 /// The pops of one connection whose replies hyper has buffered but not written. What is left when the connection ends
 /// returns to its queue.

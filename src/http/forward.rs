@@ -15,10 +15,13 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use deltaq_service::Owner;
+use deltaq_types::name::Name;
 use http_body::{Body as _, Frame, SizeHint};
 
 use self::exchange::forwarded;
 pub(super) use self::exchange::{interrupted, not_the_node, outgoing, refused, unreachable};
+
 use super::call::{Handler, ResponseFuture, boxed};
 use super::context::RequestContext;
 use super::node::{self, Node};
@@ -26,8 +29,6 @@ use super::operation::Operation;
 use super::params::Query;
 use super::problem::{Code, Problem};
 use super::state::AppState;
-use crate::name::Name;
-use crate::service::Owner;
 
 /// How long a call waits while its queue has no owner.
 const OWNER_WAIT: Duration = Duration::from_secs(2);

@@ -9,12 +9,12 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, header};
 use bytes::Bytes;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::{Owner, Partitions};
+use deltaq_types::name::Name;
 use serde::Deserialize;
 
 use super::node::{Node, UNDELIVERED};
-use crate::lifecycle::Shutdown;
-use crate::name::Name;
-use crate::service::{Owner, Partitions};
 
 /// How often the return of leases is tried.
 const TRIES: usize = 3;

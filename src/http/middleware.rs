@@ -12,6 +12,8 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_types::duration;
 use futures_util::FutureExt as _;
 use http_body::Body as _;
 
@@ -28,8 +30,6 @@ use super::params::{Params, Query};
 use super::problem::{Code, Problem};
 use super::state::AppState;
 use super::telemetry::{self, Observed};
-use crate::duration;
-use crate::engine::excerpt::Excerpt;
 
 /// Answers a request.
 pub(super) async fn answer(

@@ -1,10 +1,10 @@
 //! Splitting a stream of bytes into lines, one JSON document each.
 
 use bytes::Bytes;
+use deltaq_engine::limits::ENVELOPE_BYTES_MAX;
 
 use super::body::{Account, Incoming, Start, text_of};
 use super::problem::{Code, Problem};
-use crate::engine::limits::ENVELOPE_BYTES_MAX;
 
 /// The lines of a body as they arrive. The longest allowed line bounds the memory.
 pub(super) struct Lines {

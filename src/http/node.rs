@@ -15,6 +15,8 @@ use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::http::uri::{PathAndQuery, Uri};
 use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use deltaq_runtime::causes::with_causes;
+use deltaq_service::Peer;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -25,14 +27,13 @@ use rustls::ClientConfig;
 use tokio::time::Instant;
 
 pub use self::secret::Error as SecretError;
+
 use self::secret::Secrets;
 use self::tls::Error as TlsError;
 use self::tls::Files;
 use super::head::Head;
 use super::problem::{Code, Problem};
-use crate::causes::with_causes;
 use crate::config::Cluster;
-use crate::service::Peer;
 
 /// The name of the node that sends a call.
 pub(super) static FORWARDED: HeaderName = HeaderName::from_static("deltaq-forwarded");

@@ -5,4 +5,5 @@ pub(super) mod params;
 pub(super) mod responses;
 pub(super) mod schemas;
 
+mod reference;
 mod settings;

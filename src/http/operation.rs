@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use deltaq_types::name::Name;
+
 use crate::config::access::Verb;
-use crate::name::Name;
 
 /// One operation of the API.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ mod table;
 use std::sync::Arc;
 
 use axum::extract::Request;
+use deltaq_types::name::Name;
 use matchit::{Match, Router};
 use percent_encoding::percent_decode_str;
 
 use super::call::Handler;
 use super::operation::{Class, Operation, Target};
-use crate::name::Name;
 
 /// An operation and its handler.
 #[derive(Debug)]

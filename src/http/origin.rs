@@ -9,11 +9,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, Uri, Version};
+use deltaq_engine::excerpt::Excerpt;
 
 use super::head::Head;
 use super::problem::{Code, Problem};
 use super::state::{AppState, HttpLimits};
-use crate::engine::excerpt::Excerpt;
 
 /// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, and the rest of a path and query.
 pub(super) const URI_BYTES_MAX: usize = 8_192;

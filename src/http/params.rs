@@ -3,14 +3,14 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::key::Key;
+use deltaq_engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
+use deltaq_service::Name;
+use deltaq_types::duration;
 use percent_encoding::percent_decode_str;
 
 use super::problem::{Code, Problem};
-use crate::duration;
-use crate::engine::excerpt::Excerpt;
-use crate::engine::key::Key;
-use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
-use crate::service::Name;
 
 const PERCENT_MAX: f64 = 100.0;
 

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::command::DeletionGuard;
+use deltaq_engine::event::ReplaceCounts;
+use deltaq_engine::excerpt::cut;
+use deltaq_engine::key::KeyError;
+use deltaq_engine::object::SyntaxError;
+use deltaq_engine::object_version::VersionError;
+use deltaq_engine::refusal::Refusal;
+use deltaq_service::admission::{self, Unfit, Violation};
+use deltaq_service::{self, FollowError, JournalError, Progress};
 use deltaq_types::ViolationDocument;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use self::code::Code;
-use crate::admission::{self, Unfit, Violation};
-use crate::engine::command::DeletionGuard;
-use crate::engine::event::ReplaceCounts;
-use crate::engine::excerpt::cut;
-use crate::engine::key::KeyError;
-use crate::engine::object::SyntaxError;
-use crate::engine::object_version::VersionError;
-use crate::engine::refusal::Refusal;
-use crate::service::{self, FollowError, JournalError, Progress};
 
 /// The field that names the accepted encodings of a body. The header `Accept-Encoding` repeats it.
 pub(super) const ACCEPT_ENCODING: &str = "accept_encoding";
@@ -97,7 +97,7 @@ impl Problem {
     /// The request took longer than `limit`.
     #[must_use]
     pub fn timed_out(limit: Duration) -> Self {
-        let limit = crate::duration::format(limit);
+        let limit = deltaq_types::duration::format(limit);
         let detail = format!(
             "the request took longer than {limit} (server.request_timeout); whether it took effect is unknown, repeat it safely"
         );
@@ -293,9 +293,9 @@ pub fn of_status(status: StatusCode) -> Problem {
     Problem::new(code, detail)
 }
 
-impl From<service::Error> for Problem {
-    fn from(error: service::Error) -> Self {
-        use service::Error;
+impl From<deltaq_service::Error> for Problem {
+    fn from(error: deltaq_service::Error) -> Self {
+        use deltaq_service::Error;
         let detail = error.to_string();
         match error {
             Error::QueueNotFound => {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use deltaq_service::metrics::Metrics;
 use metrics::{Gauge, Label};
 
 use super::problem::Code;
-use crate::service::metrics::Metrics;
 
 /// The label of a request that matches no route.
 pub(super) const UNMATCHED: &str = "unmatched";

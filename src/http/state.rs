@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::Partitions;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
@@ -15,10 +18,7 @@ use super::node::Node;
 use super::request_metrics::RequestMetrics;
 use crate::access::Access;
 use crate::audit::Audit;
-use crate::clock::Clock;
 use crate::config::{self, Settings};
-use crate::lifecycle::Shutdown;
-use crate::service::Partitions;
 use crate::spans::Spans;
 
 /// The state that the handlers share. It is one pointer, because each handler gets a clone.

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_runtime::clock::whole_us;
 use deltaq_types::Timestamp;
 use tracing::Level;
 
@@ -15,9 +17,7 @@ use super::problem::{self, Code, PassedOn, Problem};
 use super::request_metrics::UNMATCHED;
 use crate::access;
 use crate::audit::{Class, Line};
-use crate::clock::whole_us;
 use crate::config::access::Verb;
-use crate::engine::excerpt::Excerpt;
 use crate::spans;
 
 /// Adds an empty `settled` to the problem of a pop that was refused before its handler ran. The problem of a pop that took too

@@ -1,7 +1,8 @@
 //! The trace of a request, from its header `traceparent` (W3C Trace Context).
 
+use deltaq_engine::trace::TraceContext;
+
 use super::head::Header;
-use crate::engine::trace::TraceContext;
 
 /// The trace context of a request. An invalid or repeated header is ignored, as the standard demands.
 pub(super) fn context_of(traceparent: Header<'_>) -> Option<TraceContext> {

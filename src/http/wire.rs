@@ -15,6 +15,8 @@ mod watch;
 
 use std::time::Duration;
 
+use deltaq_engine::object::Object;
+use deltaq_engine::time::Time;
 use deltaq_types::{RawObject, Timestamp};
 
 pub use self::consume::{LeaseRef, delta, extended, settled};
@@ -25,8 +27,6 @@ pub use self::produce::{failed_key, produced, replaced};
 pub use self::queue::{queue, status};
 pub use self::read::{Fields, STATES, Selectable, Selected, index, item, object, source, synced, worker};
 pub use self::watch::{push_line, watch_bookmark, watch_error, watch_row};
-use crate::engine::object::Object;
-use crate::engine::time::Time;
 
 /// An instant of the wall clock.
 #[must_use]

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
+use deltaq_engine::time::Time;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Writer};
-use crate::clock::Clock;
-use crate::engine::time::Time;
 use crate::http::wire;
-use crate::lifecycle::Shutdown;
 
 /// How often the number of suppressed lines is reported.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);

@@ -3,6 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_journal::postgres::Membership;
+use deltaq_journal::recovery::Contents;
+use deltaq_journal::writer;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{Partitions, Registry};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -10,15 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::{CLAIMS_MAX, Cluster, Ingredients, Replaced};
 use super::journal::{self, Opened, Place};
 use super::{Error, defaults, limits};
-use crate::clock::Clock;
 use crate::config::Settings;
 use crate::http::StoreInfo;
-use crate::journal::postgres::Membership;
-use crate::journal::recovery::Contents;
-use crate::journal::writer;
-use crate::lifecycle::Shutdown;
-use crate::service::metrics::Metrics;
-use crate::service::{Partitions, Registry};
 
 /// How often a draining server checks whether all leases are settled.
 const DRAIN_CHECK_PERIOD: Duration = Duration::from_millis(20);

@@ -13,6 +13,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_journal::postgres::{Condition, Found, Loads, Membership, Node, TTL};
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::clock::whole_us;
+use deltaq_service::metrics::NodeMetrics;
+use deltaq_service::{Owner, Partitions, Peer};
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -21,13 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::partition::Partition;
 pub(in crate::server) use self::partition::{CLAIMS_MAX, Ingredients};
+
 use self::shares::shares;
 use self::slot::Slot;
-use crate::causes::with_causes;
-use crate::clock::whole_us;
-use crate::journal::postgres::{Condition, Found, Loads, Membership, Node, TTL};
-use crate::service::metrics::NodeMetrics;
-use crate::service::{Owner, Partitions, Peer};
 
 /// How often a node sends a heartbeat and looks at the owners.
 const PERIOD: Duration = Duration::from_millis(500);

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use deltaq_journal::{postgres, recovery, store};
+
 use super::journal::Place;
 use crate::http::NodeError;
 use crate::http::connection::tls;
-use crate::journal::{postgres, recovery, store};
 use crate::{access, audit, config, spans};
 
 /// Why a start or a reload fails.

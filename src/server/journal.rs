@@ -4,20 +4,20 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use deltaq_journal::postgres::{self, Postgres, Protection};
+use deltaq_journal::recovery::Contents;
+use deltaq_journal::sqlite::{self, Sqlite};
+use deltaq_journal::store::{Opening, Reader, Store};
+use deltaq_journal::writer;
+use deltaq_journal::{Journal, WriterOptions};
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
 use tokio::task::JoinHandle;
 
 use super::Error;
-use crate::clock::Clock;
 use crate::config::{self, Storage};
 use crate::http::{Durability, StoreInfo};
-use crate::journal::postgres::{self, Postgres, Protection};
-use crate::journal::recovery::Contents;
-use crate::journal::sqlite::{self, Sqlite};
-use crate::journal::store::{Opening, Reader, Store};
-use crate::journal::writer;
-use crate::journal::{Journal, WriterOptions};
-use crate::lifecycle::Shutdown;
-use crate::service::metrics::Metrics;
 
 /// The partition of a server: one server has the whole database.
 const PARTITION: i16 = 0;

@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::Partitions;
+use deltaq_service::metrics::ReloadMetrics;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 
 use super::Error;
 use crate::access::{Access, TokenChanges, Tokens};
 use crate::audit::{self, Audit};
-use crate::causes::with_causes;
 use crate::config::{self, Settings};
 use crate::http::connection::tls::{self, Tls};
 use crate::http::{Gate, InFlightLimits, Node};
-use crate::lifecycle::Shutdown;
-use crate::service::Partitions;
-use crate::service::metrics::ReloadMetrics;
 use crate::supervisor;
 
 /// The parts of a server that a reload replaces.

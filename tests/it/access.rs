@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 
 use deltaq::access::digest_text;
 use deltaq::config::access::{GrantEntry, TokenEntry, Verb};
-use deltaq::lifecycle::Shutdown;
 use deltaq::server::Error;
+use deltaq_runtime::lifecycle::Shutdown;
 use serde_json::{Value, json};
 
 use crate::harness::{Client, Reply, Service};

@@ -13,14 +13,14 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use deltaq::audit::Audit;
-use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
-use deltaq::engine::config::Config;
 use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
-use deltaq::lifecycle::Shutdown;
-use deltaq::service::metrics::Metrics;
-use deltaq::service::{Limits, Partitions, Registry, WatchLimits};
 use deltaq::spans::Spans;
+use deltaq_engine::config::Config;
+use deltaq_runtime::clock::{Clock, ManualClock};
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{Limits, Partitions, Registry, WatchLimits};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -581,7 +581,7 @@ async fn the_committed_document_equals_that_of_a_server() {
         let committed = std::fs::read_to_string(path).expect("the document is there");
         assert!(
             committed == text,
-            "run `UPDATE_DOCS=1 cargo test --test it contract::` to update docs/openapi.json"
+            "run `UPDATE_DOCS=1 cargo test -p deltaq --test it contract::` to update docs/openapi.json"
         );
     }
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deltaq::clock::Clock;
-use deltaq::engine::command::Call;
-use deltaq::engine::config::Config;
-use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::feed::RowLimit;
-use deltaq::engine::key::Key;
-use deltaq::engine::object::Object;
-use deltaq::engine::view::View;
-use deltaq::lifecycle::Shutdown;
-use deltaq::service::metrics::Metrics;
-use deltaq::service::{FirstCommand, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
+use deltaq_engine::command::Call;
+use deltaq_engine::config::Config;
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::feed::RowLimit;
+use deltaq_engine::key::Key;
+use deltaq_engine::object::Object;
+use deltaq_engine::view::View;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{FirstCommand, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
 use futures_util::FutureExt as _;
 
 use crate::harness::spawn;

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use deltaq::config::Settings;
-use deltaq::lifecycle::Shutdown;
 use deltaq::server::{Error, Reloadable, Server};
+use deltaq_runtime::lifecycle::Shutdown;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};

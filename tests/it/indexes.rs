@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq::clock::Clock;
-use deltaq::engine::command::{Call, How, Pop, Settle};
-use deltaq::engine::config::Config;
-use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::index_settings::IndexSettings;
-use deltaq::engine::key::Key;
-use deltaq::engine::object::Object;
-use deltaq::lifecycle::Shutdown;
-use deltaq::service::metrics::Metrics;
-use deltaq::service::{
+use deltaq_engine::command::{Call, How, Pop, Settle};
+use deltaq_engine::config::Config;
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::index_settings::IndexSettings;
+use deltaq_engine::key::Key;
+use deltaq_engine::object::Object;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{
     Creator, Error, Handle, KeyFilter, Limits, Lookup, Name, PageLimit, PopCall, Registry, ViewFilter,
     WatchLimits,
 };

@@ -2,7 +2,7 @@
 
 use deltaq::config::Settings;
 use deltaq::config::access::{TokenEntry, Verb};
-use deltaq::duration::DurationText;
+use deltaq_types::duration::DurationText;
 use serde_json::{Value, json};
 
 use crate::access::token;

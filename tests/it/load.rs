@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deltaq::bench::{self, Measured, Plan, Scenario, Timing};
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::harness::Service;

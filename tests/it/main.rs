@@ -1,4 +1,8 @@
-//! All integration tests, in one binary.
+//! The tests of the product, in one binary and three groups.
+//!
+//! - `system::` needs programs of the machine, such as PostgreSQL, Chromium and nginx; scripts/setup.sh lists them;
+//! - `chaos::` kills processes, and fails disks, databases and networks;
+//! - all others need nothing but this binary.
 
 #![expect(clippy::expect_used, reason = "a failed expectation fails the test with its message")]
 #![expect(clippy::indexing_slicing, reason = "an index out of range fails the test")]
@@ -6,18 +10,11 @@
 mod access;
 mod audit;
 mod bad_input;
-mod browser;
 mod calls;
-mod cli;
-mod clients;
+mod chaos;
 mod compression;
 mod conformance;
-mod console;
 mod contract;
-mod crash;
-mod documents;
-mod example;
-mod faults;
 mod feeds;
 mod followers;
 mod forwarding;
@@ -28,20 +25,12 @@ mod limits;
 mod load;
 mod memory;
 mod metrics;
-mod model;
 mod node;
-mod offline;
-mod package;
-mod postgres;
-mod process;
-mod prometheus;
-mod properties;
-mod proxied;
-mod reflect;
-mod rules;
 mod server;
-mod simulation;
 mod spans;
 mod store;
+mod system;
 mod tidy;
+#[expect(dead_code, reason = "the tests of the engine use the rest")]
+#[path = "../../crates/deltaq-engine/tests/it/view_history.rs"]
 mod view_history;

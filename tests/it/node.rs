@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_engine::config::Config;
+use deltaq_journal::recovery;
+use deltaq_journal::store::{Opening, Reader, Store};
+use deltaq_journal::writer;
+use deltaq_journal::{Observer, WriterOptions};
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{Limits, Registry, WatchLimits};
+
 use crate::store::fake::FakeStore;
-use deltaq::clock::Clock;
-use deltaq::engine::config::Config;
-use deltaq::journal::recovery;
-use deltaq::journal::store::{Opening, Reader, Store};
-use deltaq::journal::writer;
-use deltaq::journal::{Observer, WriterOptions};
-use deltaq::lifecycle::Shutdown;
-use deltaq::service::metrics::Metrics;
-use deltaq::service::{Limits, Registry, WatchLimits};
 use tokio::task::JoinHandle;
 
 /// An observer that ignores everything.

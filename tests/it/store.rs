@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test with its message")]
 
 pub(crate) mod fake;
-pub(crate) mod postgres;
 mod reading;
 mod removing;
 mod sqlite;
@@ -12,9 +11,9 @@ mod writing;
 
 use std::sync::Arc;
 
-use deltaq::engine::id::Rv;
-use deltaq::engine::time::Time;
-use deltaq::journal::store::{
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use deltaq_journal::store::{
     Epoch, Error, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
     REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
 };

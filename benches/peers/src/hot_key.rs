@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use deltaq::bench::HttpClient;
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use serde_json::Value;
 
 use crate::figures::{Figure, Target};

@@ -25,8 +25,8 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::Parser;
-use deltaq::clock::Clock;
-use deltaq::duration;
+use deltaq_runtime::clock::Clock;
+use deltaq_types::duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::growth::Series;
@@ -145,10 +145,10 @@ impl Run {
             match (kind, &options.deltaq) {
                 (Kind::Deltaq, Some(path)) => built.push((Kind::Deltaq, path.clone())),
                 (Kind::Deltaq, None) => {
-                    built.push((Kind::Deltaq, setup::build(&root, "deltaq", &scratch, &clock).await?));
+                    built.push((Kind::Deltaq, setup::build(&root, "dist", "deltaq", &scratch, &clock).await?));
                 }
                 (Kind::Noop, _) => {
-                    built.push((Kind::Noop, setup::build(here, "noop", &scratch, &clock).await?));
+                    built.push((Kind::Noop, setup::build(here, "release", "noop", &scratch, &clock).await?));
                 }
                 _ => {}
             }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use deltaq::bench::{self, HttpClient, Timing, Wire};
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Grace period between the end signal and SIGKILL.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use rustix::process::getuid;
 use serde_json::Value;
 
@@ -41,16 +41,17 @@ pub(crate) fn install(kinds: &[Kind]) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{script}: {status}"))) }
 }
 
-/// Builds a program in release mode from the package in `folder` and returns its path.
+/// Builds a program in this profile from the package in `folder` and returns its path.
 pub(crate) async fn build(
     folder: &Path,
+    profile: &str,
     program: &str,
     scratch: &Path,
     clock: &Clock,
 ) -> io::Result<PathBuf> {
     eprintln!("building {program}");
     let mut command = Command::new("cargo");
-    command.args(["build", "--release", "--locked", "--message-format=json-render-diagnostics", "--bin"]);
+    command.args(["build", "--profile", profile, "--locked", "--message-format=json-render-diagnostics", "--bin"]);
     command.arg(program).current_dir(folder).env_remove(TOOLCHAIN);
     let messages = output_within(&mut command, BUILD_TIMEOUT, scratch, clock).await?;
     executable(&messages, program)

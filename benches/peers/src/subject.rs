@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::bench::{self, HttpClient, Keys, Measured, Objects, Plan, Scenario, Timing, Worker, drive};
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 
 use crate::drivers::beanstalkd::Beanstalkd;
 use crate::drivers::nats::Nats;

@@ -6,11 +6,15 @@
 //! Requests refuse unknown fields, and arrays where an object is needed. Replies ignore unknown fields, and unknown words
 //! become `Unrecognized`, as the contract asks of clients.
 
+#![warn(missing_docs)]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 pub mod duration;
+pub mod name;
+pub mod range;
 pub mod strict;
 pub mod terms;
 

@@ -3,16 +3,17 @@
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use deltaq_client::{Backoff, Call, Error};
+use deltaq_types::duration::DurationText;
+use deltaq_types::name::Name;
 use deltaq_types::{QueueDocument, RowType, WatchRow};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, text_of};
 use super::output::{Cell, Format, Row, Tone};
-use super::session::{Execute, Session, parse};
+use super::reply::parse;
+use super::session::{Execute, Session};
 use super::work::{pause_of, pauses};
-use crate::duration::DurationText;
-use crate::name::Name;
 
 /// Rows of one page.
 const PAGE: u64 = 1_000;

@@ -4,6 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_types::duration::{self, DurationText};
+use deltaq_types::name::Name;
 use deltaq_types::{
     ExtendBody, ExtendedDocument, LeaseOutcome, LeasesBody, PoppedItem, SettleResult, SettledDocument,
 };
@@ -13,10 +15,9 @@ use serde_json::value::RawValue;
 use super::failure::Failure;
 use super::output::{Cell, Row, Tone};
 use super::produce::Forget;
+use super::reply::PoppedTexts;
 use super::session::{Execute, Session};
 use super::work::Work;
-use crate::duration::{self, DurationText};
-use crate::name::Name;
 
 super::commands! {
     /// Commands of workers.
@@ -147,16 +148,6 @@ pub struct Extend {
     /// Time from now to the new deadlines [default: of the queue].
     #[arg(long, value_name = "DURATION")]
     pub lease: Option<DurationText>,
-}
-
-/// The reply to a pop, with the texts of the items.
-#[derive(Debug, Deserialize)]
-pub(super) struct PoppedTexts {
-    pub(super) items: Vec<Box<RawValue>>,
-    #[serde(default)]
-    closed: bool,
-    #[serde(default)]
-    paused: bool,
 }
 
 #[derive(Debug, Deserialize)]

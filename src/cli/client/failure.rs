@@ -4,8 +4,8 @@ use std::io;
 use std::process::ExitCode;
 
 use deltaq_client::Error;
+use deltaq_runtime::causes::with_causes;
 
-use crate::causes::with_causes;
 use crate::http::problem::Code;
 
 /// The help text about exit codes.

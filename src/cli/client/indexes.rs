@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::Call;
+use deltaq_types::duration;
+use deltaq_types::name::Name;
 use deltaq_types::{IndexDocument, IndexState, IndexValueDocument};
 
 use super::failure::Failure;
 use super::output::{Cell, Row, Tone};
-use super::read::{Limit, PageTexts, print_list};
+use super::pages::{Limit, print_list};
+use super::reply::PageTexts;
 use super::session::{Execute, Session};
-use crate::duration;
-use crate::name::Name;
 
 /// How long the server may wait for an index that is being built.
 const INDEX_WAIT: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 pub(super) use self::table::{Cell, Table, Tone, clean};
 use super::failure::Failure;
-use super::session::parse;
+use super::reply::parse;
 use crate::config;
 
 /// How to print a result.
@@ -162,4 +162,16 @@ fn terminal_width() -> usize {
     const USUAL: usize = 80;
     let size = rustix::termios::tcgetwinsize(io::stdout());
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(USUAL)
+}
+
+/// A duration with its two largest units, such as `3m05s`.
+pub(super) fn duration_text(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, 0) => format!("{ms}ms"),
+        (0, 0, 0, s) => format!("{s}s"),
+        (0, 0, m, s) => format!("{m}m{s:02}s"),
+        (0, h, m, _) => format!("{h}h{m:02}m"),
+        (d, h, _, _) => format!("{d}d{h:02}h"),
+    }
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use deltaq_client::{Body, Call};
+use deltaq_types::name::Name;
 use deltaq_types::{ForgetBody, KeysCount, Produced};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -11,8 +12,8 @@ use super::input::{Input, Piece, Pieces};
 use super::output::counted;
 use super::progress::Progress;
 use super::replace::{Replace, Seed};
-use super::session::{Execute, Session, parse};
-use crate::name::Name;
+use super::reply::parse;
+use super::session::{Execute, Session};
 
 /// Most objects in one call, as the server's default.
 const BATCH_OBJECTS_MAX: u64 = 10_000;

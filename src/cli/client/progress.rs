@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use crate::clock::Clock;
+use deltaq_runtime::clock::Clock;
 
 /// A short input shows no progress.
 const QUIET: Duration = Duration::from_millis(500);

@@ -2,21 +2,22 @@
 
 pub(in crate::cli) mod settings;
 
-use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use deltaq_client::Call;
+use deltaq_types::duration::DurationText;
+use deltaq_types::name::Name;
 use deltaq_types::{Mode, PurgedDocument, QueueDocument, QueueStatus};
 use serde_json::value::RawValue;
 
 use self::settings::Settings;
+use super::confirm::confirm;
 use super::failure::Failure;
-use super::output::{Cell, Format, Output, Row, Tone, counted};
-use super::read::{Limit, print_list};
-use super::session::{Execute, Remote, Session, parse, run};
-use crate::duration::DurationText;
-use crate::name::Name;
+use super::output::{Cell, Format, Output, Row, Tone, counted, duration_text};
+use super::pages::{Limit, print_list};
+use super::reply::parse;
+use super::session::{Execute, Remote, Session, run};
 
 /// Commands about queues.
 #[derive(Debug, Clone, Subcommand)]
@@ -291,24 +292,6 @@ impl Execute for Purge {
     }
 }
 
-/// Asks before something is lost. Without a terminal the answer must be given by --yes.
-pub(super) fn confirm(yes: bool, action: &str) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
-    }
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::Usage(format!("to {action}, add --yes")));
-    }
-    let _cosmetic = write!(io::stderr(), "{action}? [y/N] ");
-    let mut answer = String::new();
-    let read = io::stdin().read_line(&mut answer);
-    read.map_err(|source| Failure::Read { name: "stdin".to_owned(), source })?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Failure::Other("nothing was done".to_owned())),
-    }
-}
-
 /// Prints a queue after a change, or all of the queue if there was none.
 fn show_change(session: &Session, text: &RawValue, sentence: &str) -> Result<(), Failure> {
     let queue: QueueDocument = parse(text)?;
@@ -379,18 +362,6 @@ pub(super) fn state_word(status: &QueueStatus) -> (&'static str, Tone) {
 /// An age in whole seconds.
 pub(super) fn age(ms: u64) -> Cell {
     if ms == 0 { Cell::optional(None::<&str>) } else { Cell::new(duration_text(ms)) }
-}
-
-/// A duration with its two largest units, such as `3m05s`.
-pub(super) fn duration_text(ms: u64) -> String {
-    let seconds = ms / 1_000;
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0, 0) => format!("{ms}ms"),
-        (0, 0, 0, s) => format!("{s}s"),
-        (0, 0, m, s) => format!("{m}m{s:02}s"),
-        (0, h, m, _) => format!("{h}h{m:02}m"),
-        (d, h, _, _) => format!("{d}d{h:02}h"),
-    }
 }
 
 impl Row for QueueDocument {

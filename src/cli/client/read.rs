@@ -1,24 +1,19 @@
 //! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `promote`, `redrive` and `discard`.
 
 use clap::Args;
-use deltaq_client::Call;
+use deltaq_types::duration::DurationText;
+use deltaq_types::name::Name;
 use deltaq_types::{
     EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome,
-    ObjectDocument, ParkedError, SourceDocument, UnavailableQueue,
+    ObjectDocument, ParkedError, SourceDocument,
 };
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
+use super::confirm::confirm;
 use super::failure::Failure;
 use super::indexes::{Indexes, Lookup};
-use super::output::{Cell, Row, Tone, clean, counted};
-use super::queues::{confirm, duration_text};
+use super::output::{Cell, Row, Tone, clean, counted, duration_text};
+use super::pages::{Limit, print_list};
 use super::session::{Execute, Session};
-use crate::duration::DurationText;
-use crate::name::Name;
-
-/// Entries of one page.
-const PAGE: u64 = 1_000;
 
 super::commands! {
     /// Commands that read a queue, and commands on parked keys.
@@ -56,21 +51,6 @@ super::commands! {
         /// Drop parked keys with their deltas.
         #[command(override_usage = "deltaq discard [OPTIONS] <QUEUE> <KEYS|--all|--error <TEXT>>", after_help = "Example:\n  deltaq discard prices sku-1")]
         Discard(Discard),
-    }
-}
-
-/// How many entries to print.
-#[derive(Debug, Clone, Args)]
-pub struct Limit {
-    /// Most entries [default: all].
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-}
-
-impl Limit {
-    /// The number of entries to print.
-    pub(super) fn entries(&self) -> usize {
-        self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
     }
 }
 
@@ -232,52 +212,6 @@ pub struct Discard {
     /// Do not ask before parked keys that the command does not name are dropped.
     #[arg(short, long)]
     pub yes: bool,
-}
-
-/// Prints all pages of a list.
-pub(super) async fn print_list<T: Row>(
-    session: &Session,
-    call: impl Fn() -> Result<Call, Failure>,
-    limit: &Limit,
-    empty: &str,
-) -> Result<(), Failure> {
-    let mut list = session.output.list::<T>();
-    let mut left = limit.limit.unwrap_or(u64::MAX);
-    let mut next = None;
-    let mut unavailable = Vec::new();
-    while left > 0 {
-        let call = call()?.query("limit", Some(left.min(PAGE))).query("continue", next);
-        let page: PageTexts = session.client.fetch(call).await?;
-        unavailable.extend(page.unavailable);
-        left = left.saturating_sub(page.items.len() as u64);
-        list.add::<T>(&page.items)?;
-        next = page.next;
-        if next.is_none() {
-            break;
-        }
-    }
-    list.finish(empty)?;
-    check_complete(&unavailable)
-}
-
-/// Reports the queues that a list or a sum leaves out.
-pub(super) fn check_complete(unavailable: &[UnavailableQueue]) -> Result<(), Failure> {
-    let left_out: Vec<String> = unavailable
-        .iter()
-        .map(|queue| format!("queue {} is left out: {}", queue.name, queue.detail))
-        .collect();
-    if left_out.is_empty() { Ok(()) } else { Err(Failure::Incomplete(left_out.join("\n"))) }
-}
-
-/// A page of a list, with its entries as text.
-#[derive(Debug, Deserialize)]
-pub(super) struct PageTexts {
-    pub(super) items: Vec<Box<RawValue>>,
-    #[serde(rename = "continue")]
-    next: Option<String>,
-    /// Only in the list of queues.
-    #[serde(default)]
-    unavailable: Vec<UnavailableQueue>,
 }
 
 impl Execute for Items {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use deltaq_client::{Body, Call};
+use deltaq_types::name::Name;
 use deltaq_types::{Produced, Replaced};
 use futures_util::stream::unfold;
 use parking_lot::Mutex;
@@ -16,8 +17,8 @@ use super::failure::{Failure, at_object};
 use super::input::{Input, Piece, Pieces};
 use super::output::{Cell, Tone, counted};
 use super::progress::Progress;
-use super::session::{Execute, Session, parse};
-use crate::name::Name;
+use super::reply::parse;
+use super::session::{Execute, Session};
 
 /// `deltaq replace`.
 #[derive(Debug, Clone, Args)]

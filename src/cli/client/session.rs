@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::{Call, Client, Method};
+use deltaq_runtime::clock::Clock;
 use deltaq_types::Info;
+use deltaq_types::duration::{self, DurationText};
+use deltaq_types::name::Name;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
@@ -14,10 +17,8 @@ use tokio::sync::OnceCell;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{Format, Output};
-use crate::clock::Clock;
-use crate::duration::{self, DurationText};
+use super::reply::parse;
 use crate::http;
-use crate::name::Name;
 
 /// Longest wait of one call, unless the server allows less.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -150,9 +151,4 @@ fn call(id: &str, queue: &str, key: &str) -> Result<Call, Failure> {
         fixed => fixed,
     });
     Ok(Call::new(method, segments))
-}
-
-/// Reads a part of a reply.
-pub(super) fn parse<T: DeserializeOwned>(text: &RawValue) -> Result<T, Failure> {
-    serde_json::from_str(text.get()).map_err(|source| Failure::Client(deltaq_client::Error::Reply { source }))
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::Call;
+use deltaq_runtime::causes::with_causes;
+use deltaq_types::duration::DurationText;
 use deltaq_types::{EventDocument, ItemDocument, KeysBody, KeysCount, Page, QueuePage};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -19,11 +21,9 @@ use tokio::time::{Instant, sleep_until};
 use self::board::{Action, Board, Input, Screen};
 use super::failure::Failure;
 use super::output::counted;
-use super::read::check_complete;
+use super::pages::check_complete;
 use super::session::{Execute, Session};
-use crate::causes::with_causes;
 use crate::config;
-use crate::duration::DurationText;
 
 /// Queues on the board.
 const QUEUES_MAX: u64 = 1_000;

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_types::duration::DurationText;
+use deltaq_types::name::Name;
 use deltaq_types::{SyncedDocument, WorkerDocument};
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
+use super::output::duration_text;
 use super::output::{Cell, Row, counted};
-use super::queues::duration_text;
-use super::read::{Limit, print_list};
+use super::pages::{Limit, print_list};
 use super::session::{Execute, Session};
-use crate::duration::DurationText;
-use crate::name::Name;
 
 super::commands! {
     /// Commands that show what a queue and its workers wait for.

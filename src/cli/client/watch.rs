@@ -4,22 +4,23 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::Backoff;
+use deltaq_runtime::clock::Clock;
+use deltaq_types::duration::DurationText;
+use deltaq_types::name::Name;
 use deltaq_types::{Info, QueueDocument, QueuePage, QueueStatus, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, text_of};
+use super::output::duration_text;
 use super::output::{Cell, Tone, counted};
+use super::pages::check_complete;
 use super::progress::StatusLine;
-use super::queues::duration_text;
-use super::read::check_complete;
-use super::session::{Execute, Session, parse};
+use super::reply::parse;
+use super::session::{Execute, Session};
 use super::top::Top;
 use super::waiting::synced;
 use super::work::{pause_of, pauses};
-use crate::clock::Clock;
-use crate::duration::DurationText;
-use crate::name::Name;
 
 /// Queues of one page.
 const PAGE: u64 = 1_000;

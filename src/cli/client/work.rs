@@ -6,21 +6,23 @@
 mod child;
 mod lease;
 mod slot;
+mod worker;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_types::duration::DurationText;
+use deltaq_types::name::Name;
 use futures_util::future::{join, join_all};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use self::slot::Worker;
-pub(super) use self::slot::{pause_of, pauses};
+use self::worker::Worker;
+pub(super) use self::worker::{pause_of, pauses};
+
 use super::failure::Failure;
 use super::session::{Execute, Session};
-use crate::duration::DurationText;
-use crate::name::Name;
 
 /// `deltaq work`.
 #[derive(Debug, Clone, Args)]
@@ -131,7 +133,7 @@ impl Stop {
         if !self.soft.is_cancelled() {
             eprintln!(
                 "deltaq: no further keys are popped; running commands have {} to finish",
-                crate::duration::format(grace)
+                deltaq_types::duration::format(grace)
             );
             self.soft.cancel();
         }

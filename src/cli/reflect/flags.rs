@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use deltaq_reflect::settings::Reflect;
 use toml::{Table, Value};
 
 use crate::cli::client::{Failure, setting};
-use crate::config::reflect::{self as settings, Format};
+use crate::config::reflect as settings;
 
 /// The arguments that a file takes the place of.
 pub(super) const OF_ONE_SOURCE: [&str; 8] =
@@ -44,8 +45,8 @@ pub struct Flags {
     #[arg(long, value_name = "POINTER", help_heading = "Objects")]
     pub items: Option<String>,
     /// Form of the objects: auto, json or ndjson [default: auto].
-    #[arg(long, value_name = "FORMAT", help_heading = "Objects")]
-    pub format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = ["auto", "json", "ndjson"], help_heading = "Objects")]
+    pub format: Option<String>,
     /// The objects are the members of an object; their names become this member of each.
     #[arg(long, value_name = "NAME", help_heading = "Objects")]
     pub map_key: Option<String>,
@@ -142,7 +143,7 @@ type Given = (&'static str, String, Value);
 
 impl Flags {
     /// The settings of the flags.
-    pub(super) fn settings(&self, metrics_listen: Option<&str>) -> Result<settings::Reflect, Failure> {
+    pub(super) fn settings(&self, metrics_listen: Option<&str>) -> Result<Reflect, Failure> {
         let given = self.given()?;
         if self.kind().is_none() {
             return Err(Failure::Usage(NO_KIND.to_owned()));
@@ -214,7 +215,7 @@ impl Flags {
             ("--list", "list", text(self.list.as_ref())),
             ("COMMAND", "run", (!words.is_empty()).then_some(Value::Array(words))),
             ("--items", "items", text(self.items.as_ref())),
-            ("--format", "format", self.format.map(|format| Value::String(format.name().to_owned()))),
+            ("--format", "format", text(self.format.as_ref())),
             ("--map-key", "map_key", text(self.map_key.as_ref())),
             ("--next", "next", text(self.next.as_ref())),
             ("--next-parameter", "next_parameter", text(self.next_parameter.as_ref())),

@@ -1,5 +1,7 @@
 //! Tests of the settings of sources and of their errors.
 
+use deltaq_types::duration::DurationText;
+
 use super::*;
 
 const REST: &str =
@@ -18,7 +20,10 @@ fn a_file_has_many_sources_with_defaults() {
     let reflect = read(&text).unwrap();
     assert_eq!(reflect.sources.keys().collect::<Vec<_>>(), ["crm", "erp"]);
     let erp = &reflect.sources["erp"];
-    assert_eq!((erp.queue.as_str(), erp.interval, erp.max_bytes), ("prices", INTERVAL, BYTES_MAX));
+    assert_eq!(
+        (erp.queue.as_str(), erp.interval, erp.max_bytes),
+        ("prices", DurationText::from_secs(60), 256 << 20)
+    );
     assert_eq!(erp.rest.as_ref().unwrap().first_page, 1);
     assert_eq!(reflect.sources["crm"].interval, DurationText::from_secs(5));
 }

@@ -2,12 +2,12 @@
 
 use std::string::FromUtf8Error;
 
+use deltaq_engine::excerpt::shortened;
+use deltaq_engine::key::KeySpec;
+use deltaq_engine::object::{self, SyntaxError};
 use deltaq_types::strict::Named;
 use serde::Deserialize;
 
-use crate::engine::excerpt::shortened;
-use crate::engine::key::KeySpec;
-use crate::engine::object::{self, SyntaxError};
 use crate::http::params::nearest;
 use crate::http::problem::{Code, Problem};
 

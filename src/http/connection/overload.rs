@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_runtime::clock::Clock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::stream::closing_response;
-use crate::clock::Clock;
 use crate::http::problem::{Code, Problem};
 
 /// Most overload responses in progress. A connection beyond is closed without one.

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_engine::config::Config;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{Limits, Name, Partitions, Registry, WatchLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::audit::Audit;
 use crate::config::Settings;
-use crate::engine::config::Config;
 use crate::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo};
-use crate::service::metrics::Metrics;
-use crate::service::{Limits, Name, Partitions, Registry, WatchLimits};
 use crate::spans::Spans;
 
 /// Bytes that the pipe holds in each direction.

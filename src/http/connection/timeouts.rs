@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use deltaq_runtime::clock::Clock;
 use tokio::time::{Instant, sleep};
-
-use crate::clock::Clock;
 
 /// How often the timer of a connection in phase `BUSY` fires all the same.
 const BUSY_CHECK_PERIOD: Duration = Duration::from_mins(10);

@@ -10,6 +10,8 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use axum::response::{IntoResponse, Response};
+use deltaq_service::{Partitions, Peer};
+use deltaq_types::name::Name;
 use futures_util::{StreamExt as _, stream};
 use http_body::Body as _;
 use http_body_util::BodyDataStream;
@@ -23,8 +25,6 @@ use crate::http::in_flight::CountedReply;
 use crate::http::node::{self, CallError, Node};
 use crate::http::operation::Class;
 use crate::http::problem::{Code, PassedOn, Problem};
-use crate::name::Name;
-use crate::service::{Partitions, Peer};
 
 /// How long the reply to a pop is awaited after its client has disconnected.
 const LATE_REPLY: Duration = Duration::from_secs(1);

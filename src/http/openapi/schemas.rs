@@ -2,18 +2,20 @@
 
 use std::borrow::Cow;
 
+use deltaq_engine::limits::INDEX_VALUE_BYTES_MAX;
+use deltaq_engine::view::View;
+use deltaq_types::{ItemDocument, ObjectDocument, QueueDocument};
+
 pub(in crate::http) use deltaq_types::terms::{
     Count, Delay, ErrorText, IndexName, Key, Label, LeaseLength, Wait,
 };
-use deltaq_types::{ItemDocument, ObjectDocument, QueueDocument};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
+use super::reference::reference;
 use super::settings;
-use crate::engine::limits::INDEX_VALUE_BYTES_MAX;
-use crate::engine::view::View;
 use crate::http::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
 use crate::http::wire::{STATES, Selectable};
@@ -58,7 +60,7 @@ terms! { schemas;
         "type": "string",
         "pattern": "^[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$",
         "minLength": 1,
-        "maxLength": crate::name::NAME_BYTES_MAX,
+        "maxLength": deltaq_types::name::NAME_BYTES_MAX,
         "examples": ["prices"],
     });
     /// True or false.
@@ -116,10 +118,6 @@ terms! { schemas;
     Deltas = one_or_many("DeltaCall");
     /// A known object, or a list of them; as NDJSON one per line.
     Seeds = one_or_many("SeedCall");
-}
-
-pub(super) fn reference(name: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
 /// The pattern of some of these names, joined by commas.

@@ -15,7 +15,7 @@ pub(super) fn patch(schemas: &mut Map<String, Value>) -> Value {
         }
     }
     if let Some(pointer) = schemas.get_mut("KeyPart").and_then(|part| part.pointer_mut("/oneOf/0")) {
-        *pointer = super::schemas::reference("JsonPointer");
+        *pointer = super::reference::reference("JsonPointer");
     }
     for name in NULLABLE {
         let patch = schemas.get(name).map(patch_of);
@@ -24,7 +24,7 @@ pub(super) fn patch(schemas: &mut Map<String, Value>) -> Value {
     let mut patch = schemas.get("QueueConfig").map(patch_of).unwrap_or_default();
     // A single pointer needs no list.
     if let Some(key) = patch.pointer_mut("/properties/key/oneOf").and_then(Value::as_array_mut) {
-        key.push(super::schemas::reference("JsonPointer"));
+        key.push(super::reference::reference("JsonPointer"));
     }
     patch
 }

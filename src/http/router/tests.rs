@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use deltaq_engine::config::Config;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{Limits, Partitions, Registry, WatchLimits};
 use serde_json::Value;
 use tower::ServiceExt;
 
 use super::*;
 use crate::audit::Audit;
-use crate::clock::Clock;
 use crate::config::{self, Settings};
-use crate::engine::config::Config;
 use crate::http::call::{Handler, boxed};
 use crate::http::context::RequestContext;
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::operations::Endpoint;
 use crate::http::{Gate, HttpLimits, InFlightLimits, Parts, RequestMetrics, StoreInfo};
-use crate::lifecycle::Shutdown;
-use crate::service::metrics::Metrics;
-use crate::service::{Limits, Partitions, Registry, WatchLimits};
 use crate::spans::Spans;
 use crate::telemetry::json_format;
 

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_engine::config::Config;
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::key::{Key, KeyError};
+use deltaq_engine::object::{self, Object, Scanned};
+use deltaq_engine::object_version::{ObjectVersion, VersionError};
+use deltaq_engine::refusal::Refusal;
+use deltaq_service::admission::{Admission, Unfit};
+use deltaq_service::{Handle, Name, QueueAdmission};
+
 use super::received::ReceivedObject;
-use crate::admission::Unfit;
-use crate::engine::config::Config;
-use crate::engine::delta::DeltaKind;
-use crate::engine::key::{Key, KeyError};
-use crate::engine::object::{self, Object, Scanned};
-use crate::engine::object_version::{ObjectVersion, VersionError};
-use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
 use crate::http::body::{Account, Incoming};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
-use crate::service::{AdmissionPermits, Handle, Name};
 
 /// The rules for the objects of a call: the settings of the queue, or the settings with which the call would create it.
 #[derive(Clone, Debug)]
@@ -23,8 +24,8 @@ pub(super) struct AdmissionRules {
     pub(super) config: Arc<Config>,
     /// The queue, if it exists.
     pub(super) handle: Option<Arc<Handle>>,
-    /// Permits for admission checks. None for a queue that does not exist yet, which has no admission rules.
-    permits: Option<Arc<AdmissionPermits>>,
+    /// The admission of the objects; `None` if the queue has no rules, or does not exist yet.
+    admission: Option<Arc<QueueAdmission>>,
     account: Account,
     /// Longest wait for a permit. A Replace and a seed have no other timeout.
     permit_timeout: Duration,
@@ -33,6 +34,7 @@ pub(super) struct AdmissionRules {
 /// Reads a slice of the objects of a call.
 pub(super) struct Reader<'c> {
     pub(super) config: &'c Config,
+    admission: Option<&'c Admission>,
     /// Bytes that defaults have added so far.
     grown: usize,
 }
@@ -65,18 +67,18 @@ impl AdmissionRules {
             return Self::by(handle, account, permit_timeout);
         }
         let config = state.partitions.defaults().clone();
-        Self { config, handle: None, permits: None, account, permit_timeout }
+        Self { config, handle: None, admission: None, account, permit_timeout }
     }
 
     fn by(handle: Arc<Handle>, account: Account, permit_timeout: Duration) -> Self {
         let config = handle.config();
-        let permits = config.admission.is_some().then(|| handle.admission_permits(&config));
-        Self { config, handle: Some(handle), permits, account, permit_timeout }
+        let admission = handle.admission(&config);
+        Self { config, handle: Some(handle), admission, account, permit_timeout }
     }
 
     /// The rules for a call without objects, which needs no permit.
     pub(super) fn without_objects(self) -> Self {
-        Self { permits: None, ..self }
+        Self { admission: None, ..self }
     }
 
     /// The rules of the queue that has the name now, if there is one.
@@ -116,24 +118,29 @@ impl AdmissionRules {
                 tokio::task::yield_now().await;
             }
             let (start, length) = (all.len(), self.slice_len());
-            let grown = match &self.permits {
-                Some(permits) => {
+            let grown = match &self.admission {
+                Some(admission) => {
                     let (received, read, config) = (received.clone(), read.clone(), self.config.clone());
-                    let account = self.account.clone();
+                    let (account, rules) = (self.account.clone(), admission.clone());
                     let work = move || {
                         // The bytes count until the work ends, also if its caller disconnects.
                         let _counted = account;
                         let mut some = Vec::new();
-                        read_some(&config, &received, start, length, &read, &mut some)
-                            .map(|grown| (some, grown))
+                        let mut reader = Reader::new(&config, Some(rules.compiled()?));
+                        read_some(&mut reader, &received, start, length, &read, &mut some)?;
+                        Ok::<_, Problem>((some, reader.grown))
                     };
-                    let turn = tokio::time::timeout(self.permit_timeout, permits.acquire()).await;
+                    let turn = tokio::time::timeout(self.permit_timeout, admission.acquire()).await;
                     let turn = turn.map_err(|_| Problem::timed_out(self.permit_timeout))??;
                     let (some, grown) = run_blocking(turn, work).await?;
                     all.extend(some);
                     grown
                 }
-                None => read_some(&self.config, &received, start, length, &read, &mut all)?,
+                None => {
+                    let mut reader = Reader::new(&self.config, None);
+                    read_some(&mut reader, &received, start, length, &read, &mut all)?;
+                    reader.grown
+                }
             };
             self.account.reserve(grown)?;
         }
@@ -141,31 +148,30 @@ impl AdmissionRules {
     }
 }
 
-/// Adds the results of `read` for one slice to `all`. Returns the bytes that admission has added.
+/// Adds the results of `read` for one slice to `all`.
 fn read_some<C, T>(
-    config: &Config,
+    reader: &mut Reader<'_>,
     received: &[C],
     start: usize,
     length: usize,
     read: &impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem>,
     all: &mut Vec<T>,
-) -> Result<usize, Problem> {
-    let mut reader = Reader::new(config);
+) -> Result<(), Problem> {
     for (index, received) in received.iter().enumerate().skip(start).take(length) {
-        all.push(read(&mut reader, index, received)?);
+        all.push(read(reader, index, received)?);
     }
-    Ok(reader.grown)
+    Ok(())
 }
 
 impl<'c> Reader<'c> {
-    /// A reader with these settings.
-    pub(super) const fn new(config: &'c Config) -> Self {
-        Self { config, grown: 0 }
+    /// A reader with these settings, and their compiled admission rules if there are any.
+    pub(super) const fn new(config: &'c Config, admission: Option<&'c Admission>) -> Self {
+        Self { config, admission, grown: 0 }
     }
 
     /// The object after admission, and its key.
     pub(super) fn admitted(&mut self, received: Scanned, object_use: ObjectUse) -> Result<Scanned, Problem> {
-        let Some(admission) = &self.config.admission else { return Ok(received) };
+        let Some(admission) = self.admission else { return Ok(received) };
         let object = admission.admit(
             &received.object,
             object_use == ObjectUse::Stored,

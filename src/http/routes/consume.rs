@@ -7,6 +7,14 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::response::Response;
+use deltaq_engine::command::{Extended, How, Pop, Settle, Settled};
+use deltaq_engine::config::Mode;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::{Token, Worker};
+use deltaq_engine::key::Key;
+use deltaq_engine::limits::NAME_BYTES_MAX;
+use deltaq_engine::refusal::Refusal;
+use deltaq_service::{FirstCommand, Handle, Moment, Name, PopCall};
 use deltaq_types::{
     ExtendBody, ExtendedList, LeasesBody, PopBody, Popped, SettleAs, SettleBody, SettleCall, SettledDocument,
     SettledList,
@@ -14,13 +22,6 @@ use deltaq_types::{
 use foldhash::fast::RandomState;
 
 use super::former;
-use crate::engine::command::{Extended, How, Pop, Settle, Settled};
-use crate::engine::config::Mode;
-use crate::engine::excerpt::Excerpt;
-use crate::engine::id::{Token, Worker};
-use crate::engine::key::Key;
-use crate::engine::limits::NAME_BYTES_MAX;
-use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
 use crate::http::body::blank_hinted;
 use crate::http::call::QueueCall;
@@ -36,7 +37,6 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, json};
 use crate::http::state::AppState;
 use crate::http::wire::{self, LeaseRef, popped, popped_bytes};
-use crate::service::{FirstCommand, Handle, Moment, Name, PopCall};
 
 /// Most keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use deltaq_engine::config::Config;
+use deltaq_engine::key::KeySpec;
+use deltaq_engine::object::{self, Objects, Scanned};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::received::{BatchLimit, empty_body, object_bytes_max};
-use crate::engine::config::Config;
-use crate::engine::key::KeySpec;
-use crate::engine::object::{self, Objects, Scanned};
 use crate::http::body::{Format, Incoming, Start, read_envelope};
 use crate::http::ndjson::Lines;
 use crate::http::problem::Problem;

@@ -1,9 +1,9 @@
 //! The history of a key, newest event first, as far back as the journal keeps it.
 
+use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
 use deltaq_types::{EventDocument, Page};
 
-use crate::engine::id::Rv;
-use crate::engine::key::Key;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
 use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};

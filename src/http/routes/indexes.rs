@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::limits::INDEX_VALUE_BYTES_MAX;
+use deltaq_service::{Handle, Lookup};
 use deltaq_types::{IndexDocument, IndexValueDocument, Page};
 
 use super::read::{lines, page_limit, stream_pages, wants_lines};
-use crate::engine::limits::INDEX_VALUE_BYTES_MAX;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
 use crate::http::limits::INDEX_WAIT_MAX;
@@ -17,7 +18,6 @@ use crate::http::params::{Params, path_index, wrong};
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::http::wire;
-use crate::service::{Handle, Lookup};
 
 /// List the indexes of the queue, in the order of their names.
 #[utoipa::path(

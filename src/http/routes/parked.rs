@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use deltaq_engine::command::KeySelection;
+use deltaq_service::Handle;
 use deltaq_types::{KeysBody, KeysCount, ParkedError, ParkedErrors};
 
 use super::consume::read_keys;
-use crate::engine::command::KeySelection;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::context::RequestContext;
 use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
@@ -14,7 +15,6 @@ use crate::http::openapi::responses::{Always, OfBody, OfQueue, Unprocessable};
 use crate::http::params::check_error;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
-use crate::service::Handle;
 
 /// List the errors of the parked keys, with the number of keys of each.
 #[utoipa::path(

@@ -4,6 +4,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_engine::command::{self, Call, DefaultLimit, FailureState, Replace};
+use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::{Sequence, Source};
+use deltaq_engine::key::Key;
+use deltaq_engine::object::{self, Object};
+use deltaq_engine::object_version::ObjectVersion;
+use deltaq_engine::refusal::Refusal;
+use deltaq_engine::trace::Trace;
+use deltaq_service::{self, FirstCommand, Handle, Name};
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Replaced};
 
 use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
@@ -11,16 +22,6 @@ use super::consume::read_keys;
 use super::documents::{Document, documents};
 use super::received::{BatchLimit, ReceivedObject, empty_body, objects};
 use super::replace_list::{read_keys_again, read_list};
-use crate::engine::command::{self, Call, DefaultLimit, FailureState, Replace};
-use crate::engine::config::{Config, Mode};
-use crate::engine::delta::DeltaKind;
-use crate::engine::excerpt::Excerpt;
-use crate::engine::id::{Sequence, Source};
-use crate::engine::key::Key;
-use crate::engine::object::{self, Object};
-use crate::engine::object_version::ObjectVersion;
-use crate::engine::refusal::Refusal;
-use crate::engine::trace::Trace;
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::limits::DELAY_MAX;
@@ -34,7 +35,6 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::state::AppState;
 use crate::http::wire;
-use crate::service::{self, FirstCommand, Handle, Name};
 
 /// How often a produce call reads its keys if the settings of the queue change meanwhile.
 const READINGS_MAX: usize = 3;
@@ -188,9 +188,9 @@ async fn apply<C: Send + Sync + 'static>(
             state.partitions.registry(name)?.get_or_create(name, FirstCommand::Produce(&calls))?
         };
         match handle.produce_and_read(&rules.config, &calls, sequence.as_ref()).await {
-            Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
+            Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // The queue was deleted since the call arrived, and the call creates it again.
-            Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
+            Err(deltaq_service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
             produced => return Ok(produced_document(&handle, &calls, produced?)),
         }
     }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderValue, Request, StatusCode, header};
+use deltaq_engine::config::Config;
+use deltaq_service::{self, Incarnation, Name, Peer};
 use deltaq_types::{Page, QueueDocument, QueuePage, UnavailableQueue};
 use futures_util::future::try_join_all;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::access::Verb;
-use crate::engine::config::Config;
 use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::forward;
@@ -20,7 +21,6 @@ use crate::http::limits::PAGE_BYTES_MAX;
 use crate::http::node::{self, CallError, Node};
 use crate::http::problem::{Code, Problem};
 use crate::http::wire;
-use crate::service::{self, Incarnation, Name, Peer};
 
 /// Names outlive queues, so a cursor in the list of queues never expires.
 const LIST: Incarnation = Incarnation(0);
@@ -117,7 +117,7 @@ impl QueueList {
                     Ok(wire::queue(&document))
                 }
                 // The queue was deleted meanwhile, which is no error of the list.
-                Err(service::Error::QueueDeleted) => continue,
+                Err(deltaq_service::Error::QueueDeleted) => continue,
                 Err(error) => {
                     let problem = Problem::from(error);
                     let (code, detail) = (problem.code().name().to_owned(), problem.detail().to_owned());
@@ -202,6 +202,6 @@ fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
 
 /// The bytes of the schema, the only part of the document of a queue that may be large.
 fn schema_bytes(config: &Config) -> usize {
-    let schema = config.admission.as_ref().and_then(|admission| admission.schema());
-    schema.map_or(0, |schema| schema.as_str().len())
+    let schema = config.admission.as_ref().and_then(|admission| admission.schema_text());
+    schema.map_or(0, str::len)
 }

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::config::Config;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_service::{Creator, Handle, Registry};
 use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 use tokio::sync::Semaphore;
 
 use super::queue_list::{QueueList, complete};
 use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
-use crate::engine::config::Config;
-use crate::engine::excerpt::Excerpt;
 use crate::http::access::authorize_on;
 use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
@@ -27,8 +28,6 @@ use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{self, Fields, Selected, config};
-use crate::service;
-use crate::service::{Creator, Handle, Registry};
 
 /// Permits for compiling a schema, which may take a second.
 static COMPILING: Semaphore = Semaphore::const_new(2);
@@ -162,7 +161,7 @@ pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Proble
         authorize_on(&call.context, Verb::Admin, follower.as_str())?;
     }
     let gone = registry.delete(&name, &detached)?;
-    gone.wait().await.map_err(service::Error::from)?;
+    gone.wait().await.map_err(deltaq_service::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -264,7 +263,7 @@ pub(in crate::http) async fn purge(
 
 async fn switch(
     call: QueueCall,
-    change: impl AsyncFnOnce(Arc<Handle>) -> Result<(), service::Error>,
+    change: impl AsyncFnOnce(Arc<Handle>) -> Result<(), deltaq_service::Error>,
 ) -> Result<Json<QueueDocument>, Problem> {
     let QueueCall { state, name, incoming, .. } = call;
     incoming.nothing().await?;

@@ -7,14 +7,15 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
+use deltaq_engine::time::Time;
+use deltaq_service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
 use deltaq_types::{ExplainDocument, ItemDocument, Page, SourceDocument, SyncedDocument, WorkerDocument};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 
-use crate::engine::excerpt::Excerpt;
-use crate::engine::id::Rv;
-use crate::engine::key::Key;
-use crate::engine::time::Time;
 use crate::http::accept::Accept;
 use crate::http::access;
 use crate::http::call::ReadCall;
@@ -30,7 +31,6 @@ use crate::http::params::{Params, check_error, digits, nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, STATES, Selected};
-use crate::service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
 
 /// Whether the client wants a list as a stream of NDJSON.
 pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {

@@ -1,9 +1,10 @@
 //! Reading the objects of a body, in JSON or NDJSON, before admission.
 
-use crate::engine::config::Config;
-use crate::engine::key::{Key, KeyError};
-use crate::engine::object::{self, Object, Objects, SyntaxError};
-use crate::engine::refusal::Refusal;
+use deltaq_engine::config::Config;
+use deltaq_engine::key::{Key, KeyError};
+use deltaq_engine::object::{self, Object, Objects, SyntaxError};
+use deltaq_engine::refusal::Refusal;
+
 use crate::http::body::{Format, Incoming, Start, hinted, line_hinted};
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
@@ -54,7 +55,7 @@ pub(super) async fn objects(
 
 /// Longest object of a line. With pruning, an object may be as long as a whole body before it is pruned.
 pub(super) fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
-    let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune().is_empty());
+    let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune.is_empty());
     if prunes { config.max_object_bytes.max(incoming.bytes_max()) } else { config.max_object_bytes }
 }
 

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use deltaq_engine::command::ObjectList;
+use deltaq_engine::config::Config;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::object::{self, Objects};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::admitted::{AdmissionRules, ObjectUse, Reader};
 use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
-use crate::engine::command::ObjectList;
-use crate::engine::config::Config;
-use crate::engine::excerpt::Excerpt;
-use crate::engine::object::{self, Objects};
 use crate::http::body::{Format, Incoming, hinted};
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
@@ -247,7 +247,7 @@ pub(super) fn read_keys_again(list: ObjectList, config: &Config) -> Result<Objec
         let scanned = object::scan(object.as_str(), &config.key)?;
         let key = scanned.key.map_err(Problem::from);
         let key = key.and_then(|key| {
-            Reader::new(config).version(&object, ObjectUse::Stored)?;
+            Reader::new(config, None).version(&object, ObjectUse::Stored)?;
             Ok(key)
         });
         Ok((key.map_err(|problem| problem.in_item(index, None))?, object))

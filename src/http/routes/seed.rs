@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use deltaq_engine::Seed;
+use deltaq_engine::config::Config;
+use deltaq_engine::id::Source;
+use deltaq_engine::key::{Key, KeySpec};
+use deltaq_engine::object::Objects;
+use deltaq_service::FirstCommand;
+use deltaq_service::admission::Admission;
 use deltaq_types::{Produced, SeedCall};
 
 use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use super::documents::{Document, Documents};
 use super::received::{BatchLimit, empty_body, object_bytes_max};
 use super::replace_list::GATHERED_BYTES;
-use crate::engine::Seed;
-use crate::engine::config::Config;
-use crate::engine::id::Source;
-use crate::engine::key::{Key, KeySpec};
-use crate::engine::object::Objects;
 use crate::http::body::{Format, Incoming};
 use crate::http::call::QueueCall;
 use crate::http::ndjson::Lines;
@@ -22,7 +24,6 @@ use crate::http::openapi::schemas::Seeds;
 use crate::http::params::check_name;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
-use crate::service::FirstCommand;
 
 /// Make objects known without a delta, to restore or move a queue.
 #[utoipa::path(
@@ -144,9 +145,9 @@ impl SeedReader<'_> {
 ///
 /// # Errors
 /// The detail of the problem that a caller of `/seed` would get.
-pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
+pub fn read_seed(line: &str, config: &Config, admission: Option<&Admission>) -> Result<Seed, String> {
     let document = Document::alone(line.to_owned());
-    seed_call(&document, &mut Reader::new(config)).map_err(|problem| problem.detail().to_owned())
+    seed_call(&document, &mut Reader::new(config, admission)).map_err(|problem| problem.detail().to_owned())
 }
 
 fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Problem> {

@@ -2,12 +2,12 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
+use deltaq_types::duration;
 use deltaq_types::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, Timestamp};
 
 use crate::access::Caller;
-use crate::duration;
-use crate::engine::excerpt::Excerpt;
-use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
 use crate::http::call::ReadCall;
 use crate::http::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::id::Rv;
+use deltaq_engine::view::View;
+use deltaq_service::{Handle, Lookup, PageLimit, ViewFilter};
 use deltaq_types::{ObjectDocument, Page};
 
 use super::indexes::lookup;
 use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
 use super::watch::key_filter;
-use crate::engine::id::Rv;
-use crate::engine::view::View;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
 use crate::http::limits::VERSION_WAIT_MAX;
@@ -21,7 +22,6 @@ use crate::http::params::{Params, wrong};
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, Selected};
-use crate::service::{Handle, Lookup, PageLimit, ViewFilter};
 
 /// List the newest accepted objects in key order; with `key`, at most that key.
 #[utoipa::path(

@@ -8,14 +8,15 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::feed::{RowLimit, RowPage};
+use deltaq_engine::id::Rv;
+use deltaq_engine::view::View;
+use deltaq_service::{self, Handle, Incarnation, KeyFilter, Shard, WatchFrom, Watcher};
 use deltaq_types::{Page, WatchRow};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
-use crate::engine::excerpt::Excerpt;
-use crate::engine::feed::{RowLimit, RowPage};
-use crate::engine::id::Rv;
-use crate::engine::view::View;
 use crate::http::accept::Accept;
 use crate::http::access;
 use crate::http::call::ReadCall;
@@ -30,7 +31,6 @@ use crate::http::params::{Params, digits, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::wire;
-use crate::service::{self, Handle, Incarnation, KeyFilter, Shard, WatchFrom, Watcher};
 
 /// How long a browser waits before it connects again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
@@ -271,7 +271,7 @@ impl Stream {
             let since = self.watcher.listing_since();
             let page = self.watcher.read(limit).await;
             // The queue is at another node now. The rows up to the position of this watch were durable before the queue moved.
-            let has_moved = matches!(page, Err(service::Error::NotOwner));
+            let has_moved = matches!(page, Err(deltaq_service::Error::NotOwner));
             let page = if has_moved { RowPage::default() } else { page? };
             for row in &page.rows {
                 self.write(text, &wire::watch_row(row), since);

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use deltaq_engine::config::{AdmissionText, Config};
+use deltaq_engine::key::{KeySpec, Pointer};
+use deltaq_service::admission::{Schema, check_prune};
 use deltaq_types::{QueueConfig, RawObject};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -12,9 +15,6 @@ use serde_json::{Map, Value};
 use super::super::problem::Problem;
 use super::config::{invalid, of_engine};
 use super::follow::{self, FollowPatch};
-use crate::admission::{Admission, Schema};
-use crate::engine::config::Config;
-use crate::engine::key::{KeySpec, Pointer};
 
 /// The settings in a PUT.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ enum SchemaPatch {
     #[default]
     Keep,
     Remove,
-    Set(Arc<Schema>),
+    Set(Arc<RawValue>),
 }
 
 /// The change of admission by a PUT.
@@ -57,9 +57,9 @@ pub(super) struct AdmissionPatch {
 #[must_use]
 pub fn settings(config: &Config) -> QueueConfig {
     let admission = config.admission.as_deref();
-    let prune = admission.map_or(&[][..], Admission::prune);
+    let prune = admission.map_or(&[][..], |admission| &admission.prune);
     QueueConfig {
-        schema: admission.and_then(Admission::schema).map(|schema| RawObject::from_valid(schema.as_str())),
+        schema: admission.and_then(AdmissionText::schema_text).map(RawObject::from_valid),
         prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
         follow: config.follow.as_deref().map(follow::document),
         ..of_engine(config)
@@ -134,7 +134,9 @@ impl PatchDocument {
         let schema = match self.schema.as_deref().map(RawValue::get) {
             None => SchemaPatch::Keep,
             Some("null") => SchemaPatch::Remove,
-            Some(text) if text.starts_with('{') => SchemaPatch::Set(Arc::new(Schema::compile(text)?)),
+            Some(text) if text.starts_with('{') => {
+                SchemaPatch::Set(Schema::compile(text)?.into_text().into())
+            }
             Some(_) => return Err(invalid("schema", "it must be a JSON object, or null for none")),
         };
         let prune = self.prune.map(|text| pointers(&read_setting("prune", &text, PRUNE_BYTES_MAX)?));
@@ -168,19 +170,26 @@ fn pointers(value: &Value) -> Result<Vec<Pointer>, Problem> {
 }
 
 impl AdmissionPatch {
-    /// The admission after the change, for a queue with this key.
+    /// The rules after the change, for a queue with this key and this version. Unchanged rules stay the same value, so they are not
+    /// compiled again.
     pub(super) fn applied(
         &self,
-        current: Option<&Admission>,
+        current: Option<&Arc<AdmissionText>>,
         key: &KeySpec,
-    ) -> Result<Option<Arc<Admission>>, Problem> {
+        version: Option<&Pointer>,
+    ) -> Result<Option<Arc<AdmissionText>>, Problem> {
         let schema = match &self.schema {
-            SchemaPatch::Keep => current.and_then(Admission::schema).cloned(),
+            SchemaPatch::Keep => current.and_then(|now| now.schema.clone()),
             SchemaPatch::Remove => None,
             SchemaPatch::Set(schema) => Some(schema.clone()),
         };
         let prune = self.prune.clone();
-        let prune = prune.unwrap_or_else(|| current.map_or_else(Vec::new, |now| now.prune().to_vec()));
-        Ok(Admission::new(schema, prune, key)?.map(Arc::new))
+        let prune = prune.unwrap_or_else(|| current.map_or_else(Vec::new, |now| now.prune.clone()));
+        check_prune(&prune, key, version)?;
+        let next = AdmissionText::new(schema, prune);
+        Ok(match current {
+            Some(now) if next.as_ref() == Some(&**now) => Some(now.clone()),
+            _ => next.map(Arc::new),
+        })
     }
 }

@@ -3,6 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use deltaq_engine::config::{Config, Mode, Retention};
+use deltaq_engine::excerpt::{Excerpt, shortened};
+use deltaq_engine::index_settings::IndexSettings;
+use deltaq_engine::key::{KeySpec, Pointer};
+use deltaq_engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_runtime::clock::whole_us;
+use deltaq_types::duration::DurationText;
 use deltaq_types::{DetailedKeyPart, KeyPart, QueueConfig};
 use serde_json::{Map, Value};
 
@@ -10,16 +17,9 @@ use super::super::params;
 use super::super::problem::{Code, Problem};
 use super::admission::Patch;
 use super::follow;
-use crate::clock::whole_us;
 use crate::config::Fault;
 use crate::config::queue as words;
 use crate::config::queue::QueueDefaults;
-use crate::duration::DurationText;
-use crate::engine::config::{Config, Mode, Retention};
-use crate::engine::excerpt::{Excerpt, shortened};
-use crate::engine::index_settings::IndexSettings;
-use crate::engine::key::{KeySpec, Pointer};
-use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 
 /// The name of the setting that only a PUT has.
 const INDEXES: &str = "indexes";
@@ -162,10 +162,8 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
 /// [`Code::InvalidRequest`] for an unknown field, [`Code::InvalidConfig`] for a wrong value.
 pub fn patched(current: &Config, defaults: &Config, patch: &Patch) -> Result<Config, Problem> {
     let common = patched_common(current, defaults, &patch.common)?;
-    let admission = patch.admission.applied(current.admission.as_deref(), &common.key)?;
-    if let Some((admission, version)) = admission.as_ref().zip(common.version.as_ref()) {
-        admission.check_version(version)?;
-    }
+    let (key, version) = (&common.key, common.version.as_ref());
+    let admission = patch.admission.applied(current.admission.as_ref(), key, version)?;
     let follow = patch.follow.applied(current.follow.as_ref());
     let mut config = Config { follow, admission, ..common };
     // A follower has no versions, so the default for all queues does not concern the follower.

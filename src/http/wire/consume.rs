@@ -1,13 +1,13 @@
 //! Replies to workers, except the reply to a pop.
 
+use deltaq_engine::command::{Extended, Outcome, Settled};
+use deltaq_engine::delta::{Delta, DeltaKind};
+use deltaq_service::Moment;
 use deltaq_types::{
     DeltaDocument, DeltaType, ExtendedDocument, LeaseOutcome, SettleAs, SettleResult, SettledDocument,
 };
 
 use super::{millis, raw, timestamp};
-use crate::engine::command::{Extended, Outcome, Settled};
-use crate::engine::delta::{Delta, DeltaKind};
-use crate::service::Moment;
 
 /// A delta as of `moment`.
 #[must_use]

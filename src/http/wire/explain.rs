@@ -1,14 +1,14 @@
 //! Why a key is not delivered, as a document with a sentence.
 
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::explain::Explanation;
+use deltaq_engine::key::Key;
+use deltaq_engine::schedule::{Lease, Place, ScheduleState};
+use deltaq_engine::snapshot::KeyState;
+use deltaq_service::{Handle, Moment};
 use deltaq_types::{ExplainDocument, HoldReason};
 
 use super::{read, timestamp};
-use crate::engine::excerpt::Excerpt;
-use crate::engine::explain::Explanation;
-use crate::engine::key::Key;
-use crate::engine::schedule::{Lease, Place, ScheduleState};
-use crate::engine::snapshot::KeyState;
-use crate::service::{Handle, Moment};
 
 /// Why a key is not delivered, as of `moment`.
 #[must_use]

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
+use deltaq_engine::config::{Config, Follow};
+use deltaq_engine::excerpt::shortened;
+use deltaq_engine::follow::FollowPhase;
+use deltaq_engine::limits::KEY_BYTES_MAX;
+use deltaq_engine::view::View;
+use deltaq_service::{FollowReport, Obstacle};
+use deltaq_types::name::Name;
 use deltaq_types::{FollowState, FollowStatus, FollowedView};
 use serde_json::Value;
 
 use super::super::problem::Problem;
 use super::config::invalid;
 use super::millis;
-use crate::engine::config::{Config, Follow};
-use crate::engine::excerpt::shortened;
-use crate::engine::follow::FollowPhase;
-use crate::engine::limits::KEY_BYTES_MAX;
-use crate::engine::view::View;
-use crate::name::Name;
-use crate::service::{FollowReport, Obstacle};
 
 /// The largest `max_waiting`.
 const MAX_WAITING_MAX: u64 = 1_000_000_000;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use deltaq_engine::event::{Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Queued};
+use deltaq_engine::id::Token;
+use deltaq_engine::time::Time;
+use deltaq_service::{Handle, Moment};
 use deltaq_types::{EventDocument, EventName, LeaseOutcome};
 
 use super::consume::delta_type;
 use super::{raw, timestamp};
-use crate::engine::event::{Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Queued};
-use crate::engine::id::Token;
-use crate::engine::time::Time;
-use crate::service::{Handle, Moment};
 
 /// An event of one key as of `moment`; `None` for an event of the queue.
 #[must_use]

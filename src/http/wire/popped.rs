@@ -6,14 +6,14 @@
 
 use std::cell::RefCell;
 
+use deltaq_engine::Switches;
+use deltaq_engine::command::Item;
+use deltaq_engine::delta::Delta;
+use deltaq_service::{Incarnation, Moment};
 use deltaq_types::SettledDocument;
 
 use super::millis;
-use crate::engine::Switches;
-use crate::engine::command::Item;
-use crate::engine::delta::Delta;
 use crate::instant::Seconds;
-use crate::service::{Incarnation, Moment};
 
 /// The approximate bytes of a key without its objects, and of a delta without its object.
 const KEY_BYTES: usize = 256;
@@ -175,19 +175,19 @@ impl Reply<'_> {
 mod tests {
     use std::time::Duration;
 
+    use deltaq_engine::delta::DeltaKind;
+    use deltaq_engine::delta::Provenance;
+    use deltaq_engine::id::{Rv, Source, Token, Worker};
+    use deltaq_engine::key::Key;
+    use deltaq_engine::known::Known;
+    use deltaq_engine::object::Object;
+    use deltaq_engine::time::Time;
+    use deltaq_engine::trace::{Trace, TraceContext};
+    use deltaq_service::LeaseId;
     use deltaq_types::{LeaseDocument, LeaseOutcome, Popped, PoppedItem, SettleAs, SettleResult};
 
     use super::*;
-    use crate::engine::delta::DeltaKind;
-    use crate::engine::delta::Provenance;
-    use crate::engine::id::{Rv, Source, Token, Worker};
-    use crate::engine::key::Key;
-    use crate::engine::known::Known;
-    use crate::engine::object::Object;
-    use crate::engine::time::Time;
-    use crate::engine::trace::{Trace, TraceContext};
     use crate::http::wire::{raw, timestamp};
-    use crate::service::LeaseId;
 
     const INCARNATION: Incarnation = Incarnation(0xab);
 

@@ -1,12 +1,12 @@
 //! Replies to producers.
 
+use deltaq_engine::command::FailureState;
+use deltaq_engine::key::Key;
+use deltaq_engine::{command, event};
+use deltaq_service::Moment;
 use deltaq_types::{FailedKey, Produced, ReplaceCounts, Replaced};
 
 use super::timestamp;
-use crate::engine::command::FailureState;
-use crate::engine::key::Key;
-use crate::engine::{command, event};
-use crate::service::Moment;
 
 /// The reply to a produce call.
 #[must_use]

@@ -1,13 +1,13 @@
 //! Queues.
 
+use deltaq_engine::LastReplace;
+use deltaq_service::{Document, Moment};
 use deltaq_types::{LastReplaceDocument, QueueDocument, QueueStatus};
 
 use super::admission::settings;
 use super::follow;
 use super::produce::counts;
 use super::{millis, timestamp};
-use crate::engine::LastReplace;
-use crate::service::{Document, Moment};
 
 /// A queue.
 #[must_use]

@@ -1,5 +1,13 @@
 //! Items, sources, and the objects of views.
 
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::indexes::IndexStatus;
+use deltaq_engine::schedule::{Lease, Place};
+use deltaq_engine::snapshot::KeyState;
+use deltaq_engine::sources::SourceState;
+use deltaq_engine::time::Time;
+use deltaq_engine::view::ViewObject;
+use deltaq_service::{Acknowledged, Handle, Moment, WorkerState};
 use deltaq_types::{
     IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, QueueDocument,
     SourceDocument, SyncedDocument, WorkerDocument,
@@ -8,16 +16,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::queue::last_replace;
 use super::{delta, millis, raw, timestamp};
-use crate::engine::excerpt::Excerpt;
-use crate::engine::indexes::IndexStatus;
-use crate::engine::schedule::{Lease, Place};
-use crate::engine::snapshot::KeyState;
-use crate::engine::sources::SourceState;
-use crate::engine::time::Time;
-use crate::engine::view::ViewObject;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
-use crate::service::{Acknowledged, Handle, Moment, WorkerState};
 
 /// States of an item, in the order in which they are listed.
 pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];

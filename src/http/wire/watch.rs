@@ -1,11 +1,11 @@
 //! Rows of a watch, and lines of a stream.
 
+use deltaq_engine::feed::{Row, RowKind};
+use deltaq_engine::id::Rv;
 use deltaq_types::{RowType, WatchRow};
 use serde::Serialize;
 
 use super::raw;
-use crate::engine::feed::{Row, RowKind};
-use crate::engine::id::Rv;
 use crate::http::problem::Problem;
 
 const EMPTY: WatchRow = WatchRow {

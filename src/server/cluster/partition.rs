@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_engine::config::Config;
+use deltaq_journal::postgres::{Member, Postgres, Settings};
+use deltaq_journal::store::Reader;
+use deltaq_journal::{WriterOptions, writer};
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::metrics::Metrics;
+use deltaq_service::{Limits, Registry};
 use futures_util::FutureExt as _;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-
-use crate::causes::with_causes;
-use crate::clock::Clock;
-use crate::engine::config::Config;
-use crate::journal::postgres::{Member, Postgres, Settings};
-use crate::journal::store::Reader;
-use crate::journal::{WriterOptions, writer};
-use crate::lifecycle::Shutdown;
-use crate::service::metrics::Metrics;
-use crate::service::{Limits, Registry};
 
 /// How long the calls of a partition that is released may take to end by themselves. Later they fail.
 const CALLS_MAX: Duration = Duration::from_secs(3);

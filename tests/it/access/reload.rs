@@ -128,7 +128,7 @@ async fn a_token_file_that_others_can_write_is_refused() {
         let reloaded = fixture.service.reloadable.reload();
         assert_eq!(reloaded.is_ok(), is_accepted, "{mode:o}: {reloaded:?}");
         if let Err(errors) = reloaded {
-            let text = deltaq::causes::with_causes(&errors[0]);
+            let text = deltaq_runtime::causes::with_causes(&errors[0]);
             assert!(text.contains("can write the token file") && text.contains("tokens.toml"), "{text}");
         }
     }
@@ -170,10 +170,10 @@ async fn errors_of_token_files_do_not_show_secrets() {
         std::fs::write(&path, &text).expect("a file");
         let started = Service::try_with(
             |settings| settings.access.tokens_file = Some(path.clone()),
-            deltaq::lifecycle::Shutdown::manual(std::time::Duration::ZERO),
+            deltaq_runtime::lifecycle::Shutdown::manual(std::time::Duration::ZERO),
         );
         let error = started.await.err().expect("it must not start");
-        let shown = format!("{error:?} {}", deltaq::causes::with_causes(&error));
+        let shown = format!("{error:?} {}", deltaq_runtime::causes::with_causes(&error));
         assert!(!shown.contains("5ec2e7"), "{shown}");
         let place = ["tokens.toml", "token \"a\"", "token number 1"];
         assert!(place.iter().any(|place| shown.contains(place)), "{shown}");

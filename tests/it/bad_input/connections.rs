@@ -1,6 +1,6 @@
 //! Malformed HTTP, and connections that end or stall in the middle of a request.
 
-use deltaq::duration::DurationText;
+use deltaq_types::duration::DurationText;
 
 use super::{Bench, Row, row};
 use crate::harness::{Client, Service};

@@ -8,16 +8,16 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq::engine::command::{Call, How, Pop, Settle, Settled};
-use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::id::{Rv, Token};
-use deltaq::engine::key::Key;
-use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
-use deltaq::engine::refusal::Refusal;
-use deltaq::engine::schedule::Place;
-use deltaq::engine::table::Entry;
-use deltaq::engine::time::Time;
-use deltaq::engine::{Effects, Queue};
+use deltaq_engine::command::{Call, How, Pop, Settle, Settled};
+use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::id::{Rv, Token};
+use deltaq_engine::key::Key;
+use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
+use deltaq_engine::refusal::Refusal;
+use deltaq_engine::schedule::Place;
+use deltaq_engine::table::Entry;
+use deltaq_engine::time::Time;
+use deltaq_engine::{Effects, Queue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The list of the queues covers all nodes.
 
 use deltaq::config::access::Verb;
-use deltaq::service::Owner;
+use deltaq_service::Owner;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, FakeOwner, queue_of, write};

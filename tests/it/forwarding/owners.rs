@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq::service::Owner;
+use deltaq_service::Owner;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq::engine::Queue;
-use deltaq::engine::command::{Call, Pop};
-use deltaq::engine::config::Config;
-use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::id::Rv;
-use deltaq::engine::key::Key;
-use deltaq::engine::object::Object;
-use deltaq::engine::time::Time;
-use deltaq::service::metrics::{Metrics, Waiting};
-use deltaq::service::{Moment, Name};
+use deltaq_engine::Queue;
+use deltaq_engine::command::{Call, Pop};
+use deltaq_engine::config::Config;
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
+use deltaq_engine::object::Object;
+use deltaq_engine::time::Time;
+use deltaq_service::metrics::{Metrics, Waiting};
+use deltaq_service::{Moment, Name};
 use serde_json::{Value, json};
 
 use super::page::Page;
@@ -143,8 +143,8 @@ async fn idle_and_busy_queues_have_the_same_series() {
 async fn every_family_is_documented() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md");
     let text = std::fs::read_to_string(path).expect("the file is there");
-    let folder = crate::crash::server::Store::folder("families");
-    let crate::crash::server::Store::Folder(path) = &folder else { unreachable!("it is a folder") };
+    let folder = crate::chaos::crash::server::Store::folder("families");
+    let crate::chaos::crash::server::Store::Folder(path) = &folder else { unreachable!("it is a folder") };
     let service = Service::with(|settings| {
         settings.storage.in_memory = false;
         settings.storage.data_dir.clone_from(path);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq::engine::event::EventKind;
+use deltaq_engine::event::EventKind;
 use serde_json::{Value, json};
 
 use super::commits::{Bench, read};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq::duration::DurationText;
+use deltaq_types::duration::DurationText;
 use serde_json::{Value, json};
 
 use super::QUEUE;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use deltaq::config::Settings;
-use deltaq::journal::sqlite::{Sqlite, Sync};
-use deltaq::journal::store::{Opening, Store as _, Writes};
-use deltaq::lifecycle::Shutdown;
 use deltaq::server::Error;
+use deltaq_journal::sqlite::{Sqlite, Sync};
+use deltaq_journal::store::{Opening, Store as _, Writes};
+use deltaq_runtime::lifecycle::Shutdown;
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, lease, object};

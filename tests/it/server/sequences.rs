@@ -1,6 +1,6 @@
 //! Sequence numbers of produce calls over HTTP.
 
-use deltaq::engine::limits::SOURCES_MAX;
+use deltaq_engine::limits::SOURCES_MAX;
 use serde_json::{Value, json};
 
 use super::{QUEUE, object};

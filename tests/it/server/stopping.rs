@@ -1,6 +1,6 @@
 //! Shutdown of a server while leases are live.
 
-use deltaq::duration::DurationText;
+use deltaq_types::duration::DurationText;
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, object, objects, settled, settling, take, waiters};

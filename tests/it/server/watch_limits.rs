@@ -1,11 +1,11 @@
 //! Bounds of watches: how many at a time, how many of one token, and clients that do not read.
 
+use deltaq::config::access::Verb;
 use serde_json::{Value, json};
 
 use super::{QUEUE, objects};
 use crate::access::token;
 use crate::harness::{Client, Service, within};
-use deltaq::config::access::Verb;
 
 const WATCH: &str = "/v1/queues/q/watch?resource_version=now";
 

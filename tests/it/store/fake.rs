@@ -1,11 +1,11 @@
 //! The fake store: rows in memory and planned faults, for tests of everything above a store. It passes the same
 //! rules as a real store.
 
-use deltaq::engine::id::Rv;
+use deltaq_engine::id::Rv;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use deltaq::journal::store::{
+use deltaq_journal::store::{
     Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
     REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
 };

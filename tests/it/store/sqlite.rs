@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use deltaq::journal::sqlite::{Sqlite, Sync};
-use deltaq::journal::store::{Opening, Reader};
+use deltaq_journal::sqlite::{Sqlite, Sync};
+use deltaq_journal::store::{Opening, Reader};
 
 use super::{Owner, Place, suite};
 

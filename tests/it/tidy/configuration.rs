@@ -59,6 +59,9 @@ fn the_page_lists_every_setting() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(root().join(DOCUMENT), &wanted).expect("the document can be written");
     } else {
-        assert!(document == wanted, "run `UPDATE_DOCS=1 cargo test --test it tidy::` to update {DOCUMENT}");
+        assert!(
+            document == wanted,
+            "run `UPDATE_DOCS=1 cargo test -p deltaq --test it tidy::` to update {DOCUMENT}"
+        );
     }
 }

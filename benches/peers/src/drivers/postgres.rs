@@ -4,7 +4,7 @@
 use std::io;
 
 use deltaq::bench::{Done, Keys, Objects, Wire, Worker};
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 
 use super::{OBJECT_BYTES, refused};
 

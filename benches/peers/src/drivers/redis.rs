@@ -3,7 +3,7 @@
 use std::io;
 
 use deltaq::bench::{Done, Keys, Objects, Wire, Worker};
-use deltaq::clock::Clock;
+use deltaq_runtime::clock::Clock;
 use memchr::memmem;
 
 use super::{Ack, OBJECT_BYTES, line, number, refused, several};

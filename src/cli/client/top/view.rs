@@ -8,8 +8,9 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 
 use super::board::{Action, Board, STATES, Screen};
+use crate::cli::client::output::duration_text;
 use crate::cli::client::output::{Tone, clean};
-use crate::cli::client::queues::{duration_text, state_word};
+use crate::cli::client::queues::state_word;
 
 /// Lines above the events of a key.
 const KEY_LINES: u16 = 9;

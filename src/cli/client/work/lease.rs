@@ -6,7 +6,7 @@ use deltaq_client::Error;
 use deltaq_types::{ExtendBody, ExtendedList, LeaseOutcome, SettleResult};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::slot::{Item, Worker, pause_of, pauses};
+use super::worker::{Item, Worker, pause_of, pauses};
 
 /// Time before the end of a lease at which its command is stopped, if the lease could not be extended.
 const MARGIN_MAX: Duration = Duration::from_secs(5);

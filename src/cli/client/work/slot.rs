@@ -3,51 +3,26 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use deltaq_client::{Backoff, Call, Error};
-use deltaq_types::{
-    PopBody, PoppedItem, SettleAs, SettleBody, SettleCall, SettleResult, SettledDocument, SettledList,
-};
-use serde_json::value::RawValue;
+use deltaq_client::{Call, Error};
+use deltaq_types::duration;
+use deltaq_types::{PopBody, SettleAs, SettleBody, SettleCall, SettleResult, SettledDocument, SettledList};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::child::{Ended, Running};
 use super::lease::Lost;
+use super::worker::{Item, Worker, pause_of, pauses};
 use super::{Stop, Work};
-use crate::cli::client::consume::PoppedTexts;
 use crate::cli::client::failure::{Failure, text_of};
-use crate::cli::client::output::clean;
-use crate::cli::client::queues::duration_text;
-use crate::cli::client::session::{Session, parse};
-use crate::duration;
+use crate::cli::client::output::{clean, duration_text};
+use crate::cli::client::reply::{PoppedTexts, parse};
+use crate::cli::client::session::Session;
 
-/// Longest pause before the first repetition of a failed call.
-const PAUSE: Duration = Duration::from_millis(250);
-/// Longest pause before any repetition, unless the server asks for a longer one.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The exit status of a command whose data is wrong (EX_DATAERR).
 const STATUS_REJECT: i32 = 65;
 /// How long the calls at the end may take.
 const END: Duration = Duration::from_secs(5);
 /// Longest error of a settle, in bytes.
 const ERROR_BYTES_MAX: usize = deltaq_types::terms::ERROR_BYTES_MAX;
-
-/// What all slots share.
-pub(super) struct Worker<'a> {
-    work: &'a Work,
-    pub(super) session: &'a Session,
-    stop: Stop,
-    name: String,
-    pub(super) lease: Option<String>,
-    acknowledged: Cell<u64>,
-    failed: Cell<u64>,
-}
-
-/// A key that this worker holds.
-pub(super) struct Item {
-    pub(super) popped: PoppedItem,
-    text: Box<RawValue>,
-    pub(super) received_at: Instant,
-}
 
 /// How the run of a command ended.
 enum Outcome {
@@ -310,16 +285,6 @@ impl<'a> Worker<'a> {
 
 fn report(text: &str) {
     eprintln!("deltaq: {}", clean(text));
-}
-
-/// The pauses of a command that goes on over restarts of the server.
-pub(in crate::cli::client) const fn pauses() -> Backoff {
-    Backoff::new(PAUSE, PAUSE_MAX)
-}
-
-/// How long to wait before a failed call is repeated; `None` if a repetition fails again.
-pub(in crate::cli::client) fn pause_of(error: &Error, backoff: &mut Backoff) -> Option<Duration> {
-    error.is_temporary().then(|| backoff.after_failure(error))
 }
 
 fn item(popped: PoppedTexts) -> Result<Option<Item>, Failure> {

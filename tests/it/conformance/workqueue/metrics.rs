@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use deltaq::engine::time::Time;
-use deltaq::engine::{Effects, Queue};
-use deltaq::service::metrics::{Metrics, QueueMetrics, Waiting};
-use deltaq::service::{Moment, Name};
+use deltaq_engine::time::Time;
+use deltaq_engine::{Effects, Queue};
+use deltaq_service::metrics::{Metrics, QueueMetrics, Waiting};
+use deltaq_service::{Moment, Name};
 
 use super::{Op, Options};
 use crate::metrics::page::Page;

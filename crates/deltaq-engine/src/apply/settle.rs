@@ -1,0 +1,137 @@
+//! Applying the end of a lease.
+
+use super::{NO_ENTRY, NO_LEASE, Reason};
+use crate::apply::Applied;
+use crate::delta::{Delta, DeltaKind, Deltas};
+use crate::event::{Disposition, Ending, Failure};
+use crate::id::{Slot, Token};
+use crate::known::{Known, set_known};
+use crate::schedule::EventId;
+use crate::state::State;
+use crate::table::Entry;
+
+impl State {
+    pub(super) fn apply_settled(
+        &mut self,
+        slot: Slot,
+        token: Token,
+        ending: &Ending,
+        id: EventId,
+    ) -> Result<Applied, Reason> {
+        self.leave_pop(slot, token)?;
+        let rules = self.config.rules();
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let covered = entry.lease_covers(rules);
+        let leased = std::mem::take(&mut entry.leased);
+        let mut ends_pending = ending.parks();
+        let mut applied = Applied::default();
+        if matches!(ending, Ending::Acked | Ending::Done) {
+            if *ending == Ending::Acked {
+                let pending = entry.initial_pending;
+                ends_pending =
+                    pending.is_some_and(|pending| covered.is_some_and(|rv| pending.get() <= rv.get()));
+                self.apply_ack(slot, leased, id)?;
+            }
+            self.apply_done(slot, id)?;
+        } else if rules.keeps_every_delta {
+            entry.waiting.put_oldest_back(leased);
+        } else {
+            applied.merged = entry.waiting.put_back(leased, rules.only_newest_waits, self.config.cap());
+        }
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let position = entry.position(rules, id);
+        let schedule_state = &mut entry.schedule_state;
+        match ending {
+            Ending::Acked | Ending::Done => {}
+            Ending::Nacked(failure) | Ending::Expired(failure) => {
+                applied.got_work = self.apply_failure(slot, failure, id)?;
+            }
+            Ending::Released => {
+                applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
+            }
+            Ending::Rejected { error } => {
+                schedule_state.set_last_error(error.clone());
+                self.schedule.park(slot, &entry.key, schedule_state);
+            }
+            Ending::Undelivered => self.schedule.restore_position(slot, schedule_state),
+        }
+        if ends_pending {
+            let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+            self.initial_pending -= usize::from(entry.initial_pending.take().is_some());
+        }
+        Ok(applied)
+    }
+
+    /// Makes the newest leased delta known and forgets the failures.
+    fn apply_ack(&mut self, slot: Slot, leased: Deltas, id: EventId) -> Result<(), Reason> {
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        if self.config.known_objects {
+            let newest = leased.into_newest().filter(|delta| delta.kind != DeltaKind::Deleted);
+            let known = newest.map(|Delta { object, provenance, .. }| Known {
+                object,
+                rv: id.rv,
+                owner: provenance.owner().cloned(),
+            });
+            set_known(&mut entry.known, known, &mut self.known);
+        }
+        entry.schedule_state.attempt = 0;
+        self.schedule.forget(slot, &mut entry.schedule_state);
+        Ok(())
+    }
+
+    /// Ends the lease of a key whose delivered deltas are done.
+    fn apply_done(&mut self, slot: Slot, id: EventId) -> Result<(), Reason> {
+        let rules = self.config.rules();
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let (due, position) = (entry.next_due(rules, id.at), entry.position(rules, id));
+        let schedule_state = &mut entry.schedule_state;
+        if let Some(due) = due {
+            self.schedule.settle_to_wait(slot, schedule_state);
+            self.schedule.delay(slot, &entry.key, schedule_state, due, id.rv);
+        } else {
+            self.schedule.settle(slot, schedule_state, position);
+        }
+        Ok(())
+    }
+
+    /// Applies a failed delivery. Returns whether that gives the key new work.
+    fn apply_failure(&mut self, slot: Slot, failure: &Failure, id: EventId) -> Result<bool, Reason> {
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let position = entry.position(self.config.rules(), id);
+        let Entry { key, schedule_state, .. } = entry;
+        schedule_state.failures = schedule_state.failures.saturating_add(1);
+        schedule_state.set_last_error(failure.error.clone());
+        let mut got_work = false;
+        match failure.disposition {
+            Disposition::Tail { due } => {
+                got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
+                if let Some(due) = due {
+                    self.schedule.delay(slot, key, schedule_state, due, id.rv);
+                }
+            }
+            Disposition::Wait { due } => {
+                self.schedule.settle_to_wait(slot, schedule_state);
+                self.schedule.delay(slot, key, schedule_state, due, id.rv);
+            }
+            Disposition::Delayed => {
+                schedule_state.delay().ok_or("the key has no delay")?;
+                self.schedule.settle_to_wait(slot, schedule_state);
+            }
+            Disposition::Park => self.schedule.park(slot, key, schedule_state),
+        }
+        Ok(got_work)
+    }
+
+    /// Checks that the key has the live lease `token`, and takes the lease out of its pop's list.
+    fn leave_pop(&mut self, slot: Slot, token: Token) -> Result<(), Reason> {
+        let entry = self.table.at(slot).ok_or(NO_ENTRY)?;
+        let lease = entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
+        let Some(id) = &lease.pop_id else { return Ok(()) };
+        let slots = self.pop_ids.get_mut(id).ok_or("the lease is not in its pop's list")?;
+        slots.retain(|other| *other != slot);
+        if slots.is_empty() {
+            self.pop_ids.remove(id);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! Decisions on pops, settles and extensions, and on what becomes due.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Call, Extended, FailureState, How, Item, Outcome, Pop, Settle, Settled};
+use crate::event::{Disposition, Ending, EventKind, Failure, Leased};
+use crate::id::{Slot, Token};
+use crate::key::Key;
+use crate::limits::DUE_AT_A_TIME;
+use crate::queue::Queue;
+use crate::refusal::Refusal;
+use crate::schedule::Place;
+use crate::table::Entry;
+use crate::time::Time;
+
+impl Queue {
+    /// Lets everything happen that is due at or before `now`, in order of time; at the same instant leases come before
+    /// delays, then the smaller event number comes first. Returns the queue's time, which never goes back behind the last
+    /// event. A due Resync is recorded once, however many periods have passed. If too much is due at once, the rest stays
+    /// due, and [`next_deadline`](Self::next_deadline) stays in the past.
+    pub fn advance(&mut self, now: Time) -> Time {
+        let now = now.max(self.state().last_at);
+        // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need no second
+        // look.
+        let mut expiry = self.state().schedule.next_expiry(Default::default(), now, self.volatile.committed);
+        for _ in 0..DUE_AT_A_TIME {
+            let delay = self.state().next_delay().filter(|(at, _, _)| *at <= now);
+            let failure_expiry = self.state().schedule.next_failure_expiry().filter(|(at, _, _)| *at <= now);
+            if (expiry, delay, failure_expiry) == (None, None, None) {
+                // This is the usual case.
+                break;
+            }
+            let lease = expiry.map(|(at, token, slot)| (at, 0, token.rv(), slot));
+            let delay = delay.map(|(at, rv, slot)| (at, 1, rv, slot));
+            let failure_expiry = failure_expiry.map(|(at, rv, slot)| (at, 2, rv, slot));
+            let next = [lease, delay, failure_expiry].into_iter().flatten().min();
+            let Some((at, kind, rv, slot)) = next else { break };
+            let key = self.state().entry(slot).key.clone();
+            let at_slot = Some(slot);
+            match kind {
+                0 => {
+                    let failure = How::Nack { delay: None, error: Some("lease expired".into()) };
+                    self.end_lease(at, slot, &failure, true);
+                    expiry =
+                        self.state().schedule.next_expiry((at, Token::new(rv)), now, self.volatile.committed);
+                }
+                1 => self.emit_at(at, at_slot, EventKind::DelayElapsed { key }),
+                _ => self.emit_at(at, at_slot, EventKind::Forgotten { key }),
+            }
+        }
+        if self.state().next_resync.is_some_and(|at| at <= now) {
+            self.emit(now, EventKind::ResyncDue);
+            self.volatile.effects.resync_due = true;
+        }
+        now
+    }
+
+    /// Leases ready keys to a worker, first to last. A pop whose `id` has live leases gets those again, even while the queue is
+    /// paused.
+    ///
+    /// # Errors
+    /// [`Refusal::Closed`] if the queue is closed and has nothing left to deliver.
+    pub fn pop(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
+        let now = self.advance(now);
+        self.hand_out(now, pop)
+    }
+
+    /// As [`pop`](Self::pop), directly after another command at the same instant, so nothing can have become due.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn hand_out(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
+        let now = now.max(self.state().last_at);
+        let again = self.live_again(pop);
+        if !again.is_empty() {
+            return Ok(again);
+        }
+        if self.state().ends_pops() {
+            return Err(Refusal::Closed);
+        }
+        let deadline = now.plus(pop.lease.unwrap_or(self.state().config.lease));
+        let mut items = Vec::new();
+        let mut bytes = 0_usize;
+        while items.len() < pop.max && !self.state().paused {
+            let Some((_, slot)) = self.state().schedule.first() else { break };
+            let entry = self.state().entry(slot);
+            let known = entry.known.as_ref().filter(|_| pop.with_known);
+            bytes +=
+                entry.next_bytes(self.state().config.rules()) + known.map_or(0, |known| known.object.bytes());
+            if bytes > pop.max_bytes && !items.is_empty() {
+                break;
+            }
+            let position = entry.ready_position();
+            let key = entry.key.clone();
+            let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
+            self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
+            let waited = now.since(position.added);
+            self.volatile.effects.waits.push(waited);
+            items.push(self.item(self.state().entry(slot), pop, waited));
+        }
+        Ok(items)
+    }
+
+    /// The live leases of the pop's id, oldest first. Empty for a new pop.
+    pub fn repeat_pop(&mut self, now: Time, pop: &Pop) -> Vec<Item> {
+        self.advance(now);
+        self.live_again(pop)
+    }
+
+    fn live_again(&self, pop: &Pop) -> Vec<Item> {
+        let Some(slots) = pop.id.as_ref().and_then(|id| self.state().pop_ids.get(id)) else {
+            return Vec::new();
+        };
+        let item = |slot: &Slot| self.item(self.state().entry(*slot), pop, Duration::ZERO);
+        let mut items: Vec<Item> = slots.iter().map(item).collect();
+        items.sort_by_key(|item| item.token);
+        items
+    }
+
+    fn item(&self, entry: &Entry, pop: &Pop, waited: Duration) -> Item {
+        let lease = entry.lease();
+        Item {
+            key: entry.key.clone(),
+            token: lease.token,
+            deadline: lease.deadline,
+            worker: lease.worker.clone(),
+            attempt: entry.schedule_state.attempt,
+            failures: entry.schedule_state.failures,
+            is_in_initial_list: entry.initial_pending.is_some() || !self.state().initial.is_populated(),
+            deltas: entry.leased.to_vec(),
+            known: entry.known.as_deref().filter(|_| pop.with_known).cloned(),
+            waited,
+        }
+    }
+
+    /// Settles leases, each one independently.
+    pub fn settle(&mut self, now: Time, settles: &[Settle]) -> Vec<Settled> {
+        let now = self.advance(now);
+        settles.iter().map(|settle| self.settle_one(now, settle)).collect()
+    }
+
+    fn settle_one(&mut self, now: Time, settle: &Settle) -> Settled {
+        let Some(slot) = self.state().schedule.leased_at(settle.token) else {
+            let outcome = self.state().settled.get(settle.token);
+            if outcome == settle.how.outcome() {
+                return Settled::Repeated;
+            }
+            self.volatile.effects.counters.stale += 1;
+            return Settled::Stale { outcome };
+        };
+        let worked = now.since(self.state().entry(slot).lease().since);
+        if let How::Done { delay: Some(delay) } = settle.how {
+            let key = self.state().entry(slot).key.clone();
+            self.add_key(now, &Call::of_key(key, Some(delay)));
+        }
+        self.end_lease(now, slot, &settle.how, false);
+        // A key that was acknowledged may have no entry any more.
+        let failed = matches!(settle.how, How::Nack { .. } | How::Reject { .. });
+        Settled::Ok { worked, failed: failed.then(|| failure_state(self.state().entry(slot))) }
+    }
+
+    /// The failures of a key; none if the queue does not have the key.
+    #[must_use]
+    pub fn failure_state(&self, key: &Key) -> FailureState {
+        self.state().table.get(key.as_str()).map(failure_state).unwrap_or_default()
+    }
+
+    /// Ends leases whose reply could not be written, as if they had never existed. That includes leases that are past their
+    /// deadline.
+    pub fn return_undelivered(&mut self, now: Time, tokens: &[Token]) {
+        let now = now.max(self.state().last_at);
+        for token in tokens {
+            if let Some((slot, key)) = self.lease_of(*token) {
+                self.emit_at(
+                    now,
+                    Some(slot),
+                    EventKind::Settled { key, token: *token, ending: Ending::Undelivered },
+                );
+            }
+        }
+    }
+
+    /// Sets the deadline of leases to `now + lease`.
+    pub fn extend(&mut self, now: Time, tokens: &[Token], lease: Option<Duration>) -> Vec<Extended> {
+        let now = self.advance(now);
+        let deadline = now.plus(lease.unwrap_or(self.state().config.lease));
+        let mut extended = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            let Some((slot, key)) = self.lease_of(*token) else {
+                self.volatile.effects.counters.stale += 1;
+                extended.push(Extended::Stale { outcome: self.state().settled.get(*token) });
+                continue;
+            };
+            self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
+            let entry = self.state().entry(slot);
+            let (pending_deltas, deleted) = (entry.waiting.len(), entry.is_deleted());
+            extended.push(Extended::Ok { deadline, pending_deltas, deleted });
+        }
+        extended
+    }
+
+    fn lease_of(&self, token: Token) -> Option<(Slot, Key)> {
+        let slot = self.state().schedule.leased_at(token)?;
+        Some((slot, self.state().entry(slot).key.clone()))
+    }
+
+    fn end_lease(&mut self, now: Time, slot: Slot, how: &How, expired: bool) {
+        let entry = self.state().entry(slot);
+        let token = entry.lease().token;
+        let key = entry.key.clone();
+        let ending = match how {
+            How::Ack => Ending::Acked,
+            How::Done { .. } => Ending::Done,
+            How::Release => Ending::Released,
+            How::Reject { error } => Ending::Rejected { error: error.clone() },
+            How::Nack { delay, error } => {
+                let ending = self.failed(now, entry, *delay, error.as_ref(), expired);
+                self.volatile.effects.counters.retries += u64::from(is_retry(&ending, *delay));
+                ending
+            }
+        };
+        if ending == Ending::Acked {
+            self.remember_acknowledged(now, slot);
+        }
+        self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
+    }
+
+    /// The ending of a lease that failed at `now`, which says where the key goes. At `max_failures` the key is parked even if a
+    /// delay was asked for: a key that always fails must not spin with a delay of zero. In mode keys an entry that waits for its
+    /// time is an add, so such a key is delayed instead.
+    fn failed(
+        &self,
+        now: Time,
+        entry: &Entry,
+        delay: Option<Duration>,
+        error: Option<&Arc<str>>,
+        expired: bool,
+    ) -> Ending {
+        let schedule_state = &entry.schedule_state;
+        let failures = schedule_state.failures.saturating_add(1);
+        let rules = self.state().config.rules();
+        let new_change = entry.lease().new_change.is_some() && !rules.leases_oldest_delta;
+        let delays_are_adds = rules.delays_are_adds;
+        let too_often = self.state().config.max_failures > 0 && failures >= self.state().config.max_failures;
+        let asks_limiter = delay.is_none() && if new_change { delays_are_adds } else { !too_often };
+        let wait = match delay {
+            Some(delay) => delay,
+            None if asks_limiter => {
+                self.state()
+                    .config
+                    .rate_limiter
+                    .wait(entry.key.as_str(), failures, self.state().bucket, now)
+                    .0
+            }
+            None => Duration::ZERO,
+        };
+        let due = (!wait.is_zero()).then(|| now.plus(wait));
+        let disposition = match due {
+            _ if new_change => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
+            _ if too_often && schedule_state.delay().is_some() => Disposition::Delayed,
+            _ if too_often => Disposition::Park,
+            Some(due) => Disposition::Wait { due },
+            None => Disposition::Tail { due: None },
+        };
+        let failure = Failure { error: error.cloned(), disposition, rate_limited: asks_limiter };
+        if expired { Ending::Expired(failure) } else { Ending::Nacked(failure) }
+    }
+}
+
+fn failure_state(entry: &Entry) -> FailureState {
+    let state = &entry.schedule_state;
+    FailureState {
+        failures: state.failures,
+        due: state.delay().map(|delay| delay.due),
+        is_parked: state.place == Place::Parked,
+    }
+}
+
+/// Whether a failed key is requeued by the rate limiter or with an explicit delay: client-go's AddRateLimited and
+/// AddAfter, which count even when the wait is zero.
+fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
+    ending.failure().is_some_and(|failure| match failure.disposition {
+        Disposition::Park | Disposition::Delayed => false,
+        Disposition::Tail { .. } | Disposition::Wait { .. } => failure.rate_limited || delay.is_some(),
+    })
+}
+
+impl How {
+    /// The outcome that is recorded for a lease that was settled in this way.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Ack => Outcome::Acked,
+            Self::Done { .. } => Outcome::Done,
+            Self::Nack { .. } => Outcome::Nacked,
+            Self::Release => Outcome::Released,
+            Self::Reject { .. } => Outcome::Rejected,
+        }
+    }
+}

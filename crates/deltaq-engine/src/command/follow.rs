@@ -1,0 +1,223 @@
+//! Decisions on the rows that a follower takes.
+
+use super::Call;
+use crate::delta::{DeltaKind, Provenance};
+use crate::event::{Appended, EventKind, Origin};
+use crate::feed::{Row, RowKind};
+use crate::follow::{FollowPhase, FollowPosition};
+use crate::id::Rv;
+use crate::initial::InitialList;
+use crate::key::Key;
+use crate::object::Object;
+use crate::queue::Queue;
+use crate::refusal::Refusal;
+use crate::state::State;
+use crate::table::Entry;
+use crate::time::Time;
+
+/// After this many events without a row for the follower, the follower records its position, so that a restart does not read all
+/// these events again.
+const QUIET_EVENTS: u64 = 10_000;
+
+/// The result of taking rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// All rows were taken. This is the new position.
+    All(FollowPosition),
+    /// The queue has no room for one of the rows, and has taken the rows before.
+    Full,
+    /// The queue is no longer at the position of the caller, and has taken nothing.
+    Moved,
+}
+
+/// What a row means for the follower.
+#[derive(Clone, Copy, Debug)]
+enum RowEffect {
+    Nothing,
+    /// The follower has the listed object.
+    Unchanged,
+    Delete,
+    Append(DeltaKind),
+}
+
+impl Queue {
+    /// How far the queue has got, if it follows another queue and has begun the list.
+    #[must_use]
+    pub fn follow_position(&self) -> Option<FollowPosition> {
+        self.state().followed
+    }
+
+    /// How many rows the queue takes before too many keys wait. 0 if it follows no queue.
+    #[must_use]
+    pub fn follow_room(&self) -> usize {
+        let State { config, schedule, .. } = self.state();
+        let waiting = schedule.ready_len() + schedule.delayed_len();
+        config.follow.as_ref().map_or(0, |follow| follow.max_waiting.saturating_sub(waiting))
+    }
+
+    /// Refuses a call of a producer.
+    pub(crate) fn check_takes_calls(&self) -> Result<(), Refusal> {
+        match &self.state().config.follow {
+            Some(follow) => Err(Refusal::Follower { follows: follow.queue.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins the list of all keys of the followed queue. `None` while the queue can't begin: it follows no queue, or a Replace or a seed
+    /// that was accepted before has not ended.
+    pub fn begin_follow_list(&mut self, now: Time, incarnation: u32, since: Rv) -> Option<FollowPosition> {
+        let now = self.advance(now);
+        let is_busy = !self.volatile.replace_jobs.is_empty() || self.volatile.seeding.is_some();
+        if is_busy || self.state().config.follow.is_none() {
+            return None;
+        }
+        let position = FollowPosition { incarnation, after: Rv::ZERO, phase: FollowPhase::Sweep { since } };
+        self.emit(now, EventKind::Followed { position });
+        Some(position)
+    }
+
+    /// Takes rows. The queue is at the position `from` and then has everything up to `to`.
+    pub fn take_rows(&mut self, now: Time, from: FollowPosition, rows: &[Row], to: FollowPosition) -> Taken {
+        let now = self.advance(now);
+        if self.state().followed != Some(from) {
+            return Taken::Moved;
+        }
+        let mut provenance = Provenance::default();
+        let mut after = from.after;
+        for row in rows {
+            let effect = self.effect_of(from.phase, row);
+            if matches!(effect, RowEffect::Append(_)) && !self.has_room(row) {
+                if after != from.after {
+                    self.emit(now, EventKind::Followed { position: FollowPosition { after, ..from } });
+                }
+                return Taken::Full;
+            }
+            match effect {
+                RowEffect::Nothing => {}
+                RowEffect::Unchanged => self.volatile.effects.counters.ignored_unchanged += 1,
+                RowEffect::Delete => {
+                    let (object, final_state_unknown) = (row.object.clone(), row.final_state_unknown);
+                    let call = Call { object, final_state_unknown, ..deletion(&row.key) };
+                    self.delete(now, &call, &mut provenance);
+                }
+                RowEffect::Append(delta) => self.append_row(now, from.phase, row, delta, &mut provenance),
+            }
+            after = row.rv;
+        }
+        let quiet = to.after.get().saturating_sub(from.after.get());
+        if rows.is_empty() && from.phase == to.phase && quiet < QUIET_EVENTS {
+            return Taken::All(from);
+        }
+        self.emit(now, EventKind::Followed { position: to });
+        Taken::All(to)
+    }
+
+    /// What a row means for the queue.
+    fn effect_of(&self, phase: FollowPhase, row: &Row) -> RowEffect {
+        let slot = self.state().table.find(row.key.as_str());
+        let entry = slot.map(|slot| self.state().entry(slot)).filter(|entry| is_live(entry));
+        let is_list = matches!(phase, FollowPhase::List { .. });
+        match (row.kind, entry) {
+            (RowKind::Deleted, Some(_)) => RowEffect::Delete,
+            // A watch may have a row of a deleted key that the follower never had.
+            (RowKind::Deleted, None) => RowEffect::Nothing,
+            (_, Some(entry)) if is_list && has_object_of(entry, row) => RowEffect::Unchanged,
+            _ if is_list && self.state().config.emit_replaced => RowEffect::Append(DeltaKind::Replaced),
+            _ if is_list => RowEffect::Append(DeltaKind::Sync),
+            (RowKind::Added, None) => RowEffect::Append(DeltaKind::Added),
+            // An added key that the follower has was deleted and added again, and the follower has not seen the deletion.
+            (RowKind::Added | RowKind::Updated, _) => RowEffect::Append(DeltaKind::Updated),
+        }
+    }
+
+    /// Whether the queue has room for the object of a row.
+    fn has_room(&self, row: &Row) -> bool {
+        self.check_room(std::iter::once(&row.key)).is_ok()
+            && row.object.iter().all(|object| self.check_bounds_of_item(&row.key, object, 0).is_ok())
+    }
+
+    fn append_row(
+        &mut self,
+        now: Time,
+        phase: FollowPhase,
+        row: &Row,
+        delta: DeltaKind,
+        provenance: &mut Provenance,
+    ) {
+        // Only the row of a deleted key may have no object.
+        let Some(object) = row.object.clone() else { return };
+        let is_initial = matches!(self.state().initial, InitialList::Running { .. });
+        // The row says who owns the key, also if nobody does.
+        let owner = row.source.as_ref();
+        let appended = Appended {
+            key: row.key.clone(),
+            delta,
+            final_state_unknown: false,
+            origin: if phase == FollowPhase::Changes { Origin::Call } else { Origin::replace(is_initial) },
+            provenance: provenance.same_or_next(owner, owner, None),
+            due: None,
+            object,
+        };
+        self.emit(now, EventKind::Appended(appended));
+    }
+
+    /// The keys among the next `budget` that the sweep must look for in the followed queue, and the last examined key; `None` if there
+    /// are no more keys.
+    #[must_use]
+    pub fn keys_to_sweep(&self, after: Option<&Key>, budget: usize) -> (Vec<Key>, Option<Key>) {
+        let (mut keys, mut last, mut seen) = (Vec::new(), None, 0);
+        for (_, entry) in self.state().entries_after(after.map(Key::as_str)).take(budget) {
+            seen += 1;
+            last = Some(&entry.key);
+            if is_live(entry) {
+                keys.push(entry.key.clone());
+            }
+        }
+        (keys, last.filter(|_| seen == budget).cloned())
+    }
+
+    /// Deletes keys that the followed queue does not have. Returns whether the queue is still at the position `from`.
+    pub fn sweep_keys(&mut self, now: Time, from: FollowPosition, keys: &[Key]) -> bool {
+        let now = self.advance(now);
+        if self.state().followed != Some(from) {
+            return false;
+        }
+        let mut provenance = Provenance::default();
+        for key in keys {
+            self.delete(now, &deletion(key), &mut provenance);
+        }
+        true
+    }
+
+    /// Checks the invariants.
+    pub(crate) fn check_follow(&self) -> Result<(), String> {
+        let State { config, followed, initial, .. } = self.state();
+        match followed {
+            Some(_) if config.follow.is_none() => {
+                Err(String::from("a queue without followed queue has a position"))
+            }
+            Some(FollowPosition { phase: FollowPhase::Changes, .. })
+                if !matches!(initial, InitialList::Complete) =>
+            {
+                Err(String::from("a follower takes changes before its list is complete"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the key has a state that is not a deletion.
+fn is_live(entry: &Entry) -> bool {
+    entry.has_state() && !entry.is_deleted()
+}
+
+/// Whether the newest object of the key is the object of the row, with the same owner.
+fn has_object_of(entry: &Entry, row: &Row) -> bool {
+    let newest = entry.newest_object().map(Object::as_str);
+    newest == row.object.as_ref().map(Object::as_str) && entry.owner() == row.source.as_ref()
+}
+
+/// The deletion of a key whose last object is unknown.
+fn deletion(key: &Key) -> Call {
+    Call { kind: DeltaKind::Deleted, final_state_unknown: true, ..Call::of_key(key.clone(), None) }
+}

@@ -1,0 +1,248 @@
+//! Decisions on Add, Update and Delete.
+
+use std::collections::HashSet;
+
+use super::version::{StaleCalls, may_merge_deletion};
+use super::{Call, Produced};
+use crate::delta::{DeltaKind, Provenance};
+use crate::event::{Appended, EventKind, Origin, Queued};
+use crate::id::Sequence;
+use crate::key::Key;
+use crate::object::Object;
+use crate::queue::Queue;
+use crate::refusal::Refusal;
+use crate::schedule::Place;
+use crate::table::Entry;
+use crate::time::Time;
+
+impl Queue {
+    /// Applies all `calls` in order, or none of them.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or [`Refusal::KeyFull`].
+    pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
+        self.produce_once(now, calls, None)
+    }
+
+    /// As [`produce`](Self::produce), unless the queue has applied the number of `sequence` or a larger one of its source.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce); also [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
+    pub fn produce_once(
+        &mut self,
+        now: Time,
+        calls: &[Call],
+        sequence: Option<&Sequence>,
+    ) -> Result<Produced, Refusal> {
+        let now = self.advance(now);
+        if let Some(sequence) = sequence {
+            if self.has_applied(sequence) {
+                self.volatile.effects.counters.ignored_repeated += calls.len() as u64;
+                let resource_version = self.state().rv;
+                return Ok(Produced { resource_version, duplicate: true, ..Produced::default() });
+            }
+            self.check_sequence(sequence)?;
+        }
+        let stale = self.stale_calls(calls);
+        self.check_fresh_calls(calls, &stale)?;
+        self.volatile.sequence = sequence.cloned();
+        let has_objects = self.state().config.rules().has_objects;
+        // The deltas of one command mostly have the same source, so they share it.
+        let mut provenance = Provenance::default();
+        let mut produced = Produced::default();
+        for (index, call) in calls.iter().enumerate() {
+            if stale.contains(index) {
+                self.volatile.effects.counters.ignored_stale += 1;
+                produced.stale += 1;
+                self.populate(now);
+                continue;
+            }
+            let accepted = match call.kind {
+                _ if !has_objects => self.add_key(now, call),
+                DeltaKind::Deleted => self.delete(now, call, &mut provenance),
+                _ => self.append(now, call, &mut provenance),
+            };
+            if accepted {
+                produced.queued += 1;
+            } else {
+                produced.ignored += 1;
+            }
+            self.note_call(call);
+        }
+        // A call that had nothing to change has no event yet.
+        if self.volatile.sequence.is_some() {
+            self.emit(now, EventKind::Populated);
+        }
+        produced.resource_version = self.state().rv;
+        Ok(produced)
+    }
+
+    /// Checks that [`produce`](Self::produce) would accept the calls.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce).
+    pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
+        self.check_fresh_calls(calls, &self.stale_calls(calls))
+    }
+
+    /// Checks the calls as [`check_calls`](Self::check_calls) does, except the stale calls: a stale call changes nothing, so it needs
+    /// no room.
+    fn check_fresh_calls(&self, calls: &[Call], stale: &StaleCalls) -> Result<(), Refusal> {
+        self.check_takes_calls()?;
+        let rules = self.state().config.rules();
+        let limit = self.state().config.max_object_bytes;
+        for (index, call) in calls.iter().enumerate() {
+            if !rules.has_objects && call.kind != DeltaKind::Added {
+                let name = if call.kind == DeltaKind::Deleted { "delete" } else { "update" };
+                return Err(self.wrong_mode(name, "a queue of mode keys has no objects, only add"));
+            }
+            if rules.has_objects && call.rate_limited {
+                return Err(self.wrong_mode("rate_limited", "only a queue of mode keys has AddRateLimited"));
+            }
+            if let Some(bytes) = call.object.as_ref().map(Object::bytes).filter(|bytes| *bytes > limit) {
+                return Err(Refusal::ObjectTooLarge { limit, bytes, index });
+            }
+        }
+        if rules.stops_when_closed && self.state().closed {
+            return Ok(());
+        }
+        let fresh = calls.iter().enumerate().filter(|(index, _)| !stale.contains(*index));
+        let is_add = |call: &Call| call.kind != DeltaKind::Deleted || rules.keeps_every_delta;
+        self.check_room(fresh.clone().filter(|(_, call)| is_add(call)).map(|(_, call)| &call.key))?;
+        self.check_bounds(fresh)
+    }
+
+    /// Refuses new keys if the queue has no room for them.
+    pub(crate) fn check_room<'a>(&self, keys: impl Iterator<Item = &'a Key> + Clone) -> Result<(), Refusal> {
+        let (held, limit) = (self.state().keys() + self.volatile.reserved(), self.state().config.max_keys);
+        if keys.clone().count() <= limit.saturating_sub(held) {
+            return Ok(());
+        }
+        let wanted = keys.filter(|key| !self.state().holds(key)).collect::<HashSet<_>>().len();
+        if wanted > limit.saturating_sub(held) {
+            return Err(Refusal::QueueFull { limit, keys: held, wanted });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wrong_mode(&self, call: &'static str, reason: &'static str) -> Refusal {
+        Refusal::WrongMode { call, reason, mode: self.state().config.mode }
+    }
+
+    /// Mode keys: adds a key. Returns whether the queue accepts adds.
+    pub(super) fn add_key(&mut self, now: Time, call: &Call) -> bool {
+        let key = call.key.clone();
+        if self.state().closed && self.state().config.rules().stops_when_closed {
+            self.volatile.effects.counters.ignored_closed += 1;
+            // Room is not checked for ignored adds, so the number of failure counts is bounded here. An ignored AddRateLimited still
+            // takes a token of the bucket, as client-go's `When` does.
+            let has_room = self.state().table.len() < self.state().config.max_keys
+                || self.state().table.find(key.as_str()).is_some();
+            if call.rate_limited && has_room {
+                self.emit(now, EventKind::Failed { key });
+            }
+            return false;
+        }
+        // As in client-go, a delay of zero counts, and so does a delay of a key that is ready anyway.
+        self.volatile.effects.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
+        let mut wait = call.delay;
+        if call.rate_limited {
+            // A parked key starts over with one failure.
+            let schedule_state = self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state);
+            let failures = schedule_state.filter(|schedule_state| schedule_state.place != Place::Parked);
+            let failures = failures.map_or(0, |schedule_state| schedule_state.failures);
+            let limiter = &self.state().config.rate_limiter;
+            wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.state().bucket, now).0);
+        }
+        let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
+        if due.is_some() || call.rate_limited || !self.is_dirty(&key) {
+            self.emit(now, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
+        }
+        true
+    }
+
+    /// Mode keys: whether the key will be delivered anyway (client-go's dirty set).
+    fn is_dirty(&self, key: &Key) -> bool {
+        match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
+            Some(Place::Ready(_)) => true,
+            Some(Place::Leased(lease)) => lease.new_change.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Queues the delta of a call that has an object.
+    pub(super) fn append(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+        let Some(object) = &call.object else {
+            panic!("the call {:?} of key {} has no object", call.kind, call.key);
+        };
+        self.volatile.effects.counters.retries += u64::from(call.delay.is_some());
+        let slot = self.state().table.find(call.key.as_str());
+        let inherited = || slot.and_then(|slot| self.state().entry(slot).owner()).cloned();
+        let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
+        let appended = Appended {
+            key: call.key.clone(),
+            delta: call.kind,
+            final_state_unknown: call.final_state_unknown,
+            origin: Origin::Call,
+            provenance: provenance.same_or_next(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
+            due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
+            object: object.clone(),
+        };
+        self.emit_at(now, slot, EventKind::Appended(appended));
+        true
+    }
+
+    pub(super) fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+        if self.state().config.rules().keeps_every_delta {
+            return self.append_deletion(now, call, provenance);
+        }
+        let known_only = |entry: &&Entry| entry.has_state();
+        let Some(entry) = self.state().table.get(call.key.as_str()).filter(known_only) else {
+            return self.ignore_delete(now, call);
+        };
+        if entry.waiting.is_empty() && entry.is_deleted() {
+            return self.ignore_delete(now, call);
+        }
+        if self.state().drops(entry) {
+            self.remember_deletion(now, &call.key, call.version.as_ref());
+            self.emit(now, EventKind::Dropped { key: call.key.clone(), origin: Origin::Call });
+            return true;
+        }
+        if entry.waiting.would_swallow(DeltaKind::Deleted) {
+            self.remember_deletion(now, &call.key, call.version.as_ref());
+            self.volatile.effects.counters.ignored_duplicate += 1;
+            self.populate(now);
+            return true;
+        }
+        self.append_deletion(now, call, provenance)
+    }
+
+    /// Queues a deletion. A Delete by key alone gets the newest object of the queue, or an empty one if the queue has none.
+    fn append_deletion(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+        let entry = self.state().table.get(call.key.as_str());
+        let newest = entry.and_then(Entry::newest_object).cloned();
+        let is_unversioned = call.object.is_some() && call.version.is_none();
+        if is_unversioned || entry.is_some_and(may_merge_deletion) {
+            self.remember_deletion(now, &call.key, call.version.as_ref());
+        }
+        let final_state_unknown = call.final_state_unknown || call.object.is_none();
+        let object = call.object.clone().or(newest).unwrap_or_else(Object::empty);
+        let call = Call { object: Some(object), final_state_unknown, ..call.clone() };
+        self.append(now, &call, provenance)
+    }
+
+    /// A Delete that has nothing to delete. A later object may be older than the deletion.
+    fn ignore_delete(&mut self, now: Time, call: &Call) -> bool {
+        self.volatile.effects.counters.ignored_absent += 1;
+        self.remember_deletion(now, &call.key, call.version.as_ref());
+        self.populate(now);
+        false
+    }
+
+    /// A call that queues nothing populates the queue, too.
+    fn populate(&mut self, now: Time) {
+        if !self.state().initial.is_populated() {
+            self.emit(now, EventKind::Populated);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The setting `version`: an object that is not newer than the newest state of its key is stale, and changes nothing.
+//!
+//! The version of a present key is read from the newest object that the queue holds. An event remembers a version that no held object
+//! has: of a key whose deletion was acknowledged, of a Delete that had nothing to delete, of an acknowledged object of a queue without
+//! known objects. A purge and a discard forget such a version only if they drop a delta that it belongs to. Versions grow, so it belongs to the
+//! dropped deltas if it is not less than the version of the oldest of them.
+
+use std::collections::HashMap;
+
+use super::Call;
+use crate::delta::{Delta, DeltaKind};
+use crate::event::EventKind;
+use crate::id::Slot;
+use crate::key::{Key, Pointer};
+use crate::object::Object;
+use crate::object_version::ObjectVersion;
+use crate::queue::Queue;
+use crate::schedule::Place;
+use crate::snapshot::RememberedVersion;
+use crate::table::Entry;
+use crate::time::Time;
+
+/// The calls of a command that are stale.
+#[derive(Debug, Default)]
+pub(super) struct StaleCalls(Vec<bool>);
+
+impl StaleCalls {
+    /// Whether the call with this index is stale.
+    pub(super) fn contains(&self, index: usize) -> bool {
+        self.0.get(index).is_some_and(|is_stale| *is_stale)
+    }
+}
+
+impl Queue {
+    /// The version of an object; `None` if the queue has no setting `version`, or the object has no usable version.
+    pub(super) fn version_of(&self, object: &Object) -> Option<ObjectVersion> {
+        ObjectVersion::read(self.state().config.version.as_ref()?, object).ok()
+    }
+
+    /// The version that a new object of the key must exceed.
+    pub(super) fn newest_version(&self, key: &Key) -> Option<ObjectVersion> {
+        let held = self.held_version(key, self.state().config.version.as_ref()?);
+        held.max(self.state().versions.of(key).cloned())
+    }
+
+    /// The version of the newest object of the key, by this pointer.
+    pub(super) fn held_version(&self, key: &Key, pointer: &Pointer) -> Option<ObjectVersion> {
+        let newest = self.state().table.get(key.as_str()).and_then(Entry::newest_object)?;
+        ObjectVersion::read(pointer, newest).ok()
+    }
+
+    /// Finds the calls that are not newer than the newest state of their key, which is that before all calls or that of an earlier call.
+    pub(super) fn stale_calls(&self, calls: &[Call]) -> StaleCalls {
+        if self.state().config.version.is_none() {
+            return StaleCalls::default();
+        }
+        let mut newest: HashMap<&Key, Option<ObjectVersion>> = HashMap::new();
+        let are_stale = calls.iter().map(|call| {
+            let newest = newest.entry(&call.key).or_insert_with(|| self.newest_version(&call.key));
+            let is_newer = call.version > *newest;
+            if is_newer {
+                newest.clone_from(&call.version);
+            }
+            call.version.is_some() && !is_newer
+        });
+        StaleCalls(are_stale.collect())
+    }
+
+    /// Remembers the version of a deletion that no delta may have: the version of the call, or without one the newest version of the
+    /// key. When two deletions become one delta, its version may be the older one.
+    pub(super) fn remember_deletion(&mut self, now: Time, key: &Key, version: Option<&ObjectVersion>) {
+        if self.state().config.version.is_some() {
+            let version = version.cloned().max(self.newest_version(key));
+            self.remember_version(now, key, version);
+        }
+    }
+
+    /// Remembers the version of a key whose leased deltas are acknowledged and leave no known object.
+    pub(super) fn remember_acknowledged(&mut self, now: Time, slot: Slot) {
+        let config = &self.state().config;
+        if config.version.is_none() {
+            return;
+        }
+        let entry = self.state().entry(slot);
+        let newest = entry.leased.newest();
+        let leaves_none = newest.filter(|delta| delta.kind == DeltaKind::Deleted || !config.known_objects);
+        let version = leaves_none.and_then(|delta| self.version_of(&delta.object));
+        let key = entry.key.clone();
+        self.remember_version(now, &key, version);
+    }
+
+    /// Remembers a version of a key, unless the queue remembers it or a newer one.
+    fn remember_version(&mut self, now: Time, key: &Key, version: Option<ObjectVersion>) {
+        let Some(version) = version else { return };
+        if self.state().versions.of(key).is_none_or(|remembered| *remembered < version) {
+            let before = self.version_before_deltas(key);
+            self.emit(now, EventKind::VersionRemembered { key: key.clone(), version, before });
+        }
+    }
+
+    /// The remembered version that stays if all deltas of the key are dropped.
+    fn version_before_deltas(&self, key: &Key) -> Option<ObjectVersion> {
+        let remembered = self.state().versions.get(key)?;
+        let oldest = self.state().table.get(key.as_str())?.oldest_delta()?;
+        if self.is_before(remembered, oldest) {
+            Some(remembered.version.clone())
+        } else {
+            remembered.before.clone()
+        }
+    }
+
+    /// Whether a remembered version is that of an earlier state of its key, and not that of `delta` or a later one.
+    fn is_before(&self, remembered: &RememberedVersion, delta: &Delta) -> bool {
+        match self.version_of(&delta.object) {
+            Some(version) => remembered.version < version,
+            None => remembered.rv < delta.rv,
+        }
+    }
+
+    /// The event of a purge or a discard, which drops the deltas that wait for the key. In mode events, a discard drops the oldest.
+    pub(super) fn removal(&self, entry: &Entry) -> EventKind {
+        let is_discard = entry.schedule_state.place == Place::Parked;
+        let some_stay =
+            is_discard && self.state().config.rules().leases_oldest_delta && entry.waiting.len() > 1;
+        let oldest = entry.waiting.oldest();
+        let stays = |remembered: &RememberedVersion| {
+            some_stay || oldest.is_none_or(|oldest| self.is_before(remembered, oldest))
+        };
+        let keeps_version = self.state().versions.get(&entry.key).is_some_and(stays);
+        EventKind::Removed { key: entry.key.clone(), keeps_version }
+    }
+}
+
+/// Whether the delta of a deletion may be merged with a deletion before it.
+pub(super) fn may_merge_deletion(entry: &Entry) -> bool {
+    let newest = [entry.waiting.newest(), entry.leased.newest()];
+    newest.into_iter().flatten().any(|delta| delta.kind == DeltaKind::Deleted)
+}

@@ -1,0 +1,157 @@
+//! The settings of one queue, validated.
+
+mod record;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::delta::Cap;
+pub use super::follow::Follow;
+use super::index_settings::IndexSettings;
+use super::key::{KeySpec, Pointer};
+pub use super::mode::{Mode, ModeRules};
+use super::rate_limit::RateLimiter;
+
+/// The rules by which the objects of a queue are changed and checked before the engine sees them, as the queue was given them. The
+/// engine stores and compares the rules; it does not apply them.
+///
+/// Invariant: there is a schema or a pointer to prune.
+#[derive(Clone, Debug)]
+pub struct AdmissionText {
+    /// The JSON Schema that objects must satisfy, without white space between its tokens.
+    pub schema: Option<Arc<RawValue>>,
+    /// The pointers to members that are removed.
+    pub prune: Vec<Pointer>,
+}
+
+impl AdmissionText {
+    /// The rules; `None` if there is neither a schema nor a pointer.
+    #[must_use]
+    pub fn new(schema: Option<Arc<RawValue>>, prune: Vec<Pointer>) -> Option<Self> {
+        (schema.is_some() || !prune.is_empty()).then_some(Self { schema, prune })
+    }
+
+    /// The text of the schema.
+    #[must_use]
+    pub fn schema_text(&self) -> Option<&str> {
+        self.schema.as_deref().map(RawValue::get)
+    }
+}
+
+/// Two schemas are equal if their texts are.
+impl PartialEq for AdmissionText {
+    fn eq(&self, other: &Self) -> bool {
+        self.schema_text() == other.schema_text() && self.prune == other.prune
+    }
+}
+
+impl Eq for AdmissionText {}
+
+/// How long events are kept after they are no longer needed to restore the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Maximum age of a kept event; `None` means that only `bytes` decides.
+    pub age: Option<Duration>,
+    /// Maximum size of the kept events; `None` means the size of the queue's state, but at least 64 MiB.
+    pub bytes: Option<u64>,
+}
+
+/// All settings of a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// What a pop delivers.
+    pub mode: Mode,
+    /// The JSON pointers that give an object's key.
+    pub key: KeySpec,
+    /// The JSON pointer to the version of an object, which grows with each state of a key; `None` if objects have no version.
+    pub version: Option<Pointer>,
+    /// Whether the queue stores acknowledged objects.
+    pub known_objects: bool,
+    /// Whether Replace queues `Replaced`, or `Sync` like older versions of client-go.
+    pub emit_replaced: bool,
+    /// The length of a lease, unless the pop asks for another one.
+    pub lease: Duration,
+    /// Number of failures after which a key is parked; 0 means never.
+    pub max_failures: u32,
+    /// How long a failed key waits before it is delivered again.
+    pub rate_limiter: RateLimiter,
+    /// The interval at which all known objects are delivered again; `None` means never.
+    pub resync_period: Option<Duration>,
+    /// Maximum number of keys in the queue, known ones included.
+    pub max_keys: usize,
+    /// Longest object, in bytes of JSON.
+    pub max_object_bytes: usize,
+    /// Maximum number of deltas that wait for one key; beyond it the oldest are merged, or in mode events more are refused.
+    pub max_deltas_per_key: usize,
+    /// Maximum size of the objects that wait for one key; beyond it the oldest deltas are merged, or in mode events more are
+    /// refused.
+    pub max_bytes_per_key: usize,
+    /// Maximum percentage of a source's keys that a Replace deletes, unless the call overrides it.
+    pub max_delete_percent: Option<f64>,
+    /// Maximum number of keys that a Replace deletes, unless the call overrides it.
+    pub max_deletes: Option<u64>,
+    /// How long journaled events are kept.
+    pub retention: Retention,
+    /// The indexes of the known objects.
+    pub indexes: IndexSettings,
+    /// What the queue takes from another queue; `None` for a queue with producers of its own.
+    pub follow: Option<Arc<Follow>>,
+    /// The schema and pruning of incoming objects; `None` if there is neither.
+    pub admission: Option<Arc<AdmissionText>>,
+}
+
+impl Config {
+    /// The cap of a list of waiting deltas.
+    #[must_use]
+    pub fn cap(&self) -> Cap {
+        Cap { deltas: self.max_deltas_per_key, bytes: self.max_bytes_per_key }
+    }
+
+    /// The rules of the queue's mode.
+    #[must_use]
+    pub fn rules(&self) -> ModeRules {
+        self.mode.rules()
+    }
+
+    /// The first field that differs in `next` and can't change while the queue holds keys.
+    #[must_use]
+    pub fn immutable_difference(&self, next: &Self) -> Option<&'static str> {
+        if self.mode != next.mode {
+            Some("mode")
+        } else if self.key != next.key {
+            Some("key")
+        } else if self.known_objects != next.known_objects {
+            Some("known_objects")
+        } else {
+            None
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Delta,
+            key: KeySpec::default(),
+            version: None,
+            known_objects: true,
+            emit_replaced: true,
+            lease: Duration::from_secs(30),
+            max_failures: 20,
+            rate_limiter: RateLimiter::default(),
+            resync_period: None,
+            max_keys: 10_000_000,
+            max_object_bytes: 1 << 20,
+            max_deltas_per_key: 1_000,
+            max_bytes_per_key: 16 << 20,
+            max_delete_percent: None,
+            max_deletes: None,
+            retention: Retention { age: None, bytes: None },
+            indexes: IndexSettings::default(),
+            follow: None,
+            admission: None,
+        }
+    }
+}

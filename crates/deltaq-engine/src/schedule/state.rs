@@ -1,0 +1,252 @@
+//! The state of one key in the schedule. Its serde form is the form in checkpoints.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::EventId;
+use crate::id::{Rv, Token, Worker};
+use crate::omit::is_default;
+use crate::time::{Time, micros};
+
+/// What the schedule knows of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleState {
+    /// Where the key is.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub place: Place,
+    /// Failures since the key was last acknowledged, forgotten or woken from parked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failures: u32,
+    /// Deliveries since the last acknowledgement.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attempt: u32,
+    /// Invariant: `None` instead of the default.
+    #[serde(default, deserialize_with = "backoff", skip_serializing_if = "Option::is_none")]
+    backoff: Option<Box<Backoff>>,
+}
+
+/// The part of a [`ScheduleState`] that few of many keys need: those that failed or are delayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// When a delay or backoff ends. A key in any place but `Parked` may have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Delay>,
+    /// The error text of the last failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<Arc<str>>,
+    /// When the failure count of an otherwise unused key expires, and the event that set this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_expiry: Option<(Time, Rv)>,
+    /// The oldest unacknowledged change, unless `Place::arrival` is that change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_change: Option<EventId>,
+}
+
+/// Where a key is; exactly one of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The key waits for its delay, or the queue only keeps its known object or failure count.
+    #[default]
+    Idle,
+    /// The key is in the ready queue.
+    Ready(ReadyPosition),
+    /// A worker holds the key.
+    Leased(Box<Lease>),
+    /// The key is not delivered until a new change arrives or an operator acts.
+    Parked,
+}
+
+/// A position in the ready queue, which is ordered by `rv`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyPosition {
+    /// The event that made the key ready. In mode events, the event that queued the key's oldest delta.
+    pub rv: Rv,
+    /// When the key became ready.
+    pub since: Time,
+    /// When the key's work arrived: before `since` if it arrived during a lease.
+    pub added: Time,
+}
+
+/// When a delayed key becomes ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delay {
+    /// The instant.
+    pub due: Time,
+    /// The event that set the delay.
+    pub rv: Rv,
+}
+
+/// A worker's lease on a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The event that created the lease. It is the fencing token.
+    pub token: Token,
+    /// When the lease expires.
+    pub deadline: Time,
+    /// When the lease was created.
+    pub since: Time,
+    /// The full length of the lease, as of its creation or last extension.
+    #[serde(rename = "length_us", with = "micros")]
+    pub length: Duration,
+    /// The worker's name, if the pop gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Worker>,
+    /// The id of the pop that created the lease, if the pop had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pop_id: Option<Arc<str>>,
+    /// The key's position in the ready queue before the lease.
+    pub former: ReadyPosition,
+    /// The delay that the delivery removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_delay: Option<Delay>,
+    /// When the first new change arrived that is not part of the lease and is not delayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_change: Option<Time>,
+    /// The first new change that is not part of the lease, delayed or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub later_change: Option<EventId>,
+}
+
+impl Place {
+    /// The event that made the key ready, with the arrival of the work that a worker has or that is ready.
+    fn arrival(&self) -> Option<EventId> {
+        let position = match self {
+            Self::Ready(position) => *position,
+            Self::Leased(lease) => lease.former,
+            Self::Idle | Self::Parked => return None,
+        };
+        Some(EventId { rv: position.rv, at: position.added })
+    }
+}
+
+impl ScheduleState {
+    /// A state of all its parts.
+    #[must_use]
+    pub fn new(place: Place, failures: u32, attempt: u32, backoff: Backoff) -> Self {
+        let mut state = Self { place, failures, attempt, backoff: None };
+        state.set_backoff(|own| *own = backoff);
+        state
+    }
+
+    /// The delay, last error, failure expiry and oldest change.
+    #[must_use]
+    pub fn backoff(&self) -> &Backoff {
+        static NONE: Backoff =
+            Backoff { delay: None, last_error: None, failure_expiry: None, oldest_change: None };
+        self.backoff.as_deref().unwrap_or(&NONE)
+    }
+
+    /// When a delay or backoff ends.
+    #[must_use]
+    pub fn delay(&self) -> Option<Delay> {
+        self.backoff().delay
+    }
+
+    /// When the failure count of an otherwise unused key expires, and the event that set this time.
+    #[must_use]
+    pub fn failure_expiry(&self) -> Option<(Time, Rv)> {
+        self.backoff().failure_expiry
+    }
+
+    /// The oldest change that is not acknowledged, if the key has one.
+    #[must_use]
+    pub fn oldest_change(&self) -> Option<EventId> {
+        self.backoff().oldest_change.or_else(|| self.place.arrival())
+    }
+
+    /// The number under which the schedule's `older_changes` hold the key.
+    pub(crate) fn older_change(&self) -> Option<Rv> {
+        let oldest = self.oldest_change().map(|oldest| oldest.rv);
+        match self.place {
+            Place::Parked => None,
+            Place::Ready(position) => oldest.filter(|rv| *rv != position.rv),
+            Place::Idle | Place::Leased(_) => oldest,
+        }
+    }
+
+    /// Completes a state from a checkpoint that has only the time of its oldest change. `rv` is the number of the oldest delta.
+    pub(crate) fn complete_oldest_change(&mut self, rv: Rv) {
+        let incomplete = self.oldest_change().filter(|oldest| oldest.rv == Rv::ZERO || oldest.rv > rv);
+        if let Some(EventId { at, .. }) = incomplete {
+            self.set_oldest_change(Some(EventId { rv, at }));
+        }
+    }
+
+    pub(super) fn set_oldest_change(&mut self, oldest: Option<EventId>) {
+        let kept = oldest.filter(|_| oldest != self.place.arrival());
+        if kept != self.backoff().oldest_change {
+            self.set_backoff(|backoff| backoff.oldest_change = kept);
+        }
+    }
+
+    /// Whether the key has a change that is not acknowledged.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.place != Place::Idle || self.delay().is_some()
+    }
+
+    /// The error text of the last failure.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.backoff().last_error.as_deref()
+    }
+
+    /// The same, shared.
+    #[must_use]
+    pub fn shared_last_error(&self) -> Option<&Arc<str>> {
+        self.backoff().last_error.as_ref()
+    }
+
+    /// Sets the error text of the last failure.
+    pub fn set_last_error(&mut self, error: Option<Arc<str>>) {
+        if error.is_some() || self.backoff.is_some() {
+            self.set_backoff(|backoff| backoff.last_error = error);
+        }
+    }
+
+    pub(super) fn set_backoff(&mut self, change: impl FnOnce(&mut Backoff)) {
+        let mut backoff = self.backoff.take().map(|backoff| *backoff).unwrap_or_default();
+        change(&mut backoff);
+        self.backoff = (backoff != Backoff::default()).then(|| Box::new(backoff));
+    }
+
+    /// Whether the key is in the state "delayed": idle, with a delay.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.delay().is_some() && self.place == Place::Idle
+    }
+
+    /// The lease, if the key is leased.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Lease> {
+        match &self.place {
+            Place::Leased(lease) => Some(lease),
+            _ => None,
+        }
+    }
+}
+
+fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Backoff>>, D::Error> {
+    let backoff = Backoff::deserialize(deserializer)?;
+    Ok((backoff != Backoff::default()).then(|| Box::new(backoff)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oldest_change_without_a_number_gets_that_of_the_oldest_delta() {
+        let text = r#"{"place":"parked","backoff":{"oldest_change":7}}"#;
+        let mut state: ScheduleState = serde_json::from_str(text).expect("the form of older checkpoints");
+        assert_eq!(state.oldest_change(), Some(EventId { rv: Rv::ZERO, at: Time::from_micros(7) }));
+        let complete = EventId { rv: Rv::new(5), at: Time::from_micros(7) };
+        state.complete_oldest_change(Rv::new(5));
+        assert_eq!(state.oldest_change(), Some(complete));
+        state.complete_oldest_change(Rv::new(6));
+        assert_eq!(state.oldest_change(), Some(complete), "an older change has been replaced");
+    }
+}

@@ -1,0 +1,482 @@
+//! Pop, settle, expiry, undelivered leases, extend.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::command::{How, Outcome};
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::time::Time;
+
+use super::produce::{cap, return_deltas};
+use super::{
+    Item, Micros, Model, ModelCall, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition, Refused,
+    bytes_of, micros,
+};
+
+/// A delivered key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ModelItem {
+    pub(crate) key: Name,
+    pub(crate) token: u64,
+    pub(crate) deadline: Micros,
+    pub(crate) attempt: u32,
+    pub(crate) failures: u32,
+    pub(crate) is_in_initial_list: bool,
+    pub(crate) deltas: Vec<ModelDelta>,
+    pub(crate) known: Option<ModelKnown>,
+    pub(crate) waited: Micros,
+}
+
+impl ModelItem {
+    fn with_known(mut self, wanted: bool) -> Self {
+        self.known = self.known.filter(|_| wanted);
+        self
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ModelSettled {
+    Ok { worked: Micros, failed: Option<(u32, Option<Micros>, bool)> },
+    Repeated,
+    Stale(Outcome),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ModelExtended {
+    Ok { deadline: Micros, pending: usize, deleted: bool },
+    Stale(Outcome),
+}
+
+impl Model {
+    pub(crate) fn outcome(&self, token: u64) -> Outcome {
+        self.outcomes.get(&token).copied().unwrap_or(Outcome::Unknown)
+    }
+
+    pub(crate) fn leased_key(&self, token: u64) -> Option<Name> {
+        let holds = |item: &Item| item.lease().is_some_and(|lease| lease.token == token);
+        self.items.iter().find(|(_, item)| holds(item)).map(|(key, _)| *key)
+    }
+
+    /// The backoff of a key after its failure number `failures`.
+    pub(super) fn backoff(&self, key: Name, failures: u32, now: Micros) -> Micros {
+        let limiter = &self.config.rate_limiter;
+        if limiter.bucket.is_some() || limiter.jitter > 0.0 {
+            // The conformance tests compare these limiters with recorded tables.
+            return micros(limiter.wait(key, failures, self.bucket, Time::from_micros(now)).0);
+        }
+        let mut wait = 0;
+        if let Some(exponential) = &limiter.item_exponential {
+            let doubled = u128::from(micros(exponential.base)) << (failures - 1).min(60);
+            let max = u128::from(micros(exponential.max));
+            wait = wait.max(u64::try_from(doubled.min(max)).unwrap_or(u64::MAX));
+        }
+        if let Some(fast_slow) = &limiter.item_fast_slow {
+            let fast = failures <= fast_slow.max_fast;
+            wait = wait.max(micros(if fast { fast_slow.fast } else { fast_slow.slow }));
+        }
+        limiter.max_wait.map_or(wait, |max| wait.min(micros(max)))
+    }
+
+    /// Takes a token from the bucket of the rate limiters, which all keys share.
+    pub(super) fn take_token(&mut self, at: Micros) {
+        self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, Time::from_micros(at)).1;
+        self.hit("the rate limiters are used");
+    }
+
+    pub(crate) fn pop(
+        &mut self,
+        now: Micros,
+        (max, max_bytes, with_known): (usize, usize, bool),
+        lease: Option<Duration>,
+        worker: Option<&'static str>,
+        id: Option<&'static str>,
+    ) -> Result<Vec<ModelItem>, Refused> {
+        let now = self.advance(now);
+        if let Some(id) = id {
+            let mut again: Vec<(u64, Name)> = Vec::new();
+            for (key, item) in &self.items {
+                if let Some(lease) = item.lease()
+                    && lease.pop_id == Some(id)
+                {
+                    again.push((lease.token, key));
+                }
+            }
+            again.sort_unstable();
+            if !again.is_empty() {
+                self.hit("a pop is repeated by its id");
+                let again =
+                    again.into_iter().map(|(_, key)| ModelItem { waited: 0, ..self.delivered_item(key) });
+                return Ok(again.map(|item| item.with_known(with_known)).collect());
+            }
+        }
+        if self.ends_pops() {
+            self.hit(if self.closes_at_once {
+                "a pop of a queue closed at once"
+            } else {
+                "a pop of a closed and drained queue"
+            });
+            return Err(Refused::Closed);
+        }
+        let mut items = Vec::new();
+        if self.paused {
+            self.hit("a pop of a paused queue");
+            return Ok(items);
+        }
+        let mut left = max_bytes;
+        for key in self.ready() {
+            let item = &self.items[key];
+            let known = item.known.filter(|_| with_known).map_or(0, |known| bytes_of(known.content));
+            let delivered = if self.is_events() { 1 } else { item.waiting.len() };
+            let deltas = item.waiting.iter().take(delivered);
+            let size = known + deltas.map(|delta| bytes_of(delta.content)).sum::<usize>();
+            if items.len() == max || (!items.is_empty() && size > left) {
+                if items.len() < max {
+                    self.hit("max_bytes ends a pop");
+                }
+                break;
+            }
+            left = left.saturating_sub(size);
+            self.lease(now, key, lease, worker, id);
+            items.push(self.delivered_item(key).with_known(with_known));
+        }
+        Ok(items)
+    }
+
+    fn lease(
+        &mut self,
+        now: Micros,
+        key: Name,
+        lease: Option<Duration>,
+        worker: Option<&'static str>,
+        pop_id: Option<&'static str>,
+    ) {
+        let deadline = now + micros(lease.unwrap_or(self.config.lease));
+        let (token, at) = self.event(now);
+        let (keys_mode, events) = (self.is_keys(), self.is_events());
+        let item = self.item(key);
+        let Place::Ready(former) = item.place else { panic!("{key} is not ready") };
+        item.leased = if events { vec![item.waiting.remove(0)] } else { std::mem::take(&mut item.waiting) };
+        item.attempt += 1;
+        let dropped_delay = if keys_mode { None } else { item.delay.take() };
+        let lease = ModelLease {
+            token,
+            deadline,
+            since: at,
+            length: deadline - at,
+            worker,
+            pop_id,
+            former,
+            dropped_delay,
+            new_change: item.waiting.first().map(|delta| delta.queued_at),
+            changes: if events { 1 } else { item.changes.len() },
+        };
+        item.place = Place::Leased(lease);
+        self.tidy(key);
+        if dropped_delay.is_some() {
+            self.hit("delivery drops a delay");
+        }
+    }
+
+    /// A leased key in the form that its worker gets.
+    fn delivered_item(&self, key: Name) -> ModelItem {
+        let item = &self.items[key];
+        let lease = item.lease().expect("the key was delivered");
+        ModelItem {
+            key,
+            token: lease.token,
+            deadline: lease.deadline,
+            attempt: item.attempt,
+            failures: item.failures,
+            is_in_initial_list: item.initial_pending.is_some() || !self.populated,
+            deltas: item.leased.clone(),
+            known: item.known,
+            waited: lease.since.saturating_sub(lease.former.added),
+        }
+    }
+
+    pub(crate) fn settle(&mut self, now: Micros, settles: &[(u64, How)]) -> Vec<ModelSettled> {
+        let now = self.advance(now);
+        settles.iter().map(|(token, how)| self.settle_one(now, *token, how)).collect()
+    }
+
+    fn settle_one(&mut self, now: Micros, token: u64, how: &How) -> ModelSettled {
+        let wanted = match how {
+            How::Ack => Outcome::Acked,
+            How::Done { .. } => Outcome::Done,
+            How::Nack { .. } => Outcome::Nacked,
+            How::Release => Outcome::Released,
+            How::Reject { .. } => Outcome::Rejected,
+        };
+        let Some(key) = self.leased_key(token) else {
+            let outcome = self.outcome(token);
+            if outcome == wanted {
+                self.hit("a settle is repeated");
+                return ModelSettled::Repeated;
+            }
+            self.hit("a settle of a stale lease");
+            return ModelSettled::Stale(outcome);
+        };
+        let since = self.items[key].lease().map_or(0, |lease| lease.since);
+        if let How::Done { delay: Some(delay) } = how {
+            // AddAfter, then Done.
+            let call = ModelCall {
+                kind: DeltaKind::Added,
+                key,
+                content: None,
+                source: None,
+                delay: Some(micros(*delay)),
+                final_state_unknown: false,
+                rate_limited: false,
+                trace: None,
+            };
+            self.produce(now, &[call], None).expect("an add of a key that the queue holds");
+            self.hit("done adds the key again after a delay");
+        }
+        if matches!(how, How::Ack) {
+            self.remember_acknowledged(now, key);
+        }
+        let (rv, at) = self.event(now);
+        match how {
+            How::Ack => self.ack(key, (rv, at), true),
+            How::Done { .. } => self.ack(key, (rv, at), false),
+            How::Nack { delay, error } => {
+                self.fail(key, (rv, at), now, delay.map(micros), error.clone());
+            }
+            How::Release => self.release(key, (rv, at)),
+            How::Reject { error } => self.reject(key, error.clone()),
+        }
+        let is_failure = matches!(how, How::Nack { .. } | How::Reject { .. });
+        let failed = self
+            .get(key)
+            .filter(|_| is_failure)
+            .map(|item| (item.failures, item.delay.map(|delay| delay.due), item.place == Place::Parked));
+        self.tidy(key);
+        self.outcomes.insert(token, wanted);
+        ModelSettled::Ok { worked: at.saturating_sub(since), failed }
+    }
+
+    /// Ends the lease and applies the leased deltas to the known object.
+    fn ack(&mut self, key: Name, stamp: (u64, Micros), forget: bool) {
+        let (store, events) = (self.config.known_objects, self.is_events());
+        let item = self.item(key);
+        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
+        let covered_rv = item.leased.last().filter(|_| events).map_or(lease.token, |delta| delta.rv);
+        for delta in std::mem::take(&mut item.leased) {
+            if !store || delta.is_deleted() {
+                item.known = None;
+            } else {
+                item.known = Some(ModelKnown { content: delta.content, rv: stamp.0, owner: delta.owner });
+            }
+        }
+        let (was_initial, covered) = (
+            item.initial_pending.is_some(),
+            item.initial_pending.is_some_and(|initial_pending| initial_pending <= covered_rv),
+        );
+        item.initial_pending = item.initial_pending.filter(|_| !covered);
+        if forget || item.failures == 0 {
+            item.changes.drain(..lease.changes);
+        }
+        if item.changes.is_empty() {
+            // A delay from before the lease is left.
+            item.changes.push(stamp);
+        }
+        if forget {
+            item.attempt = 0;
+            item.failures = 0;
+            item.last_error = None;
+        }
+        let is_delayed = item.waiting.first().and_then(|delta| delta.due).is_some_and(|due| due > stamp.1);
+        if events && is_delayed {
+            self.go_on(key, stamp);
+        } else if let Some(added) = lease.new_change {
+            let rv = self.position(key, stamp.0);
+            self.item(key).place = Place::Ready(ReadyPosition { rv, since: stamp.1, added });
+        }
+        let item = self.item(key);
+        let has_delayed_change = item.place == Place::Idle && !item.waiting.is_empty();
+        if was_initial {
+            self.hit(if covered {
+                "ack completes a key of the initial list"
+            } else {
+                "ack leaves a key of the initial list pending"
+            });
+        }
+        self.hit(match (lease.new_change.is_some(), has_delayed_change) {
+            (true, true) => "ack with a delayed new change",
+            (true, _) => "ack with a new change: to the tail",
+            (_, true) => "ack with a delayed new change",
+            _ => "ack without newer deltas",
+        });
+    }
+
+    /// A nack at `base`, or an expiry with its deadline as `base`.
+    fn fail(
+        &mut self,
+        key: Name,
+        stamp: (u64, Micros),
+        base: Micros,
+        delay: Option<Micros>,
+        error: Option<Arc<str>>,
+    ) {
+        let (keys_mode, events) = (self.is_keys(), self.is_events());
+        let max_failures = self.config.max_failures;
+        let failures = self.items[key].failures + 1;
+        // In mode events a newer delta can't be the fix of the delta that failed.
+        let new_change = self.items[key].lease().and_then(|lease| lease.new_change).filter(|_| !events);
+        let has_new_change = new_change.is_some();
+        let is_last = max_failures > 0 && failures >= max_failures;
+        let uses_limiters = delay.is_none() && if has_new_change { keys_mode } else { !is_last };
+        let wait = delay.unwrap_or_else(|| self.backoff(key, failures, base));
+        if uses_limiters {
+            self.take_token(stamp.1);
+        }
+        let lease = self.take_lease(key);
+        let (return_rule, merged) = self.return_deltas(key);
+        let position = self.position(key, stamp.0);
+        let item = self.item(key);
+        item.failures = failures;
+        item.last_error = error;
+        // In mode keys the delay is itself an Add. In the other modes it belongs to waiting deltas.
+        let has_delayed_change = item.delay.is_some();
+        let rule = if let Some(added) = new_change {
+            item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
+            if keys_mode && wait > 0 {
+                item.wait_until(base + wait, stamp.0);
+            }
+            "failure with a new change: to the tail"
+        } else if is_last {
+            if has_delayed_change {
+                "too many failures with a delayed new change: delayed"
+            } else {
+                item.place = Place::Parked;
+                if item.initial_pending.take().is_some() {
+                    "too many failures: parked, leaves the initial list"
+                } else {
+                    "too many failures: parked"
+                }
+            }
+        } else if wait == 0 {
+            let added = lease.new_change.unwrap_or(stamp.1);
+            item.place = Place::Ready(ReadyPosition { rv: position, since: stamp.1, added });
+            "failure without a wait: to the tail"
+        } else if has_delayed_change {
+            item.wait_until(base + wait, stamp.0);
+            "failure with a delayed new change: the earlier of both"
+        } else {
+            item.wait_until(base + wait, stamp.0);
+            "failure: backoff or delay"
+        };
+        if merged > 0 {
+            self.hit("the cap merges returned deltas");
+        }
+        self.hit(return_rule);
+        self.hit(rule);
+    }
+
+    fn take_lease(&mut self, key: Name) -> ModelLease {
+        match std::mem::take(&mut self.item(key).place) {
+            Place::Leased(lease) => lease,
+            _ => panic!("{key} is not leased"),
+        }
+    }
+
+    /// Returns the leased deltas of a key, and the number of merged ones.
+    fn return_deltas(&mut self, key: Name) -> (&'static str, u32) {
+        let (mode, events) = (self.config.mode, self.is_events());
+        let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let item = self.item(key);
+        let rule = return_deltas(item, mode);
+        (rule, if events { 0 } else { cap(&mut item.waiting, deltas_max, bytes_max) })
+    }
+
+    fn release(&mut self, key: Name, stamp: (u64, Micros)) {
+        let lease = self.take_lease(key);
+        let (return_rule, _) = self.return_deltas(key);
+        let added = lease.new_change.unwrap_or(stamp.1);
+        let rv = self.position(key, stamp.0);
+        self.item(key).place = Place::Ready(ReadyPosition { rv, since: stamp.1, added });
+        self.hit(return_rule);
+        self.hit("release");
+    }
+
+    fn reject(&mut self, key: Name, error: Option<Arc<str>>) {
+        let lease = self.take_lease(key);
+        let (return_rule, _) = self.return_deltas(key);
+        let item = self.item(key);
+        item.place = Place::Parked;
+        item.delay = None;
+        item.initial_pending = None;
+        item.last_error = error;
+        self.hit(return_rule);
+        self.hit(if lease.new_change.is_some() { "reject with a new change" } else { "reject" });
+    }
+
+    pub(super) fn expire(&mut self, key: Name) {
+        let lease = self.items[key].lease().expect("only a lease expires").clone();
+        let stamp = self.event(lease.deadline);
+        self.fail(key, stamp, lease.deadline, None, Some("lease expired".into()));
+        self.tidy(key);
+        self.outcomes.insert(lease.token, Outcome::Expired);
+        self.hit("a lease expires");
+    }
+
+    /// Undoes leases whose reply could not be delivered.
+    pub(crate) fn return_undelivered(&mut self, now: Micros, tokens: &[u64]) {
+        let now = now.max(self.last_at);
+        for token in tokens {
+            let Some(key) = self.leased_key(*token) else { continue };
+            self.event(now);
+            let lease = self.take_lease(key);
+            self.return_deltas(key);
+            let item = self.item(key);
+            item.place = Place::Ready(lease.former);
+            item.attempt -= 1;
+            if let Some(dropped) = lease.dropped_delay {
+                item.wait_until(dropped.due, dropped.rv);
+            }
+            self.tidy(key);
+            self.hit("an undelivered lease is returned");
+        }
+    }
+
+    pub(crate) fn extend(
+        &mut self,
+        now: Micros,
+        tokens: &[u64],
+        lease: Option<Duration>,
+    ) -> Vec<ModelExtended> {
+        let now = self.advance(now);
+        let mut extended = Vec::new();
+        for token in tokens {
+            let Some(key) = self.leased_key(*token) else {
+                self.hit("an extension of a stale lease");
+                extended.push(ModelExtended::Stale(self.outcome(*token)));
+                continue;
+            };
+            let deadline = now + micros(lease.unwrap_or(self.config.lease));
+            self.event(now);
+            let item = self.item(key);
+            let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
+            (lease.deadline, lease.length) = (deadline, deadline - now);
+            let (pending, deleted) = (item.waiting.len(), item.newest_is_deleted());
+            extended.push(ModelExtended::Ok { deadline, pending, deleted });
+            self.hit("an extension");
+        }
+        extended
+    }
+
+    /// After a restart, each lease lasts at least its full length from now on.
+    pub(super) fn renew_leases(&mut self, now: Micros) {
+        let mut leases: Vec<(u64, Name)> =
+            self.items.iter().filter_map(|(key, item)| Some((item.lease()?.token, *key))).collect();
+        leases.sort_unstable();
+        for (_, key) in leases {
+            let Place::Leased(lease) = &mut self.item(key).place else { panic!("{key} is not leased") };
+            if lease.deadline < now + lease.length {
+                lease.deadline = now + lease.length;
+                self.event(now);
+                self.hit("a restart renews a lease");
+            }
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Add, Update and Delete, and the list of deltas of a key.
+
+use std::collections::BTreeSet;
+
+use deltaq_engine::config::Mode;
+use deltaq_engine::delta::DeltaKind;
+
+use super::versions::may_merge_deletion;
+use super::{
+    Content, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, UNKNOWN, bytes_of,
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct ModelCall {
+    pub(crate) kind: DeltaKind,
+    pub(crate) key: Name,
+    pub(crate) content: Option<Content>,
+    pub(crate) source: Label,
+    pub(crate) delay: Option<Micros>,
+    pub(crate) final_state_unknown: bool,
+    pub(crate) rate_limited: bool,
+    pub(crate) trace: Traced,
+}
+
+/// A delta to append.
+pub(super) struct New {
+    pub(super) kind: DeltaKind,
+    pub(super) content: Content,
+    pub(super) source: Label,
+    pub(super) owner: Label,
+    pub(super) final_state_unknown: bool,
+    pub(super) due: Option<Micros>,
+    pub(super) trace: Traced,
+}
+
+impl Model {
+    /// Applies all calls in order, or none. Returns the numbers of accepted, ignored and stale calls, and whether the sequence
+    /// number had been applied.
+    pub(crate) fn produce(
+        &mut self,
+        now: Micros,
+        calls: &[ModelCall],
+        sequence: Option<(&'static str, u64)>,
+    ) -> Result<(u64, u64, u64, bool), Refused> {
+        let now = self.advance(now);
+        if let Some((source, number)) = sequence {
+            if self.has_applied(source, number) {
+                self.hit("a repeated call");
+                return Ok((0, 0, 0, true));
+            }
+            self.check_sequence(source)?;
+        }
+        let are_stale: Vec<bool> = (0..calls.len()).map(|index| self.is_stale(calls, index)).collect();
+        self.may_produce(calls, &are_stale)?;
+        let (mut queued, mut ignored, mut stale) = (0, 0, 0);
+        let before = self.rv;
+        for (call, is_stale) in calls.iter().zip(are_stale) {
+            if is_stale {
+                stale += 1;
+                self.hit(if self.get(call.key).is_some() {
+                    "a stale call"
+                } else {
+                    "a stale call of an absent key"
+                });
+                self.populate(now);
+                continue;
+            }
+            let version = call.content.and_then(|content| self.version_of(content));
+            for job in &mut self.jobs {
+                job.note_call(call.key, call.source.is_some(), version.is_some());
+            }
+            let accepted = if self.is_keys() { self.add_key(now, call) } else { self.call(now, call) };
+            if accepted { queued += 1 } else { ignored += 1 }
+        }
+        if let Some((source, number)) = sequence {
+            if self.rv == before {
+                self.event(now);
+                self.populated = true;
+                self.hit("a call that changes nothing has a sequence number");
+            }
+            self.note_source(Some(source));
+            self.sources.entry(source).or_default().sequence = Some(number);
+        }
+        Ok((queued, ignored, stale, false))
+    }
+
+    pub(super) fn has_applied(&self, source: &str, number: u64) -> bool {
+        self.sources.get(source).and_then(|source| source.sequence).is_some_and(|last| number <= last)
+    }
+
+    /// Refuses while a Replace of the source with a sequence number has not ended.
+    pub(super) fn check_sequence(&mut self, source: &str) -> Result<(), Refused> {
+        let number = self.jobs.iter().find_map(|job| job.sequence().filter(|(other, _)| *other == source));
+        match number {
+            None => Ok(()),
+            Some((_, number)) => {
+                self.hit("a Replace with a sequence number has not ended");
+                Err(Refused::SequenceBusy { number })
+            }
+        }
+    }
+
+    fn may_produce(&mut self, calls: &[ModelCall], are_stale: &[bool]) -> Result<(), Refused> {
+        for (index, call) in calls.iter().enumerate() {
+            if if self.is_keys() { call.kind != DeltaKind::Added } else { call.rate_limited } {
+                return Err(Refused::WrongMode);
+            }
+            if call.content.is_some_and(|content| bytes_of(content) > self.config.max_object_bytes) {
+                return Err(Refused::TooLarge { index });
+            }
+        }
+        if self.is_shut_down() {
+            return Ok(());
+        }
+        let events = self.is_events();
+        let fresh: Vec<(usize, &ModelCall)> =
+            calls.iter().enumerate().filter(|(index, _)| !are_stale[*index]).collect();
+        let adds = fresh.iter().filter(|(_, call)| events || call.kind != DeltaKind::Deleted);
+        let adds: Vec<Name> = adds.map(|(_, call)| call.key).collect();
+        self.check_capacity(adds.into_iter())?;
+        if events { self.check_bounds(&fresh) } else { Ok(()) }
+    }
+
+    /// Refuses if the new keys among `keys` would exceed `max_keys`.
+    pub(super) fn check_capacity(&mut self, keys: impl Iterator<Item = Name>) -> Result<(), Refused> {
+        let held = self.held();
+        let wanted = keys.filter(|key| !held.contains(key)).collect::<BTreeSet<_>>().len();
+        let keys = held.len() + self.reserved();
+        if wanted > 0 && keys + wanted > self.config.max_keys {
+            self.hit(if self.reserved() > 0 { "reserved capacity refuses" } else { "max_keys refuses" });
+            return Err(Refused::Full { keys, wanted });
+        }
+        Ok(())
+    }
+
+    /// Add, Update or Delete in the modes with deltas.
+    fn call(&mut self, now: Micros, call: &ModelCall) -> bool {
+        let empty = Item::default();
+        let item = self.get(call.key).unwrap_or(&empty).clone();
+        let due = call.delay.filter(|delay| *delay > 0).map(|delay| now + delay);
+        if call.kind != DeltaKind::Deleted {
+            let owner = call.source.or(item.owner());
+            let content = call.content.expect("an Add or Update carries an object");
+            let (kind, source, trace) = (call.kind, call.source, call.trace);
+            let new = New { kind, content, source, owner, final_state_unknown: false, due, trace };
+            self.append(now, call.key, &new, true);
+            self.note_source(source);
+            self.populated = true;
+            return true;
+        }
+        let has_waiting = !item.waiting.is_empty();
+        let is_absent = !has_waiting && !item.is_leased() && !item.is_parked() && item.known.is_none();
+        let is_duplicate = !has_waiting && item.leased.last().is_some_and(ModelDelta::is_deleted);
+        if (is_absent || is_duplicate) && !self.is_events() {
+            self.hit(if is_absent {
+                "Delete of an absent key"
+            } else {
+                "Delete of a key whose leased deltas end with Deleted"
+            });
+            self.remember_deletion(now, call.key, call.content);
+            self.populate(now);
+            return false;
+        }
+        if self.drops_unseen(&item) {
+            self.remember_deletion(now, call.key, call.content);
+            self.drop_unseen(now, call.key);
+            self.populated = true;
+            return true;
+        }
+        let is_unversioned = call.content.is_some_and(|content| self.version_of(content).is_none());
+        if is_unversioned || may_merge_deletion(&item) {
+            self.remember_deletion(now, call.key, call.content);
+        }
+        let by_key = call.content.is_none();
+        let content = call.content.or(item.newest_content()).unwrap_or(UNKNOWN);
+        if content == UNKNOWN {
+            self.hit("a deletion has no object");
+        }
+        let final_state_unknown = by_key || call.final_state_unknown;
+        let (kind, source, trace) = (call.kind, call.source, call.trace);
+        let new = New { kind, content, source, owner: None, final_state_unknown, due, trace };
+        if self.append(now, call.key, &new, true) {
+            self.note_source(source);
+            self.populated = true;
+        } else {
+            self.populate(now);
+        }
+        true
+    }
+
+    /// Marks the queue as populated, with an event if it was not.
+    pub(super) fn populate(&mut self, now: Micros) {
+        if !self.populated {
+            self.event(now);
+            self.populated = true;
+            self.hit("an ignored Delete populates the queue");
+        }
+    }
+
+    /// Mode latest: whether a deletion drops the key because no consumer can have seen it.
+    pub(super) fn drops_unseen(&self, item: &Item) -> bool {
+        self.is_latest()
+            && self.config.known_objects
+            && item.known.is_none()
+            && item.attempt == 0
+            && !item.waiting.is_empty()
+    }
+
+    pub(super) fn drop_unseen(&mut self, now: Micros, key: Name) {
+        self.event(now);
+        let item = self.item(key);
+        item.waiting.clear();
+        item.place = Place::Idle;
+        item.delay = None;
+        item.initial_pending = None;
+        item.failures = 0;
+        item.last_error = None;
+        self.tidy(key);
+        self.hit("mode latest drops an unseen key");
+    }
+
+    /// Appends a delta by the dedup rule, and makes the key ready if the delta is a new change. Returns false if the rule kept the
+    /// older delta.
+    pub(super) fn append(&mut self, now: Micros, key: Name, new: &New, new_change: bool) -> bool {
+        let both_deleted = new.kind == DeltaKind::Deleted
+            && !self.is_events()
+            && self.get(key).and_then(|item| item.waiting.last()).is_some_and(ModelDelta::is_deleted);
+        let older_is_tombstone = both_deleted
+            && self
+                .get(key)
+                .and_then(|item| item.waiting.last())
+                .is_some_and(|last| last.final_state_unknown);
+        if both_deleted && !older_is_tombstone {
+            self.hit("dedup keeps the older deletion");
+            return false;
+        }
+        let (latest, deltas_max, bytes_max) =
+            (self.is_latest(), self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let (rv, at) = self.event(now);
+        let events = self.is_events();
+        let delta = ModelDelta {
+            kind: new.kind,
+            content: new.content,
+            rv,
+            queued_at: at,
+            source: new.source,
+            owner: new.owner,
+            final_state_unknown: new.final_state_unknown,
+            coalesced: 0,
+            trace: new.trace,
+            due: new.due.filter(|_| events),
+        };
+        let item = self.item(key);
+        let before = item.clone();
+        item.changes.push((rv, at));
+        if latest {
+            item.waiting = vec![delta];
+        } else {
+            if both_deleted {
+                item.waiting.pop();
+            }
+            item.waiting.push(delta);
+        }
+        let merged = if events { 0 } else { cap(&mut item.waiting, deltas_max, bytes_max) };
+        match new.due.filter(|_| !events || !before.is_leased()) {
+            // Behind another delta of its key, the delta waits for its turn.
+            _ if events && !before.waiting.is_empty() => {}
+            Some(due) => item.wait_until(due, rv),
+            None => item.wake((rv, at)),
+        }
+        self.tidy(key);
+        self.count_append(&before, new, new_change, both_deleted, merged);
+        true
+    }
+
+    fn count_append(&mut self, before: &Item, new: &New, new_change: bool, both_deleted: bool, merged: u32) {
+        if both_deleted {
+            self.hit("dedup keeps the newer deletion");
+        }
+        if merged > 0 {
+            self.hit("the cap merges");
+        }
+        if !new_change {
+            return;
+        }
+        let old_owner = before.owner();
+        if new.source.is_some() && old_owner.is_some() && old_owner != new.source {
+            self.hit("a call takes over a key");
+        }
+        let failed = before.failures > 0;
+        self.hit(match (&before.place, new.due.is_some()) {
+            (Place::Leased(_), false) => "new change during a lease",
+            (Place::Leased(_), true) => "delayed new change during a lease",
+            (Place::Parked, false) => "new change for a parked key",
+            (Place::Parked, true) => "delayed new change for a parked key",
+            (Place::Ready(_), false) => "new change for a ready key",
+            (Place::Ready(_), true) => "delayed new change for a ready key",
+            (Place::Idle, false) if before.delay.is_some() && failed => "new change for a key in backoff",
+            (Place::Idle, false) if before.delay.is_some() => "new change for a delayed key",
+            (Place::Idle, true) if before.delay.is_some() && failed => {
+                "delayed new change for a key in backoff"
+            }
+            (Place::Idle, true) if before.delay.is_some() => "delayed new change for a delayed key",
+            (Place::Idle, false) => "new change for an idle key",
+            (Place::Idle, true) => "delayed new change for an idle key",
+        });
+    }
+
+    /// Add in mode keys.
+    fn add_key(&mut self, now: Micros, call: &ModelCall) -> bool {
+        if self.is_shut_down() {
+            let room = self.items.len() < self.config.max_keys || self.items.contains_key(call.key);
+            if call.rate_limited && room {
+                self.event(now);
+                self.item(call.key).failures += 1;
+                self.item(call.key).failure_expiry = None;
+                self.tidy(call.key);
+                self.take_token(self.last_at);
+                self.hit("a closed queue counts an ignored AddRateLimited");
+            }
+            self.hit("a closed queue of mode keys ignores an add");
+            return false;
+        }
+        let mut delay = call.delay.unwrap_or(0);
+        let dirty = match &self.item(call.key).place {
+            Place::Ready(_) => true,
+            Place::Leased(lease) => lease.new_change.is_some(),
+            _ => false,
+        };
+        if dirty && delay == 0 && !call.rate_limited {
+            self.hit("Add of a dirty key");
+            return true;
+        }
+        let (rv, at) = self.event(now);
+        self.item(call.key).changes.push((rv, at));
+        self.populated = true;
+        if call.rate_limited {
+            if self.item(call.key).is_parked() {
+                self.item(call.key).failures = 0;
+            }
+            self.item(call.key).failures += 1;
+            let failures = self.item(call.key).failures;
+            delay = self.backoff(call.key, failures, now);
+            self.take_token(at);
+            self.hit("AddRateLimited");
+        }
+        let failures = self.item(call.key).failures;
+        let item = self.item(call.key);
+        let place = item.place.clone();
+        if delay > 0 {
+            item.wait_until(now + delay, rv);
+        } else {
+            item.wake((rv, at));
+        }
+        if call.rate_limited {
+            item.failures = failures;
+        }
+        self.tidy(call.key);
+        self.hit(match (place, delay > 0) {
+            (Place::Leased(_), true) => "AddAfter during a lease",
+            (Place::Leased(_), false) => "Add during a lease: dirty",
+            (Place::Ready(_), true) => "AddAfter of a ready key",
+            (Place::Ready(_), false) => "AddRateLimited without wait of a ready key",
+            (Place::Parked, _) => "Add of a parked key",
+            (Place::Idle, true) => "AddAfter",
+            (Place::Idle, false) => "Add",
+        });
+        true
+    }
+}
+
+/// Merges the second and third oldest delta of a list until it is within the cap. Returns the number of merges.
+pub(super) fn cap(list: &mut Vec<ModelDelta>, deltas_max: usize, bytes_max: usize) -> u32 {
+    let mut merged = 0;
+    let bytes = |list: &[ModelDelta]| list.iter().map(|delta| bytes_of(delta.content)).sum::<usize>();
+    while list.len() > 2 && (list.len() > deltas_max || bytes(list) > bytes_max) {
+        let second = list.remove(1);
+        list[1].coalesced += second.coalesced + 1;
+        merged += 1;
+    }
+    merged
+}
+
+/// Returns the leased deltas to the front of the waiting ones.
+pub(super) fn return_deltas(item: &mut Item, mode: Mode) -> &'static str {
+    let latest = mode == Mode::Latest;
+    let mut older = std::mem::take(&mut item.leased);
+    let mut newer = std::mem::take(&mut item.waiting);
+    let return_rule = match (older.last(), newer.first()) {
+        (Some(last), Some(first)) if mode != Mode::Events && last.is_deleted() && first.is_deleted() => {
+            if last.final_state_unknown {
+                older.pop();
+            } else {
+                newer.remove(0);
+            }
+            "adjacent deletions after a return"
+        }
+        (Some(_), Some(_)) => "deltas return before newer ones",
+        _ => "deltas return without newer ones",
+    };
+    older.append(&mut newer);
+    if latest && older.len() > 1 {
+        older.drain(..older.len() - 1);
+    }
+    item.waiting = older;
+    return_rule
+}

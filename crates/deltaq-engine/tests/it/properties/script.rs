@@ -1,0 +1,504 @@
+//! The random cases: settings and steps as plain data, so that a failing case can be shrunk, printed and pinned.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::command::DefaultLimit;
+use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::key::Pointer;
+use deltaq_engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+use fastrand::Rng;
+
+use super::indexes;
+use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, SENT_OBJECTS, Traced};
+
+pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
+pub(crate) const WORKERS: [&str; 2] = ["w1", "w2"];
+pub(crate) const POP_IDS: [&str; 3] = ["p1", "p2", "p3"];
+pub(crate) const ERRORS: [&str; 2] = ["timeout", "bad gateway"];
+pub(crate) const MAX: usize = usize::MAX;
+
+/// The settings of a case.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) mode: Mode,
+    pub(crate) auto_created: bool,
+    pub(crate) known_objects: bool,
+    pub(crate) emit_replaced: bool,
+    pub(crate) lease: Micros,
+    pub(crate) max_failures: u32,
+    /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both with a maximum, 5 a bucket and jitter.
+    pub(crate) limiter: u8,
+    pub(crate) resync_period: Option<Micros>,
+    pub(crate) max_keys: usize,
+    pub(crate) max_object_bytes: usize,
+    pub(crate) max_deltas_per_key: usize,
+    pub(crate) max_bytes_per_key: usize,
+    pub(crate) max_delete_percent: Option<u32>,
+    pub(crate) max_deletes: Option<u64>,
+    /// The number of the settings of indexes.
+    pub(crate) indexes: u8,
+    /// Whether the objects have a version.
+    pub(crate) version: bool,
+}
+
+impl Setup {
+    pub(crate) fn config(&self) -> Arc<Config> {
+        let exponential =
+            ItemExponential { base: Duration::from_micros(100), max: Duration::from_micros(1_500) };
+        let fast_slow =
+            ItemFastSlow { fast: Duration::from_micros(150), slow: Duration::from_millis(1), max_fast: 2 };
+        let rate_limiter = RateLimiter {
+            item_exponential: matches!(self.limiter, 1 | 3..=5).then_some(exponential),
+            item_fast_slow: matches!(self.limiter, 2..=4).then_some(fast_slow),
+            bucket: (self.limiter == 5).then_some(Bucket { qps: 1_000.0, burst: 3 }),
+            max_wait: (self.limiter == 4).then_some(Duration::from_micros(700)),
+            jitter: if self.limiter == 5 { 0.5 } else { 0.0 },
+        };
+        Arc::new(Config {
+            mode: self.mode,
+            known_objects: self.known_objects,
+            emit_replaced: self.emit_replaced,
+            lease: Duration::from_micros(self.lease),
+            max_failures: self.max_failures,
+            rate_limiter,
+            resync_period: self.resync_period.map(Duration::from_micros),
+            max_keys: self.max_keys,
+            max_object_bytes: self.max_object_bytes,
+            max_deltas_per_key: self.max_deltas_per_key,
+            max_bytes_per_key: self.max_bytes_per_key,
+            max_delete_percent: self.max_delete_percent.map(f64::from),
+            max_deletes: self.max_deletes,
+            indexes: indexes::settings(self.indexes),
+            version: (self.version && self.mode != Mode::Keys).then(|| pointer("/v")),
+            ..Config::default()
+        })
+    }
+
+    pub(crate) fn random(rng: &mut Rng, mode: Mode) -> Self {
+        Self {
+            mode,
+            auto_created: rng.bool(),
+            known_objects: rng.u8(..4) > 0,
+            emit_replaced: rng.u8(..4) > 0,
+            lease: if rng.bool() { rng.u64(300..2_000) } else { rng.u64(2_000..20_000) },
+            max_failures: rng.u32(0..4),
+            limiter: rng.u8(0..6),
+            resync_period: (rng.u8(..4) == 0).then(|| rng.u64(500..5_000)),
+            max_keys: if rng.u8(..3) == 0 { rng.usize(3..8) } else { 1_000 },
+            max_object_bytes: if rng.u8(..8) == 0 { 30 } else { 1_000 },
+            max_deltas_per_key: rng.usize(2..6),
+            max_bytes_per_key: if rng.u8(..3) == 0 { rng.usize(10..120) } else { 10_000 },
+            max_delete_percent: (rng.u8(..8) == 0).then(|| rng.u32(..80)),
+            max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
+            indexes: rng.u8(..4),
+            version: rng.u8(..3) == 0,
+        }
+    }
+}
+
+/// A reference to a lease that stays valid when other steps are removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LeaseRef {
+    /// The n-th live lease.
+    Live(usize),
+    /// The n-th lease that was ever issued.
+    Issued(usize),
+    /// A token that was never issued.
+    Forged(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Ack,
+    Done { delay: Option<Micros> },
+    Nack { delay: Option<Micros>, error: Option<&'static str> },
+    Release,
+    Reject { error: Option<&'static str> },
+}
+
+/// A setting that may change at any time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    MaxFailures(u32),
+    MaxKeys(usize),
+    MaxDeltas(usize),
+    EmitReplaced(bool),
+    ResyncPeriod(Option<Micros>),
+    Mode(Mode),
+    KnownObjects(bool),
+    Indexes(u8),
+    Version(bool),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    Produce { calls: Vec<ModelCall>, sequence: Option<(&'static str, u64)> },
+    Accept(ModelReplace),
+    Step { job: usize, budget: usize },
+    Pop { max: usize, max_bytes: usize, with_known: bool, lease: Option<Micros>, worker: Label, id: Label },
+    Settle(Vec<(LeaseRef, Act)>),
+    ReturnUndelivered(Vec<LeaseRef>),
+    Extend { leases: Vec<LeaseRef>, lease: Option<Micros> },
+    Resync { budget: usize },
+    Purge { budget: usize },
+    Promote { keys: Option<Vec<Name>>, budget: usize },
+    Redrive { keys: Option<Vec<Name>>, budget: usize },
+    Discard { keys: Option<Vec<Name>>, budget: usize },
+    Seed(Vec<(Name, Content, Label)>),
+    Forget(Vec<Name>),
+    Pause(bool),
+    Close { closed: bool, at_once: bool },
+    Configure(Change),
+    Wait,
+    Crash { unclean: bool },
+}
+
+impl Command {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Produce { .. } => "produce",
+            Self::Accept(_) => "accept a Replace",
+            Self::Step { .. } => "step of a Replace",
+            Self::Pop { .. } => "pop",
+            Self::Settle(_) => "settle",
+            Self::ReturnUndelivered(_) => "return undelivered",
+            Self::Extend { .. } => "extend",
+            Self::Resync { .. } => "resync step",
+            Self::Purge { .. } => "purge step",
+            Self::Promote { .. } => "promote step",
+            Self::Redrive { .. } => "redrive step",
+            Self::Discard { .. } => "discard step",
+            Self::Seed(_) => "seed",
+            Self::Forget(_) => "forget",
+            Self::Pause(_) => "pause or resume",
+            Self::Close { .. } => "close or reopen",
+            Self::Configure(_) => "configure",
+            Self::Wait => "wait",
+            Self::Crash { .. } => "crash",
+        }
+    }
+}
+
+/// A command, and the step of the clock before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Microseconds, negative when the clock is set back.
+    pub(crate) clock: i64,
+    pub(crate) command: Command,
+    /// Whether the journal has committed everything afterwards.
+    pub(crate) commit: bool,
+}
+
+/// The generator of a random case. Each case has its own weights, so that some cases concentrate on few commands.
+pub(crate) struct Generator {
+    rng: Rng,
+    /// A separate generator for traces, so that the other choices of a seed do not depend on them.
+    traces: Rng,
+    /// As `traces`, for sequence numbers.
+    sequences: Rng,
+    /// As `traces`, for the versions of objects.
+    versions: Rng,
+    /// How far the versions of the objects have grown; `None` if any object is chosen at any time.
+    version: Option<usize>,
+    /// The largest sequence number so far.
+    number: u64,
+    mode: Mode,
+    weights: [u32; 19],
+    keys: usize,
+    slow: bool,
+    /// Commands to emit before random ones.
+    next: VecDeque<Command>,
+}
+
+/// The first of the objects that are in the order of their versions.
+const IN_ORDER: usize = SENT_OBJECTS + 1;
+
+fn pointer(text: &str) -> Pointer {
+    Pointer::parse(text, false).expect("a pointer")
+}
+
+const WEIGHTS: [u32; 19] = [300, 24, 100, 220, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 6, 24, 3, 6];
+
+impl Generator {
+    pub(crate) fn new(mut rng: Rng, mode: Mode) -> Self {
+        let mut weights = WEIGHTS;
+        for weight in &mut weights {
+            *weight *= [1, 2, 4, 16][rng.usize(..4)];
+        }
+        let keys = rng.usize(2..=KEYS.len());
+        let slow = rng.u8(..4) == 0;
+        let traces = Rng::with_seed(rng.get_seed());
+        let sequences = Rng::with_seed(!rng.get_seed());
+        let mut versions = Rng::with_seed(rng.get_seed().rotate_left(32));
+        let version = versions.bool().then_some(IN_ORDER);
+        let (number, next) = (0, VecDeque::new());
+        let mut generator =
+            Self { rng, traces, sequences, versions, version, number, mode, weights, keys, slow, next };
+        if generator.rng.bool() {
+            generator.begin();
+        }
+        generator
+    }
+
+    /// Begins without produce calls: with known objects, a Resync and the initial list.
+    fn begin(&mut self) {
+        if self.rng.bool() {
+            let seeds = self.many(6, |generator| (generator.key(), generator.content(), generator.label()));
+            self.next.push_back(Command::Seed(seeds));
+        }
+        if self.one_in(3) {
+            self.next.push_back(Command::Resync { budget: 1_000 });
+        }
+        let list = self.replace();
+        self.next.push_back(Command::Accept(list));
+        for _ in 0..self.rng.usize(..12) {
+            let choice = if self.rng.bool() { 2 } else { 3 + self.rng.usize(..2) };
+            let command = self.command(choice);
+            self.next.push_back(command);
+        }
+    }
+
+    fn key(&mut self) -> Name {
+        KEYS[self.rng.usize(..self.keys)]
+    }
+
+    fn content(&mut self) -> Content {
+        let mut content = self.rng.usize(..SENT_OBJECTS);
+        if let Some(version) = self.version
+            && self.versions.u8(..12) > 0
+        {
+            content = (version + self.versions.usize(..5)).min(OBJECTS.len() - 1);
+            self.version = Some(version + usize::from(self.versions.u8(..16) == 0));
+        }
+        Content::try_from(content).expect("fewer than 256 objects")
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(..n) == 0
+    }
+
+    fn label(&mut self) -> Label {
+        if self.rng.bool() { None } else { self.rng.choice(SOURCES) }
+    }
+
+    fn error(&mut self) -> Option<&'static str> {
+        if self.rng.bool() { None } else { self.rng.choice(ERRORS) }
+    }
+
+    fn maybe<T>(&mut self, n: u32, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if self.one_in(n) { Some(value(self)) } else { None }
+    }
+
+    fn span(&mut self) -> Micros {
+        if self.one_in(6) { 0 } else { self.rng.u64(1..2_500) }
+    }
+
+    fn budget(&mut self) -> usize {
+        match self.rng.u8(..4) {
+            0 => 1,
+            1 => self.rng.usize(1..4),
+            _ => 1_000,
+        }
+    }
+
+    fn lease_ref(&mut self) -> LeaseRef {
+        match self.rng.u8(..20) {
+            0 => LeaseRef::Forged(self.rng.u64(..200)),
+            1 | 2 => LeaseRef::Issued(self.rng.usize(..100)),
+            _ => LeaseRef::Live(self.rng.usize(..4)),
+        }
+    }
+
+    fn many<T>(&mut self, most: usize, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let count = if self.rng.bool() { 1 } else { self.rng.usize(1..=most) };
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn trace(&mut self) -> Traced {
+        self.traces.bool().then(|| self.traces.u8(..))
+    }
+
+    /// A sequence number near the largest one so far.
+    fn sequence(&mut self) -> Option<u64> {
+        if self.sequences.u8(..3) > 0 {
+            return None;
+        }
+        let number = self.number.saturating_add_signed(self.sequences.i64(-2..3));
+        self.number = self.number.max(number);
+        Some(number)
+    }
+
+    fn call(&mut self) -> ModelCall {
+        let (key, source, content) = (self.key(), self.label(), self.content());
+        let delay = self.maybe(5, Self::span);
+        let plain = ModelCall {
+            kind: DeltaKind::Added,
+            key,
+            content: Some(content),
+            source,
+            delay,
+            final_state_unknown: false,
+            rate_limited: false,
+            trace: self.trace(),
+        };
+        if self.mode == Mode::Keys {
+            let kind = if self.one_in(200) { DeltaKind::Updated } else { DeltaKind::Added };
+            let rate_limited = self.one_in(6);
+            let delay = plain.delay.filter(|_| !rate_limited);
+            return ModelCall { kind, content: None, delay, rate_limited, ..plain };
+        }
+        match self.rng.u8(..10) {
+            0..=2 => plain,
+            3..=5 => ModelCall { kind: DeltaKind::Updated, ..plain },
+            _ => {
+                let content = plain.content.filter(|_| self.rng.bool());
+                let delay = plain.delay.filter(|_| self.one_in(4));
+                let final_state_unknown = self.one_in(4);
+                ModelCall { kind: DeltaKind::Deleted, content, delay, final_state_unknown, ..plain }
+            }
+        }
+    }
+
+    fn replace(&mut self) -> ModelReplace {
+        let mut items: Vec<(Name, Content)> = Vec::new();
+        for _ in 0..self.rng.usize(..=self.keys) {
+            let key = self.key();
+            // The HTTP API refuses a list that names a key twice. In mode events such a list could exceed a bound.
+            let repeats = self.one_in(12) && self.mode != Mode::Events;
+            if repeats || items.iter().all(|(listed, _)| *listed != key) {
+                let content = self.content();
+                items.push((key, content));
+            }
+        }
+        ModelReplace {
+            items,
+            source: self.label(),
+            sequence: self.sequence(),
+            only_changed: self.rng.bool(),
+            max_delete_percent: self.maybe(8, |generator| f64::from(generator.rng.u32(..100))),
+            max_deletes: self.maybe(8, |generator| generator.rng.u64(..4)),
+            default_limit: match self.traces.u8(..8) {
+                0 => DefaultLimit::EmptyList,
+                1 => DefaultLimit::SingleObject,
+                2 | 3 => DefaultLimit::Half,
+                _ => DefaultLimit::None,
+            },
+            dry_run: self.one_in(8),
+            trace: self.trace(),
+        }
+    }
+
+    fn act(&mut self) -> Act {
+        match self.rng.u8(..20) {
+            0 | 1 if self.mode == Mode::Keys => {
+                Act::Done { delay: self.traces.bool().then(|| self.traces.u64(..2_500)) }
+            }
+            11..=15 => Act::Nack { delay: self.maybe(3, Self::span), error: self.error() },
+            16 => Act::Reject { error: self.error() },
+            17 | 18 => Act::Release,
+            _ => Act::Ack,
+        }
+    }
+
+    fn change(&mut self) -> Change {
+        if self.traces.u8(..3) == 0 {
+            return Change::Indexes(self.traces.u8(..4));
+        }
+        if self.versions.u8(..8) == 0 {
+            return Change::Version(self.versions.u8(..3) > 0);
+        }
+        match self.rng.u8(..12) {
+            0..=2 => Change::MaxFailures(self.rng.u32(..4)),
+            3 | 4 => Change::MaxKeys(if self.rng.bool() { 1_000 } else { self.rng.usize(2..9) }),
+            5..=7 => Change::MaxDeltas(self.rng.usize(2..6)),
+            8 => Change::EmitReplaced(self.rng.bool()),
+            9 => Change::ResyncPeriod(self.maybe(2, |generator| generator.rng.u64(500..5_000))),
+            10 => Change::Mode(if self.rng.bool() { self.mode } else { Mode::Delta }),
+            _ => Change::KnownObjects(self.rng.bool()),
+        }
+    }
+
+    fn some_keys(&mut self) -> Vec<Name> {
+        self.many(3, Self::key)
+    }
+
+    fn clock(&mut self) -> i64 {
+        match self.rng.u32(..400) {
+            0..=160 => 0,
+            161..=330 => self.rng.i64(1..300),
+            331..=385 => self.rng.i64(300..2_500),
+            386..=398 => -self.rng.i64(1..1_000),
+            _ if self.slow => 86_400_000_000,
+            _ => 10_000,
+        }
+    }
+
+    pub(crate) fn step(&mut self) -> Step {
+        let command = self.next.pop_front().unwrap_or_else(|| self.any_command());
+        if matches!(command, Command::Accept(_)) && self.next.is_empty() && self.rng.bool() {
+            // Some steps in a row, so that a Replace is completed without many other commands.
+            for _ in 0..self.rng.usize(1..8) {
+                self.next.push_back(Command::Step { job: 0, budget: 1_000 });
+            }
+        }
+        Step { clock: self.clock(), command, commit: !self.one_in(8) }
+    }
+
+    fn any_command(&mut self) -> Command {
+        let all: u32 = self.weights.iter().sum();
+        let mut at = self.rng.u32(..all);
+        let mut choice = 0;
+        while at >= self.weights[choice] {
+            at -= self.weights[choice];
+            choice += 1;
+        }
+        self.command(choice)
+    }
+
+    fn command(&mut self, choice: usize) -> Command {
+        match choice {
+            0 => {
+                let calls = self.many(3, Self::call);
+                let source = self.sequences.choice(SOURCES);
+                Command::Produce { calls, sequence: source.zip(self.sequence()) }
+            }
+            1 => Command::Accept(self.replace()),
+            2 => Command::Step { job: usize::from(self.one_in(8)), budget: self.budget() },
+            3 => Command::Pop {
+                max: self.rng.usize(1..6),
+                max_bytes: if self.one_in(4) { self.rng.usize(..60) } else { MAX },
+                with_known: self.rng.bool(),
+                lease: self.maybe(4, Self::span),
+                worker: self.maybe(2, |generator| generator.rng.choice(WORKERS)).flatten(),
+                id: self.maybe(4, |generator| generator.rng.choice(POP_IDS)).flatten(),
+            },
+            4 => Command::Settle(self.many(3, |generator| (generator.lease_ref(), generator.act()))),
+            5 => Command::ReturnUndelivered(self.many(3, Self::lease_ref)),
+            6 => {
+                let leases = self.many(2, Self::lease_ref);
+                Command::Extend { leases, lease: self.maybe(2, Self::span) }
+            }
+            7 => Command::Resync { budget: self.budget() },
+            8 => Command::Purge { budget: if self.mode == Mode::Keys { 1_000 } else { self.budget() } },
+            9 => Command::Redrive { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
+            10 => Command::Discard { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
+            11 => Command::Seed(
+                self.many(4, |generator| (generator.key(), generator.content(), generator.label())),
+            ),
+            12 => Command::Forget(self.some_keys()),
+            13 => Command::Pause(self.one_in(3)),
+            14 => {
+                let closed = self.one_in(3);
+                Command::Close { closed, at_once: closed && self.traces.bool() }
+            }
+            15 => Command::Configure(self.change()),
+            16 => Command::Wait,
+            17 => Command::Crash { unclean: self.rng.bool() },
+            _ => Command::Promote { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! One named test for each rule of the engine that client-go does not have.
+//!
+//! Each step also checks all invariants, and that the events alone rebuild the same state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::command::{
+    Call, Extended, How, Item, KeySelection, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced,
+    Settle, Settled,
+};
+use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::delta::{Delta, DeltaKind};
+use deltaq_engine::event::Event;
+use deltaq_engine::id::{Rv, Sequence, Token};
+use deltaq_engine::key::Key;
+use deltaq_engine::object::Object;
+use deltaq_engine::object_version::ObjectVersion;
+use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
+use deltaq_engine::refusal::Refusal;
+use deltaq_engine::schedule::Place;
+use deltaq_engine::table::Entry;
+use deltaq_engine::time::Time;
+use deltaq_engine::{Counters, Queue, ScanCursor};
+
+mod delays;
+mod deltas;
+mod events;
+mod freshness;
+mod leases;
+mod limits;
+mod modes;
+mod operating;
+mod ownership;
+mod recovery;
+mod replace;
+mod sequences;
+mod sources;
+mod synced;
+mod versions;
+
+/// The initial time.
+const START_MS: u64 = 1_000_000;
+
+/// A queue with a clock, and a second queue that is rebuilt from the events.
+struct Fixture {
+    queue: Queue,
+    rebuilt: Queue,
+    events: Vec<Event>,
+    counters: Counters,
+    resyncs_due: usize,
+    now_ms: u64,
+}
+
+/// A configuration with exponential backoff from 100 ms, parking after three failures, and leases of 10 s.
+fn config(change: impl FnOnce(&mut Config)) -> Arc<Config> {
+    let exponential = ItemExponential { base: ms(100), max: ms(60_000) };
+    let mut config = Config {
+        lease: ms(10_000),
+        max_failures: 3,
+        rate_limiter: RateLimiter {
+            item_exponential: Some(exponential),
+            jitter: 0.0,
+            ..RateLimiter::default()
+        },
+        ..Config::default()
+    };
+    change(&mut config);
+    Arc::new(config)
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).expect("a valid key")
+}
+
+fn object(version: u32) -> Object {
+    Object::from_valid(&format!(r#"{{"v":{version}}}"#))
+}
+
+/// A produce call.
+struct ProduceCall(Call);
+
+impl ProduceCall {
+    fn new(kind: DeltaKind, name: &str, version: Option<u32>) -> Self {
+        Self(Call {
+            kind,
+            key: key(name),
+            object: version.map(object),
+            source: None,
+            delay: None,
+            final_state_unknown: false,
+            rate_limited: false,
+            trace: None,
+            version: None,
+        })
+    }
+
+    fn from(mut self, source: &str) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    fn after(mut self, millis: u64) -> Self {
+        self.0.delay = Some(ms(millis));
+        self
+    }
+}
+
+fn added(name: &str, version: u32) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Added, name, Some(version))
+}
+
+fn updated(name: &str, version: u32) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Updated, name, Some(version))
+}
+
+fn deleted(name: &str) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Deleted, name, None)
+}
+
+/// Mode keys: Add, without an object.
+fn queued(name: &str) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Added, name, None)
+}
+
+fn list(items: &[(&str, u32)]) -> Replace {
+    Replace::new(items.iter().map(|(name, version)| (key(name), object(*version))).collect(), None)
+}
+
+fn list_of(source: &str, items: &[(&str, u32)]) -> Replace {
+    Replace { source: Some(source.into()), ..list(items) }
+}
+
+fn replaced(counts: [u64; 5]) -> [(&'static str, u64); 5] {
+    let [replaced, deleted, unchanged, skipped, taken_over] = counts;
+    [
+        ("replaced", replaced),
+        ("deleted", deleted),
+        ("unchanged", unchanged),
+        ("skipped", skipped),
+        ("taken over", taken_over),
+    ]
+}
+
+fn counts(result: &Replaced) -> [(&'static str, u64); 5] {
+    let counts = result.counts;
+    replaced([counts.replaced, counts.deleted, counts.unchanged, counts.skipped, counts.taken_over])
+}
+
+/// A delta as text, such as `Updated 2`. `?` stands for an unknown final state, and `+n` for `n` merged deltas.
+fn delta_text(delta: &Delta) -> String {
+    let version = delta.object.as_str().trim_start_matches(r#"{"v":"#).trim_end_matches('}');
+    let unknown = if delta.final_state_unknown { "?" } else { "" };
+    let merged = if delta.coalesced > 0 { format!("+{}", delta.coalesced) } else { String::new() };
+    format!("{} {version}{unknown}{merged}", delta.kind.as_str())
+}
+
+fn text(item: &Item) -> String {
+    let deltas: Vec<String> = item.deltas.iter().map(delta_text).collect();
+    format!("{}: {}", item.key, deltas.join(", "))
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn in_mode(mode: Mode) -> Self {
+        Self::with(|config| config.mode = mode)
+    }
+
+    fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let (config, now_ms) = (config(change), START_MS);
+        let start = Time::from_micros(now_ms * 1_000);
+        Self {
+            queue: Queue::new(config.clone(), Rv::ZERO, start),
+            rebuilt: Queue::new(config, Rv::ZERO, start),
+            events: Vec::new(),
+            counters: Counters::default(),
+            resyncs_due: 0,
+            now_ms,
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_micros(self.now_ms * 1_000)
+    }
+
+    /// Commits the events of a command, checks the invariants, and compares the rebuilt queue.
+    fn commit_and_check(&mut self) {
+        self.queue.set_committed(self.queue.resource_version());
+        let effects = self.queue.take_effects();
+        self.counters.add(&effects.counters);
+        self.resyncs_due += usize::from(effects.resync_due);
+        for event in effects.events {
+            self.rebuilt.apply(&event);
+            self.events.push(event);
+        }
+        assert_eq!(self.queue.check(), Ok(()));
+        assert_eq!(self.queue.image(), self.rebuilt.image(), "the state rebuilt from the events differs");
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.now_ms += millis;
+        self.queue.advance(self.now());
+        self.commit_and_check();
+    }
+
+    /// Restarts the process after a crash.
+    fn crash(&mut self) {
+        let mut rebuilt =
+            Queue::new(self.queue.config().clone(), Rv::ZERO, Time::from_micros(START_MS * 1_000));
+        for event in &self.events {
+            rebuilt.apply(event);
+        }
+        self.queue = rebuilt;
+        self.queue.recover(self.now(), true);
+        self.commit_and_check();
+    }
+
+    // Producing.
+
+    fn produce(&mut self, calls: impl IntoIterator<Item = ProduceCall>) -> Result<Produced, Refusal> {
+        let calls: Vec<Call> = calls.into_iter().map(|call| self.with_version(call)).collect();
+        let result = self.queue.produce(self.now(), &calls);
+        self.commit_and_check();
+        result
+    }
+
+    /// The call with the version of its object, by the settings of the queue.
+    fn with_version(&self, ProduceCall(call): ProduceCall) -> Call {
+        let pointer = self.queue.config().version.clone();
+        let version = pointer.zip(call.object.as_ref());
+        let version = version.and_then(|(pointer, object)| ObjectVersion::read(&pointer, object).ok());
+        Call { version, ..call }
+    }
+
+    /// Makes one call; returns whether it queued a delta.
+    fn call(&mut self, call: ProduceCall) -> bool {
+        self.produce([call]).expect("no refusal").queued == 1
+    }
+
+    fn accept(&mut self, list: Replace) -> ReplaceId {
+        let id = self.queue.accept_replace(self.now(), list).expect("the list is accepted");
+        self.commit_and_check();
+        id
+    }
+
+    fn step(&mut self, id: ReplaceId) -> Result<Progress<Replaced>, Refusal> {
+        let progress = self.queue.replace_step(self.now(), id, 1);
+        self.commit_and_check();
+        progress
+    }
+
+    fn finish(&mut self, id: ReplaceId) -> Result<Replaced, Refusal> {
+        loop {
+            match self.step(id)? {
+                Progress::Done(result) => return Ok(result),
+                Progress::More => {}
+                Progress::Compare(pairs) => pairs.run(),
+                Progress::NotYet => panic!("another Replace has to end first"),
+            }
+        }
+    }
+
+    fn replace(&mut self, list: Replace) -> Result<Replaced, Refusal> {
+        let id = self.accept(list);
+        self.finish(id)
+    }
+
+    fn resync(&mut self) -> u64 {
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.resync_step(now, &mut cursor, usize::MAX);
+        self.commit_and_check();
+        match progress {
+            Ok(Progress::Done(result)) => result.queued,
+            other => panic!("the Resync did not complete: {other:?}"),
+        }
+    }
+
+    fn seed(&mut self, items: &[(&str, u32)]) {
+        let seeds: Vec<_> = items.iter().map(|(name, version)| (key(name), object(*version), None)).collect();
+        self.queue.check_seed(&seeds).expect("the queue can be seeded");
+        self.queue.seed_step(self.now(), seeds);
+        self.commit_and_check();
+    }
+
+    // Consuming.
+
+    fn pop_with(&mut self, change: impl FnOnce(&mut Pop)) -> Result<Vec<Item>, Refusal> {
+        let (lease, worker, id) = (None, None, None);
+        let mut pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
+        change(&mut pop);
+        let items = self.queue.pop(self.now(), &pop);
+        self.commit_and_check();
+        items
+    }
+
+    fn pop_id(&mut self, id: &str, max: usize) -> Vec<Item> {
+        let pop = |pop: &mut Pop| (pop.id, pop.max) = (Some(id.into()), max);
+        self.pop_with(pop).expect("the queue is open")
+    }
+
+    /// Pops the next key, which must exist.
+    fn pop(&mut self) -> Item {
+        self.pop_with(|_| {}).expect("the queue is open").pop().expect("a key is ready")
+    }
+
+    fn settle(&mut self, token: Token, how: How) -> Settled {
+        let settled = self.queue.settle(self.now(), &[Settle { token, how }]);
+        self.commit_and_check();
+        settled[0]
+    }
+
+    fn ack(&mut self, item: &Item) {
+        assert!(matches!(self.settle(item.token, How::Ack), Settled::Ok { .. }));
+    }
+
+    fn nack(&mut self, item: &Item) {
+        assert!(matches!(self.settle(item.token, nack()), Settled::Ok { .. }));
+    }
+
+    fn reject(&mut self, item: &Item) {
+        let how = How::Reject { error: Some("bad".into()) };
+        assert!(matches!(self.settle(item.token, how), Settled::Ok { .. }));
+    }
+
+    fn extend(&mut self, item: &Item, millis: u64) -> Extended {
+        let extended = self.queue.extend(self.now(), &[item.token], Some(ms(millis)));
+        self.commit_and_check();
+        extended[0]
+    }
+
+    fn purge(&mut self) -> Purged {
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.purge_step(now, &mut cursor, usize::MAX);
+        self.commit_and_check();
+        let Progress::Done(purged) = progress else { panic!("the purge did not complete") };
+        purged
+    }
+
+    fn redrive(&mut self, names: Option<&[&str]>) -> u64 {
+        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.redrive_step(now, &mut KeySelection::named(keys), &mut cursor, usize::MAX);
+        self.commit_and_check();
+        let Progress::Done(count) = progress else { panic!("the redrive did not complete") };
+        count
+    }
+
+    fn promote(&mut self, names: Option<&[&str]>) -> u64 {
+        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.promote_step(now, &mut KeySelection::named(keys), &mut cursor, usize::MAX);
+        self.commit_and_check();
+        let Progress::Done(count) = progress else { panic!("the promotion did not complete") };
+        count
+    }
+
+    fn discard(&mut self) -> u64 {
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.discard_step(now, &mut KeySelection::All, &mut cursor, usize::MAX);
+        self.commit_and_check();
+        let Progress::Done(count) = progress else { panic!("the discard did not complete") };
+        count
+    }
+
+    /// Makes a key known: delivers and acknowledges it.
+    fn make_known(&mut self, call: ProduceCall) {
+        self.call(call);
+        let item = self.pop();
+        self.ack(&item);
+    }
+
+    /// Parks a key, which must be the only ready one.
+    fn park(&mut self, name: &str) {
+        let item = self.pop();
+        assert_eq!(item.key.as_str(), name);
+        self.reject(&item);
+    }
+
+    // Reading.
+
+    fn entry(&self, name: &str) -> &Entry {
+        self.queue.table().get(name).expect("the queue has the key")
+    }
+
+    fn place(&self, name: &str) -> &'static str {
+        let Some(entry) = self.queue.table().get(name) else { return "absent" };
+        match entry.schedule_state.place {
+            Place::Ready(_) => "ready",
+            Place::Leased(_) => "leased",
+            Place::Parked => "parked",
+            Place::Idle if entry.schedule_state.delay().is_some() => "delayed",
+            Place::Idle if entry.known.is_some() => "known",
+            Place::Idle => "idle",
+        }
+    }
+
+    /// The ready keys in order.
+    fn ready_queue(&self) -> Vec<&str> {
+        let table = self.queue.table();
+        self.queue
+            .schedule()
+            .ready()
+            .filter_map(|(_, slot)| table.at(slot))
+            .map(|entry| entry.key.as_str())
+            .collect()
+    }
+
+    /// The waiting deltas of a key.
+    fn waiting(&self, name: &str) -> String {
+        let Some(entry) = self.queue.table().get(name) else { return String::new() };
+        entry.waiting.iter().map(delta_text).collect::<Vec<_>>().join(", ")
+    }
+
+    fn owner(&self, name: &str) -> Option<&str> {
+        let entry = self.entry(name);
+        match entry.waiting.newest().or(entry.leased.newest()) {
+            Some(delta) => delta.provenance.owner().map(|owner| &**owner),
+            None => entry.known.as_ref()?.owner.as_deref(),
+        }
+    }
+
+    fn failures(&self, name: &str) -> u32 {
+        self.entry(name).schedule_state.failures
+    }
+
+    /// The milliseconds until the key's delay ends.
+    fn due_in(&self, name: &str) -> Option<u128> {
+        let delay = self.entry(name).schedule_state.delay()?;
+        Some(delay.due.since(self.now()).as_millis())
+    }
+
+    fn known(&self, name: &str) -> Option<&str> {
+        self.queue.table().get(name)?.known.as_ref().map(|known| known.object.as_str())
+    }
+
+    fn has_synced(&self) -> bool {
+        self.queue.has_synced()
+    }
+}
+
+fn nack() -> How {
+    How::Nack { delay: None, error: Some("timeout".into()) }
+}
+
+fn nack_after(millis: u64) -> How {
+    How::Nack { delay: Some(ms(millis)), error: None }
+}

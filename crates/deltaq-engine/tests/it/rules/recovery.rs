@@ -1,0 +1,461 @@
+//! Checkpoints and restarts: no change is lost, downtime does not expire leases, and no number is issued twice.
+
+use deltaq_engine::Restore;
+use deltaq_engine::command::Outcome;
+use deltaq_engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded, ViewChanges};
+use deltaq_engine::id::{Rv, Slot};
+use deltaq_engine::limits::RECOVERY_SKIP_EVENTS;
+use deltaq_engine::snapshot::{KeyState, RemovedKey};
+
+use super::*;
+use crate::properties::checkpoints::Checkpoints;
+
+/// A fixture whose queue is written to a store.
+struct Journaled {
+    fixture: Fixture,
+    store: Checkpoints,
+}
+
+impl Journaled {
+    fn new(mut fixture: Fixture) -> Self {
+        let store = Checkpoints::new(&mut fixture.queue);
+        Self { fixture, store }
+    }
+
+    /// Runs the next part of a checkpoint, with at most one row.
+    fn checkpoint_step(&mut self) {
+        self.store.part(&mut self.fixture.queue, 1, 1, 1);
+        assert_eq!(self.fixture.queue.check(), Ok(()));
+    }
+
+    fn checkpoint(&mut self) {
+        self.store.checkpoint(&mut self.fixture.queue);
+        self.assert_restores();
+    }
+
+    /// Checks that each prefix of the written transactions restores the whole queue.
+    fn assert_restores(&mut self) {
+        for writes in 0..=self.store.len() {
+            let queue = self.store.recover(writes, &self.fixture.events).expect("the rows are consistent");
+            assert_eq!(queue.image(), self.fixture.queue.image(), "after {writes} writes");
+        }
+    }
+
+    /// Restarts the process after `millis`, with the state of the first `events`.
+    fn restart(&mut self, millis: u64, events: usize, unclean: bool) {
+        let writes = self.store.len();
+        let events = self.fixture.events[..events].to_vec();
+        self.fixture.queue = self.store.recover(writes, &events).expect("the rows are consistent");
+        self.store.cut(writes).expect("the rows are consistent");
+        let start = Time::from_micros(START_MS * 1_000);
+        self.fixture.rebuilt = Queue::new(self.fixture.queue.config().clone(), Rv::ZERO, start);
+        for event in &events {
+            self.fixture.rebuilt.apply(event);
+        }
+        self.fixture.events = events;
+        self.fixture.now_ms += millis;
+        self.fixture.queue.recover(self.fixture.now(), unclean);
+        self.fixture.commit_and_check();
+    }
+
+    fn crash(&mut self, millis: u64) {
+        self.restart(millis, self.fixture.events.len(), true);
+    }
+}
+
+fn slot(fixture: &Fixture, name: &str) -> Slot {
+    fixture.queue.table().find(name).expect("the queue has the key")
+}
+
+#[test]
+fn every_lease_gets_its_full_length_again() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
+    let (a, b) = (journaled.fixture.pop(), journaled.fixture.pop());
+    journaled.fixture.extend(&b, 25_000);
+    journaled.checkpoint();
+    journaled.fixture.wait(9_000);
+    journaled.crash(3_600_000);
+    let lease = |journaled: &Journaled, name| {
+        journaled.fixture.entry(name).schedule_state.lease().cloned().expect("the key is leased")
+    };
+    for (name, length) in [("a", 10_000), ("b", 25_000)] {
+        let lease = lease(&journaled, name);
+        assert_eq!((lease.deadline, lease.length), (journaled.fixture.now().plus(ms(length)), ms(length)));
+    }
+    journaled.fixture.wait(9_999);
+    journaled.fixture.ack(&a);
+    journaled.fixture.wait(15_000);
+    journaled.fixture.ack(&b);
+    assert_eq!((journaled.fixture.place("a"), journaled.fixture.place("b")), ("known", "known"));
+}
+
+#[test]
+fn a_restart_does_not_renew_a_lease_that_has_its_full_length() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.call(added("a", 1));
+    journaled.fixture.pop();
+    let events = journaled.fixture.events.len();
+    journaled.restart(0, events, false);
+    assert_eq!(journaled.fixture.events.len(), events);
+    journaled.fixture.now_ms -= 500;
+    journaled.restart(0, events, false);
+    assert_eq!(
+        journaled.fixture.events.len(),
+        events,
+        "a clock that was set back does not shorten the lease"
+    );
+}
+
+#[test]
+fn downtime_does_not_expire_leases() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("a", 1), added("b", 1).after(500)]).expect("no refusal");
+    let a = journaled.fixture.pop();
+    journaled.crash(86_400_000);
+    assert_eq!((journaled.fixture.place("a"), journaled.fixture.failures("a")), ("leased", 0));
+    assert_eq!(journaled.fixture.place("b"), "delayed", "recovery does not process deadlines");
+    journaled.fixture.wait(0);
+    assert_eq!((journaled.fixture.place("a"), journaled.fixture.place("b")), ("leased", "ready"));
+    journaled.fixture.ack(&a);
+}
+
+#[test]
+fn no_token_is_issued_twice_after_an_unclean_stop() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.call(added("a", 1));
+    journaled.checkpoint();
+    let (rv, events) = (journaled.fixture.queue.resource_version(), journaled.fixture.events.len());
+    let lost = journaled.fixture.pop();
+    journaled.restart(1, events, true);
+    assert_eq!(journaled.fixture.events[events].kind, EventKind::Recovered);
+    assert_eq!(journaled.fixture.queue.resource_version(), rv.plus(RECOVERY_SKIP_EVENTS));
+    assert_eq!(RECOVERY_SKIP_EVENTS, 1_048_576);
+    assert_eq!(journaled.fixture.settle(lost.token, How::Ack), Settled::Stale { outcome: Outcome::Unknown });
+    let again = journaled.fixture.pop();
+    assert!(again.token > lost.token);
+    journaled.assert_restores();
+}
+
+#[test]
+fn event_numbers_continue_after_a_clean_stop() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.call(added("a", 1));
+    journaled.checkpoint();
+    journaled.restart(1, 1, false);
+    assert_eq!(journaled.fixture.queue.resource_version(), Rv::new(1));
+    assert_eq!(journaled.fixture.pop().token, Token::new(Rv::new(2)));
+}
+
+#[test]
+fn an_interrupted_first_replace_leaves_the_queue_unsynced() {
+    let mut journaled = Journaled::new(Fixture::new());
+    let id = journaled.fixture.accept(list(&[("a", 1), ("b", 1)]));
+    for _ in 0..3 {
+        journaled.fixture.step(id).expect("no refusal");
+    }
+    assert_eq!(journaled.fixture.place("a"), "ready");
+    journaled.checkpoint();
+    journaled.crash(10);
+    let last = journaled.fixture.queue.status(journaled.fixture.now()).last_replace.expect("a Replace began");
+    assert!(last.aborted && last.ended == Some(journaled.fixture.now()));
+    assert_eq!((journaled.fixture.has_synced(), journaled.fixture.queue.initial_remaining()), (false, 1));
+    let a = journaled.fixture.pop();
+    assert!(a.is_in_initial_list);
+    journaled.fixture.ack(&a);
+    journaled.fixture.call(added("c", 1));
+    assert!(!journaled.fixture.has_synced(), "the initial list is incomplete");
+    journaled.crash(10);
+    journaled.fixture.replace(list(&[("a", 1), ("c", 1)])).expect("no refusal");
+    assert_eq!(journaled.fixture.queue.initial_remaining(), 2, "the next Replace is the initial list");
+}
+
+#[test]
+fn a_key_that_was_removed_and_added_again_is_restored() {
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("no refusal");
+    journaled.checkpoint();
+    let a = journaled.fixture.pop();
+    journaled.fixture.ack(&a);
+    journaled.assert_restores();
+    journaled.checkpoint_step();
+    journaled.checkpoint_step();
+    journaled.assert_restores();
+    journaled.fixture.call(queued("a"));
+    journaled.assert_restores();
+    journaled.checkpoint();
+    assert_eq!(journaled.fixture.ready_queue(), ["z", "a"]);
+}
+
+#[test]
+fn a_slot_is_reused_by_another_key() {
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("no refusal");
+    journaled.checkpoint();
+    let first_slot = slot(&journaled.fixture, "a");
+    let a = journaled.fixture.pop();
+    journaled.fixture.ack(&a);
+    journaled.fixture.call(queued("b"));
+    assert_eq!(slot(&journaled.fixture, "b"), first_slot);
+    journaled.assert_restores();
+    journaled.checkpoint();
+    // The first key gets another slot.
+    journaled.fixture.call(queued("a"));
+    assert_ne!(slot(&journaled.fixture, "a"), first_slot);
+    journaled.checkpoint();
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.ready_queue(), ["z", "b", "a"]);
+}
+
+#[test]
+fn a_key_is_removed_before_the_checkpoint_reaches_it() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("z", 1), added("a", 1)]).expect("no refusal");
+    journaled.fixture.pop();
+    journaled.checkpoint_step();
+    // The key has no row, and replay starts at a time when the key existed. A replay that started at the delayed deletion
+    // could not apply the lease, and the key would remain.
+    journaled.fixture.call(deleted("a").after(500));
+    let a = journaled.fixture.pop();
+    assert_eq!(text(&a), "a: Added 1, Deleted 1?");
+    journaled.fixture.ack(&a);
+    assert_eq!(journaled.fixture.place("a"), "absent");
+    journaled.assert_restores();
+    journaled.checkpoint();
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.place("a"), "absent");
+    journaled.checkpoint();
+}
+
+#[test]
+fn a_key_is_removed_after_the_checkpoint_has_passed_it() {
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("no refusal");
+    journaled.checkpoint_step();
+    journaled.checkpoint_step();
+    let a = journaled.fixture.pop();
+    journaled.fixture.ack(&a);
+    journaled.assert_restores();
+    for _ in 0..3 {
+        journaled.checkpoint_step();
+        journaled.assert_restores();
+    }
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.ready_queue(), ["z"]);
+    journaled.checkpoint();
+}
+
+#[test]
+fn a_tombstone_row_covers_all_events_up_to_the_removal() {
+    let mut fixture = Fixture::in_mode(Mode::Keys);
+    fixture.queue.journaled();
+    fixture.produce([queued("a"), queued("z")]).expect("no refusal");
+    let before = fixture.queue.queue_state();
+    fixture.queue.begin_checkpoint();
+    assert!(fixture.queue.capture(9, 9).removed.is_empty());
+    let slot = slot(&fixture, "a");
+    let a = fixture.pop();
+    fixture.ack(&a);
+    let removed = RemovedKey { key: key("a"), slot, rv: fixture.queue.resource_version() };
+    assert_eq!(fixture.queue.capture(9, 9).removed, [removed]);
+    assert!(fixture.queue.capture(9, 9).removed.is_empty(), "each removed key is reported once");
+
+    let again = |rv| Event {
+        rv,
+        at: fixture.now(),
+        kind: EventKind::Queued(Queued { key: key("a"), due: None, rate_limited: false }),
+        views: ViewChanges::default(),
+        sequence: None,
+    };
+    let mut queue = Restore::new(before).finish().expect("no rows, no conflict");
+    queue.replay(&again(Rv::new(3)), Rv::new(3)).expect("the event fits");
+    assert!(queue.table().is_empty(), "an ignored event creates no entry");
+    queue.replay(&again(Rv::new(4)), Rv::new(3)).expect("the event fits");
+    assert_eq!(queue.table().len(), 1);
+}
+
+#[test]
+fn an_emptied_table_reuses_its_slots_from_the_start() {
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("b")]).expect("no refusal");
+    journaled.checkpoint();
+    journaled.checkpoint_step();
+    journaled.checkpoint_step();
+    for _ in 0..2 {
+        let item = journaled.fixture.pop();
+        journaled.fixture.ack(&item);
+    }
+    journaled.fixture.call(queued("b"));
+    assert_eq!(slot(&journaled.fixture, "b"), Slot::MIN);
+    journaled.assert_restores();
+    journaled.checkpoint();
+    journaled.checkpoint();
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.ready_queue(), ["b"]);
+}
+
+#[test]
+fn a_queue_counts_as_auto_created_until_it_is_configured() {
+    let mut fixture = Fixture::new();
+    fixture.queue = fixture.queue.auto_created();
+    fixture.rebuilt = fixture.rebuilt.auto_created();
+    let mut journaled = Journaled::new(fixture);
+    journaled.fixture.call(added("a", 1));
+    journaled.checkpoint();
+    let restored = journaled
+        .store
+        .recover(journaled.store.len(), &journaled.fixture.events)
+        .expect("the rows are consistent");
+    assert!(restored.is_auto_created());
+    let config = journaled.fixture.queue.config().clone();
+    journaled.fixture.queue.configure(journaled.fixture.now(), config.clone()).expect("nothing changes");
+    journaled.fixture.commit_and_check();
+    assert!(!journaled.fixture.queue.is_auto_created());
+    journaled.assert_restores();
+    let rv = journaled.fixture.queue.resource_version();
+    journaled.fixture.queue.configure(journaled.fixture.now(), config).expect("nothing changes");
+    assert_eq!(journaled.fixture.queue.resource_version(), rv, "the queue is already configured");
+}
+
+#[test]
+fn replayed_events_are_not_counted_again() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
+    assert_eq!(journaled.fixture.counters.adds, 2);
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.counters.adds, 2);
+    journaled.fixture.call(added("c", 1));
+    assert_eq!(journaled.fixture.counters.adds, 3);
+}
+
+#[test]
+fn rows_that_do_not_fit_together_are_refused() {
+    let mut fixture = Fixture::new();
+    fixture.queue.journaled();
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
+    let state = fixture.queue.begin_checkpoint();
+    let rows: Vec<KeyState> = fixture.queue.capture(9, 9).keys.into_iter().map(|(_, row)| row).collect();
+    let mut restore = Restore::new(state.clone());
+    restore.key(Slot::new(3), rows[0].clone()).expect("the slot is free");
+    assert_eq!(restore.key(Slot::new(3), rows[1].clone()), Err("slot 3 has key a and key b".to_owned()));
+    let mut restore = Restore::new(state);
+    for slot in [5, 2] {
+        restore.key(Slot::new(slot), rows[0].clone()).expect("the slot is free");
+    }
+    assert_eq!(restore.finish().err(), Some("key a is in slot 2 and in slot 5".to_owned()));
+}
+
+#[test]
+fn a_chunk_of_a_checkpoint_is_bounded() {
+    let mut fixture = Fixture::new();
+    fixture.queue.journaled();
+    fixture.produce((0..5).map(|version| updated("a", version))).expect("no refusal");
+    fixture.produce([added("b", 1), added("c", 1), added("d", 1)]).expect("no refusal");
+    fixture.queue.begin_checkpoint();
+    let mut chunk = |rows, scanned| {
+        let chunk = fixture.queue.capture(rows, scanned);
+        (chunk.keys.iter().map(|(_, row)| row.key.to_string()).collect::<Vec<_>>().join(" "), chunk.ended)
+    };
+    assert_eq!(
+        chunk(3, 9),
+        ("a".to_owned(), false),
+        "deltas count as rows, and at least one key is captured"
+    );
+    assert_eq!(chunk(2, 9), ("b c".to_owned(), false));
+    assert_eq!(chunk(9, 0), (String::new(), false));
+    assert_eq!(chunk(9, 1), ("d".to_owned(), true));
+    fixture.queue.end_checkpoint();
+    fixture.call(updated("c", 2));
+    fixture.queue.begin_checkpoint();
+    let second = fixture.queue.capture(9, 9);
+    assert_eq!(second.keys.len(), 1, "only changed keys");
+    assert!(second.ended);
+}
+
+#[test]
+fn the_size_of_the_stored_rows_is_known_after_a_checkpoint_and_after_recovery() {
+    let mut journaled = Journaled::new(Fixture::new());
+    assert_eq!(journaled.fixture.queue.live_bytes(), 0);
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
+    journaled.checkpoint();
+    let two = journaled.fixture.queue.live_bytes();
+    assert!(two > 2 * 7);
+    journaled.fixture.call(added("c", 1));
+    journaled.checkpoint();
+    assert_eq!(journaled.fixture.queue.live_bytes(), two / 2 * 3, "unchanged keys count, too");
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.queue.live_bytes(), two / 2 * 3);
+    journaled.fixture.call(updated("b", 2));
+    journaled.fixture.queue.begin_checkpoint();
+    let rows = journaled.fixture.queue.capture(9, 9).keys.len();
+    assert_eq!(rows, 1, "after recovery only changed rows are written");
+}
+
+/// Events that do not fit a queue with the ready key `a`, each with the reason.
+fn misfits() -> [(u64, EventKind, &'static str); 9] {
+    let a = || key("a");
+    let (deadline, counts) = (Time::from_micros(9), ReplaceCounts::default());
+    let ended = ReplaceEnded { source: None, first: false, aborted: false, counts };
+    let leased = Leased { key: key("b"), deadline, worker: None, pop_id: None };
+    [
+        (1, EventKind::Paused, "its number does not follow that of the event before"),
+        (3, EventKind::Paused, "its number does not follow that of the event before"),
+        (2, EventKind::Leased(leased), "the key is not ready"),
+        (
+            2,
+            EventKind::Settled { key: a(), token: Token::new(Rv::new(1)), ending: Ending::Acked },
+            "the key does not have this lease",
+        ),
+        (2, EventKind::Extended { key: a(), deadline }, "the key does not have this lease"),
+        (2, EventKind::DelayElapsed { key: a() }, "the key has no delay"),
+        (2, EventKind::Redriven { key: a() }, "the key is not parked"),
+        (
+            2,
+            EventKind::TakenOver { key: a(), owner: "erp".into() },
+            "the key has no object that could be owned",
+        ),
+        (2, EventKind::ReplaceEnded(ended), "no Replace is running"),
+    ]
+}
+
+fn queue_with_a_ready_key() -> Queue {
+    let mut fixture = Fixture::in_mode(Mode::Keys);
+    fixture.produce([queued("a")]).expect("no refusal");
+    assert_eq!(fixture.queue.resource_version(), Rv::new(1));
+    fixture.queue
+}
+
+#[test]
+fn replay_refuses_an_event_that_does_not_fit_and_names_it() {
+    for (rv, kind, reason) in misfits() {
+        let mut queue = queue_with_a_ready_key();
+        let at = Time::from_micros(START_MS * 1_000);
+        let misfit = queue
+            .replay(
+                &Event {
+                    rv: Rv::new(rv),
+                    at,
+                    kind: kind.clone(),
+                    views: ViewChanges::default(),
+                    sequence: None,
+                },
+                Rv::ZERO,
+            )
+            .expect_err(reason);
+        assert_eq!((misfit.rv.get(), misfit.reason), (rv, reason));
+        let named = kind.key().map_or(String::new(), |key| format!(" of key \"{key}\""));
+        let text =
+            format!("event {rv} ({}{named}) does not fit the state of the queue: {reason}", misfit.event);
+        assert_eq!(misfit.to_string(), text);
+        assert!(format!("{kind:?}").starts_with(&misfit.event), "{text}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "event 2 (Extended of key \"a\") does not fit the state of the queue")]
+fn apply_panics_on_an_event_that_does_not_fit() {
+    let mut queue = queue_with_a_ready_key();
+    let at = Time::from_micros(START_MS * 1_000);
+    let kind = EventKind::Extended { key: key("a"), deadline: at };
+    queue.apply(&Event { rv: Rv::new(2), at, kind, views: ViewChanges::default(), sequence: None });
+}

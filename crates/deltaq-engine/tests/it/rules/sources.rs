@@ -1,0 +1,85 @@
+//! What a queue knows of its sources.
+
+use deltaq_engine::limits::SOURCES_MAX;
+use deltaq_engine::snapshot::SourceHistory;
+
+use super::*;
+
+impl Fixture {
+    /// The sources with the number of their keys.
+    fn owners(&self) -> Vec<(String, usize)> {
+        let sources = self.queue.sources_after(None, 100);
+        sources.into_iter().map(|state| (state.source.to_string(), state.keys)).collect()
+    }
+
+    fn history(&self, source: &str) -> Option<SourceHistory> {
+        let sources = self.queue.sources_after(None, usize::MAX);
+        sources.into_iter().find(|state| &*state.source == source)?.history
+    }
+}
+
+fn owners(expected: &[(&str, usize)]) -> Vec<(String, usize)> {
+    expected.iter().map(|(source, keys)| ((*source).to_owned(), *keys)).collect()
+}
+
+#[test]
+fn a_source_owns_the_keys_whose_newest_state_it_sent() {
+    let mut fixture = Fixture::new();
+    fixture.make_known(added("b", 1).from("erp"));
+    fixture.call(added("a", 1).from("erp"));
+    fixture.call(added("c", 1));
+    assert_eq!(fixture.owners(), owners(&[("erp", 2)]));
+    fixture.call(updated("a", 2).from("shop"));
+    assert_eq!(fixture.owners(), owners(&[("erp", 1), ("shop", 1)]));
+    fixture.call(deleted("b"));
+    assert_eq!(fixture.owners(), owners(&[("erp", 0), ("shop", 1)]), "a deleted key has no owner");
+    fixture.purge();
+    assert_eq!(fixture.owners(), owners(&[("erp", 1), ("shop", 0)]), "the known object is the newest again");
+    fixture.crash();
+    assert_eq!(fixture.owners(), owners(&[("erp", 1), ("shop", 0)]));
+}
+
+#[test]
+fn an_aborted_replace_is_the_latest_but_not_the_last_complete_one() {
+    let mut fixture = Fixture::new();
+    fixture.replace(list_of("erp", &[("a", 1), ("b", 1)])).expect("no refusal");
+    let complete = fixture.history("erp").expect("it has called");
+    let last = complete.last_replace.clone().expect("a Replace has ended");
+    assert_eq!((last.counts.replaced, last.ended), (2, complete.last_replaced));
+    fixture.replace(list_of("shop", &[("c", 1)])).expect("no refusal");
+    assert_eq!(fixture.history("erp").as_ref(), Some(&complete), "each source has its own");
+
+    fixture.wait(1_000);
+    let id = fixture.accept(list_of("erp", &[("a", 2)]));
+    while fixture.history("erp").is_some_and(|history| history.last_replace == complete.last_replace) {
+        fixture.step(id).expect("no refusal");
+    }
+    let running = fixture.history("erp").expect("it has called");
+    assert!(running.last_call > complete.last_call);
+    assert_eq!(running.last_replaced, complete.last_replaced);
+    fixture.crash();
+    let aborted = fixture.history("erp").expect("it is remembered");
+    assert!(aborted.last_replace.is_some_and(|last| last.aborted && last.ended.is_some()));
+    assert_eq!(aborted.last_replaced, complete.last_replaced);
+}
+
+#[test]
+fn beyond_the_limit_the_source_that_called_longest_ago_is_forgotten() {
+    let mut fixture = Fixture::new();
+    fixture.call(added("kept", 1).from("first"));
+    fixture.wait(1);
+    fixture.call(added("other", 1).from("second"));
+    fixture.wait(1);
+    fixture.call(updated("kept", 2).from("first"));
+    fixture.wait(1);
+    let calls = (2..=SOURCES_MAX).map(|number| added("other", 1).from(&format!("many-{number:04}")));
+    fixture.produce(calls).expect("no refusal");
+    assert!(fixture.history("first").is_some() && fixture.history("second").is_none());
+    fixture.wait(1);
+    fixture.call(added("other", 1).from("last"));
+    assert!(fixture.history("first").is_none());
+    assert_eq!(fixture.queue.sources_after(None, usize::MAX).len(), SOURCES_MAX + 1);
+    let pages = fixture.queue.sources_after(Some("first"), 2);
+    assert_eq!(pages.iter().map(|state| &*state.source).collect::<Vec<_>>(), ["last", "many-0002"]);
+    assert_eq!(fixture.owners().first(), Some(&("first".to_owned(), 1)), "it still owns a key");
+}

@@ -1,0 +1,343 @@
+//! The queue of batches between the callers that append and the writer. Each batch becomes one commit.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::size_of;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use deltaq_engine::config::Config;
+use deltaq_engine::event::{Event, EventKind};
+use deltaq_engine::id::Rv;
+use deltaq_engine::snapshot::QueueState;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::commit::{Commit, Error, Health, Outcome};
+use super::hooks::Live;
+use super::queue_log::{QueueLog, QueueMeta};
+use super::record;
+use super::record::Identity;
+use super::store::{Epoch, Numbers, QueueId};
+
+/// A batch is full when it holds about this many bytes. Its commit then takes a few milliseconds.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// About how many bytes a queue's row takes, without its schema.
+const QUEUE_ROW_BYTES: usize = 1 << 10;
+
+/// About how many bytes a JSON pointer in a queue's settings takes.
+const POINTER_BYTES: usize = 64;
+
+/// An operation for the writer. The writer applies operations in the order of their arrival.
+#[derive(Debug)]
+pub(super) enum Op {
+    /// A queue was created.
+    Create { log: Box<QueueLog>, state: Box<QueueState> },
+    /// A queue was loaded.
+    Open(Box<QueueLog>),
+    /// Events of a queue, and the event before them.
+    Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
+    /// A queue was deleted.
+    Delete { identity: Box<Identity>, last_rv: Rv },
+    /// A queue is about to be loaded again. Nothing more is written of it until then.
+    Release(QueueId),
+    /// A reload found these queues deleted.
+    FoundDeleted(Vec<QueueId>),
+}
+
+impl Op {
+    /// About how many bytes of memory the operation holds; its rows take `bytes` bytes of text.
+    fn held_bytes(&self, bytes: usize) -> usize {
+        let events = match self {
+            Self::Append { events, .. } => events.len() * size_of::<Event>(),
+            _ => 0,
+        };
+        size_of::<Self>() + bytes + events
+    }
+}
+
+/// The operations of one commit.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) ops: Vec<Op>,
+    /// About how many bytes of text the rows of `ops` take.
+    bytes: usize,
+    outcome: Arc<Outcome>,
+    /// The share of this batch in `uncommitted`.
+    held_bytes: usize,
+    uncommitted: Arc<AtomicUsize>,
+}
+
+impl Batch {
+    fn new(uncommitted: &Arc<AtomicUsize>) -> Self {
+        let (ops, outcome, uncommitted) = (Vec::new(), Arc::default(), uncommitted.clone());
+        Self { ops, bytes: 0, outcome, held_bytes: 0, uncommitted }
+    }
+
+    /// Adds an operation whose rows take about `bytes` bytes of text.
+    fn push(&mut self, op: Op, bytes: usize) -> Commit {
+        let held = op.held_bytes(bytes);
+        self.held_bytes += held;
+        self.uncommitted.fetch_add(held, Ordering::Relaxed);
+        self.bytes += bytes;
+        self.ops.push(op);
+        Commit::of(&self.outcome)
+    }
+
+    /// Sets the outcome, unless the batch has one.
+    pub(super) fn end(&self, outcome: Result<(), Error>) {
+        let _first_wins = self.outcome.set(outcome);
+    }
+}
+
+impl Drop for Batch {
+    /// A batch that is dropped without an outcome has an unknown one.
+    fn drop(&mut self) {
+        self.end(Err(Error::OutcomeUnknown));
+        self.uncommitted.fetch_sub(self.held_bytes, Ordering::Relaxed);
+    }
+}
+
+/// The batches that wait for the writer, and whether more are accepted.
+#[derive(Debug)]
+pub(super) struct CommitQueue {
+    state: Mutex<State>,
+    /// About how many bytes all batches hold, including the batch that is being committed.
+    uncommitted: Arc<AtomicUsize>,
+    uncommitted_max: usize,
+    lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
+    batch_ready: Notify,
+    closing: CancellationToken,
+    health: watch::Sender<Health>,
+}
+
+#[derive(Debug)]
+struct State {
+    batches: VecDeque<Batch>,
+    numbers: Numbers,
+    down: Option<Error>,
+    epoch: Epoch,
+    /// Whether no more events are accepted.
+    is_closing: bool,
+    /// Once closed: the epoch in which every queue was intact.
+    closed: Option<Epoch>,
+}
+
+impl CommitQueue {
+    pub(super) fn new(numbers: Numbers, epoch: Epoch, uncommitted_max: usize) -> Self {
+        let state =
+            State { batches: VecDeque::new(), numbers, down: None, epoch, is_closing: false, closed: None };
+        Self {
+            state: Mutex::new(state),
+            uncommitted: Arc::default(),
+            uncommitted_max,
+            lives: Mutex::default(),
+            batch_ready: Notify::new(),
+            closing: CancellationToken::new(),
+            health: watch::Sender::new(Health { epoch, down: None }),
+        }
+    }
+
+    pub(super) fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    pub(super) fn check(&self) -> Result<Epoch, Error> {
+        let state = self.lock();
+        state.down.map_or(Ok(state.epoch), Err)
+    }
+
+    /// As [`check`](Self::check), and more events are accepted and have room. The bound is checked before an append
+    /// and not with it, so the batches can exceed it by one change per thread.
+    pub(super) fn admit(&self) -> Result<Epoch, Error> {
+        let epoch = {
+            let state = self.lock();
+            state.down.map_or(Ok(()), Err)?;
+            if state.is_closing {
+                return Err(Error::Closing);
+            }
+            state.epoch
+        };
+        let limit = self.uncommitted_max;
+        if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(epoch) }
+    }
+
+    /// About how many bytes wait to be committed.
+    pub(super) fn uncommitted_bytes(&self) -> usize {
+        self.uncommitted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
+        self.lives().insert(queue, live);
+    }
+
+    pub(super) fn detach(&self, queue: QueueId) {
+        self.lives().remove(&queue);
+    }
+
+    /// The loaded queue, while it is registered.
+    pub(super) fn live(&self, queue: QueueId) -> Option<Arc<dyn Live>> {
+        self.lives().get(&queue).and_then(Weak::upgrade)
+    }
+
+    pub(super) fn open(&self, log: QueueLog, epoch: Epoch) -> Commit {
+        self.push(&mut self.lock(), Op::Open(Box::new(log)), 0, epoch)
+    }
+
+    pub(super) fn release(&self, queue: QueueId, epoch: Epoch) -> Commit {
+        self.push(&mut self.lock(), Op::Release(queue), 0, epoch)
+    }
+
+    pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, epoch: Epoch) -> Commit {
+        // Computed outside the lock, which all queues share.
+        let bytes = events.iter().map(bytes_of).sum();
+        self.push(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, epoch)
+    }
+
+    pub(super) fn create(&self, meta: QueueMeta, content: QueueState, epoch: Epoch) -> (QueueId, Commit) {
+        let bytes = QUEUE_ROW_BYTES + config_bytes(&content.config);
+        let mut state = self.lock();
+        state.numbers.queue += 1;
+        state.numbers.version += 1;
+        let identity = meta.identity(QueueId(state.numbers.queue), state.numbers.version);
+        let id = identity.id;
+        let log = Box::new(QueueLog::new(identity, content.rv, content.config.retention));
+        let create = Op::Create { log, state: Box::new(content) };
+        (id, self.push(&mut state, create, bytes, epoch))
+    }
+
+    pub(super) fn found_deleted(&self, queues: Vec<QueueId>, epoch: Epoch) {
+        // If this batch fails, the next reload finds the same queues.
+        let _ = self.push(&mut self.lock(), Op::FoundDeleted(queues), 0, epoch);
+    }
+
+    pub(super) fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, epoch: Epoch) -> Commit {
+        let mut state = self.lock();
+        state.numbers.version += 1;
+        let identity = Box::new(meta.identity(queue, state.numbers.version));
+        self.detach(queue);
+        self.push(&mut state, Op::Delete { identity, last_rv }, QUEUE_ROW_BYTES, epoch)
+    }
+
+    /// Adds an operation to the last batch. The commit fails at once while the journal is down, and if `epoch`
+    /// is over: the operation may rest on lost events.
+    fn push(&self, state: &mut State, op: Op, bytes: usize, epoch: Epoch) -> Commit {
+        if let Some(error) = state.down {
+            return Commit::failed(error);
+        }
+        if state.epoch != epoch {
+            return Commit::failed(Error::OutcomeUnknown);
+        }
+        if let Some(batch) = state.batches.back_mut().filter(|batch| batch.bytes + bytes <= BATCH_BYTES) {
+            return batch.push(op, bytes);
+        }
+        let mut batch = Batch::new(&self.uncommitted);
+        let commit = batch.push(op, bytes);
+        state.batches.push_back(batch);
+        self.batch_ready.notify_one();
+        commit
+    }
+
+    /// How many batches wait for the writer.
+    pub(super) fn len(&self) -> usize {
+        self.lock().batches.len()
+    }
+
+    /// Takes the oldest batch. Later operations go into another one.
+    pub(super) fn take(&self) -> Option<Batch> {
+        self.lock().batches.pop_front()
+    }
+
+    /// Waits until a batch is ready or the queue is closed, for `longest` at most.
+    pub(super) async fn wait(&self, longest: Duration) {
+        tokio::select! {
+            biased;
+            () = self.batch_ready.notified() => {}
+            () = tokio::time::sleep(longest) => {}
+        }
+    }
+
+    /// The store fails: `batch`, all waiting batches and all later operations fail.
+    pub(super) fn go_down(&self, error: Error, batch: Option<Batch>) {
+        let waiting = {
+            let mut state = self.lock();
+            state.down = Some(error);
+            std::mem::take(&mut state.batches)
+        };
+        // A caller that learns of its failed commit must already find the journal down.
+        for failed in batch.into_iter().chain(waiting) {
+            failed.end(Err(error));
+        }
+        self.health.send_modify(|health| health.down = Some(error));
+    }
+
+    /// The store accepts writes again, in a new epoch.
+    pub(super) fn come_up(&self, epoch: Epoch) {
+        {
+            let mut state = self.lock();
+            state.epoch = epoch;
+            state.down = None;
+        }
+        self.health.send_replace(Health { epoch, down: None });
+    }
+
+    pub(super) fn begin_closing(&self) {
+        self.lock().is_closing = true;
+    }
+
+    pub(super) fn close(&self, epoch: Epoch) {
+        self.lock().closed = Some(epoch);
+        self.closing.cancel();
+        self.batch_ready.notify_one();
+    }
+
+    /// Cancelled by [`close`](Self::close).
+    pub(super) const fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed.is_some()
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.lock().down.is_some()
+    }
+
+    /// The epoch that writes rest on.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.lock().epoch
+    }
+
+    /// Whether every queue is intact: no commit has failed since the epoch that was named at the close.
+    pub(super) fn is_intact(&self) -> bool {
+        let state = self.lock();
+        state.down.is_none() && state.closed == Some(state.epoch)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    fn lives(&self) -> MutexGuard<'_, HashMap<QueueId, Weak<dyn Live>>> {
+        self.lives.lock()
+    }
+}
+
+/// About how many bytes of text an event takes.
+fn bytes_of(event: &Event) -> usize {
+    let config_bytes = match &event.kind {
+        EventKind::Configured { config } => config_bytes(config),
+        _ => 0,
+    };
+    record::bytes_about(event) + config_bytes
+}
+
+/// About how many bytes of text the schema and the pointers of a queue's settings take.
+fn config_bytes(config: &Config) -> usize {
+    let Some(admission) = &config.admission else { return 0 };
+    let schema_bytes = admission.schema_text().map_or(0, str::len);
+    schema_bytes + admission.prune.len() * POINTER_BYTES
+}

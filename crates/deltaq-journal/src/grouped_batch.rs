@@ -1,0 +1,114 @@
+//! A batch grouped by kind and queue: the rows to write, and what to record once they are durable.
+
+use std::collections::{BTreeMap, HashMap};
+
+use deltaq_engine::config::Retention;
+use deltaq_engine::event::{Event, EventKind};
+use deltaq_engine::id::Rv;
+
+use super::commit_queue::Op;
+use super::queue_log::QueueLog;
+use super::record;
+use super::store::{Epoch, JournalRow, QueueId, QueueRow, Segment, Writes};
+
+/// What the writer knows of each queue.
+pub(super) type QueueLogs = BTreeMap<QueueId, QueueLog>;
+
+/// The operations of a batch, grouped.
+#[derive(Debug, Default)]
+pub(super) struct GroupedBatch {
+    /// Rows of created and deleted queues, in the order of their operations.
+    queues: Vec<QueueRow>,
+    opened: Vec<QueueLog>,
+    /// For each queue, the event before the batch and all events in the batch. They become one journal row,
+    /// unless the row would be too long.
+    appended: Vec<(QueueId, Rv, Vec<Event>)>,
+    /// Invariant: the index of each queue in `appended`.
+    index: HashMap<QueueId, usize>,
+    retentions: Vec<(QueueId, Retention)>,
+    deleted: Vec<QueueId>,
+    /// Queues that are about to be loaded again.
+    pub(super) released: Vec<QueueId>,
+    /// The size of each journal row.
+    rows: Vec<(QueueId, Segment)>,
+}
+
+impl GroupedBatch {
+    pub(super) fn of(ops: Vec<Op>) -> Self {
+        let mut batch = Self::default();
+        for op in ops {
+            batch.push(op);
+        }
+        batch
+    }
+
+    /// Number of events.
+    pub(super) fn events(&self) -> usize {
+        self.appended.iter().map(|(.., events)| events.len()).sum()
+    }
+
+    fn push(&mut self, op: Op) {
+        match op {
+            Op::Create { log, state } => {
+                self.queues.push(record::queue_row(&log.identity, &state));
+                self.opened.push(*log);
+            }
+            Op::Open(log) => self.opened.push(*log),
+            Op::Append { queue, prev_rv, events } => {
+                let settings = events.iter().rev().find_map(|event| match &event.kind {
+                    EventKind::Configured { config } => Some(config.retention),
+                    _ => None,
+                });
+                self.retentions.extend(settings.map(|retention| (queue, retention)));
+                let earlier = self.index.get(&queue).and_then(|index| self.appended.get_mut(*index));
+                if let Some((.., earlier)) = earlier {
+                    earlier.extend(events);
+                } else {
+                    self.index.insert(queue, self.appended.len());
+                    self.appended.push((queue, prev_rv, events));
+                }
+            }
+            Op::Release(queue) => self.released.push(queue),
+            Op::FoundDeleted(queues) => self.deleted.extend(queues),
+            Op::Delete { identity, last_rv } => {
+                self.queues.push(record::deleted_queue_row(&identity, last_rv));
+                self.deleted.push(identity.id);
+            }
+        }
+    }
+
+    /// The rows to write in `epoch`.
+    pub(super) fn writes(&mut self, epoch: Epoch) -> Writes {
+        let mut writes = Writes { queues: std::mem::take(&mut self.queues), ..Writes::default() };
+        for (queue, prev_rv, events) in &self.appended {
+            let rows = record::journal_rows(*queue, epoch, *prev_rv, events);
+            self.rows.extend(rows.iter().map(|row| (*queue, segment(row))));
+            writes.journal.extend(rows);
+        }
+        writes
+    }
+
+    /// Bytes of events that the loads of this batch replayed. The next checkpoint has to cover them.
+    pub(super) fn replayed_bytes(&self) -> u64 {
+        self.opened.iter().map(QueueLog::lag_bytes).sum()
+    }
+
+    /// Records the batch in the logs, once it is durable. Returns the deleted queues.
+    pub(super) fn record(self, logs: &mut QueueLogs, segment_bytes: u64) -> Vec<QueueId> {
+        logs.extend(self.opened.into_iter().map(|log| (log.identity.id, log)));
+        for (queue, retention) in self.retentions {
+            logs.entry(queue).and_modify(|log| log.retention = retention);
+        }
+        for (queue, row) in self.rows {
+            logs.entry(queue).and_modify(|log| log.add(row, segment_bytes));
+        }
+        for queue in self.deleted.iter().chain(&self.released) {
+            logs.remove(queue);
+        }
+        self.deleted
+    }
+}
+
+fn segment(row: &JournalRow) -> Segment {
+    Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 }
+}

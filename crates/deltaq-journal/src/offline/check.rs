@@ -1,0 +1,297 @@
+//! `deltaq check`: lists all damage of a store.
+//!
+//! The check reads every row of every table and compares it with its checksum, its format and the neighbouring
+//! rows. Then it loads each queue as a start does. It works on a snapshot and changes nothing. It repairs
+//! nothing: it reports the damage and the remedy.
+
+mod links;
+mod rows;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::clock::Clock;
+
+use super::{Error, Location, stores};
+use crate::record::Decoder;
+use crate::recovery::{self, Progress};
+use crate::snapshot::{Finding, Snapshot};
+use crate::store::{self, QueueId, QueueRow};
+
+/// How thoroughly a store is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Every row by itself and in relation to its neighbours.
+    Rows,
+    /// In addition, every queue as a whole, by loading it.
+    Queues,
+}
+
+/// The result of a check, in numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Number of queues that are not deleted.
+    pub queues: u64,
+    /// Number of keys of the loaded queues, or of key rows if no queues were loaded.
+    pub keys: u64,
+    /// Number of journal rows.
+    pub journal_rows: u64,
+    /// Number of events in these rows.
+    pub events: u64,
+    /// Number of findings of damage.
+    pub damage: u64,
+    /// Findings among them that affect only the history of keys.
+    pub history_only: u64,
+    /// The names of the queues that can be loaded.
+    pub whole: Vec<String>,
+    /// The duration of the check.
+    pub took: Duration,
+}
+
+impl Report {
+    /// Adds the report of another partition.
+    fn add(&mut self, other: Self) {
+        self.queues += other.queues;
+        self.keys += other.keys;
+        self.journal_rows += other.journal_rows;
+        self.events += other.events;
+        self.damage += other.damage;
+        self.history_only += other.history_only;
+        self.whole.extend(other.whole);
+        self.took += other.took;
+    }
+}
+
+/// The consequence of a finding for the next start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    /// A queue can't be loaded or trusted.
+    State,
+    /// The checkpoint is newer than the damaged row, so only the history of keys is affected.
+    History,
+}
+
+/// What is known of a queue.
+#[derive(Debug, Default)]
+struct Known {
+    name: Option<String>,
+    is_deleted: bool,
+    /// The queue's row, if it is good.
+    row: Option<QueueRow>,
+    /// The event at which the checkpoint began.
+    checkpoint_rv: Rv,
+    /// The newest event in any row of the checkpoint.
+    newest_rv: Rv,
+    /// For each tombstone, the event that removed its key.
+    removed: HashMap<Key, Rv>,
+    /// Whether the damage can make a load fail.
+    is_damaged: bool,
+}
+
+struct Examiner<'a> {
+    snapshot: &'a dyn Snapshot,
+    print: &'a mut dyn FnMut(String),
+    decoder: Decoder,
+    queues: BTreeMap<QueueId, Known>,
+    /// Journal rows whose position can't be trusted.
+    damaged_rows: HashSet<i64>,
+    report: Report,
+}
+
+/// Checks a store. A server may use it meanwhile.
+///
+/// # Errors
+/// What is in the folder instead of a store; [`Error::Store`] if nothing can be read.
+pub async fn check(at: &Location, clock: &Clock, print: &mut dyn FnMut(String)) -> Result<Report, Error> {
+    let advice = |error| match error {
+        Error::Store(error) => without_check_advice(error),
+        error => error,
+    };
+    let mut snapshot = stores::snapshot(at).await.map_err(advice)?;
+    let mut report = Report::default();
+    // A note of each partition is printed once.
+    let mut notes = HashSet::new();
+    let print = &mut |line: String| {
+        if !line.starts_with("note: ") || notes.insert(line.clone()) {
+            print(line);
+        }
+    };
+    for partition in 1.. {
+        if let Some(holder) = snapshot.server() {
+            print(format!("note: {holder} uses the store; this is its content when the check began"));
+        }
+        report.add(examine(snapshot.as_ref(), Depth::Queues, clock, print).await);
+        snapshot.close().await;
+        match stores::snapshot_of(at, partition).await.map_err(advice)? {
+            Some(next) => snapshot = next,
+            None => break,
+        }
+    }
+    Ok(report)
+}
+
+/// Checks a backup.
+///
+/// # Errors
+/// [`Error::Store`] if nothing can be read.
+pub async fn check_backup(
+    file: &Path,
+    clock: &Clock,
+    print: &mut dyn FnMut(String),
+) -> Result<Report, Error> {
+    let unreadable = |source| Error::Unreadable { at: file.to_owned(), source };
+    std::fs::File::open(file).map_err(unreadable)?;
+    let snapshot = stores::snapshot_of_backup(file).await.map_err(without_check_advice)?;
+    let report = examine(snapshot.as_ref(), Depth::Queues, clock, print).await;
+    snapshot.close().await;
+    Ok(report)
+}
+
+/// Removes the advice to run `deltaq check`, which is what runs here.
+fn without_check_advice(error: store::Error) -> Error {
+    match error {
+        store::Error::Damaged { .. } => {
+            let found = format!("{}: nothing can be read. Restore a backup", error.without_remedy());
+            store::Error::Damaged { found }.into()
+        }
+        error => error.into(),
+    }
+}
+
+/// Checks a snapshot; `print` receives each finding at once, as one line.
+pub async fn examine(
+    snapshot: &dyn Snapshot,
+    depth: Depth,
+    clock: &Clock,
+    print: &mut dyn FnMut(String),
+) -> Report {
+    let begun_us = clock.monotonic_us();
+    let (decoder, queues, damaged_rows) = (Decoder::new(), BTreeMap::new(), HashSet::new());
+    let mut examiner = Examiner { snapshot, print, decoder, queues, damaged_rows, report: Report::default() };
+    examiner.check_store().await;
+    examiner.check_rows().await;
+    let ids: Vec<QueueId> = examiner.queues.keys().copied().collect();
+    for id in &ids {
+        examiner.check_links(*id).await;
+    }
+    if depth == Depth::Queues {
+        examiner.report.keys = 0;
+        for id in &ids {
+            examiner.load(*id).await;
+        }
+    }
+    let mut report = examiner.report;
+    report.took = clock.since(begun_us);
+    report
+}
+
+impl Examiner<'_> {
+    async fn check_store(&mut self) {
+        for finding in self.snapshot.findings() {
+            match finding {
+                Finding::Damage(what) => self.damage(None, Severity::State, &what),
+                Finding::Note(what) => (self.print)(format!("note: {what}")),
+            }
+        }
+        for what in self.snapshot.integrity().await {
+            self.damage(None, Severity::State, &what);
+        }
+    }
+
+    /// The database itself can't continue to read.
+    fn unreadable(&mut self, place: &str, error: &store::Error) {
+        let error = error.without_remedy();
+        self.damage(None, Severity::State, &format!("{place}: can't be read to its end: {error}"));
+    }
+
+    fn damage(&mut self, queue: Option<QueueId>, severity: Severity, what: &str) {
+        self.report.damage += 1;
+        let mut label = "damage";
+        if severity == Severity::History {
+            self.report.history_only += 1;
+            label = "damage (history only)";
+        }
+        let known = queue.and_then(|queue| self.queues.get_mut(&queue));
+        let mut place = String::new();
+        if let Some(known) = known {
+            known.is_damaged |= severity == Severity::State;
+            place = known.name.as_ref().map(|name| format!("queue {name}, ")).unwrap_or_default();
+        }
+        (self.print)(format!("{label}: {place}{what}"));
+    }
+
+    /// Loads a queue as a start does.
+    async fn load(&mut self, id: QueueId) {
+        let Some(known) = self.queues.get_mut(&id) else { return };
+        let (Some(row), was_damaged) = (known.row.take(), known.is_damaged) else { return };
+        match recovery::load(self.snapshot.reader(), &row, &Progress::default()).await {
+            Ok(loaded) => {
+                self.report.keys += loaded.queue.keys() as u64;
+                self.report.whole.push(row.name.to_string());
+            }
+            // The load would only repeat damage that was reported already.
+            Err(_) if was_damaged => {}
+            Err(error) => {
+                let what = match &error {
+                    recovery::Error::Read(error @ store::Error::Damaged { .. }) => error.without_remedy(),
+                    error => with_causes(error),
+                };
+                self.damage(Some(id), Severity::State, &format!("it can't be loaded: {what}"));
+            }
+        }
+    }
+}
+
+impl Report {
+    /// Whether there is no damage.
+    #[must_use]
+    pub const fn is_good(&self) -> bool {
+        self.damage == 0
+    }
+
+    /// The remedy, if there is damage.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        if self.is_good() {
+            return None;
+        }
+        if self.damage == self.history_only {
+            let text = "what to do: the state of all queues is whole and a server starts; the history of keys breaks \
+                        off at these rows (GET /history answers 500) until the retention removes them. Watch the \
+                        disk, and take a backup, which has the same gaps";
+            return Some(text.to_owned());
+        }
+        let mut text =
+            "what to do: `serve` refuses a damaged store. Stop the server, move the data directory away \
+                        whole, and restore the newest good backup (`deltaq backup --help`)"
+                .to_owned();
+        if !self.whole.is_empty() {
+            text.push_str(
+                ". Without one, `deltaq export` gives the known objects of queues that can still be loaded: ",
+            );
+            text.push_str(&self.whole.join(", "));
+        }
+        Some(text)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.damage, self.history_only) {
+            (0, _) => write!(f, "no damage")?,
+            (damage, 0) => write!(f, "{damage} findings of damage")?,
+            (damage, history) => write!(f, "{damage} findings of damage, {history} of them in history only")?,
+        }
+        let Self { queues, keys, journal_rows, events, took, .. } = self;
+        let took = took.as_secs_f64();
+        write!(
+            f,
+            ": {queues} queues, {keys} keys in checkpoints, {journal_rows} journal rows, {events} events in {took:.1} s"
+        )
+    }
+}

@@ -1,0 +1,124 @@
+//! Converts PostgreSQL's rows into the store's rows. Columns are read by their position in the statement.
+
+use std::sync::Arc;
+
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use sqlx::postgres::{PgRow, Postgres as Database};
+use sqlx::{Decode, Row};
+
+use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
+
+/// A row, or an error for a value that does not fit its column.
+type Read<T> = Result<T, sqlx::Error>;
+
+fn column<'r, T: Decode<'r, Database>>(row: &'r PgRow, index: usize) -> Read<T> {
+    row.try_get_unchecked(index)
+}
+
+/// An unsigned number that was stored bit for bit.
+pub(super) fn number(row: &PgRow, index: usize) -> Read<u64> {
+    column(row, index).map(i64::cast_unsigned)
+}
+
+pub(super) fn rv(row: &PgRow, index: usize) -> Read<Rv> {
+    number(row, index).map(Rv::new)
+}
+
+/// A number below 2^32 in a column of 64 bits.
+fn short(row: &PgRow, index: usize) -> Read<u32> {
+    number(row, index)?.try_into().map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+pub(super) fn queue(row: &PgRow, index: usize) -> Read<QueueId> {
+    short(row, index).map(QueueId)
+}
+
+/// A number of 32 bits that was stored bit for bit.
+fn bits(row: &PgRow, index: usize) -> Read<u32> {
+    column(row, index).map(i32::cast_unsigned)
+}
+
+fn text(bytes: &[u8]) -> Read<&str> {
+    std::str::from_utf8(bytes).map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+fn shared(row: &PgRow, index: usize) -> Read<Arc<str>> {
+    text(column(row, index)?).map(Arc::from)
+}
+
+pub(super) fn optional(row: &PgRow, index: usize) -> Read<Option<Arc<str>>> {
+    column::<Option<&[u8]>>(row, index)?.map(|bytes| text(bytes).map(Arc::from)).transpose()
+}
+
+fn owned(row: &PgRow, index: usize) -> Read<String> {
+    text(column(row, index)?).map(str::to_owned)
+}
+
+fn time(row: &PgRow, index: usize) -> Read<Time> {
+    number(row, index).map(Time::from_micros)
+}
+
+pub(super) fn journal_row(row: &PgRow) -> Read<JournalRow> {
+    Ok(JournalRow {
+        queue: queue(row, 0)?,
+        epoch: Epoch(number(row, 1)?),
+        prev_rv: rv(row, 2)?,
+        first_rv: rv(row, 3)?,
+        last_rv: rv(row, 4)?,
+        at: time(row, 5)?,
+        format: bits(row, 6)?,
+        checksum: bits(row, 7)?,
+        events: owned(row, 8)?,
+    })
+}
+
+pub(super) fn key_row(queue: QueueId, row: &PgRow) -> Read<KeyRow> {
+    Ok(KeyRow {
+        queue,
+        slot: short(row, 0)?,
+        rv: rv(row, 1)?,
+        known_rv: column::<Option<i64>>(row, 2)?.map(|rv| Rv::new(rv.cast_unsigned())),
+        format: bits(row, 3)?,
+        checksum: bits(row, 4)?,
+        key: shared(row, 5)?,
+        owner: optional(row, 6)?,
+        item: column::<Option<&[u8]>>(row, 7)?.map(|bytes| text(bytes).map(str::to_owned)).transpose()?,
+        known_object: optional(row, 8)?,
+    })
+}
+
+pub(super) fn tombstone_row(queue: QueueId, row: &PgRow) -> Read<TombstoneRow> {
+    Ok(TombstoneRow {
+        queue,
+        slot: short(row, 0)?,
+        rv: rv(row, 1)?,
+        checksum: bits(row, 2)?,
+        key: shared(row, 3)?,
+    })
+}
+
+pub(super) fn queue_row(row: &PgRow) -> Read<QueueRow> {
+    Ok(QueueRow {
+        id: queue(row, 0)?,
+        version: number(row, 1)?,
+        name: shared(row, 2)?,
+        incarnation: short(row, 3)?,
+        created_at: time(row, 4)?,
+        deleted: column(row, 5)?,
+        rv: rv(row, 6)?,
+        format: bits(row, 7)?,
+        checksum: bits(row, 8)?,
+        state: owned(row, 9)?,
+    })
+}
+
+/// The size of one row.
+pub(super) fn segment(row: &PgRow) -> Read<Segment> {
+    Ok(Segment { last_rv: rv(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
+}
+
+/// The event before a row, and the bytes of its events.
+pub(super) fn extent(row: &PgRow) -> Read<(Rv, u64)> {
+    Ok((rv(row, 0)?, number(row, 1)?))
+}

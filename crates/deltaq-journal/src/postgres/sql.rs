@@ -1,0 +1,478 @@
+//! All SQL statements.
+//!
+//! Rows are passed as arrays, one per column, so that a statement has one text and takes one round trip whatever the number of
+//! rows. Rows to remove are found by an index and removed by their place (`ctid`), so that no statistics of a table can lead to a
+//! scan of the whole table. `$1` is the partition.
+//!
+//! No statement leaves state in its session: a pooler may give each transaction another session.
+
+use super::connect::Tenure;
+use super::nodes::{Loads, Member, TTL};
+use crate::store::{Epoch, QueueId};
+
+/// Longest wait for a lock, in milliseconds.
+const LOCK_MS: u32 = 5_000;
+/// Longest statement of a transaction of several statements, in milliseconds.
+const STATEMENT_MS: u32 = 60_000;
+/// Longest pause between two statements of a transaction, in milliseconds. A node that loses its power within a transaction
+/// holds the lock of the partition for this long.
+const PAUSE_MS: u32 = 10_000;
+
+/// The start of the server, in microseconds, for constants that are put together.
+macro_rules! server {
+    () => {
+        "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+    };
+}
+const SERVER: &str = server!();
+
+/// Begins a transaction whose waits are bounded.
+pub(super) fn begin() -> String {
+    format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {LOCK_MS}; \
+         SET LOCAL statement_timeout = {STATEMENT_MS}; \
+         SET LOCAL idle_in_transaction_session_timeout = {PAUSE_MS}; "
+    )
+}
+
+/// Begins a transaction, locks the partition, and reads its epoch, its writer and the server.
+pub(super) fn begin_write(partition: i16) -> String {
+    format!(
+        "{}SELECT epoch, writer, {SERVER} FROM deltaq.partitions WHERE partition = {partition} FOR NO KEY UPDATE",
+        begin()
+    )
+}
+
+/// Begins the first epoch of a writer in one transaction, and creates the row of the partition if it is missing. Returns the epoch,
+/// the writer of the epoch before, and the server.
+pub(super) fn first_epoch(partition: i16, writer: i64) -> String {
+    format!(
+        "{}INSERT INTO deltaq.partitions (partition) VALUES ({partition}) ON CONFLICT DO NOTHING; \
+         UPDATE deltaq.partitions SET epoch = partitions.epoch + 1, writer = {writer} FROM (\
+             SELECT writer FROM deltaq.partitions WHERE partition = {partition} FOR NO KEY UPDATE\
+         ) AS before WHERE partition = {partition} RETURNING epoch, before.writer, {SERVER}; COMMIT",
+        begin()
+    )
+}
+
+/// As [`first_epoch`] of a partition that has no owner, or whose owner is this member's name or was removed. Returns no row otherwise.
+pub(super) fn claim(partition: i16, writer: i64, member: &Member) -> String {
+    let (name, instance) = (literal(&member.name), member.instance);
+    format!(
+        "{}UPDATE deltaq.partitions SET epoch = partitions.epoch + 1, writer = {writer}, node = {name} FROM (\
+             SELECT writer, node FROM deltaq.partitions WHERE partition = {partition} FOR NO KEY UPDATE\
+         ) AS before WHERE partition = {partition} \
+             AND (before.node IS NULL OR before.node = {name} \
+                 OR NOT EXISTS (SELECT FROM deltaq.nodes WHERE nodes.name = before.node)) \
+             AND EXISTS (SELECT FROM deltaq.nodes WHERE nodes.name = {name} AND nodes.instance = {instance}) \
+         RETURNING epoch, before.writer, {SERVER}; COMMIT",
+        begin()
+    )
+}
+
+/// Begins a transaction that may take long. No server and no node opens the store meanwhile: it waits for one of the locks.
+pub(super) fn begin_split() -> String {
+    format!(
+        "{}SET LOCAL statement_timeout = 0; {LOCK_MIGRATIONS}; \
+         UPDATE deltaq.partitions SET epoch = epoch + 1 WHERE partition = 0",
+        begin()
+    )
+}
+
+/// Whether the store has one partition that is closed, and no nodes.
+pub(super) const SPLITTABLE: &str = "SELECT count(*) = 1 AND bool_and(clean) AND NOT EXISTS (SELECT FROM deltaq.nodes) \
+     FROM deltaq.partitions";
+
+/// The ids and the names of all queues, deleted ones too.
+pub(super) const QUEUES_TO_SPLIT: &str = "SELECT id, name FROM deltaq.queues WHERE partition = 0";
+
+/// Creates the partitions besides the first one, with its numbers.
+pub(super) fn add_partitions(count: i16) -> String {
+    format!(
+        "INSERT INTO deltaq.partitions (partition, last_queue, last_version, floor) \
+         SELECT number, \
+             greatest(last_queue, (SELECT max(id) FROM deltaq.queues)), \
+             greatest(last_version, (SELECT max(version) FROM deltaq.queues)), \
+             greatest(floor, (SELECT max(rv) FROM deltaq.queues WHERE deleted)) \
+         FROM deltaq.partitions, generate_series(1, {count} - 1) AS number WHERE partition = 0"
+    )
+}
+
+/// Move the rows of queues to their partitions. Parameters: the ids of the queues, and their partitions.
+pub(super) const SPLITS: [&str; 4] = [
+    "UPDATE deltaq.journal AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
+    "UPDATE deltaq.keys AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
+    "UPDATE deltaq.tombstones AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
+    "UPDATE deltaq.queues AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.id = target.queue AND target.partition <> 0",
+];
+
+/// Gives up a partition.
+pub(super) fn release(partition: i16, tenure: &Tenure) -> String {
+    let Tenure { writer, epoch: Epoch(epoch), .. } = tenure;
+    format!(
+        "UPDATE deltaq.partitions SET node = NULL \
+         WHERE partition = {partition} AND writer = {writer} AND epoch = {epoch}"
+    )
+}
+
+/// Joins the nodes in one transaction, which waits for others that join. Creates the partitions if there are none. Returns how many
+/// there are.
+pub(super) fn join(member: &Member, url: &str, partitions: u16) -> String {
+    let (name, instance) = (literal(&member.name), member.instance);
+    format!(
+        "{}{LOCK_MIGRATIONS}; \
+         INSERT INTO deltaq.partitions (partition) SELECT generate_series(0, {partitions} - 1) \
+             WHERE NOT EXISTS (SELECT FROM deltaq.partitions); \
+         INSERT INTO deltaq.nodes (name, url, instance, heartbeat_at) \
+             VALUES ({name}, {url}, {instance}, clock_timestamp()) \
+             ON CONFLICT (name) DO UPDATE SET url = excluded.url, instance = excluded.instance, is_leaving = false, \
+                 heartbeat_at = excluded.heartbeat_at, has_loaded = excluded.has_loaded, unloadable = excluded.unloadable; \
+         SELECT count(*) FROM deltaq.partitions; COMMIT",
+        begin(),
+        url = literal(url)
+    )
+}
+
+/// Joins the nodes again, unless another process has the name.
+pub(super) fn join_again(member: &Member, url: &str) -> String {
+    format!(
+        "INSERT INTO deltaq.nodes (name, url, instance, heartbeat_at) \
+         VALUES ({}, {}, {}, clock_timestamp()) ON CONFLICT DO NOTHING",
+        literal(&member.name),
+        literal(url),
+        member.instance
+    )
+}
+
+/// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. It gives up partitions, but does not wait
+/// for a lock of their rows. With `removes`, it also removes the nodes whose last heartbeat is older than the TTL.
+pub(super) fn heartbeat(member: &Member, is_leaving: bool, loads: &Loads, removes: bool) -> String {
+    let (name, instance, ttl) = (literal(&member.name), member.instance, TTL.as_secs());
+    let has_loaded = loads.has_loaded;
+    let list = |partitions: &[i16]| partitions.iter().map(i16::to_string).collect::<Vec<_>>().join(",");
+    let (unloadable, given_up) = (list(&loads.unloadable), list(&loads.given_up));
+    format!(
+        "WITH renewed AS (\
+             UPDATE deltaq.nodes SET heartbeat_at = clock_timestamp(), is_leaving = {is_leaving}, \
+                 has_loaded = {has_loaded}, unloadable = '{{{unloadable}}}' \
+             WHERE name = {name} AND instance = {instance} RETURNING name\
+         ), removed AS (\
+             DELETE FROM deltaq.nodes WHERE {removes} AND name <> {name} \
+                 AND heartbeat_at < clock_timestamp() - interval '{ttl} seconds' RETURNING name\
+         ), given_up AS (\
+             UPDATE deltaq.partitions SET node = NULL WHERE EXISTS (SELECT FROM renewed) AND partition IN (\
+                 SELECT partition FROM deltaq.partitions WHERE node = {name} AND partition = ANY ('{{{given_up}}}') \
+                 FOR NO KEY UPDATE SKIP LOCKED)\
+         ) \
+         SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, has_loaded, unloadable FROM deltaq.nodes \
+         WHERE nodes.name NOT IN (SELECT name FROM removed) \
+             AND (nodes.name <> {name} OR nodes.instance <> {instance} OR EXISTS (SELECT FROM renewed)) \
+         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL FROM deltaq.partitions \
+         ORDER BY partition NULLS FIRST, name"
+    )
+}
+
+/// Ends a membership.
+pub(super) fn leave(member: &Member) -> String {
+    let (name, instance) = (literal(&member.name), member.instance);
+    format!("DELETE FROM deltaq.nodes WHERE name = {name} AND instance = {instance}")
+}
+
+/// The names of the nodes, and how many partitions there are.
+pub(super) const SHARING: &str = "SELECT (SELECT string_agg(name, ', ' ORDER BY name) FROM deltaq.nodes), \
+     (SELECT count(*) FROM deltaq.partitions)";
+
+/// A text in a statement. Only hexadecimal digits of it are in the statement.
+fn literal(text: &str) -> String {
+    let hex = text.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    format!("convert_from('\\x{hex}'::bytea, 'UTF8')")
+}
+
+/// Begins the epoch after `tenure` in one transaction, which waits for the lock of a transaction in doubt. The partition must belong to
+/// this writer, or be as it was before this writer opened it: then a failover has lost the epochs of this writer. A repeat changes
+/// nothing.
+pub(super) fn next_epoch(partition: i16, tenure: &Tenure) -> String {
+    let Tenure { writer, epoch: Epoch(own), before: (Epoch(epoch_before), writer_before), .. } = tenure;
+    let next = own + 1;
+    format!(
+        "{}UPDATE deltaq.partitions SET epoch = {next}, writer = {writer} WHERE partition = {partition} AND (\
+             writer = {writer} AND epoch <= {next} OR writer = {writer_before} AND epoch = {epoch_before}\
+         ) RETURNING epoch, {SERVER}; COMMIT",
+        begin()
+    )
+}
+
+/// The epoch of the partition, and the server.
+pub(super) fn owner(partition: i16) -> String {
+    format!("SELECT epoch, {SERVER} FROM deltaq.partitions WHERE partition = {partition}")
+}
+
+/// The epoch and the writer of the partition, and whether the server is a standby.
+pub(super) fn reads(partition: i16) -> String {
+    format!("SELECT epoch, writer, pg_is_in_recovery() FROM deltaq.partitions WHERE partition = {partition}")
+}
+
+/// What the partition says about itself, and its largest numbers.
+pub(super) fn state(partition: i16) -> String {
+    format!(
+        "SELECT clean, epoch, \
+         greatest(last_queue, (SELECT max(id) FROM deltaq.queues WHERE partition = {partition})), \
+         greatest(last_version, (SELECT max(version) FROM deltaq.queues WHERE partition = {partition})), \
+         greatest(floor, (SELECT max(rv) FROM deltaq.queues WHERE partition = {partition} AND deleted)) \
+         FROM deltaq.partitions WHERE partition = {partition}"
+    )
+}
+
+/// The epoch and the writer of the partition, the server, and the size of all tables.
+pub(super) fn upkeep(partition: i16) -> String {
+    format!(
+        "SELECT epoch, writer, {SERVER}, pg_total_relation_size('deltaq.journal') + pg_total_relation_size('deltaq.keys') \
+         + pg_total_relation_size('deltaq.tombstones') + pg_total_relation_size('deltaq.queues') \
+         FROM deltaq.partitions WHERE partition = {partition}"
+    )
+}
+
+/// Takes room for a trial write: 256 KiB that nothing compresses.
+pub(super) fn take_room(partition: i16) -> String {
+    format!(
+        "UPDATE deltaq.partitions SET probe = (\
+             SELECT decode(string_agg(md5(random()::text), ''), 'hex') FROM generate_series(1, 16384)\
+         ) WHERE partition = {partition}"
+    )
+}
+
+/// Frees the room of the trial write.
+pub(super) fn free_room(partition: i16) -> String {
+    format!("UPDATE deltaq.partitions SET probe = NULL WHERE partition = {partition}")
+}
+
+/// Whether the queue has rows besides its own row.
+pub(super) fn has_rows(partition: i16, queue: QueueId) -> String {
+    let exists = |table| {
+        format!("EXISTS (SELECT 1 FROM deltaq.{table} WHERE partition = {partition} AND queue_id = {queue})")
+    };
+    format!("SELECT {} OR {} OR {}", exists("journal"), exists("tombstones"), exists("keys"))
+}
+
+/// The last event of each queue, in the journal or at its checkpoint, and the name of the queue.
+pub(super) fn reached(partition: i16, queues: &[String]) -> String {
+    format!(
+        "SELECT asked.queue_id, greatest(0, q.rv, (\
+             SELECT j.last_rv FROM deltaq.journal j WHERE j.partition = {partition} AND j.queue_id = asked.queue_id \
+             ORDER BY j.prev_rv DESC LIMIT 1)), q.name \
+         FROM unnest('{{{}}}'::bigint[]) AS asked (queue_id) \
+         LEFT JOIN deltaq.queues q ON q.partition = {partition} AND q.id = asked.queue_id",
+        queues.join(",")
+    )
+}
+
+/// Whether the server accepts no writes.
+pub(super) const IS_READ_ONLY: &str =
+    "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool";
+
+/// What an acknowledged commit survives.
+pub(super) const PROTECTION: &str = "SELECT current_setting('server_version'), current_setting('fsync')::bool, \
+     current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> ''";
+
+/// Serialises the migrations until the end of the transaction; "delq" in ASCII.
+pub(super) const LOCK_MIGRATIONS: &str = "SELECT pg_advisory_xact_lock(1684368497)";
+/// Whether there is a table of migrations. The catalog is read as a table: `to_regclass` may return the answer from before the
+/// transaction waited for its lock.
+pub(super) const HAS_MIGRATIONS: &str = "SELECT EXISTS (\
+         SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'deltaq' AND tablename = 'migrations')";
+pub(super) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM deltaq.migrations";
+/// Parameters: version, name.
+pub(super) const MIGRATED: &str = "INSERT INTO deltaq.migrations (version, name) VALUES ($1, $2)";
+
+/// Parameters: partition, epoch, writer, the columns of the rows, and the server. Inserts no row if another writer has the partition, or if
+/// the server is another one. Nearly every commit is this statement alone. The lock lets the statement that begins another epoch wait until this commit has ended; after it, this
+/// statement finds no row to lock.
+pub(super) const JOURNAL: &str = concat!(
+    "WITH own AS (\
+         SELECT partition FROM deltaq.partitions WHERE partition = $1 AND epoch = $2 AND writer = $3 \
+             AND ",
+    server!(),
+    " = $13 FOR SHARE\
+     ) INSERT INTO deltaq.journal \
+         (partition, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events) \
+     SELECT own.partition, added.* FROM own, unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
+         $8::bigint[], $9::bigint[], $10::integer[], $11::integer[], $12::bytea[]) AS added"
+);
+
+/// Replacing by name as well would silently remove another live queue of the same name.
+pub(super) const QUEUES: &str = "INSERT INTO deltaq.queues \
+         (partition, id, version, name, incarnation, created_at, deleted, rv, format, checksum, state) \
+     SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], \
+         $7::boolean[], $8::bigint[], $9::integer[], $10::integer[], $11::bytea[]) AS added \
+     ON CONFLICT (partition, id) DO UPDATE SET version = excluded.version, name = excluded.name, \
+         incarnation = excluded.incarnation, created_at = excluded.created_at, deleted = excluded.deleted, \
+         rv = excluded.rv, format = excluded.format, checksum = excluded.checksum, state = excluded.state";
+
+/// Parameters: queues, slots.
+pub(super) const KEYS_GONE: &str = "DELETE FROM deltaq.keys USING unnest($2::bigint[], $3::bigint[]) \
+         AS gone (queue_id, slot) \
+     WHERE keys.partition = $1 AND keys.queue_id = gone.queue_id AND keys.slot = gone.slot";
+
+pub(super) const TOMBSTONES: &str = "INSERT INTO deltaq.tombstones (partition, queue_id, slot, rv, checksum, key) \
+     SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::integer[], $6::bytea[]) AS added";
+
+pub(super) const KEYS: &str = "INSERT INTO deltaq.keys \
+         (partition, queue_id, slot, rv, known_rv, format, checksum, key, owner, item, known_object) \
+     SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], \
+         $7::integer[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[]) AS added \
+     ON CONFLICT (partition, queue_id, slot) DO UPDATE SET rv = excluded.rv, known_rv = excluded.known_rv, \
+         format = excluded.format, checksum = excluded.checksum, key = excluded.key, owner = excluded.owner, \
+         item = excluded.item, known_object = excluded.known_object";
+
+/// Parameters: queues, events, most rows of a queue.
+pub(super) const EXPIRED_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS expired (queue_id, rv), LATERAL (\
+         SELECT t.ctid FROM deltaq.tombstones t \
+         WHERE t.partition = $1 AND t.queue_id = expired.queue_id AND t.rv <= expired.rv ORDER BY t.rv LIMIT $4\
+     ) AS found))";
+
+/// Parameters: queues, events, most rows of a queue, most bytes of a queue. The first row is removed whatever its size.
+pub(super) const TRIMMED: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS trimmed (queue_id, rv), LATERAL (\
+         SELECT measured.ctid, measured.bytes, sum(measured.bytes) OVER (ORDER BY measured.prev_rv) AS total FROM (\
+             SELECT j.ctid, j.prev_rv, octet_length(j.events)::bigint AS bytes FROM deltaq.journal j \
+             WHERE j.partition = $1 AND j.queue_id = trimmed.queue_id \
+                 AND j.prev_rv < trimmed.rv AND j.last_rv <= trimmed.rv ORDER BY j.prev_rv LIMIT $4\
+         ) AS measured\
+     ) AS found WHERE found.total <= $5 OR found.total = found.bytes))";
+
+/// Parameters: queues, numbers of rows.
+pub(super) const SWEPT_KEYS: &str = "DELETE FROM deltaq.keys WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS swept (queue_id, most), LATERAL (\
+         SELECT k.ctid FROM deltaq.keys k WHERE k.partition = $1 AND k.queue_id = swept.queue_id \
+         ORDER BY k.slot LIMIT swept.most\
+     ) AS found))";
+
+/// Parameters: queues, numbers of rows.
+pub(super) const SWEPT_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS swept (queue_id, most), LATERAL (\
+         SELECT t.ctid FROM deltaq.tombstones t WHERE t.partition = $1 AND t.queue_id = swept.queue_id \
+         ORDER BY t.rv LIMIT swept.most\
+     ) AS found))";
+
+/// Parameters: queues, numbers of rows.
+pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS swept (queue_id, most), LATERAL (\
+         SELECT j.ctid FROM deltaq.journal j WHERE j.partition = $1 AND j.queue_id = swept.queue_id \
+         ORDER BY j.prev_rv LIMIT swept.most\
+     ) AS found))";
+
+/// Retains the numbers of deleted queues, before their rows are removed.
+pub(super) const KEEP_NUMBERS: &str = "UPDATE deltaq.partitions SET \
+     last_queue = greatest(last_queue, (SELECT max(id) FROM deltaq.queues WHERE partition = $1)), \
+     last_version = greatest(last_version, (SELECT max(version) FROM deltaq.queues WHERE partition = $1)), \
+     floor = greatest(floor, (SELECT max(rv) FROM deltaq.queues WHERE partition = $1 AND deleted)) \
+     WHERE partition = $1";
+
+/// Parameter: queues.
+pub(super) const FORGOTTEN: &str =
+    "DELETE FROM deltaq.queues WHERE partition = $1 AND deleted AND id = ANY ($2::bigint[])";
+
+/// Parameter: whether the partition is cleanly closed.
+pub(super) const CLEAN: &str = "UPDATE deltaq.partitions SET clean = $2 WHERE partition = $1";
+
+pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, format, \
+     checksum, state FROM deltaq.queues WHERE partition = $1 ORDER BY id";
+
+/// Parameter: queue.
+pub(super) const READ_TOMBSTONES: &str = "SELECT slot, rv, checksum, key FROM deltaq.tombstones \
+     WHERE partition = $1 AND queue_id = $2 ORDER BY rv, slot";
+
+/// Parameters: queue, first slot, most rows.
+pub(super) const READ_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, item, known_object \
+     FROM deltaq.keys WHERE partition = $1 AND queue_id = $2 AND slot >= $3 ORDER BY slot LIMIT $4";
+
+/// Parameters: queue, event, most rows. Starts at the row that contains the next event.
+pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+     WHERE partition = $1 AND queue_id = $2 AND last_rv > $3 AND prev_rv >= coalesce((\
+         SELECT prev_rv FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv <= $3 \
+         ORDER BY prev_rv DESC LIMIT 1), 0) \
+     ORDER BY prev_rv LIMIT $4";
+
+/// Parameters: queue, the `prev_rv` of the last measured row, most rows.
+pub(super) const MEASURE_MORE_JOURNAL: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+     WHERE partition = $1 AND queue_id = $2 AND prev_rv > $3 ORDER BY prev_rv LIMIT $4";
+
+/// Parameters: queue, the `prev_rv` of the first row and of the last row.
+pub(super) const READ_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
+     FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv BETWEEN $3 AND $4 ORDER BY prev_rv";
+
+/// Parameters: queue, largest `first_rv`, most rows.
+pub(super) const MEASURE_HISTORY: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+     WHERE partition = $1 AND queue_id = $2 AND prev_rv < $3 AND first_rv <= $3 ORDER BY prev_rv DESC LIMIT $4";
+
+/// Parameters: queue, the `prev_rv` of the last measured row, most rows.
+pub(super) const MEASURE_MORE_HISTORY: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+     WHERE partition = $1 AND queue_id = $2 AND prev_rv < $3 ORDER BY prev_rv DESC LIMIT $4";
+
+/// Parameters: queue, the `prev_rv` of the oldest row and of the newest row.
+pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
+     FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv BETWEEN $3 AND $4 ORDER BY prev_rv DESC";
+
+/// Parameter: queue. `octet_length` does not read a text that is stored out of line.
+pub(super) const SEGMENTS: &str = "SELECT last_rv, at, octet_length(events)::bigint FROM deltaq.journal \
+     WHERE partition = $1 AND queue_id = $2 ORDER BY prev_rv";
+
+/// Begins a transaction that sees the commits of one instant and writes nothing, however long it lasts.
+pub(super) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0; \
+     SET LOCAL idle_in_transaction_session_timeout = 0";
+/// After an error, a transaction continues from its savepoint. The rollback also takes back what was set since then.
+pub(super) const SAVEPOINT: &str = "SAVEPOINT look";
+pub(super) const ROLLBACK_TO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT look; RELEASE SAVEPOINT look";
+/// Statements read tables from their beginning to their end.
+pub(super) const WITHOUT_INDEXES: &str = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; \
+     SET LOCAL enable_bitmapscan = off";
+/// Statements read by indexes.
+pub(super) const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off";
+
+/// The indexes that the migrations create.
+pub(super) const INDEX_NAMES: [&str; 8] = [
+    "journal_pkey",
+    "keys_pkey",
+    "migrations_pkey",
+    "nodes_pkey",
+    "partitions_pkey",
+    "queues_by_name",
+    "queues_pkey",
+    "tombstones_by_rv",
+];
+/// The indexes in the schema, and whether each can be used.
+pub(super) const INDEXES: &str = "SELECT class.relname::text, index.indisvalid AND index.indisready FROM pg_index AS index \
+     JOIN pg_class AS class ON class.oid = index.indexrelid \
+     WHERE class.relnamespace = 'deltaq'::regnamespace";
+/// Counts the rows of each table that has an index of all rows.
+pub(super) const COUNTS: [(&str, &str); 4] = [
+    ("journal", "SELECT count(*) FROM deltaq.journal WHERE partition = $1"),
+    ("keys", "SELECT count(*) FROM deltaq.keys WHERE partition = $1"),
+    ("queues", "SELECT count(*) FROM deltaq.queues WHERE partition = $1"),
+    ("tombstones", "SELECT count(*) FROM deltaq.tombstones WHERE partition = $1"),
+];
+
+// The last column of the following statements is the place of the row (`ctid`) as one number: 16 bits of it are the position in the
+// page.
+pub(super) const SCAN_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, format, checksum, \
+     state, (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.queues WHERE partition = $1";
+pub(super) const SCAN_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events, \
+     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.journal WHERE partition = $1";
+pub(super) const SCAN_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, item, known_object, queue_id, \
+     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.keys WHERE partition = $1 \
+     ORDER BY queue_id";
+pub(super) const SCAN_TOMBSTONES: &str = "SELECT slot, rv, checksum, key, queue_id, \
+     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.tombstones WHERE partition = $1";
+/// Parameter: queue.
+pub(super) const LINKS: &str = "SELECT prev_rv, first_rv, last_rv, \
+     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.journal \
+     WHERE partition = $1 AND queue_id = $2 ORDER BY prev_rv";

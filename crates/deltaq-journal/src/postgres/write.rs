@@ -1,0 +1,252 @@
+//! Writes rows: nearly always one statement, else one transaction.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use sqlx::Executor as _;
+use sqlx::postgres::{PgArguments, PgConnection, Postgres as Database};
+
+use super::connect::{self, Tenure, simple};
+use super::error::database;
+use super::rows::number;
+use super::sql;
+use crate::store::{
+    Epoch, Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, TombstoneRow,
+    Writes, bound,
+};
+
+pub(super) type Query = sqlx::query::Query<'static, Database, PgArguments>;
+
+/// The connection of a writer, for one write.
+pub(super) struct Session<'a> {
+    pub(super) connection: &'a mut PgConnection,
+    pub(super) partition: i16,
+    pub(super) tenure: Tenure,
+    /// Whether statements stay prepared. If not, a pooler may give each transaction another connection, and every statement
+    /// needs a transaction: preparing it and running it are two steps.
+    pub(super) prepares: bool,
+}
+
+impl Session<'_> {
+    /// Writes all or nothing. After an error the connection may still be within the transaction.
+    pub(super) async fn commit(&mut self, writes: Writes) -> Result<(), Error> {
+        if self.prepares && writes.is_only_journal() {
+            let inserted = self.run("write", journal(self, writes.epoch, &writes.journal)).await?;
+            return if inserted > 0 { Ok(()) } else { Err(self.refused(writes.epoch).await) };
+        }
+        let doing = "begin to write";
+        let row = simple(self.connection, doing, sql::begin_write(self.partition)).await?;
+        let read =
+            |row| Ok((number(&row, 0)?, number(&row, 1)?.cast_signed(), number(&row, 2)?.cast_signed()));
+        let found = row.map(read).transpose().map_err(|error| database(doing, error))?;
+        if found != Some((writes.epoch.0, self.tenure.writer, self.tenure.server)) {
+            // The lock of this transaction must not outlive it.
+            simple(self.connection, doing, "ROLLBACK").await?;
+            return Err(self.refused(writes.epoch).await);
+        }
+        self.write_all(writes).await?;
+        simple(self.connection, "commit", "COMMIT").await?;
+        Ok(())
+    }
+
+    async fn refused(&mut self, own: Epoch) -> Error {
+        connect::refused(self.connection, self.partition, &self.tenure, own).await
+    }
+
+    /// Runs one statement and returns the number of changed rows.
+    async fn run(&mut self, doing: &str, query: Query) -> Result<u64, Error> {
+        let query = query.persistent(self.prepares);
+        let done = self.connection.execute(query).await;
+        done.map(|done| done.rows_affected()).map_err(|error| database(doing, error))
+    }
+
+    /// A statement with the partition as its first parameter.
+    fn query(&self, text: &'static str) -> Query {
+        sqlx::query(text).bind(self.partition)
+    }
+
+    async fn write_all(&mut self, writes: Writes) -> Result<(), Error> {
+        let Writes {
+            epoch,
+            journal: added,
+            queues,
+            tombstones,
+            keys,
+            expired_tombstones,
+            trimmed,
+            swept,
+            forgotten,
+            clean,
+        } = writes;
+        if !added.is_empty() {
+            self.run("write the journal", journal(self, epoch, &added)).await?;
+        }
+        if !queues.is_empty() {
+            let query = bind_queues(self.query(sql::QUEUES), &last_of_each(&queues, |row| row.id));
+            self.run("write the queues", query).await?;
+        }
+        if !tombstones.is_empty() {
+            let (gone, slots) = (column(&tombstones, |row| row.queue), column(&tombstones, |row| row.slot));
+            self.run("remove keys", self.query(sql::KEYS_GONE).bind(gone).bind(slots)).await?;
+            let query = bind_tombstones(self.query(sql::TOMBSTONES), &tombstones);
+            self.run("write the tombstones", query).await?;
+        }
+        if !keys.is_empty() {
+            let query = bind_keys(self.query(sql::KEYS), &last_of_each(&keys, |row| (row.queue, row.slot)));
+            self.run("write the keys", query).await?;
+        }
+        if !expired_tombstones.is_empty() {
+            let query = bind_pairs(self.query(sql::EXPIRED_TOMBSTONES), &expired_tombstones, bound);
+            self.run("remove tombstones", query.bind(i64::from(REMOVED_ROWS_MAX))).await?;
+        }
+        if !trimmed.is_empty() {
+            let query = bind_pairs(self.query(sql::TRIMMED), &trimmed, bound);
+            let query = query.bind(i64::from(REMOVED_ROWS_MAX)).bind(bound(REMOVED_BYTES_MAX));
+            self.run("trim the journal", query).await?;
+        }
+        if !swept.is_empty() {
+            for text in [sql::SWEPT_KEYS, sql::SWEPT_TOMBSTONES, sql::SWEPT_JOURNAL] {
+                let query = bind_pairs(self.query(text), &swept, |rows| rows.min(REMOVED_ROWS_MAX).into());
+                self.run("remove rows of deleted queues", query).await?;
+            }
+        }
+        if !forgotten.is_empty() {
+            self.run("retain the numbers of queues", self.query(sql::KEEP_NUMBERS)).await?;
+            let query = self.query(sql::FORGOTTEN).bind(column(&forgotten, |queue| *queue));
+            self.run("remove deleted queues", query).await?;
+        }
+        if let Some(clean) = clean {
+            self.run("mark the store as closed or open", self.query(sql::CLEAN).bind(clean)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A number of a row, for a column of 64 bits.
+trait Number {
+    fn number(self) -> i64;
+}
+
+impl Number for u32 {
+    fn number(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Number for QueueId {
+    fn number(self) -> i64 {
+        self.0.into()
+    }
+}
+
+/// Bit for bit.
+impl Number for u64 {
+    fn number(self) -> i64 {
+        self.cast_signed()
+    }
+}
+
+/// One column of the rows.
+fn column<'a, T: 'a, N: Number>(rows: impl IntoIterator<Item = &'a T>, get: impl Fn(&'a T) -> N) -> Vec<i64> {
+    rows.into_iter().map(|row| get(row).number()).collect()
+}
+
+/// One column of 32 bits, bit for bit.
+fn bits<'a, T: 'a>(rows: impl IntoIterator<Item = &'a T>, get: impl Fn(&T) -> u32) -> Vec<i32> {
+    rows.into_iter().map(|row| get(row).cast_signed()).collect()
+}
+
+/// One column of texts.
+fn texts<'a, T: 'a>(rows: impl IntoIterator<Item = &'a T>, get: impl Fn(&'a T) -> &'a str) -> Vec<&'a [u8]> {
+    rows.into_iter().map(|row| get(row).as_bytes()).collect()
+}
+
+/// One column of optional texts.
+fn optional<'a, T: 'a>(
+    rows: impl IntoIterator<Item = &'a T>,
+    get: impl Fn(&'a T) -> Option<&'a str>,
+) -> Vec<Option<&'a [u8]>> {
+    rows.into_iter().map(|row| get(row).map(str::as_bytes)).collect()
+}
+
+/// The rows without those that a later row with the same identity replaces: one statement can't write a row twice.
+fn last_of_each<T, I: Eq + Hash>(rows: &[T], identity: impl Fn(&T) -> I) -> Vec<&T> {
+    let last: HashMap<I, usize> =
+        rows.iter().enumerate().map(|(index, row)| (identity(row), index)).collect();
+    let is_last = |(index, row): &(usize, &T)| last.get(&identity(row)) == Some(index);
+    rows.iter().enumerate().filter(is_last).map(|(_, row)| row).collect()
+}
+
+fn journal(session: &Session<'_>, epoch: Epoch, rows: &[JournalRow]) -> Query {
+    session
+        .query(sql::JOURNAL)
+        .bind(epoch.0.cast_signed())
+        .bind(session.tenure.writer)
+        .bind(column(rows, |row| row.queue))
+        .bind(column(rows, |row| row.epoch.0))
+        .bind(column(rows, |row| row.prev_rv.get()))
+        .bind(column(rows, |row| row.first_rv.get()))
+        .bind(column(rows, |row| row.last_rv.get()))
+        .bind(column(rows, |row| row.at.as_micros()))
+        .bind(bits(rows, |row| row.format))
+        .bind(bits(rows, |row| row.checksum))
+        .bind(texts(rows, |row| &row.events))
+        .bind(session.tenure.server)
+}
+
+fn bind_queues(query: Query, rows: &[&QueueRow]) -> Query {
+    let rows = || rows.iter().copied();
+    query
+        .bind(column(rows(), |row| row.id))
+        .bind(column(rows(), |row| row.version))
+        .bind(texts(rows(), |row| &row.name))
+        .bind(column(rows(), |row| row.incarnation))
+        .bind(column(rows(), |row| row.created_at.as_micros()))
+        .bind(rows().map(|row| row.deleted).collect::<Vec<_>>())
+        .bind(column(rows(), |row| row.rv.get()))
+        .bind(bits(rows(), |row| row.format))
+        .bind(bits(rows(), |row| row.checksum))
+        .bind(texts(rows(), |row| &row.state))
+}
+
+fn bind_tombstones(query: Query, rows: &[TombstoneRow]) -> Query {
+    query
+        .bind(column(rows, |row| row.queue))
+        .bind(column(rows, |row| row.slot))
+        .bind(column(rows, |row| row.rv.get()))
+        .bind(bits(rows, |row| row.checksum))
+        .bind(texts(rows, |row| &row.key))
+}
+
+fn bind_keys(query: Query, rows: &[&KeyRow]) -> Query {
+    let rows = || rows.iter().copied();
+    query
+        .bind(column(rows(), |row| row.queue))
+        .bind(column(rows(), |row| row.slot))
+        .bind(column(rows(), |row| row.rv.get()))
+        .bind(rows().map(|row| row.known_rv.map(|rv| rv.get().cast_signed())).collect::<Vec<_>>())
+        .bind(bits(rows(), |row| row.format))
+        .bind(bits(rows(), |row| row.checksum))
+        .bind(texts(rows(), |row| &row.key))
+        .bind(optional(rows(), |row| row.owner.as_deref()))
+        .bind(optional(rows(), |row| row.item.as_deref()))
+        .bind(optional(rows(), |row| row.known_object.as_deref()))
+}
+
+/// Binds queues, and a number for each.
+fn bind_pairs<T: Copy>(query: Query, pairs: &[(QueueId, T)], number: impl Fn(T) -> i64) -> Query {
+    let numbers: Vec<_> = pairs.iter().map(|(_, value)| number(*value)).collect();
+    query.bind(column(pairs, |(queue, _)| *queue)).bind(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_row_of_an_identity_is_kept_at_its_place() {
+        let rows = [(1, 'a'), (2, 'b'), (1, 'c'), (3, 'd')];
+        assert_eq!(last_of_each(&rows, |row| row.0), [&(2, 'b'), &(1, 'c'), &(3, 'd')]);
+        assert_eq!(last_of_each(&rows[..0], |row| row.0), [&(0, 'x'); 0]);
+    }
+}

@@ -1,0 +1,116 @@
+//! What the writer knows of each queue: the end of its journal, and which rows are retained.
+
+use std::collections::VecDeque;
+
+use deltaq_engine::config::Retention;
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use deltaq_types::name::{Incarnation, Name};
+
+use super::record::Identity;
+use super::recovery::Loaded;
+use super::store::{QueueId, Segment};
+
+/// Without a setting, a queue's journal retains as many bytes as its live state has, and at least this many.
+pub(super) const RETAINED_BYTES_MIN: u64 = 64 << 20;
+
+/// What identifies a queue to its callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueMeta {
+    /// The name.
+    pub name: Name,
+    /// Tells the queue from earlier queues of the same name.
+    pub incarnation: Incarnation,
+    /// The time of its creation.
+    pub created_at: Time,
+}
+
+impl QueueMeta {
+    /// Adds the numbers that the store uses.
+    pub(super) fn identity(self, id: QueueId, version: u64) -> Identity {
+        let Self { name, incarnation, created_at } = self;
+        Identity { id, version, name, incarnation, created_at }
+    }
+}
+
+/// What the writer knows of a queue.
+#[derive(Debug)]
+pub(super) struct QueueLog {
+    pub(super) identity: Identity,
+    /// A replay would start behind this event.
+    pub(super) checkpoint_rv: Rv,
+    /// The newest committed event.
+    pub(super) last_rv: Rv,
+    /// The size of the queue's state at its last checkpoint.
+    pub(super) live_bytes: u64,
+    pub(super) retention: Retention,
+    /// The retained rows, oldest first.
+    retained: VecDeque<Segment>,
+    /// Invariant: the sum of the bytes of `retained`.
+    retained_bytes: u64,
+}
+
+impl QueueLog {
+    /// The log of a queue that has no journal rows, as of `rv`.
+    pub(super) fn new(identity: Identity, rv: Rv, retention: Retention) -> Self {
+        Self {
+            identity,
+            checkpoint_rv: rv,
+            last_rv: rv,
+            live_bytes: 0,
+            retention,
+            retained: VecDeque::new(),
+            retained_bytes: 0,
+        }
+    }
+
+    /// The log of a loaded queue.
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        let retention = loaded.queue.config().retention;
+        let mut log = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, retention);
+        log.last_rv = loaded.last_rv;
+        log.live_bytes = loaded.queue.live_bytes();
+        log.retained = loaded.retained.iter().copied().collect();
+        log.retained_bytes = log.retained.iter().map(|segment| segment.bytes).sum();
+        log
+    }
+
+    /// About how many bytes of events a replay would apply.
+    pub(super) fn lag_bytes(&self) -> u64 {
+        let behind = self.retained.iter().filter(|segment| segment.last_rv > self.checkpoint_rv);
+        behind.map(|segment| segment.bytes).sum()
+    }
+
+    /// How many events a replay would apply.
+    pub(super) fn lag(&self) -> u64 {
+        self.last_rv.since(self.checkpoint_rv)
+    }
+
+    /// Adds a committed row.
+    pub(super) fn add(&mut self, row: Segment, segment_bytes: u64) {
+        self.last_rv = row.last_rv;
+        self.retained_bytes += row.bytes;
+        match self.retained.back_mut() {
+            Some(last) if last.bytes + row.bytes <= segment_bytes => {
+                *last = Segment { bytes: last.bytes + row.bytes, ..row };
+            }
+            _ => self.retained.push_back(row),
+        }
+    }
+
+    /// The last event of the oldest segment, if neither a replay nor the retention needs the segment.
+    pub(super) fn trimmable(&self, now: Time) -> Option<Rv> {
+        let oldest = self.retained.front().filter(|oldest| oldest.last_rv <= self.checkpoint_rv)?;
+        let limit = self.retention.bytes.unwrap_or(RETAINED_BYTES_MIN.max(self.live_bytes));
+        let too_much = self.retained_bytes - oldest.bytes >= limit;
+        let too_old = self.retention.age.is_some_and(|age| oldest.at.plus(age) < now);
+        (too_much || too_old).then_some(oldest.last_rv)
+    }
+
+    /// Removes the oldest segment, which ends with `last_rv`.
+    pub(super) fn trimmed(&mut self, last_rv: Rv) {
+        if let Some(oldest) = self.retained.pop_front_if(|oldest| oldest.last_rv == last_rv) {
+            self.retained_bytes -= oldest.bytes;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The checksum of a row: CRC32C over all its other columns.
+//!
+//! The checksum reveals damage. It is not a signature: anybody can compute it. Its layout belongs to no format version,
+//! so that a row of any version can be checked before it is read: a letter for the kind of row, then each column in the
+//! order of the struct. A whole number or a flag takes eight bytes, little-endian. A text is its length in bytes as such
+//! a number, followed by its UTF-8. A nullable column is the number 0, or the number 1 followed by its value.
+
+use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
+
+/// The checksum of the columns so far.
+struct Sum(u32);
+
+impl Sum {
+    fn new(kind: u8) -> Self {
+        Self(crc32c::crc32c(&[kind]))
+    }
+
+    fn number(self, number: impl Into<u64>) -> Self {
+        Self(crc32c::crc32c_append(self.0, &number.into().to_le_bytes()))
+    }
+
+    fn text(self, text: &str) -> Self {
+        let Self(sum) = self.number(text.len() as u64);
+        Self(crc32c::crc32c_append(sum, text.as_bytes()))
+    }
+
+    fn optional_number(self, number: Option<u64>) -> Self {
+        match number {
+            Some(number) => self.number(1_u64).number(number),
+            None => self.number(0_u64),
+        }
+    }
+
+    fn optional_text(self, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.number(1_u64).text(text),
+            None => self.number(0_u64),
+        }
+    }
+}
+
+/// The checksum of the row's other columns.
+pub(super) fn of_journal_row(row: &JournalRow) -> u32 {
+    let sum = Sum::new(b'j').number(row.queue.0).number(row.epoch.0).number(row.prev_rv).number(row.first_rv);
+    let sum = sum.number(row.last_rv).number(row.at.as_micros()).number(row.format).text(&row.events);
+    sum.0
+}
+
+/// The checksum of the row's other columns.
+pub(super) fn of_key_row(row: &KeyRow) -> u32 {
+    let sum = Sum::new(b'k').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv);
+    let sum = sum.optional_number(row.known_rv.map(u64::from)).optional_text(row.known_object.as_deref());
+    let sum = sum.optional_text(row.owner.as_deref()).optional_text(row.item.as_deref());
+    sum.number(row.format).0
+}
+
+/// The checksum of the row's other columns.
+pub(super) fn of_tombstone(row: &TombstoneRow) -> u32 {
+    Sum::new(b'g').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv).0
+}
+
+/// The checksum of the row's other columns.
+pub(super) fn of_queue_row(row: &QueueRow) -> u32 {
+    let sum = Sum::new(b'q').number(row.id.0).number(row.version).text(&row.name).number(row.incarnation);
+    let sum = sum.number(row.created_at.as_micros()).number(row.deleted).number(row.rv);
+    sum.text(&row.state).number(row.format).0
+}

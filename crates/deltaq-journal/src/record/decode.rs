@@ -1,0 +1,174 @@
+//! Rows as engine values. The checksum is verified first, then the format, then the text is read.
+
+use deltaq_engine::event::{Event, EventKind};
+use deltaq_engine::id::{Slot, Source};
+use deltaq_engine::key::Key;
+use deltaq_engine::known::Known;
+use deltaq_engine::snapshot::{KeyState, QueueState, RemovedKey};
+use deltaq_types::name::{Incarnation, Name};
+
+use super::content::{Error, FORMAT, Identity, QueueRecord};
+use super::json::shared_object;
+use super::names::Names;
+use super::queue::WireState;
+use super::{checksum, event, key};
+use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
+
+/// Reads rows. A recovery uses one decoder for all rows, because it holds the names that many rows share.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    names: Names,
+}
+
+impl Decoder {
+    /// A decoder without names.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The events of a row, oldest first: at least one, with numbers above `prev_rv` that run from `first_rv` to
+    /// `last_rv` without a gap (except before a `Recovered`).
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn events(&mut self, row: &JournalRow) -> Result<Vec<Event>, Error> {
+        let named = || journal_row_name(row);
+        self.check_events(row)?;
+        let events = event::decode(&row.events, &mut self.names).and_then(|events| {
+            check_order(row, &events)?;
+            Ok(events)
+        });
+        events.map_err(|reason| Error::Unreadable { row: named(), reason })
+    }
+
+    /// Verifies the checksum and the format of a row without reading its events.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn check_events(&self, row: &JournalRow) -> Result<(), Error> {
+        check(row.checksum, checksum::of_journal_row(row), row.format, || journal_row_name(row))
+    }
+
+    /// The key of a row, and its slot in the queue's table.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn key(&mut self, row: &KeyRow) -> Result<(Slot, KeyState), Error> {
+        let named = || format!("key row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
+        check(row.checksum, checksum::of_key_row(row), row.format, named)?;
+        match self.key_state(row) {
+            Ok(state) => Ok((Slot::new(row.slot), state)),
+            Err(reason) => Err(Error::Unreadable { row: named(), reason }),
+        }
+    }
+
+    /// The removed key of a tombstone row. The row contains no JSON, so it has no format version of its own.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn tombstone(&mut self, row: &TombstoneRow) -> Result<RemovedKey, Error> {
+        let named = || format!("tombstone row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
+        check(row.checksum, checksum::of_tombstone(row), FORMAT, named)?;
+        match Key::from_shared(row.key.clone()) {
+            Ok(key) => Ok(RemovedKey { key, slot: Slot::new(row.slot), rv: row.rv }),
+            Err(error) => Err(Error::Unreadable { row: named(), reason: error.to_string() }),
+        }
+    }
+
+    /// The queue of a row, with its state unless the queue was deleted.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn queue(&mut self, row: &QueueRow) -> Result<QueueRecord, Error> {
+        let named = || format!("queue row {} (name {:?})", row.id, row.name);
+        check(row.checksum, checksum::of_queue_row(row), row.format, named)?;
+        let unreadable = |reason| Error::Unreadable { row: named(), reason };
+        let identity = Identity {
+            id: row.id,
+            version: row.version,
+            name: Name::new(&row.name).map_err(|error| unreadable(error.to_string()))?,
+            incarnation: Incarnation(row.incarnation),
+            created_at: row.created_at,
+        };
+        let state = if row.deleted { None } else { Some(self.queue_state(row).map_err(unreadable)?) };
+        Ok(QueueRecord { identity, rv: row.rv, state })
+    }
+
+    fn queue_state(&mut self, row: &QueueRow) -> Result<QueueState, String> {
+        let state: WireState<'_> =
+            serde_json::from_str(&row.state).map_err(|error| format!("state: {error}"))?;
+        state.read(row.rv, &mut self.names)
+    }
+
+    fn key_state(&mut self, row: &KeyRow) -> Result<KeyState, String> {
+        let key = Key::from_shared(row.key.clone()).map_err(|error| error.to_string())?;
+        let known = match (row.known_rv, &row.known_object, &row.owner) {
+            (Some(rv), Some(text), owner) => {
+                let mut owner = owner.clone();
+                self.names.share_some(owner.as_mut());
+                let owner = owner.map(Source::from);
+                Some(Known { object: shared_object(text.clone())?, rv, owner })
+            }
+            (None, None, None) => None,
+            _ => return Err("a column of its known object is missing".to_owned()),
+        };
+        let item = match &row.item {
+            Some(text) => key::decode(text, &mut self.names)?,
+            None => key::Item::default(),
+        };
+        let newest = key::newest_rv(known.as_ref(), &item.waiting, &item.leased);
+        Ok(KeyState {
+            key,
+            rv: row.rv,
+            latest_rv: item.latest_rv.unwrap_or(newest),
+            known,
+            waiting: item.waiting.into_owned(),
+            leased: item.leased.into_owned(),
+            schedule_state: item.schedule.into_owned(),
+            initial_pending: item.initial_pending,
+        })
+    }
+}
+
+fn journal_row_name(row: &JournalRow) -> String {
+    format!("journal row of queue {} (events {} to {})", row.queue, row.first_rv, row.last_rv)
+}
+
+fn check(found: u32, computed: u32, format: u32, name: impl Fn() -> String) -> Result<(), Error> {
+    if found != computed {
+        return Err(Error::Damaged { row: name(), found, computed });
+    }
+    match format {
+        FORMAT => Ok(()),
+        0 => Err(Error::Unreadable { row: name(), reason: "there is no format 0".to_owned() }),
+        newer => Err(Error::Newer { row: name(), format: newer }),
+    }
+}
+
+/// Checks the numbers of the events. Only `Recovered` skips numbers; any other gap means lost events.
+fn check_order(row: &JournalRow, events: &[Event]) -> Result<(), String> {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else {
+        return Err("it holds no events".to_owned());
+    };
+    if (first.rv, last.rv) != (row.first_rv, row.last_rv) {
+        return Err(format!("it holds events {} to {}", first.rv, last.rv));
+    }
+    if first.rv <= row.prev_rv {
+        return Err(format!("event {} follows event {}", first.rv, row.prev_rv));
+    }
+    for (before, event) in events.iter().zip(events.iter().skip(1)) {
+        let skips = event.kind == EventKind::Recovered && event.rv > before.rv;
+        if !event.rv.follows(before.rv) && !skips {
+            return Err(format!("event {} follows event {}", event.rv, before.rv));
+        }
+    }
+    if last.at != row.at {
+        return Err(format!(
+            "its last event is of the time {}, not {}",
+            last.at.as_micros(),
+            row.at.as_micros()
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Events as the JSON text of a journal row.
+
+use deltaq_engine::event::{Appended, Event, EventKind, Leased, ReplaceEnded};
+use deltaq_engine::object::Object;
+
+use super::json::Json;
+use super::names::Names;
+
+/// Adds an event to the text.
+pub(super) fn encode(event: &Event, json: &mut Json) {
+    json.push_value(event);
+}
+
+/// About how many bytes of text an event takes.
+pub(crate) fn bytes_about(event: &Event) -> usize {
+    const BESIDE: usize = 160;
+    let error = match &event.kind {
+        EventKind::Settled { ending, .. } => ending.error().map_or(0, |error| error.len()),
+        _ => 0,
+    };
+    BESIDE + event.kind.object().map_or(0, Object::bytes) + error
+}
+
+/// Reads an array of events.
+pub(super) fn decode(text: &str, names: &mut Names) -> Result<Vec<Event>, String> {
+    let mut events: Vec<Event> = serde_json::from_str(text).map_err(|error| format!("events: {error}"))?;
+    for event in &mut events {
+        share_names(&mut event.kind, names);
+    }
+    Ok(events)
+}
+
+/// Gives equal names in different events the same memory: the replayed state of a million keys then holds the name
+/// of their source once.
+fn share_names(kind: &mut EventKind, names: &mut Names) {
+    match kind {
+        EventKind::Appended(Appended { provenance, .. }) => names.share_provenance(provenance),
+        EventKind::TakenOver { owner, .. } => names.share(owner.as_mut()),
+        EventKind::Leased(Leased { worker: Some(name), .. }) => names.share(name.as_mut()),
+        EventKind::Seeded { owner: Some(name), .. }
+        | EventKind::ReplaceStarted { source: Some(name), .. }
+        | EventKind::ReplaceEnded(ReplaceEnded { source: Some(name), .. }) => names.share(name.as_mut()),
+        _ => {}
+    }
+}

@@ -1,0 +1,481 @@
+//! Random events and states, drawn from a seed, are read back from their rows unchanged.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::LastReplace;
+use deltaq_engine::command::Outcome;
+use deltaq_engine::config::{AdmissionText, Config, Follow, Mode, Retention};
+use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
+use deltaq_engine::event::{
+    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
+    ReplaceEnded, ViewChanges,
+};
+use deltaq_engine::follow::{FollowPhase, FollowPosition};
+use deltaq_engine::id::{Rv, Sequence, Slot, Token};
+use deltaq_engine::index_settings::IndexSettings;
+use deltaq_engine::initial::InitialList;
+use deltaq_engine::key::{Key, KeySpec, Pointer};
+use deltaq_engine::known::Known;
+use deltaq_engine::object::Object;
+use deltaq_engine::object_version::ObjectVersion;
+use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
+use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHistory};
+use deltaq_engine::time::Time;
+use deltaq_engine::trace::{Trace, TraceContext};
+use deltaq_engine::view::{Passage, View};
+use fastrand::Rng;
+use serde_json::value::RawValue;
+
+use super::{all_types, samples, types};
+use crate::record::{Decoder, journal_rows, key_row, queue_row};
+use crate::store::{Epoch, QueueId};
+
+const STATES: u64 = 2_000;
+
+/// Draws values, among them every kind of text and number that is easy to get wrong.
+struct Dice(Rng);
+
+impl Dice {
+    fn maybe<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.0.bool().then(|| draw(self))
+    }
+
+    fn list<T>(&mut self, mut draw: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.0.usize(0..4)).map(|_| draw(self)).collect()
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.0.usize(0..all.len())].clone()
+    }
+
+    fn number(&mut self) -> u64 {
+        let shift = self.0.u32(0..64);
+        self.0.u64(..) >> shift
+    }
+
+    fn rv(&mut self) -> Rv {
+        Rv::new(self.number())
+    }
+
+    fn trace(&mut self) -> Trace {
+        let (trace, parent) = (self.0.u128(1..), self.0.u64(1..));
+        let text = format!("00-{trace:032x}-{parent:016x}-{:02x}", self.0.u8(..));
+        Trace::new(TraceContext::parse(&text).unwrap())
+    }
+
+    fn float(&mut self) -> f64 {
+        let float = f64::from_bits(self.0.u64(..));
+        if float.is_finite() { float } else { 0.1 }
+    }
+
+    fn time(&mut self) -> Time {
+        Time::from_micros(self.number())
+    }
+
+    fn span(&mut self) -> Duration {
+        Duration::from_micros(self.number())
+    }
+
+    fn name<N: From<Arc<str>>>(&mut self) -> N {
+        self.text().into()
+    }
+
+    fn token(&mut self) -> Token {
+        Token::new(self.rv())
+    }
+
+    fn text(&mut self) -> Arc<str> {
+        let chars = ['a', '/', '"', '\\', '\n', '\u{0}', 'é', '\u{2028}', '🦀', '{'];
+        (0..self.0.usize(1..6)).map(|_| self.of(&chars)).collect::<String>().into()
+    }
+
+    fn key(&mut self) -> Key {
+        let chars = ['a', '/', '"', '\\', ' ', 'é', '\u{2028}', '🦀', '{'];
+        let text: String = (0..self.0.usize(1..6)).map(|_| self.of(&chars)).collect();
+        Key::new(&text).unwrap()
+    }
+
+    fn object(&mut self) -> Object {
+        Object::from_valid(self.of(&["{}", "{ }", samples::ODD_OBJECT, "{\"\\ud83e\\udd80\":\n[1E5]}"]))
+    }
+
+    fn kind(&mut self) -> DeltaKind {
+        self.of(&DeltaKind::ALL)
+    }
+
+    fn provenance(&mut self) -> Provenance {
+        let facts = Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace));
+        facts.with_due(self.maybe(Self::time))
+    }
+
+    fn origin(&mut self) -> Origin {
+        self.of(&[Origin::Call, Origin::Replace, Origin::InitialReplace, Origin::Resync])
+    }
+
+    fn disposition(&mut self) -> Disposition {
+        match self.0.u32(0..4) {
+            0 => Disposition::Tail { due: self.maybe(Self::time) },
+            1 => Disposition::Wait { due: self.time() },
+            2 => Disposition::Delayed,
+            _ => Disposition::Park,
+        }
+    }
+
+    fn failure(&mut self) -> Failure {
+        let (error, disposition) = (self.maybe(Self::text), self.disposition());
+        Failure { error, disposition, rate_limited: self.0.bool() }
+    }
+
+    fn ending(&mut self) -> Ending {
+        match self.0.u32(0..7) {
+            0 => Ending::Acked,
+            1 => Ending::Done,
+            2 => Ending::Nacked(self.failure()),
+            3 => Ending::Expired(self.failure()),
+            4 => Ending::Released,
+            5 => Ending::Rejected { error: self.maybe(Self::text) },
+            _ => Ending::Undelivered,
+        }
+    }
+
+    fn appended(&mut self) -> Appended {
+        Appended {
+            key: self.key(),
+            delta: self.kind(),
+            final_state_unknown: self.0.bool(),
+            origin: self.origin(),
+            provenance: self.provenance(),
+            due: self.maybe(Self::time),
+            object: self.object(),
+        }
+    }
+
+    fn leased(&mut self) -> Leased {
+        Leased {
+            key: self.key(),
+            deadline: self.time(),
+            worker: self.maybe(Self::name),
+            pop_id: self.maybe(Self::text),
+        }
+    }
+
+    fn counts(&mut self) -> ReplaceCounts {
+        ReplaceCounts {
+            replaced: self.number(),
+            deleted: self.number(),
+            unchanged: self.number(),
+            skipped: self.number(),
+            taken_over: self.number(),
+            stale: self.number(),
+        }
+    }
+
+    fn event_kind(&mut self) -> EventKind {
+        match self.0.u32(0..25) {
+            0 => EventKind::Appended(self.appended()),
+            1 => EventKind::Queued(Queued {
+                key: self.key(),
+                due: self.maybe(Self::time),
+                rate_limited: self.0.bool(),
+            }),
+            2 => EventKind::Failed { key: self.key() },
+            3 => EventKind::Dropped { key: self.key(), origin: self.origin() },
+            4 => EventKind::TakenOver { key: self.key(), owner: self.name() },
+            5 => EventKind::Leased(self.leased()),
+            6 => EventKind::Extended { key: self.key(), deadline: self.time() },
+            7 => EventKind::Settled { key: self.key(), token: self.token(), ending: self.ending() },
+            8 => EventKind::DelayElapsed { key: self.key() },
+            9 => EventKind::Forgotten { key: self.key() },
+            10 => EventKind::Redriven { key: self.key() },
+            11 => EventKind::Removed { key: self.key(), keeps_version: self.0.bool() },
+            12 => EventKind::Seeded { key: self.key(), owner: self.maybe(Self::name), object: self.object() },
+            13 => EventKind::Populated,
+            14 => EventKind::Configured { config: Arc::new(self.config()) },
+            15 => EventKind::Paused,
+            16 => EventKind::Resumed,
+            17 => EventKind::Closed { at_once: self.0.bool() },
+            18 => EventKind::Reopened,
+            19 => EventKind::ResyncDue,
+            20 => EventKind::Recovered,
+            23 => EventKind::VersionRemembered {
+                key: self.key(),
+                version: self.version(),
+                before: self.maybe(Self::version),
+            },
+            21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
+            22 => EventKind::Followed { position: self.follow_position() },
+            _ => EventKind::ReplaceEnded(ReplaceEnded {
+                source: self.maybe(Self::name),
+                first: self.0.bool(),
+                aborted: self.0.bool(),
+                counts: self.counts(),
+            }),
+        }
+    }
+
+    /// A few events, numbered without a gap from a random number on.
+    fn events(&mut self) -> Vec<Event> {
+        let first = self.number().clamp(1, u64::MAX - 8);
+        let count = self.0.u64(1..8);
+        let event = |rv| {
+            let (at, kind, views) = (self.time(), self.event_kind(), self.views());
+            let sequence = self.maybe(|dice| Sequence { source: dice.name(), number: dice.number() });
+            Event { rv: Rv::new(rv), at, kind, views, sequence }
+        };
+        (first..first + count).map(event).collect()
+    }
+
+    fn delta(&mut self) -> Delta {
+        Delta {
+            kind: self.kind(),
+            object: self.object(),
+            rv: self.rv(),
+            queued_at: self.time(),
+            provenance: self.provenance(),
+            final_state_unknown: self.0.bool(),
+            coalesced: self.0.u32(0..2),
+        }
+    }
+
+    fn turn(&mut self) -> ReadyPosition {
+        let since = self.time();
+        ReadyPosition { rv: self.rv(), since, added: self.maybe(Self::time).unwrap_or(since) }
+    }
+
+    fn event_id(&mut self) -> EventId {
+        EventId { rv: self.rv(), at: self.time() }
+    }
+
+    fn delay(&mut self) -> Delay {
+        Delay { due: self.time(), rv: self.rv() }
+    }
+
+    fn lease(&mut self) -> Lease {
+        Lease {
+            token: self.token(),
+            deadline: self.time(),
+            since: self.time(),
+            length: self.span(),
+            worker: self.maybe(Self::name),
+            pop_id: self.maybe(Self::text),
+            former: self.turn(),
+            dropped_delay: self.maybe(Self::delay),
+            new_change: self.maybe(Self::time),
+            later_change: self.maybe(Self::event_id),
+        }
+    }
+
+    fn schedule_state(&mut self) -> ScheduleState {
+        let place = match self.0.u32(0..4) {
+            0 => Place::Idle,
+            1 => Place::Ready(self.turn()),
+            2 => Place::Leased(Box::new(self.lease())),
+            _ => Place::Parked,
+        };
+        let mut count = || self.0.u32(..) * u32::from(self.0.bool());
+        let (failures, attempt) = (count(), count());
+        let backoff = Backoff {
+            delay: self.maybe(Self::delay),
+            last_error: self.maybe(Self::text),
+            failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
+            oldest_change: self.maybe(Self::event_id),
+        };
+        ScheduleState::new(place, failures, attempt, backoff)
+    }
+
+    fn views(&mut self) -> ViewChanges {
+        let mut passage = || self.maybe(|dice| if dice.0.bool() { Passage::Entered } else { Passage::Left });
+        ViewChanges { latest: passage(), known: passage() }
+    }
+
+    fn key_state(&mut self) -> KeyState {
+        KeyState {
+            key: self.key(),
+            rv: self.rv(),
+            latest_rv: self.rv(),
+            known: self.maybe(|dice| Known {
+                object: dice.object(),
+                rv: dice.rv(),
+                owner: dice.maybe(Self::name),
+            }),
+            waiting: self.list(Self::delta),
+            leased: self.list(Self::delta),
+            schedule_state: self.schedule_state(),
+            initial_pending: self.maybe(Self::rv),
+        }
+    }
+
+    fn rate_limiter(&mut self) -> RateLimiter {
+        RateLimiter {
+            item_exponential: self.maybe(|dice| ItemExponential { base: dice.span(), max: dice.span() }),
+            item_fast_slow: self.maybe(|dice| ItemFastSlow {
+                fast: dice.span(),
+                slow: dice.span(),
+                max_fast: dice.0.u32(..),
+            }),
+            bucket: self.maybe(|dice| Bucket { qps: dice.float(), burst: dice.0.u32(..) }),
+            max_wait: self.maybe(Self::span),
+            jitter: self.float(),
+        }
+    }
+
+    fn admission(&mut self) -> Option<Arc<AdmissionText>> {
+        let schemas = ["{}", r#"{"default":1e400}"#, "{\"title\":\"\u{fc} \\\"{\"}"];
+        let schema = self.maybe(|dice| RawValue::from_string(dice.of(&schemas).to_owned()).unwrap().into());
+        let prune = ["/secret", "/a~0b~1/\"", "/ünï/1"];
+        let prune = self.list(|dice| Pointer::parse(dice.of(&prune), false).unwrap());
+        AdmissionText::new(schema, prune).map(Arc::new)
+    }
+
+    fn indexes(&mut self) -> IndexSettings {
+        let pointers = ["/", "/a~0b~1/\"", "/ünï/1"];
+        let indexes = ["a", "By-City_2"].map(|name| (name, self.of(&pointers)));
+        let count = self.0.usize(..=indexes.len());
+        IndexSettings::new(indexes.into_iter().take(count)).unwrap()
+    }
+
+    fn config(&mut self) -> Config {
+        let pointers = ["/key", "/", "/a~0b/~1\"", "/ünï/0"];
+        let mut parts = self.list(|dice| Pointer::parse(dice.of(&pointers), dice.0.bool()).unwrap());
+        parts.push(Pointer::parse("/x", false).unwrap());
+        let key = KeySpec::new(parts).unwrap();
+        Config {
+            admission: self.admission(),
+            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]),
+            key,
+            version: self.maybe(|dice| Pointer::parse(dice.of(&pointers), false).unwrap()),
+            known_objects: self.0.bool(),
+            emit_replaced: self.0.bool(),
+            lease: self.span(),
+            max_failures: self.0.u32(..),
+            rate_limiter: self.rate_limiter(),
+            resync_period: self.maybe(Self::span),
+            max_keys: self.0.usize(..),
+            max_object_bytes: self.0.usize(..),
+            max_deltas_per_key: self.0.usize(..),
+            max_bytes_per_key: self.0.usize(..),
+            max_delete_percent: self.maybe(Self::float),
+            max_deletes: self.maybe(Self::number),
+            retention: Retention { age: self.maybe(Self::span), bytes: self.maybe(Self::number) },
+            indexes: self.indexes(),
+            follow: self.maybe(|dice| Arc::new(dice.follow())),
+        }
+    }
+
+    fn follow(&mut self) -> Follow {
+        Follow {
+            queue: self.text(),
+            view: self.of(&View::ALL),
+            prefix: self.text(),
+            max_waiting: self.0.usize(..),
+        }
+    }
+
+    fn follow_position(&mut self) -> FollowPosition {
+        let since = self.rv();
+        let phase =
+            self.of(&[FollowPhase::List { since }, FollowPhase::Sweep { since }, FollowPhase::Changes]);
+        FollowPosition { incarnation: self.0.u32(..), after: self.rv(), phase }
+    }
+
+    fn version(&mut self) -> ObjectVersion {
+        samples::version(self.of(&[
+            "0",
+            "-1.50",
+            "1e400",
+            "12345678901234567890.5",
+            r#""""#,
+            r#""a \"\u2028🦀""#,
+        ]))
+    }
+
+    fn queue_state(&mut self) -> QueueState {
+        let outcomes = [Outcome::Acked, Outcome::Done, Outcome::Nacked, Outcome::Expired];
+        QueueState {
+            rv: self.rv(),
+            last_at: self.time(),
+            config: Arc::new(self.config()),
+            auto_created: self.0.bool(),
+            paused: self.0.bool(),
+            closed: self.0.bool(),
+            closes_at_once: self.0.bool(),
+            initial: self.of(&[
+                InitialList::Missing,
+                InitialList::Running { populated: false },
+                InitialList::Running { populated: true },
+                InitialList::Aborted { populated: false },
+                InitialList::Complete,
+            ]),
+            settled: self.list(|dice| (dice.token(), dice.of(&outcomes))),
+            bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
+            next_resync: self.maybe(Self::time),
+            last_replace: self.maybe(Self::last_replace),
+            followed: self.maybe(Self::follow_position),
+            sources: self.list(|dice| {
+                let history = SourceHistory {
+                    last_call: dice.time(),
+                    last_replace: dice.maybe(Self::last_replace),
+                    last_replaced: dice.maybe(Self::time),
+                    sequence: dice.maybe(Self::number),
+                };
+                (dice.name(), history)
+            }),
+            versions: self.list(|dice| RememberedVersion {
+                key: dice.key(),
+                version: dice.version(),
+                before: dice.maybe(Self::version),
+                rv: dice.rv(),
+                at: dice.time(),
+            }),
+        }
+    }
+
+    fn last_replace(&mut self) -> LastReplace {
+        LastReplace {
+            source: self.maybe(Self::name),
+            counts: self.counts(),
+            started: self.time(),
+            ended: self.maybe(Self::time),
+            aborted: self.0.bool(),
+        }
+    }
+}
+
+#[test]
+fn random_events_are_read_back() {
+    let mut decoder = Decoder::new();
+    let mut seen = BTreeSet::new();
+    for seed in 0..STATES {
+        let events = Dice(Rng::with_seed(seed)).events();
+        let rows = journal_rows(QueueId(1), Epoch(2), Rv::new(events[0].rv.get() - 1), &events);
+        assert_eq!(rows.len(), 1, "seed {seed}");
+        seen.extend(types(&events));
+        assert_eq!(decoder.events(&rows[0]), Ok(events), "seed {seed}");
+    }
+    assert_eq!(seen, all_types());
+}
+
+#[test]
+fn random_keys_are_read_back() {
+    let mut decoder = Decoder::new();
+    for seed in 0..STATES {
+        let state = Dice(Rng::with_seed(seed)).key_state();
+        let row = key_row(QueueId(1), Slot::new(2), &state);
+        assert_eq!(decoder.key(&row), Ok((Slot::new(2), state)), "seed {seed}");
+    }
+}
+
+#[test]
+fn random_queues_are_read_back() {
+    let mut decoder = Decoder::new();
+    for seed in 0..STATES {
+        let state = Dice(Rng::with_seed(seed)).queue_state();
+        let read = decoder.queue(&queue_row(&samples::identity(), &state)).unwrap();
+        assert_eq!(read.state.as_ref(), Some(&state), "seed {seed}");
+        let bits = |state: &QueueState| state.bucket.map(|level| level.tokens.to_bits());
+        assert_eq!(read.state.as_ref().and_then(bits), bits(&state), "seed {seed}");
+    }
+}

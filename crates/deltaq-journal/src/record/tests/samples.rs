@@ -1,0 +1,467 @@
+//! One value of every kind, with and without its optional fields.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::LastReplace;
+use deltaq_engine::command::Outcome;
+use deltaq_engine::config::{AdmissionText, Config, Follow, Mode, Retention};
+use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
+use deltaq_engine::event::{
+    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
+    ReplaceEnded, ViewChanges,
+};
+use deltaq_engine::follow::{FollowPhase, FollowPosition};
+use deltaq_engine::id::{Rv, Slot, Source, Token};
+use deltaq_engine::index_settings::IndexSettings;
+use deltaq_engine::initial::InitialList;
+use deltaq_engine::key::{Key, KeySpec, Pointer};
+use deltaq_engine::known::Known;
+use deltaq_engine::object::Object;
+use deltaq_engine::object_version::ObjectVersion;
+use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
+use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, RemovedKey, SourceHistory};
+use deltaq_engine::time::Time;
+use deltaq_engine::trace::{Trace, TraceContext};
+use deltaq_engine::view::View;
+use deltaq_types::name::{Incarnation, Name};
+use serde_json::value::RawValue;
+
+use crate::record::Identity;
+use crate::store::QueueId;
+
+/// The time of the first sample: 2025-11-21T06:00:00Z.
+pub(super) const START_US: u64 = 1_763_704_800_000_000;
+
+/// An object whose text no serializer would write in the same way.
+pub(super) const ODD_OBJECT: &str =
+    "{ \"key\" : \"sku-1\",\"n\":[1.0e+400, -0.00 ,\t{}], \"caf\\u00e9\": \"\\\"}\",\"object\":{\"rv\":1} }";
+
+/// The instant this many seconds after the start.
+pub(super) fn at(seconds: u64) -> Time {
+    Time::from_micros(START_US + seconds * 1_000_000)
+}
+
+/// The version of this JSON text.
+pub(super) fn version(text: &str) -> ObjectVersion {
+    serde_json::from_str(text).unwrap()
+}
+
+pub(super) fn key() -> Key {
+    Key::new("sku-1").unwrap()
+}
+
+fn appended(delta: DeltaKind, source: Option<&str>, owner: Option<&str>) -> Appended {
+    Appended {
+        key: key(),
+        delta,
+        final_state_unknown: false,
+        origin: Origin::Call,
+        provenance: Provenance::new(source.map(Into::into), owner.map(Into::into), None),
+        due: None,
+        object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
+    }
+}
+
+fn trace() -> Trace {
+    let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Trace::new(TraceContext::parse(text).unwrap())
+}
+
+fn appends() -> Vec<EventKind> {
+    let tombstone = Appended {
+        key: Key::new("a \"quoted\" schlüssel/\\").unwrap(),
+        object: Object::from_valid(ODD_OBJECT),
+        final_state_unknown: true,
+        origin: Origin::Replace,
+        ..appended(DeltaKind::Deleted, Some("erp"), None)
+    };
+    let plain = appended(DeltaKind::Replaced, None, None);
+    let traced = Provenance::new(Some("erp".into()), Some("erp".into()), Some(trace()));
+    let all = [
+        appended(DeltaKind::Added, Some("erp"), Some("erp")),
+        appended(DeltaKind::Updated, None, None),
+        appended(DeltaKind::Replaced, None, Some("erp")),
+        appended(DeltaKind::Sync, Some("erp"), Some("shop")),
+        tombstone,
+        Appended { origin: Origin::InitialReplace, ..plain.clone() },
+        Appended { origin: Origin::Resync, due: Some(at(60)), ..plain.clone() },
+        Appended { provenance: traced, ..plain },
+    ];
+    all.map(EventKind::Appended).to_vec()
+}
+
+/// Every way for a lease to end.
+pub(super) fn endings() -> Vec<Ending> {
+    let failure = |error: Option<&str>, disposition, rate_limited| Failure {
+        error: error.map(Into::into),
+        disposition,
+        rate_limited,
+    };
+    vec![
+        Ending::Acked,
+        Ending::Done,
+        Ending::Nacked(failure(None, Disposition::Tail { due: None }, false)),
+        Ending::Nacked(failure(Some("no \"luck\"\n"), Disposition::Tail { due: Some(at(90)) }, true)),
+        Ending::Nacked(failure(Some("HTTP 500"), Disposition::Park, false)),
+        Ending::Expired(failure(None, Disposition::Wait { due: at(90) }, true)),
+        Ending::Expired(failure(None, Disposition::Delayed, false)),
+        Ending::Released,
+        Ending::Rejected { error: None },
+        Ending::Rejected { error: Some("bad data".into()) },
+        Ending::Undelivered,
+    ]
+}
+
+/// Every event, with and without its optional fields.
+pub(super) fn kinds() -> Vec<EventKind> {
+    let erp: Source = "erp".into();
+    let object = Object::from_valid("{}");
+    let leased = Leased { key: key(), deadline: at(60), worker: None, pop_id: None };
+    let ended = ReplaceEnded { source: None, first: false, aborted: true, counts: ReplaceCounts::default() };
+    let mut kinds = appends();
+    kinds.extend([
+        EventKind::Queued(Queued { key: key(), due: None, rate_limited: false }),
+        EventKind::Queued(Queued { key: key(), due: Some(at(60)), rate_limited: true }),
+        EventKind::Failed { key: key() },
+        EventKind::Dropped { key: key(), origin: Origin::Call },
+        EventKind::Dropped { key: key(), origin: Origin::Replace },
+        EventKind::TakenOver { key: key(), owner: erp.clone() },
+        EventKind::Leased(leased.clone()),
+        EventKind::Leased(Leased { worker: Some("worker-1".into()), pop_id: Some("p-77".into()), ..leased }),
+        EventKind::Extended { key: key(), deadline: at(90) },
+    ]);
+    kinds.extend(endings().into_iter().map(|ending| EventKind::Settled {
+        key: key(),
+        token: Token::new(Rv::new(25)),
+        ending,
+    }));
+    kinds.extend([
+        EventKind::DelayElapsed { key: key() },
+        EventKind::Forgotten { key: key() },
+        EventKind::Redriven { key: key() },
+        EventKind::Removed { key: key(), keeps_version: false },
+        EventKind::Removed { key: key(), keeps_version: true },
+        EventKind::VersionRemembered { key: key(), version: version("1763704800.250"), before: None },
+        EventKind::VersionRemembered {
+            key: key(),
+            version: version(r#""2026-11-21T04:20:03Z""#),
+            before: Some(version("7")),
+        },
+        EventKind::Seeded { key: key(), owner: None, object: object.clone() },
+        EventKind::Seeded { key: key(), owner: Some(erp.clone()), object },
+        EventKind::Populated,
+        EventKind::Configured { config: Arc::new(Config::default()) },
+        EventKind::Configured { config: Arc::new(full_config()) },
+        EventKind::Configured { config: Arc::new(admitting_config()) },
+        EventKind::Paused,
+        EventKind::Resumed,
+        EventKind::Closed { at_once: false },
+        EventKind::Closed { at_once: true },
+        EventKind::Reopened,
+        EventKind::ResyncDue,
+        EventKind::Recovered,
+        EventKind::ReplaceStarted { source: None, first: false },
+        EventKind::ReplaceStarted { source: Some(erp.clone()), first: true },
+        EventKind::ReplaceEnded(ended.clone()),
+        EventKind::ReplaceEnded(ReplaceEnded {
+            source: Some(erp),
+            first: true,
+            aborted: false,
+            counts: counts(),
+        }),
+        EventKind::Followed { position: position(FollowPhase::List { since: Rv::new(30) }) },
+        EventKind::Followed { position: position(FollowPhase::Sweep { since: Rv::new(30) }) },
+        EventKind::Followed { position: position(FollowPhase::Changes) },
+    ]);
+    kinds
+}
+
+fn position(phase: FollowPhase) -> FollowPosition {
+    FollowPosition { incarnation: 0x1234_5678, after: Rv::new(29), phase }
+}
+
+fn counts() -> ReplaceCounts {
+    ReplaceCounts { replaced: 1, deleted: 2, unchanged: 3, skipped: 4, taken_over: 5, stale: 6 }
+}
+
+/// One event each, one second apart; a recovery skips numbers.
+pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
+    let mut rv = first_rv - 1;
+    let mut events = Vec::new();
+    for (kind, second) in kinds.into_iter().zip(0..) {
+        rv += if kind == EventKind::Recovered { 1 << 20 } else { 1 };
+        events.push(Event {
+            rv: Rv::new(rv),
+            at: at(second),
+            kind,
+            views: ViewChanges::default(),
+            sequence: None,
+        });
+    }
+    events
+}
+
+/// Settings with every field set to a value other than its default.
+pub(super) fn full_config() -> Config {
+    let pointers = vec![Pointer::parse("/metadata/namespace", true), Pointer::parse("/a~1b", false)];
+    Config {
+        mode: Mode::Latest,
+        key: KeySpec::new(pointers.into_iter().map(Result::unwrap).collect()).unwrap(),
+        version: Some(Pointer::parse("/metadata/updated_at", false).unwrap()),
+        known_objects: false,
+        emit_replaced: false,
+        lease: Duration::from_secs(90),
+        max_failures: 3,
+        rate_limiter: RateLimiter {
+            item_exponential: Some(ItemExponential {
+                base: Duration::from_micros(1),
+                max: Duration::from_hours(36_500 * 24),
+            }),
+            item_fast_slow: Some(ItemFastSlow {
+                fast: Duration::ZERO,
+                slow: Duration::from_millis(1_500),
+                max_fast: 4,
+            }),
+            bucket: Some(Bucket { qps: 0.1 + 0.2, burst: 100 }),
+            max_wait: Some(Duration::from_mins(5)),
+            jitter: 0.25,
+        },
+        resync_period: Some(Duration::from_hours(36)),
+        max_keys: 1,
+        max_object_bytes: 2,
+        max_deltas_per_key: 3,
+        max_bytes_per_key: 4,
+        max_delete_percent: Some(33.3),
+        max_deletes: Some(5),
+        indexes: IndexSettings::new([("by_city", "/a~1b"), ("tags", "/tags")]).unwrap(),
+        retention: Retention { age: Some(Duration::from_hours(24)), bytes: Some(6) },
+        follow: Some(Arc::new(Follow {
+            queue: "prices".into(),
+            view: View::Known,
+            prefix: "a/".into(),
+            max_waiting: 7,
+        })),
+        admission: None,
+    }
+}
+
+/// Settings with a schema and pruned members.
+pub(super) fn admitting_config() -> Config {
+    let schema = r#"{"required":["price"],"properties":{"price":{"minimum":0.10,"default":1e400}}}"#;
+    let prune = ["/metadata/managedFields", "/a~1b"];
+    let prune = prune.map(|text| Pointer::parse(text, false).unwrap()).to_vec();
+    let schema = RawValue::from_string(schema.to_owned()).unwrap();
+    let admission = AdmissionText::new(Some(schema.into()), prune);
+    Config { admission: admission.map(Arc::new), ..Config::default() }
+}
+
+pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
+    Delta {
+        kind,
+        object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
+        rv: Rv::new(rv),
+        queued_at: at(rv),
+        final_state_unknown: false,
+        coalesced: 0,
+        provenance: Provenance::new(Some("erp".into()), Some("erp".into()), None),
+    }
+}
+
+/// Keys in every place. The first one has only a known object.
+pub(super) fn key_states() -> Vec<KeyState> {
+    let object = Object::from_valid(ODD_OBJECT);
+    let plain = KeyState {
+        key: key(),
+        rv: Rv::new(42),
+        latest_rv: Rv::new(40),
+        known: Some(Known { object, rv: Rv::new(40), owner: Some("erp".into()) }),
+        waiting: Vec::new(),
+        leased: Vec::new(),
+        schedule_state: ScheduleState::default(),
+        initial_pending: None,
+    };
+    let with = |place| KeyState {
+        schedule_state: ScheduleState::new(place, 0, 0, Backoff::default()),
+        ..plain.clone()
+    };
+    let turn = ReadyPosition { rv: Rv::new(42), since: at(42), added: at(42) };
+    let tombstone = Delta {
+        provenance: Provenance::new(Some("erp".into()), None, None),
+        final_state_unknown: true,
+        coalesced: 7,
+        object: Object::from_valid(ODD_OBJECT),
+        ..delta(42, DeltaKind::Deleted)
+    };
+    let [bare, full] = leases(turn);
+    vec![
+        plain.clone(),
+        KeyState { known: None, latest_rv: Rv::ZERO, ..plain.clone() },
+        KeyState { initial_pending: Some(Rv::new(40)), ..plain.clone() },
+        KeyState { waiting: vec![delta(42, DeltaKind::Added)], known: None, ..with(Place::Ready(turn)) },
+        KeyState {
+            waiting: vec![delta(41, DeltaKind::Updated), tombstone],
+            ..with(Place::Ready(ReadyPosition { added: at(41), ..turn }))
+        },
+        with(Place::Leased(Box::new(bare))),
+        KeyState {
+            waiting: vec![delta(42, DeltaKind::Sync)],
+            leased: vec![delta(40, DeltaKind::Replaced), delta(41, DeltaKind::Updated)],
+            initial_pending: Some(Rv::new(40)),
+            ..with(Place::Leased(Box::new(full)))
+        },
+        with(Place::Parked),
+        KeyState {
+            schedule_state: ScheduleState::new(
+                Place::Idle,
+                3,
+                4,
+                Backoff {
+                    delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
+                    last_error: Some("HTTP 500: \"no\"".into()),
+                    failure_expiry: Some((at(86_442), Rv::new(42))),
+                    oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
+                },
+            ),
+            known: None,
+            ..plain.clone()
+        },
+        KeyState {
+            waiting: vec![Delta {
+                provenance: Provenance::new(Some("erp".into()), Some("erp".into()), Some(trace())),
+                ..delta(42, DeltaKind::Added)
+            }],
+            known: None,
+            ..with(Place::Ready(turn))
+        },
+        KeyState { latest_rv: Rv::new(37), ..plain.clone() },
+    ]
+}
+
+/// A lease with only its required fields, and one with all fields.
+fn leases(turn: ReadyPosition) -> [Lease; 2] {
+    let bare = Lease {
+        token: Token::new(Rv::new(42)),
+        deadline: at(72),
+        since: at(42),
+        length: Duration::from_secs(30),
+        worker: None,
+        pop_id: None,
+        former: turn,
+        dropped_delay: None,
+        new_change: None,
+        later_change: None,
+    };
+    let full = Lease {
+        worker: Some("worker-1".into()),
+        pop_id: Some("p-77".into()),
+        former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
+        dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
+        new_change: Some(at(43)),
+        later_change: Some(EventId { rv: Rv::new(42), at: at(42) }),
+        ..bare.clone()
+    };
+    [bare, full]
+}
+
+/// A new queue, and one with all fields.
+pub(super) fn queue_states() -> Vec<QueueState> {
+    let new = QueueState {
+        rv: Rv::new(9),
+        last_at: at(0),
+        config: Arc::new(Config::default()),
+        auto_created: true,
+        paused: false,
+        closed: false,
+        closes_at_once: false,
+        initial: InitialList::Missing,
+        settled: Vec::new(),
+        bucket: None,
+        next_resync: None,
+        last_replace: None,
+        followed: None,
+        sources: Vec::new(),
+        versions: Vec::new(),
+    };
+    let replace = LastReplace {
+        source: Some("erp".into()),
+        counts: counts(),
+        started: at(1),
+        ended: Some(at(2)),
+        aborted: true,
+    };
+    let outcomes = [
+        (11, Outcome::Acked),
+        (10, Outcome::Acked),
+        (12, Outcome::Nacked),
+        (13, Outcome::Released),
+        (14, Outcome::Rejected),
+        (15, Outcome::Expired),
+        (16, Outcome::Unknown),
+        (17, Outcome::Acked),
+        (18, Outcome::Done),
+    ];
+    let full = QueueState {
+        rv: Rv::MAX,
+        last_at: at(42),
+        config: Arc::new(full_config()),
+        auto_created: false,
+        paused: true,
+        closed: true,
+        closes_at_once: true,
+        initial: InitialList::Aborted { populated: true },
+        settled: outcomes.map(|(token, outcome)| (Token::new(Rv::new(token)), outcome)).to_vec(),
+        bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
+        next_resync: Some(at(129_600)),
+        sources: source_histories(&replace),
+        followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
+        versions: vec![remembered("1.20e3", None, 19), remembered(r#""a\"b""#, Some("1"), 20)],
+        last_replace: Some(replace),
+    };
+    let running = LastReplace {
+        source: None,
+        counts: ReplaceCounts::default(),
+        started: at(3),
+        ended: None,
+        aborted: false,
+    };
+    let started = QueueState {
+        initial: InitialList::Running { populated: false },
+        last_replace: Some(running),
+        ..new.clone()
+    };
+    let admitting = QueueState { config: Arc::new(admitting_config()), ..new.clone() };
+    vec![new, started, full, admitting]
+}
+
+fn remembered(newest: &str, before: Option<&str>, rv: u64) -> RememberedVersion {
+    RememberedVersion {
+        key: key(),
+        version: version(newest),
+        before: before.map(version),
+        rv: Rv::new(rv),
+        at: at(rv),
+    }
+}
+
+fn source_histories(replace: &LastReplace) -> Vec<(Source, SourceHistory)> {
+    let last_replace = Some(replace.clone());
+    let erp = SourceHistory { last_call: at(1), last_replace, last_replaced: Some(at(0)), sequence: Some(7) };
+    let shop = SourceHistory { last_call: at(41), last_replace: None, last_replaced: None, sequence: None };
+    vec![("erp".into(), erp), ("shop".into(), shop)]
+}
+
+pub(super) fn identity() -> Identity {
+    Identity {
+        id: QueueId(3),
+        version: 5,
+        name: Name::new("prices").unwrap(),
+        incarnation: Incarnation(0x6f2c_01ab),
+        created_at: at(0),
+    }
+}
+
+pub(super) fn removed() -> RemovedKey {
+    RemovedKey { key: key(), slot: Slot::new(7), rv: Rv::new(44) }
+}

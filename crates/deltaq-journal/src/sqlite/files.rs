@@ -1,0 +1,261 @@
+//! The files of a store: their permissions, their lock, and their identities.
+//!
+//! SQLite trusts its files: it keeps committing to a database that was moved away, and these commits are lost.
+//! So the store checks that its paths still lead to the files that it opened.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error;
+use crate::store::{Error, Holder};
+
+/// Every object can be read from these files.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
+/// The paths of a store's files.
+#[derive(Clone, Debug)]
+pub(super) struct Paths {
+    pub(super) folder: PathBuf,
+    pub(super) database: PathBuf,
+    pub(super) wal: PathBuf,
+    /// SQLite's rollback journal, which exists only while a database is not in WAL mode yet.
+    pub(super) rollback: PathBuf,
+    pub(super) lock: PathBuf,
+    pub(super) mark: PathBuf,
+}
+
+impl Paths {
+    /// The paths are absolute, because SQLite takes a name that begins with "file:" for a URI.
+    pub(super) fn new(folder: &Path) -> Result<Self, Error> {
+        let folder = std::path::absolute(folder).map_err(|error| error::file("find", folder, error))?;
+        let within = |name: &str| folder.join(name);
+        Ok(Self {
+            database: within("deltaq.db"),
+            wal: within("deltaq.db-wal"),
+            rollback: within("deltaq.db-journal"),
+            lock: within("deltaq.lock"),
+            mark: within("deltaq.mark"),
+            folder,
+        })
+    }
+
+    /// Refuses paths that lead to something else than a regular file.
+    pub(super) fn expect_regular(&self) -> Result<(), Error> {
+        [&self.database, &self.wal, &self.rollback, &self.lock, &self.mark]
+            .into_iter()
+            .try_for_each(|path| expect_regular(path))
+    }
+
+    /// Bytes of the database and its WAL.
+    pub(super) fn bytes(&self) -> u64 {
+        [&self.database, &self.wal]
+            .iter()
+            .filter_map(|path| fs::metadata(path).ok())
+            .map(|file| file.len())
+            .sum()
+    }
+
+    /// Creates the folder if it is missing. An existing folder keeps its permissions, because it may be the root
+    /// of a volume or shared on purpose; its files are not accessible to others in any case.
+    pub(super) fn make_folder(&self) -> Result<(), Error> {
+        let folder = &self.folder;
+        let failed = |error| error::file("make the folder", folder, error);
+        match fs::metadata(folder) {
+            Ok(found) if found.is_dir() => {
+                let mode = found.mode() & 0o777;
+                if mode & 0o077 != 0 {
+                    tracing::warn!(
+                        folder = %folder.display(),
+                        mode = format_args!("{mode:03o}"),
+                        "other users can read the data directory; `chmod 700` prevents it"
+                    );
+                }
+                Ok(())
+            }
+            Ok(_) => Err(failed(io::ErrorKind::NotADirectory.into())),
+            Err(_) => {
+                DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(failed)?;
+                fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)).map_err(failed)?;
+                folder.parent().map_or(Ok(()), sync_folder)
+            }
+        }
+    }
+
+    /// Removes the permissions of other users from existing files.
+    pub(super) fn tighten(&self) -> Result<(), Error> {
+        let mut shared = self.database.clone().into_os_string();
+        shared.push("-shm");
+        for path in [&self.database, &self.wal, &PathBuf::from(shared), &self.lock, &self.mark] {
+            let failed = |error| error::file("set the permissions of", path, error);
+            match fs::metadata(path) {
+                Ok(found) if found.mode() & 0o7777 == FILE_MODE => {}
+                Ok(_) => fs::set_permissions(path, Permissions::from_mode(FILE_MODE)).map_err(failed)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a path that leads to something else than a regular file. Opening a pipe could block for ever.
+pub(super) fn expect_regular(path: &Path) -> Result<(), Error> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Error::Failed {
+            doing: format!("use {}: it is not a regular file", path.display()),
+            source: None,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the path leads to the open file.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    let opened = file.metadata().map(|found| FileIdentity { device: found.dev(), inode: found.ino() });
+    opened.is_ok_and(|opened| identity(path).is_ok_and(|found| found == opened))
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
+    File::open(folder)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| error::file("sync the folder", folder, error))
+}
+
+/// Creates an empty file that only its owner may read, whatever the umask. The file must not exist.
+pub(super) fn create(path: &Path) -> Result<(), Error> {
+    let failed = |error| error::file("create", path, error);
+    let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).map_err(failed)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)
+}
+
+/// Opens a file for reading and writing, created as by [`create`] if it is missing.
+pub(super) fn open_or_create(path: &Path) -> Result<File, Error> {
+    let failed = |error| error::file("open", path, error);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+    let file = options.open(path).map_err(failed)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)?;
+    Ok(file)
+}
+
+/// The lock of a store. It excludes other servers until it is dropped or the process ends.
+#[derive(Debug)]
+pub(super) struct Lock {
+    /// Holds the lock; never read.
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock, or returns its holder.
+    pub(super) fn take(paths: &Paths) -> Result<Self, Error> {
+        let mut file = open_or_create(&paths.lock)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = match file.try_lock_shared() {
+                    // A reader does not write its process id. The file still contains the process id of the last server.
+                    Ok(()) => Holder::Reader,
+                    Err(_) => holder(&mut file),
+                };
+                return Err(Error::Locked { at: paths.folder.clone(), holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(error::file("lock", &paths.lock, error)),
+        }
+        let failed = |error| error::file("write", &paths.lock, error);
+        file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
+        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// The process id in the lock file.
+fn holder(file: &mut File) -> Holder {
+    let mut text = String::new();
+    let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+    pid.map_or(Holder::Unknown, Holder::Process)
+}
+
+/// Whether a store is in use, from the point of view of a reading command.
+#[derive(Debug)]
+pub(super) enum Use {
+    /// No server uses the store, and none can start while this value exists. Without a lock file no server ever
+    /// ran here, and nothing is locked.
+    Unused(Option<File>),
+    /// A server, or another writing process, uses the store.
+    Server(Holder),
+}
+
+impl Use {
+    /// Checks the lock without writing to its file. Several readers can hold it at the same time.
+    pub(super) fn look(paths: &Paths) -> Result<Self, Error> {
+        let mut file = match File::open(&paths.lock) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Unused(None)),
+            Err(error) => return Err(error::file("open", &paths.lock, error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Self::Unused(Some(file))),
+            Err(TryLockError::WouldBlock) => Ok(Self::Server(holder(&mut file))),
+            Err(TryLockError::Error(error)) => Err(error::file("lock", &paths.lock, error)),
+        }
+    }
+}
+
+/// Identifies a file independently of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+/// The identities of the files that a store was opened with.
+#[derive(Debug)]
+pub(super) struct FileIdentities {
+    /// The path and the identity of each file.
+    files: Vec<(PathBuf, FileIdentity)>,
+}
+
+impl FileIdentities {
+    /// Records the files at their present paths. SQLite must have opened them.
+    pub(super) fn remember(paths: &Paths) -> Result<Self, Error> {
+        let remember = |path: &PathBuf| {
+            let identity = identity(path).map_err(|error| error::file("look at", path, error))?;
+            Ok((path.clone(), identity))
+        };
+        let files = [&paths.database, &paths.lock, &paths.wal].into_iter().map(remember);
+        Ok(Self { files: files.collect::<Result<_, Error>>()? })
+    }
+
+    /// Checks that the paths still lead to the same files.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        for (path, opened) in &self.files {
+            let became = match identity(path) {
+                Ok(found) if found == *opened => continue,
+                Ok(_) => "replaced by another file",
+                Err(error) if error.kind() == io::ErrorKind::NotFound => "removed",
+                Err(error) => return Err(error::file("look at", path, error)),
+            };
+            let what = format!(
+                "{} was {became} while the server runs: put the file back that it was; or stop the server, \
+                 restore the whole data directory, and start it again",
+                path.display()
+            );
+            return Err(Error::Replaced { what });
+        }
+        Ok(())
+    }
+
+    /// Forgets the WAL: SQLite removes it with the last connection and creates another one with the next.
+    pub(super) fn forget_wal(&mut self, paths: &Paths) {
+        self.files.retain(|(path, _)| *path != paths.wal);
+    }
+}
+
+fn identity(path: &Path) -> io::Result<FileIdentity> {
+    let found = fs::metadata(path)?;
+    Ok(FileIdentity { device: found.dev(), inode: found.ino() })
+}

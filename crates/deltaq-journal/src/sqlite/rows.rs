@@ -1,0 +1,104 @@
+//! Converts SQLite's rows into the store's rows. Columns are read by their position in the statement.
+
+use std::sync::Arc;
+
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Decode, Row};
+
+use super::write::slot_of;
+use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
+
+/// A row, or an error for a value whose type does not fit its column.
+type Read<T> = Result<T, sqlx::Error>;
+
+/// Reads a column without checking its declared type, which computed columns lack.
+fn column<'r, T: Decode<'r, sqlx::Sqlite>>(row: &'r SqliteRow, index: usize) -> Read<T> {
+    row.try_get_unchecked(index)
+}
+
+/// An unsigned number that was stored bit for bit.
+pub(super) fn number(row: &SqliteRow, index: usize) -> Read<u64> {
+    column(row, index).map(i64::cast_unsigned)
+}
+
+pub(super) fn rv(row: &SqliteRow, index: usize) -> Read<Rv> {
+    number(row, index).map(Rv::new)
+}
+
+fn shared(row: &SqliteRow, index: usize) -> Read<Arc<str>> {
+    column::<&str>(row, index).map(Arc::from)
+}
+
+fn optional(row: &SqliteRow, index: usize) -> Read<Option<Arc<str>>> {
+    column::<Option<&str>>(row, index).map(|text| text.map(Arc::from))
+}
+
+fn time(row: &SqliteRow, index: usize) -> Read<Time> {
+    number(row, index).map(Time::from_micros)
+}
+
+pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
+    Ok(JournalRow {
+        queue: QueueId(column(row, 0)?),
+        epoch: Epoch(number(row, 1)?),
+        prev_rv: rv(row, 2)?,
+        first_rv: rv(row, 3)?,
+        last_rv: rv(row, 4)?,
+        at: time(row, 5)?,
+        format: column(row, 6)?,
+        checksum: column(row, 7)?,
+        events: column(row, 8)?,
+    })
+}
+
+pub(super) fn key_row(queue: QueueId, row: &SqliteRow) -> Read<KeyRow> {
+    Ok(KeyRow {
+        queue,
+        slot: slot_of(column(row, 0)?),
+        rv: rv(row, 1)?,
+        known_rv: column::<Option<i64>>(row, 2)?.map(|rv| Rv::new(rv.cast_unsigned())),
+        format: column(row, 3)?,
+        checksum: column(row, 4)?,
+        key: shared(row, 5)?,
+        owner: optional(row, 6)?,
+        item: column(row, 7)?,
+        known_object: optional(row, 8)?,
+    })
+}
+
+pub(super) fn tombstone_row(queue: QueueId, row: &SqliteRow) -> Read<TombstoneRow> {
+    Ok(TombstoneRow {
+        queue,
+        slot: column(row, 0)?,
+        rv: rv(row, 1)?,
+        checksum: column(row, 2)?,
+        key: shared(row, 3)?,
+    })
+}
+
+pub(super) fn queue_row(row: &SqliteRow) -> Read<QueueRow> {
+    Ok(QueueRow {
+        id: QueueId(column(row, 0)?),
+        version: number(row, 1)?,
+        name: shared(row, 2)?,
+        incarnation: column(row, 3)?,
+        created_at: time(row, 4)?,
+        deleted: column(row, 5)?,
+        rv: rv(row, 6)?,
+        format: column(row, 7)?,
+        checksum: column(row, 8)?,
+        state: column(row, 9)?,
+    })
+}
+
+/// The size of one row.
+pub(super) fn segment(row: &SqliteRow) -> Read<Segment> {
+    Ok(Segment { last_rv: rv(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
+}
+
+/// The event before a row, and the bytes of its events.
+pub(super) fn extent(row: &SqliteRow) -> Read<(Rv, u64)> {
+    Ok((rv(row, 0)?, number(row, 1)?))
+}

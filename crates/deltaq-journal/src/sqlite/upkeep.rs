@@ -1,0 +1,165 @@
+//! Bounds the files: copies the WAL into the database (a WAL checkpoint) and frees unused pages.
+//!
+//! A passive checkpoint runs on a connection of its own, while commits continue. Under a steady load it never quite
+//! catches up, and the WAL starts over only when all of it is copied and no reader uses it. So when the WAL is long and
+//! little of it is left to copy, the writer's connection runs a restart checkpoint between two commits: it copies the
+//! rest, and the next commit writes to the beginning of the WAL.
+//!
+//! If commits arrive faster than the disk copies them, they wait for the passive checkpoint. A statement that reads for
+//! long (a backup) prevents the WAL from starting over. The WAL then grows until the statement ends, and is truncated
+//! afterwards.
+//!
+//! SQLite's own automatic checkpoint runs within a commit, which then takes as long as the copy. A plan of the copies from the
+//! measured lengths, with nine bounds, led to the same bound on the WAL with twice the code.
+
+use std::fs;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, Row};
+
+use super::connect::{FRAME_BYTES, PAGE_BYTES};
+use super::error::database;
+use super::files::Paths;
+use super::sql;
+use crate::store::{Error, Size};
+
+/// A passive checkpoint starts whenever this much was written to the WAL. More would leave the writer more to copy; less
+/// would copy pages that change often more often.
+const COPY_BYTES: u64 = 8 << 20;
+/// From this length on, the WAL should start over. A longer WAL takes more of the disk; a shorter one waits for readers
+/// more often.
+const RESTART_BYTES: u64 = 32 << 20;
+/// The writer copies this much at most, which takes some milliseconds. More is left only while a reader blocks the
+/// passive checkpoint, and would block the writer's, too.
+const REST_BYTES_MAX: u64 = COPY_BYTES;
+/// From this length of the WAL's file on, commits wait for a running passive checkpoint.
+const WAIT_BYTES: u64 = 64 << 20;
+/// Up to this many free bytes are kept for later writes.
+const FREE_BYTES_MIN: u64 = 16 << 20;
+
+/// The length of the WAL after a passive checkpoint, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    wal: u64,
+    /// Bytes that are not copied.
+    rest: u64,
+}
+
+/// The connection for passive checkpoints.
+enum Copier {
+    Idle(SqliteConnection),
+    Copying(BoxFuture<'static, (SqliteConnection, Result<Copied, sqlx::Error>)>),
+    /// A placeholder during a transition.
+    Taken,
+}
+
+/// The state of the maintenance.
+pub(super) struct Upkeep {
+    copier: Copier,
+    /// An upper estimate of the bytes written to the WAL since the last passive checkpoint started.
+    written: u64,
+    /// Whether the WAL should start over. A reader may have prevented it.
+    is_long: bool,
+}
+
+impl Upkeep {
+    /// Uses `connection` for passive checkpoints.
+    pub(super) fn new(connection: SqliteConnection) -> Self {
+        Self { copier: Copier::Idle(connection), written: 0, is_long: false }
+    }
+
+    /// Copies the WAL as it grows. The writer calls this before it writes `bytes`, so that the WAL stays bounded however
+    /// rarely the writer is idle.
+    pub(super) async fn before_write(
+        &mut self,
+        bytes: u64,
+        paths: &Paths,
+        writer: &mut SqliteConnection,
+    ) -> Result<(), Error> {
+        self.written = self.written.saturating_add(bytes);
+        if self.written < COPY_BYTES {
+            return Ok(());
+        }
+        // The file is truncated when the WAL starts over, so its size bounds that of the WAL.
+        let waits = fs::metadata(&paths.wal).map_or(0, |file| file.len()) >= WAIT_BYTES;
+        self.finish_copy(waits, writer).await?;
+        self.start_copy(writer).await
+    }
+
+    /// Runs a step of the maintenance that does not depend on writes, if there is one to run. Returns the size.
+    pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
+        self.finish_copy(false, writer).await?;
+        if self.is_long {
+            self.start_copy(writer).await?;
+        }
+        let (free, all) = pages(writer).await.map_err(|error| database("measure the database", error))?;
+        if free > FREE_BYTES_MIN.max(all / 8) {
+            let shrunk = sqlx::query(sql::VACUUM_STEP).execute(writer).await;
+            shrunk.map_err(|error| database("shrink the database", error))?;
+        }
+        Ok(Size { bytes: paths.bytes(), free })
+    }
+
+    /// Starts a passive checkpoint, unless one is running. The connection's thread runs it while nobody polls it.
+    async fn start_copy(&mut self, writer: &mut SqliteConnection) -> Result<(), Error> {
+        self.copier = match std::mem::replace(&mut self.copier, Copier::Taken) {
+            Copier::Idle(mut connection) => {
+                self.written = 0;
+                Copier::Copying(Box::pin(async move {
+                    let copied = passive_checkpoint(&mut connection).await;
+                    (connection, copied)
+                }))
+            }
+            running => running,
+        };
+        // The first poll sends the statement.
+        self.finish_copy(false, writer).await
+    }
+
+    /// If the passive checkpoint has ended, lets the WAL start over where it should.
+    async fn finish_copy(&mut self, waits: bool, writer: &mut SqliteConnection) -> Result<(), Error> {
+        let Copier::Copying(copying) = &mut self.copier else { return Ok(()) };
+        let ended = if waits { Some(copying.await) } else { copying.now_or_never() };
+        let Some((connection, copied)) = ended else { return Ok(()) };
+        self.copier = Copier::Idle(connection);
+        let copied = copied.map_err(|error| database("copy the WAL into the database", error))?;
+        self.is_long = copied.wal >= RESTART_BYTES;
+        if self.is_long && copied.rest <= REST_BYTES_MAX {
+            // If readers block it, the next passive checkpoint leads here again.
+            let restarted = sqlx::query(sql::RESTART).execute(writer).await;
+            restarted.map_err(|error| database("start the WAL over", error))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the passive checkpoint and closes the connection.
+    pub(super) async fn close(self) {
+        let connection = match self.copier {
+            Copier::Idle(connection) => connection,
+            Copier::Copying(copying) => copying.await.0,
+            Copier::Taken => return,
+        };
+        // The connection has nothing to lose.
+        let _ = connection.close().await;
+    }
+}
+
+async fn passive_checkpoint(connection: &mut SqliteConnection) -> Result<Copied, sqlx::Error> {
+    let row = sqlx::query(sql::CHECKPOINT).fetch_one(connection).await?;
+    // The numbers are -1 while there is no WAL.
+    let frames =
+        |column: usize| row.try_get_unchecked::<i64, _>(column).map(|frames| frames.max(0).cast_unsigned());
+    let (wal, copied) = (frames(1)?, frames(2)?);
+    Ok(Copied { wal: wal * FRAME_BYTES, rest: wal.saturating_sub(copied) * FRAME_BYTES })
+}
+
+/// The free bytes and all bytes of the database.
+async fn pages(connection: &mut SqliteConnection) -> Result<(u64, u64), sqlx::Error> {
+    let row = sqlx::query(sql::PAGES).fetch_one(connection).await?;
+    let bytes = |column: usize| {
+        row.try_get_unchecked::<i64, _>(column).map(|pages| pages.cast_unsigned() * PAGE_BYTES)
+    };
+    Ok((bytes(0)?, bytes(1)?))
+}

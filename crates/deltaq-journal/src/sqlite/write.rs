@@ -1,0 +1,251 @@
+//! Writes rows in one transaction.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
+use sqlx::{Either, Executor as _};
+
+use super::connect::{self, PAGE_BYTES};
+use super::error::database;
+use super::sql;
+use crate::store::{
+    Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, TombstoneRow, Writes,
+    bound,
+};
+
+/// About how many bytes of WAL it takes to remove rows of a queue.
+const REMOVAL_BYTES: u64 = 1 << 20;
+
+type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
+
+/// The id of a slot's row in `keys`: queue and slot, bit for bit. Half of the queues have negative ids, but the
+/// ids of a queue ascend with its slots.
+pub(super) fn key_id(queue: QueueId, slot: u32) -> i64 {
+    (u64::from(queue.0) << 32 | u64::from(slot)).cast_signed()
+}
+
+/// The slot of a row in `keys`.
+pub(super) fn slot_of(id: i64) -> u32 {
+    let low = id.cast_unsigned() & u64::from(u32::MAX);
+    // The value has 32 bits.
+    u32::try_from(low).unwrap_or_default()
+}
+
+/// An upper estimate of the bytes that the write adds to the WAL.
+pub(super) fn bytes(writes: &Writes) -> u64 {
+    let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+    let key = |row: &KeyRow| text(&row.known_object) + row.item.as_ref().map_or(0, String::len);
+    let journal = writes.journal.iter().map(|row| row.events.len());
+    let keys = writes.keys.iter().map(key);
+    let queues = writes.queues.iter().map(|row| row.state.len());
+    let tombstones = writes.tombstones.iter().map(|row| row.key.len());
+    let rows = journal.chain(keys).chain(queues).chain(tombstones);
+    let removals = writes.expired_tombstones.len() + writes.trimmed.len() + writes.swept.len();
+    let pages = writes.forgotten.len() as u64 * PAGE_BYTES;
+    rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
+}
+
+/// Writes all or nothing. The ids of the journal rows begin at `first_row`. After an error the connection may
+/// still be within the transaction.
+pub(super) async fn commit(
+    connection: &mut SqliteConnection,
+    writes: Writes,
+    first_row: u64,
+) -> Result<(), Error> {
+    let own = writes.epoch;
+    let failed = |error| database("write", error);
+    let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
+    if let Some(text) = short.filter(|_| writes.is_only_journal()) {
+        let query = (first_row..).zip(writes.journal).fold(sqlx::query(text.as_str()), bind_journal);
+        let inserted = run(connection, query.bind(own.0.cast_signed())).await.map_err(failed)?;
+        return if inserted > 0 {
+            Ok(())
+        } else {
+            Err(Error::Fenced { own, found: connect::epoch(connection).await.map_err(failed)? })
+        };
+    }
+    run(connection, sqlx::query(sql::BEGIN)).await.map_err(failed)?;
+    let found = connect::epoch(connection).await.map_err(failed)?;
+    if found != own {
+        return Err(Error::Fenced { own, found });
+    }
+    write_all(connection, writes, first_row).await.map_err(failed)?;
+    run(connection, sqlx::query(sql::COMMIT)).await.map_err(failed)?;
+    Ok(())
+}
+
+/// Runs one statement and returns the number of changed rows.
+///
+/// If the connection's thread dies during the statement, no result arrives, and `execute` would return success. The first
+/// result suffices: to wait for the end of the stream as well would wake the writer a second time.
+async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<u64, sqlx::Error> {
+    let mut answers = connection.fetch_many(statement);
+    while let Some(answer) = answers.next().await {
+        if let Either::Left(done) = answer? {
+            return Ok(done.rows_affected());
+        }
+    }
+    Err(sqlx::Error::WorkerCrashed)
+}
+
+async fn write_all(
+    connection: &mut SqliteConnection,
+    writes: Writes,
+    first_row: u64,
+) -> Result<(), sqlx::Error> {
+    let Writes {
+        epoch: _,
+        journal,
+        queues,
+        tombstones,
+        keys,
+        expired_tombstones,
+        trimmed,
+        swept,
+        forgotten,
+        clean,
+    } = writes;
+    let next_row = first_row + journal.len() as u64;
+    in_chunks(connection, &sql::JOURNAL, (first_row..).zip(journal).collect(), bind_journal).await?;
+    in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
+    let gone = tombstones.iter().map(|row| key_id(row.queue, row.slot)).collect();
+    in_chunks(connection, &sql::KEYS_GONE, gone, Query::bind).await?;
+    in_chunks(connection, &sql::TOMBSTONES, tombstones, bind_tombstone).await?;
+    in_chunks(connection, &sql::KEYS, keys, bind_key).await?;
+    for (queue, rv) in expired_tombstones {
+        let query = sqlx::query(sql::EXPIRED_TOMBSTONES).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
+        run(connection, query).await?;
+    }
+    if !(trimmed.is_empty() && swept.is_empty()) {
+        // Without this, the largest id would be lost with the last row.
+        run(connection, sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed())).await?;
+    }
+    for (queue, rv) in trimmed {
+        let query = sqlx::query(sql::TRIMMED).bind(queue.0).bind(bound(rv));
+        let query = query.bind(REMOVED_ROWS_MAX).bind(bound(REMOVED_BYTES_MAX));
+        run(connection, query).await?;
+    }
+    for (queue, rows) in swept {
+        sweep(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
+    }
+    if !forgotten.is_empty() {
+        run(connection, sqlx::query(sql::KEEP_NUMBERS)).await?;
+    }
+    in_chunks(connection, &sql::FORGOTTEN, forgotten, |query, queue| query.bind(queue.0)).await?;
+    if let Some(clean) = clean {
+        run(connection, sqlx::query(sql::CLEAN).bind(clean)).await?;
+    }
+    Ok(())
+}
+
+/// Whether the queue has rows besides its own row.
+pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query_scalar(sql::HAS_ROWS).bind(queue.0);
+    query.bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).fetch_one(connection).await
+}
+
+async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
+    let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).bind(rows);
+    run(connection, keys).await?;
+    for text in [sql::SWEPT_TOMBSTONES, sql::SWEPT_JOURNAL] {
+        run(connection, sqlx::query(text).bind(queue.0).bind(rows)).await?;
+    }
+    Ok(())
+}
+
+async fn in_chunks<T>(
+    connection: &mut SqliteConnection,
+    texts: &'static [String; sql::CHUNKS.len()],
+    rows: Vec<T>,
+    bind: impl Fn(Query, T) -> Query,
+) -> Result<(), sqlx::Error> {
+    let mut rows = rows.into_iter();
+    for (text, size) in texts.iter().zip(sql::CHUNKS) {
+        while rows.len() >= size {
+            let query = rows.by_ref().take(size).fold(sqlx::query(text.as_str()), &bind);
+            run(connection, query).await?;
+        }
+    }
+    Ok(())
+}
+
+fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
+    let JournalRow { queue, epoch, prev_rv, first_rv, last_rv, at, format, events, checksum } = row;
+    let query = query
+        .bind(id.cast_signed())
+        .bind(queue.0)
+        .bind(epoch.0.cast_signed())
+        .bind(prev_rv.get().cast_signed());
+    let query = query.bind(first_rv.get().cast_signed()).bind(last_rv.get().cast_signed());
+    query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum).bind(events)
+}
+
+fn bind_queue(query: Query, row: QueueRow) -> Query {
+    let QueueRow { id, version, name, incarnation, created_at, deleted, rv, state, format, checksum } = row;
+    let query = query.bind(id.0).bind(version.cast_signed()).bind(name).bind(incarnation);
+    let query = query.bind(created_at.as_micros().cast_signed()).bind(deleted).bind(rv.get().cast_signed());
+    query.bind(format).bind(checksum).bind(state)
+}
+
+fn bind_tombstone(query: Query, row: TombstoneRow) -> Query {
+    let TombstoneRow { queue, slot, key, rv, checksum } = row;
+    query.bind(queue.0).bind(slot).bind(rv.get().cast_signed()).bind(checksum).bind(key)
+}
+
+fn bind_key(query: Query, row: KeyRow) -> Query {
+    let KeyRow { queue, slot, key, rv, known_rv, known_object, owner, item, format, checksum } = row;
+    let query = query.bind(key_id(queue, slot)).bind(rv.get().cast_signed());
+    let query = query.bind(known_rv.map(|rv| rv.get().cast_signed())).bind(format).bind(checksum);
+    query.bind(key).bind(owner).bind(item).bind(known_object)
+}
+
+#[cfg(test)]
+mod tests {
+    use deltaq_engine::id::Rv;
+    use sqlx::Connection as _;
+
+    use super::*;
+    use crate::sqlite::tests::{journal_row, key_row};
+
+    #[tokio::test]
+    async fn no_answer_is_no_success() {
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        // A text without a statement brings no result, like a statement during which SQLite's thread dies.
+        assert!(sqlx::query("").execute(&mut connection).await.is_ok());
+        let silent = run(&mut connection, sqlx::query("")).await;
+        assert!(matches!(silent, Err(sqlx::Error::WorkerCrashed)), "{silent:?}");
+        // A row is not the result of its statement.
+        run(&mut connection, sqlx::query("SELECT 1 UNION SELECT 2")).await.unwrap();
+        assert!(run(&mut connection, sqlx::query("SELECT abs(-9223372036854775808)")).await.is_err());
+    }
+
+    #[test]
+    fn slots_come_back_from_ids_that_ascend_within_a_queue() {
+        for queue in [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX].map(QueueId) {
+            let slots = [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX];
+            let ids = slots.map(|slot| key_id(queue, slot));
+            assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+            assert_eq!(ids.map(slot_of), slots);
+        }
+    }
+
+    #[test]
+    fn whatever_makes_the_wal_grow_counts() {
+        let none = Writes::default();
+        assert_eq!(bytes(&none), 0);
+        let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1..=1) }];
+        assert!(bytes(&Writes { journal, ..none.clone() }) >= 10_000);
+        // Keys that are far apart take a page each.
+        let keys = (0..100).map(|slot| key_row(1, slot * 1_000, "a", 1)).collect();
+        assert!(bytes(&Writes { keys, ..none.clone() }) >= 100 * PAGE_BYTES);
+        let queue = QueueId(1);
+        for removal in [
+            Writes { expired_tombstones: vec![(queue, Rv::new(1))], ..none.clone() },
+            Writes { trimmed: vec![(queue, Rv::new(1))], ..none.clone() },
+            Writes { swept: vec![(queue, 1)], ..none.clone() },
+        ] {
+            assert!(bytes(&removal) >= REMOVAL_BYTES, "{removal:?}");
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! The port to a database: it writes a set of rows atomically and durably, and it reads rows.
+//!
+//! A store does not interpret rows: `record` converts events and states into rows and back. One suite of tests
+//! checks every store against the rules that are stated here.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use deltaq_runtime::causes::with_causes;
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+/// Identifies a queue for the lifetime of the store: a recreated queue has another id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct QueueId(pub u32);
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The tenure of a store's writer. It grows each time the store is opened or reopened, and it is stored, so that
+/// a writer that lost the store to another process is recognised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Epoch(pub u64);
+
+/// The events of one queue in one commit, or a part of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalRow {
+    /// The queue.
+    pub queue: QueueId,
+    /// The epoch of the writer. It never decreases from one row of a queue to the next.
+    pub epoch: Epoch,
+    /// The last event of the queue's previous row. It numbers the rows of a queue: at most one row follows an event.
+    /// A difference shows that rows are missing.
+    pub prev_rv: Rv,
+    /// The first event in the row.
+    pub first_rv: Rv,
+    /// The last event in the row.
+    pub last_rv: Rv,
+    /// When the last event happened.
+    pub at: Time,
+    /// The format version of `events`.
+    pub format: u32,
+    /// A JSON array of events, oldest first.
+    pub events: String,
+    /// The checksum of all other fields.
+    pub checksum: u32,
+}
+
+/// A key at a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRow {
+    /// The queue.
+    pub queue: QueueId,
+    /// The key's slot in the queue's table. A row replaces an earlier row of the same slot.
+    pub slot: u32,
+    /// The key.
+    pub key: Arc<str>,
+    /// The last event of the key that the row contains.
+    pub rv: Rv,
+    /// The version of the known object: the event that made it known, an acknowledgement or a seed.
+    pub known_rv: Option<Rv>,
+    /// The known object, as it was received.
+    pub known_object: Option<Arc<str>>,
+    /// The owner of the key, as of the known object.
+    pub owner: Option<Arc<str>>,
+    /// The rest of the key's state, as JSON; `None` if there is only a known object.
+    pub item: Option<String>,
+    /// The format version of `item`.
+    pub format: u32,
+    /// The checksum of all other fields.
+    pub checksum: u32,
+}
+
+/// States that an event removed a key. Older events of the key must not be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TombstoneRow {
+    /// The queue.
+    pub queue: QueueId,
+    /// The slot that the key had. To write the tombstone removes the key row of the slot.
+    pub slot: u32,
+    /// The key.
+    pub key: Arc<str>,
+    /// The event that removed it.
+    pub rv: Rv,
+    /// The checksum of all other fields.
+    pub checksum: u32,
+}
+
+/// A queue at its last checkpoint, or a deleted queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueRow {
+    /// The queue.
+    pub id: QueueId,
+    /// The number of this queue's creation or, if it is deleted, of its deletion. All creations and deletions of
+    /// queues share one sequence of numbers.
+    pub version: u64,
+    /// The name. It is unique among the queues that are not deleted.
+    pub name: Arc<str>,
+    /// Tells the queue from earlier queues of the same name. Lease ids contain it.
+    pub incarnation: u32,
+    /// The time of its creation.
+    pub created_at: Time,
+    /// Whether the queue is deleted. Then only `name` and `rv` have a meaning.
+    pub deleted: bool,
+    /// The event at which the checkpoint began: a replay starts behind it. For a deleted queue, its last event.
+    pub rv: Rv,
+    /// The state of the queue that does not belong to one key, as JSON.
+    pub state: String,
+    /// The format version of `state`.
+    pub format: u32,
+    /// The checksum of all other fields.
+    pub checksum: u32,
+}
+
+/// Most rows of one kind that one write removes from a queue by `expired_tombstones`, `trimmed` or `swept`.
+pub const REMOVED_ROWS_MAX: u32 = 4_096;
+/// About how many bytes of events one write removes from a queue by `trimmed`.
+pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
+
+/// The changes of one transaction, applied in the order of the fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// The epoch that the changes rest on. If it is not the store's, nothing is written: [`Error::Fenced`].
+    pub epoch: Epoch,
+    /// Rows to append. A second row of a queue with the same `prev_rv` is an error.
+    pub journal: Vec<JournalRow>,
+    /// Rows to insert, or to replace by `id`.
+    pub queues: Vec<QueueRow>,
+    /// Tombstones to append. The key rows of their slots are removed.
+    pub tombstones: Vec<TombstoneRow>,
+    /// Rows to insert, or to replace by `queue` and `slot`.
+    pub keys: Vec<KeyRow>,
+    /// For each queue, remove tombstones up to this event: the oldest [`REMOVED_ROWS_MAX`] of them, so that the
+    /// write stays short. The remaining ones are harmless; a later write that names the event removes them.
+    pub expired_tombstones: Vec<(QueueId, Rv)>,
+    /// For each queue, remove journal rows with a `last_rv` up to this event: the oldest ones, at least one, up
+    /// to [`REMOVED_ROWS_MAX`] and about [`REMOVED_BYTES_MAX`] of events.
+    pub trimmed: Vec<(QueueId, Rv)>,
+    /// For each queue, remove up to this many key rows, tombstones and journal rows each, at most
+    /// [`REMOVED_ROWS_MAX`].
+    pub swept: Vec<(QueueId, u32)>,
+    /// Remove the rows of these queues in [`queues`](Self::queues), if the queues are deleted. The store retains
+    /// the [`Numbers`] that they have reached.
+    pub forgotten: Vec<QueueId>,
+    /// Whether the store is cleanly closed from now on, if that changes.
+    pub clean: Option<bool>,
+}
+
+impl Writes {
+    /// Removes the checkpoint rows of queues for which `stays` returns false.
+    pub(super) fn retain(&mut self, stays: impl Fn(QueueId) -> bool) {
+        self.queues.retain(|row| stays(row.id));
+        self.tombstones.retain(|stone| stays(stone.queue));
+        self.keys.retain(|row| stays(row.queue));
+        self.expired_tombstones.retain(|(queue, _)| stays(*queue));
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self { epoch: self.epoch, ..Self::default() }
+    }
+
+    /// Whether there is nothing to write besides journal rows.
+    pub(super) fn is_only_journal(&self) -> bool {
+        let Self {
+            epoch: _,
+            journal: _,
+            queues,
+            tombstones,
+            keys,
+            expired_tombstones,
+            trimmed,
+            swept,
+            forgotten,
+            clean,
+        } = self;
+        let is_empty = queues.is_empty() && tombstones.is_empty() && keys.is_empty();
+        let removes_none =
+            expired_tombstones.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
+        is_empty && removes_none && clean.is_none()
+    }
+
+    /// Refuses numbers from 2^63 on, which the signed integers of databases would order differently. Times are exempt: no
+    /// statement orders by them, and the largest time is used.
+    pub(super) fn check_numbers(&self) -> Result<(), Error> {
+        let journal = self
+            .journal
+            .iter()
+            .flat_map(|row| [row.epoch.0, row.prev_rv.get(), row.first_rv.get(), row.last_rv.get()]);
+        let queues = self.queues.iter().flat_map(|row| [row.version, row.rv.get()]);
+        let tombstones = self.tombstones.iter().map(|row| row.rv.get());
+        let keys = self.keys.iter().flat_map(|row| [row.rv.get(), row.known_rv.unwrap_or_default().get()]);
+        match journal.chain(queues).chain(tombstones).chain(keys).find(|number| *number > i64::MAX as u64) {
+            None => Ok(()),
+            Some(number) => Err(Error::Failed { doing: format!("write the number {number}"), source: None }),
+        }
+    }
+}
+
+/// The number as a bound for columns whose numbers are below 2^63.
+pub(super) fn bound(number: impl Into<u64>) -> i64 {
+    i64::try_from(number.into()).unwrap_or(i64::MAX)
+}
+
+/// Journal rows, newest first, and the event at which the next page starts if there is one.
+pub type History = (Vec<JournalRow>, Option<Rv>);
+
+/// The size of consecutive rows of a queue's journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The last event of the last row.
+    pub last_rv: Rv,
+    /// The time of that event.
+    pub at: Time,
+    /// Bytes of the events of all rows.
+    pub bytes: u64,
+}
+
+/// The size of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Bytes of free pages, which later writes reuse.
+    pub free: u64,
+}
+
+/// The result of opening a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Whether it was cleanly closed.
+    pub clean: bool,
+    /// The largest numbers of queues, including the queues whose rows were removed.
+    pub numbers: Numbers,
+    /// The epoch that begins with this opening.
+    pub epoch: Epoch,
+}
+
+/// The largest numbers that queues have had so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// The largest id.
+    pub queue: u32,
+    /// The largest version.
+    pub version: u64,
+    /// The largest event of a deleted queue. New queues start above it, so that a recreated queue never reuses
+    /// a fencing token.
+    pub floor: Rv,
+}
+
+/// Why a store fails.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No room is left.
+    #[error("the disk is full")]
+    Full {
+        /// The system's error.
+        #[source]
+        source: Option<Source>,
+    },
+    /// Another writer has opened the store. Nothing was written.
+    #[error("another process has taken over the store: this one is in epoch {own}, the store is in epoch {found}", own = .own.0, found = .found.0)]
+    Fenced {
+        /// The epoch that the write rests on.
+        own: Epoch,
+        /// The epoch of the store.
+        found: Epoch,
+    },
+    /// A row or a file is not what was written.
+    #[error("the store is damaged: {found}")]
+    Damaged {
+        /// The damage and its place.
+        found: String,
+    },
+    /// The store lacks writes that were acknowledged, as after a failover to a replica that lags.
+    #[error("the store has lost acknowledged changes: {found}")]
+    RolledBack {
+        /// What is missing.
+        found: String,
+    },
+    /// The paths no longer lead to the files that were opened.
+    #[error("{what}")]
+    Replaced {
+        /// The file, and what happened to it.
+        what: String,
+    },
+    /// Another process holds the store.
+    #[error("{} is in use by {holder}: {}", .at.display(), .holder.advice())]
+    Locked {
+        /// The folder of the store.
+        at: PathBuf,
+        /// The process that holds it.
+        holder: Holder,
+    },
+    /// A newer program has migrated the store.
+    #[error(
+        "{at} has version {found}, and this program supports versions up to {known}: start a newer program, or \
+         restore the backup from before the upgrade"
+    )]
+    Newer {
+        /// The folder or the database of the store.
+        at: String,
+        /// The version of the store.
+        found: i64,
+        /// The newest version that this program supports.
+        known: i64,
+    },
+    /// Any other failure.
+    #[error("the store failed to {doing}")]
+    Failed {
+        /// The operation, as in "write" or "open the file x".
+        doing: String,
+        /// The system's error.
+        #[source]
+        source: Option<Source>,
+    },
+}
+
+/// The remedy for damage, at the end of the text of most [`Error::Damaged`].
+pub(super) const REMEDY: &str = "Restore a backup; `deltaq check` lists what can still be read";
+
+impl Error {
+    /// The text of the error and of its causes, without the remedy for damage.
+    #[must_use]
+    pub fn without_remedy(&self) -> String {
+        match self {
+            Self::Damaged { found } => found.trim_end_matches(REMEDY).trim_end_matches(". ").to_owned(),
+            error => with_causes(error),
+        }
+    }
+}
+
+/// The process that holds a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The server with this process id.
+    Process(u32),
+    /// A server with an unknown process id.
+    Unknown,
+    /// A command that reads it and excludes servers meanwhile.
+    Reader,
+}
+
+impl Holder {
+    /// What to do about it.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Process(_) | Self::Unknown => "only one server can use a store",
+            Self::Reader => "start again when the command has ended",
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(pid) => write!(f, "process {pid}"),
+            Self::Unknown => f.write_str("another process"),
+            Self::Reader => f.write_str("a command that reads it, such as `deltaq check`"),
+        }
+    }
+}
+
+/// The error of a database driver.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The single writer of a store.
+pub trait Store: fmt::Debug + Send + 'static {
+    /// Writes all changes durably, or none. After an error it is unknown which (except for [`Error::Fenced`]:
+    /// none), and nothing can be written before [`reopen`](Self::reopen).
+    fn write(&mut self, writes: Writes) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Whether the queue has rows besides its own row.
+    fn has_rows(&mut self, queue: QueueId) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Opens the store anew, settles the outcome of the failed write, proves by a write that the store accepts
+    /// more, and returns the epoch that begins. What is readable afterwards is durable.
+    fn reopen(&mut self) -> impl Future<Output = Result<Epoch, Error>> + Send;
+
+    /// Does a small part of the maintenance that bounds the files, if there is any to do. Returns the size.
+    fn upkeep(&mut self) -> impl Future<Output = Result<Size, Error>> + Send;
+
+    /// Closes the store in a way that makes the next start quick. Nothing is lost if this fails.
+    fn close(self) -> impl Future<Output = ()> + Send;
+}
+
+/// Reads committed rows. The pages of a queue are consistent while nothing is written for the queue.
+pub trait Reader: fmt::Debug + Send + Sync + 'static {
+    /// All rows of queues, including deleted queues, by `id`.
+    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>>;
+
+    /// All tombstones of a queue.
+    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>>;
+
+    /// Up to `limit` keys of a queue from `slot` on, by slot. The store may start to read at the call, before the
+    /// future is polled.
+    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
+
+    /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first: at least one if there is
+    /// any, more up to `bytes` of events. The store may start to read at the call.
+    fn journal(
+        &self,
+        queue: QueueId,
+        after: Rv,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>>;
+
+    /// The newest rows of a queue's journal with a `first_rv` up to `from`, newest first: at least two if there
+    /// are as many, more up to about `bytes` of events. The next page starts with the last row of this page, so
+    /// that the caller can check that the rows are consecutive.
+    fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>>;
+
+    /// How much of a queue's journal is kept, oldest first, in segments of up to `bytes` each (a
+    /// larger row is a segment by itself).
+    fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>>;
+}

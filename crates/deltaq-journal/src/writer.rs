@@ -1,0 +1,416 @@
+//! The writer commits the batches one after the other. Between commits it writes the checkpoint in chunks,
+//! trims the journal, and recovers the journal after a failure.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::clock::{Clock, whole_us};
+use deltaq_runtime::retry::RetryWait;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::checkpointer::Checkpoint;
+use super::commit::Error;
+use super::commit_queue::{Batch, CommitQueue};
+use super::grouped_batch::{GroupedBatch, QueueLogs};
+use super::handle::Journal;
+use super::hooks::Observer;
+use super::options::WriterOptions;
+use super::queue_log::QueueLog;
+use super::recovery::{self, Contents, on_own_thread};
+use super::store::{self, Opening, QueueId, Reader, Store, Writes};
+
+/// How often the files are maintained.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
+/// While commits wait, they get this many times as much of the writer's time as a checkpoint. The share is
+/// halved each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint
+/// completes under a load that never pauses.
+const COMMIT_SHARE: u32 = 3;
+/// The waits before a failed store is reopened.
+const REOPEN_WAIT: RetryWait = RetryWait::new(Duration::from_millis(100), Duration::from_secs(2));
+/// How many rows of a deleted queue are removed at a time.
+const SWEPT_ROWS: u32 = 1_000;
+/// How many deleted queues are examined at a time for remaining rows.
+const SWEPT_QUEUES: usize = 64;
+/// The waits after failed checkpoints.
+const CHECKPOINT_WAIT: RetryWait = RetryWait::new(Duration::from_secs(1), Duration::from_mins(1));
+/// How many idle queues are trimmed at a time.
+const TRIMMED_QUEUES: usize = 16;
+
+/// Writes the batches until the journal is closed.
+#[derive(Debug)]
+pub struct Writer<S> {
+    store: S,
+    commit_queue: Arc<CommitQueue>,
+    observer: Arc<dyn Observer>,
+    clock: Clock,
+    cut: CancellationToken,
+    logs: QueueLogs,
+    checkpoint: Option<Checkpoint>,
+    /// Bytes of events since the last checkpoint began.
+    growth: u64,
+    /// The growth that starts the next checkpoint.
+    growth_max: u64,
+    /// The growth that the running checkpoint covers. It counts again if the checkpoint fails.
+    growth_covered: u64,
+    options: WriterOptions,
+    /// No checkpoint begins before this instant.
+    next_checkpoint_us: u64,
+    /// The wait after the next failed checkpoint.
+    checkpoint_wait: RetryWait,
+    /// While commits wait, no checkpoint chunk is written before this instant.
+    next_chunk_us: u64,
+    next_upkeep_us: u64,
+    /// Deleted queues that may have rows left.
+    deleted: VecDeque<QueueId>,
+    /// Why nothing can be written any more.
+    stopped: Option<Ended>,
+}
+
+/// Opens a journal over a store that was just opened: the journal, its writer, and the list of queues.
+/// `cut` ends the final checkpoint early.
+///
+/// # Errors
+/// [`recovery::Error`] if the list of queues is damaged.
+pub async fn open<S: Store>(
+    (store, reader, opening): (S, Arc<dyn Reader>, Opening),
+    clock: Clock,
+    observer: Arc<dyn Observer>,
+    cut: CancellationToken,
+    options: WriterOptions,
+) -> Result<(Journal, Writer<S>, Contents), recovery::Error> {
+    let reading = reader.clone();
+    let contents = on_own_thread(async move { recovery::contents(reading.as_ref()).await }).await?;
+    let Opening { numbers, epoch, .. } = opening;
+    let commit_queue = Arc::new(CommitQueue::new(numbers, epoch, options.uncommitted_bytes_max));
+    let journal = Journal { commit_queue: commit_queue.clone(), floor: numbers.floor, reader };
+    let writer = Writer {
+        store,
+        commit_queue,
+        observer,
+        clock,
+        cut,
+        logs: QueueLogs::new(),
+        checkpoint: None,
+        growth: 0,
+        growth_max: options.growth_bytes_min,
+        growth_covered: 0,
+        options,
+        next_checkpoint_us: 0,
+        checkpoint_wait: CHECKPOINT_WAIT,
+        next_chunk_us: 0,
+        next_upkeep_us: 0,
+        deleted: contents.deleted.clone().into(),
+        stopped: None,
+    };
+    Ok((journal, writer, contents))
+}
+
+/// Why a writer has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The journal was closed.
+    Closed,
+    /// Another process has taken over the store.
+    Fenced,
+    /// The store has lost acknowledged writes, so the loaded queues are ahead of it.
+    RolledBack,
+}
+
+/// Stops a writer before all queues are loaded. The store is not marked as cleanly closed, which requires
+/// that every queue is intact.
+pub async fn abandon(writing: JoinHandle<Ended>) {
+    writing.abort();
+    let _aborted = writing.await;
+}
+
+impl<S: Store> Writer<S> {
+    /// Writes until the journal is closed and the last batch is committed, or until another process has taken over the
+    /// store.
+    pub async fn run(mut self) -> Ended {
+        let _guard = PanicGuard(self.commit_queue.clone());
+        // The first write: from here on, a store that is not closed again is recognised as such.
+        while !self.write_or_recover(Writes { clean: Some(false), ..Writes::default() }).await {
+            if self.stopped.is_some() || self.cut.is_cancelled() || self.commit_queue.is_closed() {
+                return self.close().await;
+            }
+        }
+        while !self.commit_queue.is_closed() && self.stopped.is_none() {
+            if !self.step().await {
+                self.commit_queue.wait(UPKEEP_PERIOD).await;
+            }
+        }
+        while let Some(batch) = self.commit_queue.take() {
+            self.commit(batch).await;
+        }
+        self.end().await
+    }
+
+    /// Does what is due. Returns whether anything was.
+    async fn step(&mut self) -> bool {
+        let batch = self.commit_queue.take();
+        let idle = batch.is_none();
+        if let Some(batch) = batch {
+            self.commit(batch).await;
+        }
+        let now_us = self.clock.monotonic_us();
+        if self.checkpoint.is_none() && self.growth > self.growth_max && now_us >= self.next_checkpoint_us {
+            self.begin_checkpoint();
+        }
+        let writes_chunk = self.checkpoint.is_some() && (idle || now_us >= self.next_chunk_us);
+        if writes_chunk {
+            self.write_chunk().await;
+            let took = self.clock.since(now_us);
+            self.next_chunk_us = now_us.saturating_add(whole_us(took * (1 + self.commit_share())));
+        }
+        let maintains = now_us >= self.next_upkeep_us;
+        if maintains {
+            self.next_upkeep_us = now_us.saturating_add(whole_us(UPKEEP_PERIOD));
+            self.upkeep().await;
+        }
+        writes_chunk || maintains || !idle
+    }
+
+    fn commit_share(&self) -> u32 {
+        let lateness = self.growth.checked_div(self.growth_max).unwrap_or_default();
+        let share = u32::try_from(lateness).ok().and_then(|lateness| COMMIT_SHARE.checked_shr(lateness));
+        share.unwrap_or_default()
+    }
+
+    /// Completes the running checkpoint, then writes a last one, so that the next start replays nothing, and
+    /// marks the store as cleanly closed. If the store is down, none of this happens: everything that was
+    /// acknowledged is in the store already.
+    async fn end(mut self) -> Ended {
+        self.finish_checkpoint().await;
+        if self.checkpoint.is_none() && !self.commit_queue.is_down() {
+            self.begin_checkpoint();
+        }
+        self.finish_checkpoint().await;
+        if self.commit_queue.is_intact() {
+            self.write_or_recover(Writes { clean: Some(true), ..Writes::default() }).await;
+        }
+        self.close().await
+    }
+
+    async fn close(self) -> Ended {
+        let ended = self.stopped.unwrap_or(Ended::Closed);
+        self.store.close().await;
+        ended
+    }
+
+    async fn finish_checkpoint(&mut self) {
+        while self.checkpoint.is_some() && !self.cut.is_cancelled() {
+            self.write_chunk().await;
+        }
+    }
+
+    /// Commits a batch and sets its outcome. Returns whether the batch is durable.
+    async fn commit(&mut self, mut batch: Batch) -> bool {
+        let begun_us = self.clock.monotonic_us();
+        let mut grouped = GroupedBatch::of(mem::take(&mut batch.ops));
+        let events = grouped.events();
+        let mut writes = grouped.writes(self.commit_queue.epoch());
+        self.growth += writes.journal.iter().map(|row| row.events.len() as u64).sum::<u64>();
+        self.add_trims(&mut writes);
+        let trims = writes.trimmed.clone();
+        if !writes.is_empty()
+            && let Err(error) = self.write(writes).await
+        {
+            self.fail_and_recover(&error, Some(batch)).await;
+            return false;
+        }
+        self.growth += grouped.replayed_bytes();
+        for queue in &grouped.released {
+            self.checkpoint.iter_mut().for_each(|checkpoint| checkpoint.release(*queue));
+        }
+        self.deleted.extend(grouped.record(&mut self.logs, self.options.segment_bytes));
+        batch.end(Ok(()));
+        self.record_trims(&trims);
+        if events > 0 {
+            self.observer.committed(events, self.clock.since(begun_us));
+        }
+        true
+    }
+
+    async fn write(&mut self, writes: Writes) -> Result<(), store::Error> {
+        self.store.write(Writes { epoch: self.commit_queue.epoch(), ..writes }).await
+    }
+
+    fn begin_checkpoint(&mut self) {
+        self.growth_covered = mem::take(&mut self.growth);
+        let queues = self.logs.keys().copied().collect();
+        self.checkpoint = Some(Checkpoint::new(queues, self.clock.monotonic_us(), self.options.clone()));
+    }
+
+    /// Writes one chunk of the checkpoint, after all batches whose events the chunk may contain.
+    async fn write_chunk(&mut self) {
+        let Some(checkpoint) = &mut self.checkpoint else { return };
+        let mut writes = checkpoint.next_chunk(&self.logs, &self.commit_queue);
+        // A queue may have been deleted after its rows were captured for an earlier chunk, and must not come back.
+        writes.retain(|queue| self.logs.contains_key(&queue));
+        for _ in 0..self.commit_queue.len() {
+            let Some(batch) = self.commit_queue.take() else { break };
+            if !self.commit(batch).await {
+                return;
+            }
+            // The batch may have deleted a queue, too, or released a queue that a later batch opens again as it was loaded.
+            writes.retain(|queue| self.logs.contains_key(&queue));
+        }
+        let begun_us = self.clock.monotonic_us();
+        if !self.write_or_recover(writes).await {
+            return;
+        }
+        let took = self.clock.since(begun_us);
+        for done in self.checkpoint.iter_mut().flat_map(|checkpoint| checkpoint.wrote(took)) {
+            if let Some(log) = self.logs.get_mut(&done.queue) {
+                log.checkpoint_rv = done.rv;
+                log.live_bytes = done.live_bytes;
+            }
+        }
+        if let Some(ended) = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended()) {
+            let live: u64 = self.logs.values().map(|log| log.live_bytes).sum();
+            self.growth_max = self.options.growth_bytes_min.max(live / 2);
+            self.checkpoint_wait.reset();
+            self.observer.checkpointed(self.clock.since(ended.begun_us()));
+        }
+    }
+
+    /// Trims the queues that `writes` appends to, so that a growing journal is trimmed as fast as it grows.
+    fn add_trims(&self, writes: &mut Writes) {
+        let now = Time::from_micros(self.clock.wall_us());
+        for row in &writes.journal {
+            let rv = self.logs.get(&row.queue).and_then(|log| log.trimmable(now));
+            let trim = rv.map(|rv| (row.queue, rv));
+            if trim.is_some() && trim.as_ref() != writes.trimmed.last() {
+                writes.trimmed.extend(trim);
+            }
+        }
+    }
+
+    fn record_trims(&mut self, trims: &[(QueueId, Rv)]) {
+        for (queue, rv) in trims {
+            if let Some(log) = self.logs.get_mut(queue) {
+                log.trimmed(*rv);
+            }
+        }
+    }
+
+    /// Removes rows that are too old and rows of deleted queues, and keeps the files bounded.
+    async fn upkeep(&mut self) {
+        let now = Time::from_micros(self.clock.wall_us());
+        let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.trimmable(now)?)));
+        let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
+        self.add_deleted(&mut writes).await;
+        let trims = writes.trimmed.clone();
+        let more = !writes.is_empty();
+        if more && !self.write_or_recover(writes).await {
+            return;
+        }
+        self.record_trims(&trims);
+        match self.store.upkeep().await {
+            Ok(size) => {
+                let lag = self.logs.values().map(QueueLog::lag).sum();
+                self.observer.sized(size.bytes, lag);
+            }
+            Err(error) => self.fail_and_recover(&error, None).await,
+        }
+        if more {
+            self.next_upkeep_us = 0;
+        }
+    }
+
+    /// Adds rows of the first deleted queue that has any, and the rows in `queues` of those before it.
+    async fn add_deleted(&mut self, writes: &mut Writes) {
+        for _ in 0..SWEPT_QUEUES {
+            let Some(queue) = self.deleted.front().copied() else { return };
+            match self.store.has_rows(queue).await {
+                Ok(true) => return writes.swept.push((queue, SWEPT_ROWS)),
+                Ok(false) => writes.forgotten.push(queue),
+                Err(error) => {
+                    let error = with_causes(&error);
+                    tracing::warn!(%queue, %error, "can't look for rows of a deleted queue");
+                }
+            }
+            self.deleted.pop_front();
+        }
+    }
+
+    async fn write_or_recover(&mut self, writes: Writes) -> bool {
+        let written = self.write(writes).await;
+        if let Err(error) = &written {
+            self.fail_and_recover(error, None).await;
+        }
+        written.is_ok()
+    }
+
+    /// Fails `batch` and all batches behind it, then reopens the store until it accepts writes. Once the
+    /// journal is closed, the store is reopened only once: no caller waits for it. A store that another process has taken
+    /// over is not reopened: the writer ends.
+    async fn fail_and_recover(&mut self, error: &store::Error, batch: Option<Batch>) {
+        tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it has recovered");
+        // The queues must learn that their captured parts are lost before the journal accepts events again.
+        if let Some(checkpoint) = self.checkpoint.take() {
+            checkpoint.lose();
+            self.growth += mem::take(&mut self.growth_covered);
+            // The checkpoint may be what failed: it needs more room on the disk than commits do.
+            let wait = self.checkpoint_wait.after_failure();
+            self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(whole_us(wait));
+        }
+        self.commit_queue.go_down(Error::from(error), batch);
+        if self.stops_after(error) {
+            return;
+        }
+        let mut wait = REOPEN_WAIT;
+        let mut reported = error.to_string();
+        let epoch = loop {
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(wait.after_failure()) => {}
+                () = self.commit_queue.closing().cancelled() => {}
+                () = self.cut.cancelled() => return,
+            }
+            // Read before the attempt, during which the journal may be closed.
+            let is_closed = self.commit_queue.is_closed();
+            let error = match self.store.reopen().await {
+                Ok(epoch) => break epoch,
+                Err(error) => error,
+            };
+            self.commit_queue.go_down(Error::from(&error), None);
+            if self.stops_after(&error) || is_closed {
+                return;
+            }
+            if mem::replace(&mut reported, error.to_string()) != reported {
+                tracing::error!(error = %with_causes(&error), "the journal is still down");
+            }
+        };
+        self.commit_queue.come_up(epoch);
+        tracing::info!(epoch = epoch.0, "the journal has recovered");
+    }
+
+    /// Stops the writer if the store can't be used any more: another process has taken it over, or it has lost acknowledged writes.
+    fn stops_after(&mut self, error: &store::Error) -> bool {
+        self.stopped = match error {
+            store::Error::Fenced { .. } => Some(Ended::Fenced),
+            store::Error::RolledBack { .. } => Some(Ended::RolledBack),
+            _ => return self.stopped.is_some(),
+        };
+        tracing::error!(error = %with_causes(error), "the journal writes nothing any more");
+        true
+    }
+}
+
+/// Fails all commits if the writer panics, so that no caller waits for a writer that is gone.
+struct PanicGuard(Arc<CommitQueue>);
+
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.go_down(Error::OutcomeUnknown, None);
+        }
+    }
+}

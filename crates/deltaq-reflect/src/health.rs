@@ -1,0 +1,85 @@
+//! How a source does: its log lines and its counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deltaq_client::types::ReplaceCounts;
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::clock::Clock;
+use tracing::{info, warn};
+
+use super::Error;
+use super::metrics::{SourceMetrics, Summary};
+
+/// The log lines and the counts of a source.
+#[derive(Debug)]
+pub(super) struct Health {
+    source: String,
+    queue: String,
+    metrics: Arc<SourceMetrics>,
+    clock: Clock,
+    /// Changes that were read, and that the queue has not taken yet.
+    waiting: AtomicUsize,
+}
+
+impl Health {
+    pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
+        let (source, queue, waiting) = (source.to_owned(), queue.to_owned(), AtomicUsize::new(0));
+        Self { source, queue, metrics, clock, waiting }
+    }
+
+    /// A list was accepted, or has not changed.
+    pub(super) fn listed(&self, summary: Summary) {
+        self.metrics.list(summary, self.clock.wall_us());
+        if let Summary::Sent { objects, counts } = summary {
+            let (source, queue) = (&self.source, &self.queue);
+            let ReplaceCounts { replaced, deleted, unchanged, .. } = counts;
+            info!(source, queue, objects, replaced, deleted, unchanged, "a list was accepted");
+        }
+    }
+
+    /// The source begins to be read. What waited before is not sent any more.
+    pub(super) fn began(&self) {
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+
+    /// A change was read.
+    pub(super) fn waits(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The source was read and had nothing new. It does not count while changes wait for the queue.
+    pub(super) fn read(&self) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            self.metrics.succeeded(self.clock.wall_us());
+        }
+    }
+
+    /// Changes were accepted. `queued` is the number of deltas that they made.
+    pub(super) fn changed(&self, changes: usize, queued: u64) {
+        self.waiting.fetch_sub(changes, Ordering::Relaxed);
+        self.metrics.changed(queued, self.clock.wall_us());
+    }
+
+    /// All parts of the source can be read again.
+    pub(super) fn recovered(&self) {
+        self.metrics.recovered(self.clock.wall_us());
+    }
+
+    /// A part of the source can't be read, and the rest goes on.
+    pub(super) fn degraded(&self, error: &Error) {
+        self.metrics.degraded(error);
+        let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
+        warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
+    }
+
+    /// An attempt has failed. The next one follows after the pause.
+    pub(super) fn failed(&self, error: &Error, pause: Duration) {
+        self.metrics.failed(error);
+        let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let again_in = deltaq_types::duration::format(Duration::from_millis(pause_ms));
+        warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
+    }
+}

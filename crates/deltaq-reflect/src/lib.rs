@@ -1,0 +1,81 @@
+//! `deltaq reflect`: keeps queues in step with source systems, as client-go's Reflector does for Kubernetes.
+//!
+//! A source is read by `source/`, which makes events of it: a list, and changes where the source can tell them. The client's
+//! `Reflector` sends them to the queue: a list as one Replace, which changes nothing unless the whole list has arrived. `task.rs` repeats this for one
+//! source, with pauses after failures. Sources do not share anything but the process: `run` gives each a task of its own.
+//!
+//! Invariant: a failure of a source deletes nothing. The list before it stays in force.
+
+mod backoff;
+mod health;
+mod json;
+mod metrics;
+mod page;
+pub mod settings;
+mod source;
+mod task;
+
+use deltaq_client::Client;
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use futures_util::future::join_all;
+
+pub use self::metrics::Summary;
+pub use self::page::Page;
+
+use self::metrics::Metrics;
+use self::task::Plan;
+use crate::settings::Reflect;
+
+/// Why a source could not be reflected.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The source failed.
+    #[error(transparent)]
+    Source(#[from] source::Error),
+    /// The queue refused what was sent, or could not be reached.
+    #[error("the queue {queue}")]
+    Queue {
+        /// The name of the queue.
+        queue: String,
+        /// The error of the call.
+        source: deltaq_client::Error,
+    },
+}
+
+/// All sources of a process.
+#[derive(Debug)]
+pub struct Reflectors {
+    plans: Vec<Plan>,
+    metrics: Metrics,
+}
+
+impl Reflectors {
+    /// Prepares the sources. Nothing is read yet.
+    #[must_use]
+    pub fn new(settings: &Reflect, client: &Client, clock: &Clock) -> Self {
+        let mut metrics = Metrics::default();
+        let plans = settings.sources.iter().map(|(name, settings)| {
+            let of_source = metrics.add(name, settings.queue.as_str());
+            Plan::new(name, settings, client.clone(), of_source, clock.clone())
+        });
+        let plans = plans.collect();
+        Self { plans, metrics }
+    }
+
+    /// The page of the metrics.
+    #[must_use]
+    pub fn metrics(&self) -> Page {
+        Page::new(self.metrics.clone())
+    }
+
+    /// Sends one list of each source, all at the same time.
+    pub async fn once(self) -> Vec<(String, Result<Summary, Error>)> {
+        join_all(self.plans.into_iter().map(Plan::once)).await
+    }
+
+    /// Reflects all sources until the shutdown begins.
+    pub async fn run(self, shutdown: &Shutdown) {
+        join_all(self.plans.into_iter().map(|plan| plan.run(shutdown))).await;
+    }
+}

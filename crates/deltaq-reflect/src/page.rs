@@ -1,0 +1,109 @@
+//! The HTTP listener of the process: `/metrics`, `/livez` and `/readyz`. It is not the API of a queue, and it has no secrets.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use deltaq_runtime::lifecycle::Shutdown;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::metrics::Metrics;
+
+/// Most connections at a time: a few scrapers and health checks.
+const CONNECTIONS_MAX: usize = 64;
+/// How long the head of a request may take.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+/// The wait after a connection that could not be accepted, which is for lack of files or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the listener shows.
+#[derive(Debug, Clone)]
+pub struct Page {
+    metrics: Metrics,
+}
+
+impl Page {
+    pub(super) const fn new(metrics: Metrics) -> Self {
+        Self { metrics }
+    }
+
+    /// Binds the address and answers until the shutdown begins. Returns the bound address.
+    ///
+    /// # Errors
+    /// The address can't be bound.
+    pub async fn listen(self, address: SocketAddr, shutdown: &Shutdown) -> std::io::Result<SocketAddr> {
+        let listener = TcpListener::bind(address).await?;
+        let bound = listener.local_addr()?;
+        let _task = shutdown.spawn("metrics listener", self.accept(listener, shutdown.clone()));
+        Ok(bound)
+    }
+
+    async fn accept(self, listener: TcpListener, shutdown: Shutdown) {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let accepted = async {
+                let permit = Arc::clone(&permits).acquire_owned().await;
+                (permit, listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                () = shutdown.draining().cancelled() => return,
+                accepted = accepted => accepted,
+            };
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let (page, draining) = (self.clone(), shutdown.draining().clone());
+            let _task = shutdown.spawn("metrics connection", async move {
+                let service = service_fn(move |request| {
+                    let reply = page.reply(&request);
+                    async move { Ok::<_, Infallible>(reply) }
+                });
+                let mut http = http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
+                tokio::select! {
+                    // A client that breaks off is no failure of this process.
+                    _ended = http.serve_connection(TokioIo::new(stream), service) => {}
+                    () = draining.cancelled() => {}
+                }
+                drop(permit);
+            });
+        }
+    }
+
+    fn reply(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n".to_owned());
+        }
+        match request.uri().path() {
+            "/metrics" => text(StatusCode::OK, self.metrics.page()),
+            "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
+            "/readyz" => match self.metrics.unready().as_slice() {
+                [] => text(StatusCode::OK, "ok\n".to_owned()),
+                unready => {
+                    let text_of = format!("no list was accepted yet: {}\n", unready.join(", "));
+                    text(StatusCode::SERVICE_UNAVAILABLE, text_of)
+                }
+            },
+            _ => text(StatusCode::NOT_FOUND, "there are /metrics, /livez and /readyz\n".to_owned()),
+        }
+    }
+}
+
+fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

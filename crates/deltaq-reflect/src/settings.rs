@@ -1,0 +1,398 @@
+//! The settings of sources.
+
+mod form;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use deltaq_types::duration::DurationText;
+use deltaq_types::name::Name;
+use deltaq_types::range::{self, CENTURY, DAY, MS_10, U32_MAX, WHOLE_MAX};
+use serde::Deserialize;
+use toml::Table;
+
+use self::form::{
+    database, list_url, optional_path, optional_pointer, optional_word, pointer, queue_name, resource, word,
+    words,
+};
+
+/// The time between two lists, if nothing else is set.
+const INTERVAL: DurationText = DurationText::from_secs(60);
+/// The time between two lists of a query whose changes are read in between, if nothing else is set.
+const RELIST_SQL: DurationText = DurationText::from_secs(600);
+/// The longest time of one request, command or query, if nothing else is set.
+const TIMEOUT: DurationText = DurationText::from_secs(60);
+/// The largest reply, output or file, if nothing else is set: 256 MiB.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// All sources of a process.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reflect {
+    /// The address of `/metrics`, `/livez` and `/readyz`; `None` serves none of them.
+    #[serde(default, deserialize_with = "range::optional_address")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// The sources by their names, which are the `source` of their calls.
+    pub sources: BTreeMap<String, Source>,
+}
+
+/// A source, its queue, and how it is sent.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The queue.
+    #[serde(deserialize_with = "queue_name")]
+    pub queue: Name,
+    /// Settings of the queue, if this process creates it; `None` leaves that to the server.
+    pub create: Option<Table>,
+    /// Time between two lists of a source that can't tell its changes.
+    #[serde(default = "interval", deserialize_with = "range::span::<MS_10, DAY, _>")]
+    pub interval: DurationText,
+    /// Time between two lists of a source that tells its changes.
+    #[serde(default, deserialize_with = "range::optional_span::<MS_10, CENTURY, _>")]
+    pub relist: Option<DurationText>,
+    /// Longest time of one request, command or query.
+    #[serde(default = "timeout", deserialize_with = "range::span::<MS_10, DAY, _>")]
+    pub timeout: DurationText,
+    /// Largest reply, output or file, in bytes.
+    #[serde(default = "bytes_max", deserialize_with = "range::whole::<1_024, { 16 << 30 }, _, _>")]
+    pub max_bytes: u64,
+    /// Most keys that one list may delete.
+    #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
+    pub max_deletes: Option<u64>,
+    /// Most keys that one list may delete, in percent of those of the source.
+    #[serde(default, deserialize_with = "range::optional_number::<100, _>")]
+    pub max_delete_percent: Option<f64>,
+    /// Whether an empty list may delete everything.
+    #[serde(default)]
+    pub allow_empty: bool,
+    /// Whether the last object of a key counts, if a list has several.
+    #[serde(default)]
+    pub last_duplicate: bool,
+    /// A REST API.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    pub rest: Option<Rest>,
+    /// The output of a command.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    pub command: Option<Command>,
+    /// A file or a folder.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    pub files: Option<Files>,
+    /// A query of a database.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    pub sql: Option<Sql>,
+    /// Another queue.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    pub deltaq: Option<Deltaq>,
+    /// A resource of Kubernetes.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    pub kubernetes: Option<Kubernetes>,
+}
+
+/// The kind of a source, with its settings.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind<'s> {
+    /// A REST API.
+    Rest(&'s Rest),
+    /// The output of a command.
+    Command(&'s Command),
+    /// A file or a folder.
+    Files(&'s Files),
+    /// A query of a database.
+    Sql(&'s Sql),
+    /// Another queue.
+    Deltaq(&'s Deltaq),
+    /// A resource of Kubernetes.
+    Kubernetes(&'s Kubernetes),
+}
+
+/// A list behind a URL.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rest {
+    /// The URL of the list.
+    #[serde(deserialize_with = "list_url")]
+    pub list: String,
+    /// JSON pointer to the objects in the reply; empty for the whole reply.
+    #[serde(default, deserialize_with = "pointer")]
+    pub items: String,
+    /// The form of the objects.
+    #[serde(default)]
+    pub format: Format,
+    /// The member that gets the name, if the objects are the members of an object.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub map_key: Option<String>,
+    /// JSON pointer to the cursor or URL of the next page.
+    #[serde(default, deserialize_with = "optional_pointer")]
+    pub next: Option<String>,
+    /// The query parameter that gets the cursor.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub next_parameter: Option<String>,
+    /// The query parameter that gets the number of the page.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub page_parameter: Option<String>,
+    /// The number of the first page.
+    #[serde(default = "one", deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
+    pub first_page: u32,
+    /// A file with headers of each request, one per line, which is read at each list.
+    #[serde(default, deserialize_with = "optional_path")]
+    pub header_file: Option<PathBuf>,
+    /// Certificates of authorities (PEM) to trust instead of those of the system.
+    #[serde(default, deserialize_with = "optional_path")]
+    pub ca_file: Option<PathBuf>,
+}
+
+/// A command whose output is the list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// The program and its arguments.
+    #[serde(deserialize_with = "words")]
+    pub run: Vec<String>,
+    /// JSON pointer to the objects in the output; empty for the whole output.
+    #[serde(default, deserialize_with = "pointer")]
+    pub items: String,
+    /// The form of the objects.
+    #[serde(default)]
+    pub format: Format,
+    /// The member that gets the name, if the objects are the members of an object.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub map_key: Option<String>,
+}
+
+/// A file, or the files of a folder and its subfolders.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// The file or the folder.
+    #[serde(deserialize_with = "range::path")]
+    pub path: PathBuf,
+    /// The end of the names of the files; others are ignored.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub suffix: Option<String>,
+    /// The member that gets the path of the file below the folder, without the suffix.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub file_key: Option<String>,
+    /// JSON pointer to the objects in each file; empty for the whole file.
+    #[serde(default, deserialize_with = "pointer")]
+    pub items: String,
+    /// The form of the objects.
+    #[serde(default)]
+    pub format: Format,
+    /// The member that gets the name, if the objects are the members of an object.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub map_key: Option<String>,
+}
+
+/// A query of a database, whose rows are the objects.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sql {
+    /// `sqlite:PATH`, or the URL of a PostgreSQL database without a password.
+    #[serde(deserialize_with = "database")]
+    pub database: String,
+    /// The query.
+    #[serde(deserialize_with = "word")]
+    pub query: String,
+    /// A column that grows with each change of a row.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub since: Option<String>,
+}
+
+/// A queue of a deltaq server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deltaq {
+    /// The address of the server.
+    #[serde(deserialize_with = "word")]
+    pub url: String,
+    /// The queue.
+    #[serde(deserialize_with = "queue_name")]
+    pub queue: Name,
+    /// Whether the acknowledged objects are reflected instead of the newest ones.
+    #[serde(default)]
+    pub known: bool,
+    /// Only keys that begin with this text.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub prefix: Option<String>,
+    /// The file of the token.
+    #[serde(default, deserialize_with = "optional_path")]
+    pub token_file: Option<PathBuf>,
+    /// Certificates of authorities (PEM) to trust instead of those of the system.
+    #[serde(default, deserialize_with = "optional_path")]
+    pub ca_file: Option<PathBuf>,
+}
+
+/// A resource of a Kubernetes API.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kubernetes {
+    /// The path of the resource, such as `/api/v1/pods`.
+    #[serde(deserialize_with = "resource")]
+    pub resource: String,
+    /// A kubeconfig; without one the service account of the pod is used.
+    #[serde(default, deserialize_with = "optional_path")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig, instead of its current one.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub context: Option<String>,
+    /// Only objects with these labels.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub label_selector: Option<String>,
+    /// Only objects with these fields.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub field_selector: Option<String>,
+    /// Whether a list is read as a watch, if the server can do that.
+    #[serde(default = "yes")]
+    pub watch_list: bool,
+}
+
+/// The form of a list of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// An array is JSON, and everything else is as the source says.
+    #[default]
+    Auto,
+    /// One JSON document.
+    Json,
+    /// One object per line.
+    Ndjson,
+}
+
+/// A setting that breaks a rule between several of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The path of the setting.
+    pub setting: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl Reflect {
+    /// Checks the rules between settings.
+    ///
+    /// # Errors
+    /// The first setting that breaks one.
+    pub fn check(&self) -> Result<(), Fault> {
+        if self.sources.is_empty() {
+            return Err(fault("sources", "a source is required, such as [sources.erp]"));
+        }
+        self.sources.iter().try_for_each(|(name, source)| {
+            if name.is_empty() || name.len() > SOURCE_BYTES_MAX || name.chars().any(char::is_control) {
+                let why = format!(
+                    "a source has a name of 1 to {SOURCE_BYTES_MAX} bytes without control characters"
+                );
+                return Err(fault("sources", &why));
+            }
+            source
+                .check()
+                .map_err(|fault| Fault { setting: format!("sources.{name}{}", fault.setting), ..fault })
+        })
+    }
+}
+
+/// Longest name of a source, in bytes.
+const SOURCE_BYTES_MAX: usize = 256;
+
+impl Source {
+    /// The kind of the source; `None` if none or several are set, which [`Reflect::check`] refuses.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind<'_>> {
+        match self.kinds().as_slice() {
+            [(_, kind)] => Some(*kind),
+            _ => None,
+        }
+    }
+
+    /// The time between two lists of a source that tells its changes. Rows that are gone show in lists only.
+    #[must_use]
+    pub fn relist(&self) -> Option<Duration> {
+        let relist = self.relist.or(self.sql.is_some().then_some(RELIST_SQL));
+        relist.map(DurationText::get)
+    }
+
+    /// The kinds that are set, with their names.
+    fn kinds(&self) -> Vec<(&'static str, Kind<'_>)> {
+        let kinds = [
+            ("rest", self.rest.as_ref().map(Kind::Rest)),
+            ("command", self.command.as_ref().map(Kind::Command)),
+            ("files", self.files.as_ref().map(Kind::Files)),
+            ("sql", self.sql.as_ref().map(Kind::Sql)),
+            ("deltaq", self.deltaq.as_ref().map(Kind::Deltaq)),
+            ("kubernetes", self.kubernetes.as_ref().map(Kind::Kubernetes)),
+        ];
+        kinds.into_iter().filter_map(|(name, kind)| Some((name, kind?))).collect()
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        match self.kinds().as_slice() {
+            [_] => {}
+            [] => {
+                let why =
+                    "it has no kind: add one of the tables rest, command, files, sql, deltaq and kubernetes";
+                return Err(fault("", why));
+            }
+            kinds => {
+                let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
+                return Err(fault("", &format!("it has several kinds, {}; leave one", names.join(" and "))));
+            }
+        }
+        if let Some(rest) = &self.rest {
+            rest.check().map_err(|fault| Fault { setting: format!(".rest{}", fault.setting), ..fault })?;
+        }
+        Ok(())
+    }
+}
+
+impl Rest {
+    fn check(&self) -> Result<(), Fault> {
+        if self.next.is_some() && self.page_parameter.is_some() {
+            return Err(fault(
+                ".page_parameter",
+                "next is set, which is another way to find the next page; set only one of them",
+            ));
+        }
+        if self.next_parameter.is_some() && self.next.is_none() {
+            return Err(fault(
+                ".next_parameter",
+                "next is required with it: the pointer to the cursor in the reply",
+            ));
+        }
+        if self.format == Format::Ndjson
+            && (!self.items.is_empty() || self.next.is_some() || self.map_key.is_some())
+        {
+            return Err(fault(
+                ".format",
+                "a reply of one object per line has no pointers; leave out items, next and map_key",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn fault(setting: &str, why: &str) -> Fault {
+    Fault { setting: setting.to_owned(), why: why.to_owned() }
+}
+
+const fn interval() -> DurationText {
+    INTERVAL
+}
+
+const fn timeout() -> DurationText {
+    TIMEOUT
+}
+
+const fn bytes_max() -> u64 {
+    BYTES_MAX
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn one() -> u32 {
+    1
+}

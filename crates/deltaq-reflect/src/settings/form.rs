@@ -1,0 +1,93 @@
+//! Checks of single settings of a source.
+
+use std::path::PathBuf;
+
+use deltaq_types::name::Name;
+use deltaq_types::range;
+use serde::Deserialize as _;
+use serde::de::{self, Deserializer};
+
+pub(super) fn queue_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+pub(super) fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    range::path::<D, PathBuf>(deserializer).map(Some)
+}
+
+/// A JSON pointer; empty for the whole document.
+pub(super) fn pointer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    range::text(deserializer, "a JSON pointer, such as \"/data/items\", or \"\"", |text| {
+        let is_escaped = text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
+        ((text.is_empty() || text.starts_with('/')) && is_escaped).then(|| text.to_owned())
+    })
+}
+
+pub(super) fn optional_pointer<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    pointer(deserializer).map(Some)
+}
+
+pub(super) fn optional_word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    range::text(deserializer, "a name", |text| (!text.is_empty()).then(|| Some(text.to_owned())))
+}
+
+pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let words = Vec::<String>::deserialize(deserializer)?;
+    let is_command = words.first().is_some_and(|program| !program.is_empty());
+    is_command.then_some(words).ok_or_else(|| {
+        de::Error::custom(
+            "invalid value, expected a program and its arguments, such as [\"./dump\", \"--all\"]",
+        )
+    })
+}
+
+/// The URL of a list. An error does not repeat the text, which may contain a password.
+pub(super) fn list_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let form = "invalid value, expected a URL such as \"https://shop.example/prices\"";
+    let text = String::deserialize(deserializer).map_err(|_| de::Error::custom(form))?;
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let authority = authority
+        .filter(|authority| !authority.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()));
+    let authority = authority.ok_or_else(|| de::Error::custom(form))?;
+    if authority.contains('@') {
+        return Err(de::Error::custom(
+            "invalid value, expected a URL without a user, because arguments and settings are shown: put the header Authorization into a header file",
+        ));
+    }
+    Ok(text)
+}
+
+/// A text that is not empty.
+pub(super) fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    range::text(deserializer, "a text", |text| (!text.trim().is_empty()).then(|| text.to_owned()))
+}
+
+/// A database: a file of SQLite, or a URL of PostgreSQL. No error repeats a password.
+pub(super) fn database<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let form = "invalid value, expected sqlite:PATH or a URL such as \"postgres://reader@db.example/shop\"";
+    let text = String::deserialize(deserializer).map_err(|_| de::Error::custom(form))?;
+    if text.strip_prefix("sqlite:").is_some_and(|path| !path.is_empty()) {
+        return Ok(text);
+    }
+    if !text.starts_with("postgres") {
+        return Err(de::Error::custom(form));
+    }
+    let url = range::database_url(serde::de::value::StringDeserializer::<D::Error>::new(text))?;
+    url.ok_or_else(|| de::Error::custom(form))
+}
+
+/// The path of a resource of Kubernetes.
+pub(super) fn resource<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    range::text(
+        deserializer,
+        "the path of a resource, such as \"/api/v1/pods\" or \"/apis/apps/v1/deployments\"",
+        |text| {
+            let is_path = text.starts_with("/api/") || text.starts_with("/apis/");
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+            (is_path && is_plain).then(|| text.trim_end_matches('/').to_owned())
+        },
+    )
+}

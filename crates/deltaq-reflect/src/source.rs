@@ -1,0 +1,278 @@
+//! The kinds of source. Each reads its system and makes events of it; none of them knows a queue.
+
+mod command;
+mod files;
+mod http;
+mod kubernetes;
+mod objects;
+mod queue;
+mod rest;
+mod sql;
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_client::Event;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use reqwest::StatusCode;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use super::health::Health;
+use crate::settings;
+
+/// Events that wait for the queue. A source that is faster than the queue waits.
+const EVENTS_MAX: usize = 256;
+
+/// Why a source could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Error {
+    what: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    /// How long the source asks to wait.
+    retry_after: Option<Duration>,
+    /// The status of a reply that is no success.
+    status: Option<StatusCode>,
+}
+
+impl Error {
+    pub(super) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), source: None, retry_after: None, status: None }
+    }
+
+    /// The error with its cause.
+    pub(super) fn because(
+        what: impl Into<String>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self { what: what.into(), source: Some(source.into()), retry_after: None, status: None }
+    }
+
+    /// The error of a source that asks to wait.
+    pub(super) fn retry_after(self, retry_after: Option<Duration>) -> Self {
+        Self { retry_after, ..self }
+    }
+
+    /// The status of a reply that is no success.
+    fn status(&self) -> Option<StatusCode> {
+        self.status
+    }
+
+    /// How long the source asks to wait.
+    pub(super) const fn asked_wait(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The error of a source whose events are not taken any more. The error of the queue is the cause.
+    fn closed() -> Self {
+        Self::new("the queue takes no more events")
+    }
+}
+
+/// Where a source puts its events.
+#[derive(Debug)]
+pub(super) struct Output {
+    events: mpsc::Sender<Result<Event, Error>>,
+    health: Arc<Health>,
+}
+
+/// Whether an event is a change, and no part of a list.
+const fn is_change(event: &Event) -> bool {
+    matches!(event, Event::Apply(_) | Event::Delete(_) | Event::DeleteKey(_))
+}
+
+impl Output {
+    /// An output, and the stream of its events.
+    pub(super) fn channel(health: Arc<Health>) -> (Self, impl Stream<Item = Result<Event, Error>>) {
+        health.began();
+        let (events, receiver) = mpsc::channel(EVENTS_MAX);
+        let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+        (Self { events, health }, stream)
+    }
+
+    pub(super) async fn send(&self, event: Event) -> Result<(), Error> {
+        if is_change(&event) {
+            self.health.waits();
+        }
+        self.events.send(Ok(event)).await.map_err(|_| Error::closed())
+    }
+
+    /// Sends the objects of a list that has begun.
+    pub(super) async fn list(&self, objects: impl IntoIterator<Item = Box<RawValue>>) -> Result<(), Error> {
+        for object in objects {
+            self.send(Event::InitApply(object)).await?;
+        }
+        Ok(())
+    }
+
+    /// The source was read, and everything that has changed was sent here.
+    fn read(&self) {
+        self.health.read();
+    }
+
+    /// A part of the source can't be read, and the rest goes on.
+    fn degraded(&self, error: Error) {
+        self.health.degraded(&error.into());
+    }
+
+    /// All parts of the source can be read again.
+    fn recovered(&self) {
+        self.health.recovered();
+    }
+
+    /// Ends the stream with an error. A list that has begun changes nothing.
+    pub(super) async fn fail(&self, error: Error) {
+        // Without a receiver, the error of the queue is the cause.
+        let _closed = self.events.send(Err(error)).await;
+    }
+}
+
+/// Why a source sends no more changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Followed {
+    /// A list is needed for what has changed.
+    ListNow,
+    /// The source has forgotten its changes. A list comes after a pause.
+    ListLater,
+}
+
+/// A source.
+#[derive(Debug)]
+pub(super) enum Source {
+    Rest(Box<rest::Rest>),
+    Command(command::Command),
+    Files(Box<files::Files>),
+    Sql(sql::Sql),
+    Queue(Box<queue::Queue>),
+    Kubernetes(Box<kubernetes::Kubernetes>),
+}
+
+impl Source {
+    /// The source of these settings. Nothing is read but its certificates and its kubeconfig.
+    pub(super) fn new(settings: &settings::Source) -> Result<Self, Error> {
+        use settings::Kind;
+        match settings.kind() {
+            Some(Kind::Rest(rest)) => rest::Rest::new(rest, settings).map(|rest| Self::Rest(Box::new(rest))),
+            Some(Kind::Command(command)) => Ok(Self::Command(command::Command::new(command, settings))),
+            Some(Kind::Files(files)) => Ok(Self::Files(Box::new(files::Files::new(files, settings)))),
+            Some(Kind::Sql(sql)) => sql::Sql::new(sql, settings).map(Self::Sql),
+            Some(Kind::Deltaq(queue)) => Ok(Self::Queue(Box::new(queue::Queue::new(queue)))),
+            Some(Kind::Kubernetes(kubernetes)) => {
+                let kubernetes = kubernetes::Kubernetes::new(kubernetes, settings)?;
+                Ok(Self::Kubernetes(Box::new(kubernetes)))
+            }
+            None => Err(Error::new("the source has no kind")),
+        }
+    }
+
+    /// Settings of a queue that the objects need, besides those that the user sets.
+    pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
+        match self {
+            Self::Queue(queue) => queue.queue_settings().await,
+            Self::Kubernetes(_) => Ok(kubernetes::Kubernetes::queue_settings()),
+            Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_) => Ok(Map::new()),
+        }
+    }
+
+    /// Whether [`queue_settings`](Self::queue_settings) has any.
+    pub(super) const fn has_queue_settings(&self) -> bool {
+        matches!(self, Self::Queue(_) | Self::Kubernetes(_))
+    }
+
+    /// Whether the source may be the queue of this name on the same server.
+    pub(super) fn may_be_queue(&self, name: &str) -> bool {
+        matches!(self, Self::Queue(queue) if queue.name() == name)
+    }
+
+    /// Refuses the queue that takes the objects as the source: each change would lead to another one, for ever.
+    pub(super) async fn refuse_circle(&self, incarnation: &str) -> Result<(), Error> {
+        match self {
+            Self::Queue(queue) => queue.refuse_circle(incarnation).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the source the pointers of the queue's key.
+    pub(super) fn set_key(&mut self, key: Vec<String>) {
+        if let Self::Files(files) = self {
+            files.set_key(key);
+        }
+    }
+
+    /// Whether the source needs the pointers of the queue's key, for [`set_key`](Self::set_key).
+    pub(super) const fn needs_key(&self) -> bool {
+        matches!(self, Self::Files(_))
+    }
+
+    /// Whether the source needs the pointers, and has none.
+    pub(super) const fn lacks_key(&self) -> bool {
+        matches!(self, Self::Files(files) if files.lacks_key())
+    }
+
+    /// Whether a list may have an object twice, of which the last counts.
+    pub(super) const fn may_repeat(&self) -> bool {
+        matches!(self, Self::Queue(_) | Self::Kubernetes(_))
+    }
+
+    /// Whether the source can tell its changes after a list.
+    pub(super) fn follows(&self) -> bool {
+        match self {
+            Self::Rest(_) | Self::Command(_) => false,
+            Self::Sql(sql) => sql.follows(),
+            Self::Files(_) | Self::Queue(_) | Self::Kubernetes(_) => true,
+        }
+    }
+
+    /// Whether the source can go on with its changes after a failure of its own. Otherwise a list is needed.
+    pub(super) fn has_position(&self) -> bool {
+        match self {
+            Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_) => false,
+            Self::Queue(queue) => queue.has_position(),
+            Self::Kubernetes(kubernetes) => kubernetes.has_position(),
+        }
+    }
+
+    /// Sends one whole list, or nothing if the source says that it has not changed.
+    pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
+        match self {
+            Self::Rest(rest) => rest.list(output).await,
+            Self::Command(command) => command.list(output).await,
+            Self::Files(files) => files.list(output).await,
+            Self::Sql(sql) => sql.list(output).await,
+            Self::Queue(queue) => queue.list(output).await,
+            Self::Kubernetes(kubernetes) => kubernetes.list(output).await,
+        }
+    }
+
+    /// Sends the changes after a list that the queue has taken.
+    pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
+        match self {
+            Self::Rest(_) | Self::Command(_) => Ok(Followed::ListLater),
+            Self::Files(files) => files.follow(output).await,
+            Self::Sql(sql) => sql.follow(output).await,
+            Self::Queue(queue) => queue.follow(output).await,
+            Self::Kubernetes(kubernetes) => kubernetes.follow(output).await,
+        }
+    }
+
+    /// The queue has taken the list that was sent last.
+    pub(super) fn accepted(&mut self) {
+        if let Self::Rest(rest) = self {
+            rest.accepted();
+        }
+    }
+
+    /// The queue may not have what was sent: the next step must be a whole list.
+    pub(super) fn forget(&mut self) {
+        match self {
+            Self::Rest(rest) => rest.forget(),
+            Self::Queue(queue) => queue.forget(),
+            Self::Kubernetes(kubernetes) => kubernetes.forget(),
+            Self::Command(_) | Self::Files(_) | Self::Sql(_) => {}
+        }
+    }
+}

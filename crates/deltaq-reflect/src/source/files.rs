@@ -1,0 +1,188 @@
+//! A file, or the files of a folder with its subfolders. Each file is an object or a list of objects.
+//!
+//! The folder is watched, and looked at once per interval as well, so that nothing is missed where the kernel can't tell. A file is
+//! read again only if its size, time or inode has changed. A file that can't be read keeps the objects that it had; a list is sent
+//! only if each file has been read once.
+
+mod changes;
+mod scan;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use deltaq_client::Event;
+use deltaq_types::duration::DurationText;
+use tokio::task::spawn_blocking;
+
+use self::changes::{Changes, shared_key};
+use self::scan::{Entry, Folder};
+use self::watch::Watch;
+use super::objects::Shape;
+use super::{Error, Followed, Output};
+use crate::backoff::jittered;
+use crate::settings;
+
+/// How long the folder is left alone after a change, so that several changes are read at once.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How long a file may be incomplete, or change all the time, before that is a failure.
+const INCOMPLETE_MAX: Duration = Duration::from_secs(2);
+
+/// The files of a folder.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: Folder,
+    interval: DurationText,
+    /// The files that were read, by path. Invariant: the objects of a file are those of its last complete content.
+    entries: BTreeMap<PathBuf, Entry>,
+    /// The JSON pointers of the queue's key.
+    key: Vec<String>,
+    /// Whether the last of several objects of a key counts.
+    keeps_last: bool,
+    /// A file that has a key of another one, and what is wrong.
+    shared: Option<(PathBuf, String)>,
+    /// Whether `shared` belongs to the entries and the key.
+    is_compared: bool,
+    /// The files that could not be read at the last look, each with its failure.
+    broken: BTreeMap<PathBuf, String>,
+    watch: Watch,
+}
+
+impl Files {
+    pub(super) fn new(files: &settings::Files, source: &settings::Source) -> Self {
+        let shape =
+            Shape { items: files.items.clone(), map_key: files.map_key.clone(), format: files.format };
+        let folder = Folder {
+            path: files.path.clone(),
+            suffix: files.suffix.clone(),
+            file_key: files.file_key.clone(),
+            shape,
+            max_bytes: source.max_bytes,
+        };
+        let watch = Watch::start(&files.path);
+        let (entries, broken) = (BTreeMap::new(), BTreeMap::new());
+        let (interval, keeps_last) = (source.interval, source.last_duplicate);
+        Self {
+            folder,
+            interval,
+            entries,
+            key: Vec::new(),
+            keeps_last,
+            shared: None,
+            is_compared: false,
+            broken,
+            watch,
+        }
+    }
+
+    pub(super) fn set_key(&mut self, key: Vec<String>) {
+        self.is_compared &= self.key == key;
+        self.key = key;
+    }
+
+    pub(super) const fn lacks_key(&self) -> bool {
+        self.key.is_empty()
+    }
+
+    pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
+        self.watch.ensure();
+        let mut waited = Duration::ZERO;
+        loop {
+            let look = self.look().await?;
+            let unread = look.broken.iter().find(|(path, _)| !self.entries.contains_key(*path));
+            match unread {
+                None => break,
+                Some((_, why)) if waited >= INCOMPLETE_MAX => return Err(Error::new(why.clone())),
+                Some(_) => {}
+            }
+            tokio::time::sleep(SETTLE).await;
+            waited += SETTLE;
+        }
+        if let Some((_, why)) = &self.shared {
+            return Err(Error::new(why.clone()));
+        }
+        output.send(Event::Init).await?;
+        for entry in self.entries.values() {
+            output.list(entry.objects.iter().cloned()).await?;
+        }
+        output.send(Event::InitDone).await
+    }
+
+    /// Sends the changes of the folder. Returns when a key is gone: only a list, with its limit of deletions, deletes.
+    pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
+        let mut unsettled = Duration::ZERO;
+        loop {
+            let pause = if unsettled > Duration::ZERO { SETTLE } else { jittered(self.interval.get()) };
+            self.watch.changed(pause).await;
+            self.watch.ensure();
+            tokio::time::sleep(SETTLE).await;
+            let look = self.look().await?;
+            unsettled = if look.is_unsettled { unsettled + SETTLE } else { Duration::ZERO };
+            for object in look.changes.changed {
+                output.send(Event::Apply(object)).await?;
+            }
+            if unsettled >= INCOMPLETE_MAX || !look.is_unsettled {
+                self.report(look.broken.into_iter().chain(look.shared).collect(), output);
+            }
+            if look.changes.has_deletions {
+                return Ok(Followed::ListNow);
+            }
+            if !look.is_unsettled {
+                output.read();
+            }
+        }
+    }
+
+    /// Reports the files that have begun to fail, and the end of all failures.
+    fn report(&mut self, broken: BTreeMap<PathBuf, String>, output: &Output) {
+        for (path, why) in &broken {
+            if self.broken.get(path) != Some(why) {
+                output.degraded(Error::new(why.clone()));
+            }
+        }
+        if broken.is_empty() && !self.broken.is_empty() {
+            output.recovered();
+        }
+        self.broken = broken;
+    }
+
+    /// Looks at all files, reads the changed ones and compares their objects with the former ones.
+    async fn look(&mut self) -> Result<Look, Error> {
+        let (folder, entries) = (self.folder.clone(), std::mem::take(&mut self.entries));
+        let (key, keeps_last, is_compared) = (self.key.clone(), self.keeps_last, self.is_compared);
+        let former = self.shared.clone();
+        let looked = spawn_blocking(move || {
+            let (scanned, entries) = folder.scan(entries);
+            let look = scanned.map(|scan| Look {
+                changes: Changes::new(&scan.before, &entries, &key),
+                shared: if keeps_last {
+                    None
+                } else if is_compared && scan.before.is_empty() {
+                    former
+                } else {
+                    shared_key(&entries, &key)
+                },
+                broken: scan.broken,
+                is_unsettled: scan.is_unsettled,
+            });
+            (look, entries)
+        });
+        let (look, entries) =
+            looked.await.map_err(|error| Error::because("the reader of the files has failed", error))?;
+        self.entries = entries;
+        let look = look?;
+        (self.shared, self.is_compared) = (look.shared.clone(), true);
+        Ok(look)
+    }
+}
+
+/// What a look at the folder has found.
+struct Look {
+    changes: Changes,
+    /// A file that has a key of another one, and what is wrong.
+    shared: Option<(PathBuf, String)>,
+    broken: BTreeMap<PathBuf, String>,
+    /// Whether a file may still be changing.
+    is_unsettled: bool,
+}

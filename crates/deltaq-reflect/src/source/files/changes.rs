@@ -1,0 +1,74 @@
+//! What has changed between two looks at a folder.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use serde_json::value::RawValue;
+
+use super::scan::Entry;
+use crate::json;
+
+/// What has changed.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// The objects that are new or have changed.
+    pub(super) changed: Vec<Box<RawValue>>,
+    /// Whether a key may be gone.
+    pub(super) has_deletions: bool,
+}
+
+impl Changes {
+    /// Compares the files of `before`, with their former objects, with the present entries. `key` has the pointers of the key;
+    /// without them every change of a file may be a deletion.
+    pub(super) fn new(
+        before: &BTreeMap<PathBuf, Option<Entry>>,
+        entries: &BTreeMap<PathBuf, Entry>,
+        key: &[String],
+    ) -> Self {
+        let mut changes = Self::default();
+        for (path, former) in before {
+            let former = former.as_ref().map(|entry| entry.objects.as_slice()).unwrap_or_default();
+            let present = entries.get(path).map(|entry| entry.objects.as_slice()).unwrap_or_default();
+            let keys = |objects: &[Box<RawValue>]| -> BTreeSet<Vec<String>> {
+                objects.iter().map(|object| key_of(object, key)).collect()
+            };
+            changes.has_deletions |=
+                !former.is_empty() && (key.is_empty() || !keys(former).is_subset(&keys(present)));
+            let texts: BTreeSet<&str> = former.iter().map(|object| object.get()).collect();
+            changes.changed.extend(present.iter().filter(|object| !texts.contains(object.get())).cloned());
+        }
+        if changes.has_deletions {
+            // The list that follows has the changes, too.
+            changes.changed.clear();
+        }
+        changes
+    }
+}
+
+/// The first file with an object whose key an object before it has, and what is wrong. `key` has the pointers of the key.
+pub(super) fn shared_key(entries: &BTreeMap<PathBuf, Entry>, key: &[String]) -> Option<(PathBuf, String)> {
+    let mut files: HashMap<Vec<String>, &PathBuf> = HashMap::new();
+    for (path, entry) in entries {
+        for object in &entry.objects {
+            let of_object = key_of(object, key);
+            // An object without a key is refused by the queue.
+            if of_object.iter().all(String::is_empty) {
+                continue;
+            }
+            if let Some(first) = files.insert(of_object, path) {
+                let (first, shown) = (first.display(), path.display());
+                return Some((path.clone(), format!("{shown} has an object with the key of one in {first}")));
+            }
+        }
+    }
+    None
+}
+
+/// The parts of an object's key as text. A part that is absent is empty.
+fn key_of(object: &RawValue, key: &[String]) -> Vec<String> {
+    let part = |pointer: &String| {
+        let found = json::find(object, pointer).ok().flatten();
+        found.map(|value| value.get().to_owned()).unwrap_or_default()
+    };
+    key.iter().map(part).collect()
+}

@@ -1,0 +1,254 @@
+//! Looks at the files of a folder and reads those that have changed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::clock;
+use serde_json::value::RawValue;
+
+use super::super::Error;
+use super::super::objects::{Shape, utf8};
+use crate::json;
+
+/// A younger file may still be written, and may change again without another time: the clocks of file systems are coarse.
+const SETTLED_US: i128 = 100_000;
+/// Deepest subfolder.
+const DEPTH_MAX: usize = 64;
+/// Most files of a source.
+const FILES_MAX: usize = 1_000_000;
+
+/// What to read.
+#[derive(Debug, Clone)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    /// The end of the names of the files.
+    pub(super) suffix: Option<String>,
+    /// The member that gets the path of the file.
+    pub(super) file_key: Option<String>,
+    pub(super) shape: Shape,
+    pub(super) max_bytes: u64,
+}
+
+/// A file that was read.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    signature: Signature,
+    pub(super) objects: Vec<Box<RawValue>>,
+}
+
+/// What tells that a file has changed, without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Signature {
+    bytes: u64,
+    modified_ns: i128,
+    inode: u64,
+}
+
+/// What a scan has found.
+#[derive(Debug)]
+pub(super) struct Scan {
+    /// The former entries of the files that have changed, are new (`None`), or are gone.
+    pub(super) before: BTreeMap<PathBuf, Option<Entry>>,
+    /// The files that can't be read.
+    pub(super) broken: BTreeMap<PathBuf, String>,
+    /// Whether a file may still be changing.
+    pub(super) is_unsettled: bool,
+}
+
+impl Scan {
+    /// A file may still be written. Without former objects it is missing in a list.
+    fn unsettled(&mut self, path: PathBuf, is_known: bool) {
+        self.is_unsettled = true;
+        if !is_known {
+            let why = format!("{} is still being written", path.display());
+            self.broken.insert(path, why);
+        }
+    }
+}
+
+impl Signature {
+    fn new(metadata: &Metadata) -> Self {
+        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        Self { bytes: metadata.len(), modified_ns, inode: metadata.ino() }
+    }
+
+    /// Whether the file may still be written. A time in the future is that of another clock, and says nothing.
+    fn is_young(&self) -> bool {
+        (0..SETTLED_US).contains(&(i128::from(clock::wall_us()) - self.modified_ns / 1_000))
+    }
+}
+
+impl Folder {
+    /// Looks at all files. The entries are those of the scan before, and come back as they are now.
+    pub(super) fn scan(
+        &self,
+        mut entries: BTreeMap<PathBuf, Entry>,
+    ) -> (Result<Scan, Error>, BTreeMap<PathBuf, Entry>) {
+        let files = match self.files() {
+            Ok(files) => files,
+            Err(error) => return (Err(error), entries),
+        };
+        let mut scan = Scan { before: BTreeMap::new(), broken: BTreeMap::new(), is_unsettled: false };
+        let gone: Vec<_> = entries.keys().filter(|path| !files.contains_key(*path)).cloned().collect();
+        for path in gone {
+            let entry = entries.remove(&path);
+            scan.before.insert(path, entry);
+        }
+        for (path, signature) in files {
+            let known = entries.get(&path);
+            if known.is_some_and(|entry| entry.signature == signature) {
+                continue;
+            }
+            if signature.is_young() {
+                scan.unsettled(path, known.is_some());
+                continue;
+            }
+            match self.read(&path) {
+                Ok(Some(entry)) => {
+                    let is_same = known.is_some_and(|known| has_same_objects(known, &entry));
+                    let before = entries.insert(path.clone(), entry);
+                    if !is_same {
+                        scan.before.insert(path, before);
+                    }
+                }
+                // It was removed meanwhile, or is changing: the next scan sees it.
+                Ok(None) => {
+                    let is_known = known.is_some();
+                    scan.unsettled(path, is_known);
+                }
+                Err(error) => {
+                    scan.broken.insert(path, with_causes(&error));
+                }
+            }
+        }
+        (Ok(scan), entries)
+    }
+
+    /// The files with their signatures. A folder that can't be read is a failure, and not an empty folder.
+    fn files(&self) -> Result<BTreeMap<PathBuf, Signature>, Error> {
+        let mut found = BTreeMap::new();
+        let metadata = fs::metadata(&self.path).map_err(|error| unreadable(&self.path, error))?;
+        if !metadata.is_dir() {
+            found.insert(self.path.clone(), Signature::new(&metadata));
+            return Ok(found);
+        }
+        let mut folders = vec![(self.path.clone(), 0)];
+        while let Some((folder, depth)) = folders.pop() {
+            for entry in fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))? {
+                let entry = entry.map_err(|error| unreadable(&folder, error))?;
+                let path = entry.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                if name.starts_with('.') {
+                    continue;
+                }
+                let metadata = match fs::metadata(&path) {
+                    Ok(metadata) => metadata,
+                    // It was removed or renamed after the folder was read.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(unreadable(&path, error)),
+                };
+                if metadata.is_dir() {
+                    let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                    if is_link && self.is_above(&path, &metadata) {
+                        continue;
+                    }
+                    if depth == DEPTH_MAX {
+                        let what = format!("{} is deeper than {DEPTH_MAX} folders", path.display());
+                        return Err(Error::new(what));
+                    }
+                    folders.push((path, depth + 1));
+                } else if metadata.is_file()
+                    && self.suffix.as_ref().is_none_or(|suffix| name.ends_with(suffix))
+                {
+                    found.insert(path, Signature::new(&metadata));
+                }
+                if found.len() > FILES_MAX {
+                    let folder = self.path.display();
+                    return Err(Error::new(format!("{folder} has more than {FILES_MAX} files")));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a link leads to a folder that the link is in. Its files are read already.
+    fn is_above(&self, link: &Path, target: &Metadata) -> bool {
+        // Several links may make a circle together, so the folders of the path count, and not only those of the real one.
+        let within = link.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.path));
+        let root = self.path.canonicalize().unwrap_or_default();
+        within
+            .chain(root.ancestors())
+            .filter_map(|folder| fs::metadata(folder).ok())
+            .any(|folder| (folder.dev(), folder.ino()) == (target.dev(), target.ino()))
+    }
+
+    /// Reads a file; `None` if it is gone or has changed while it was read.
+    fn read(&self, path: &Path) -> Result<Option<Entry>, Error> {
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(path, error)),
+        };
+        let signature = |file: &File| file.metadata().map(|metadata| Signature::new(&metadata));
+        let before = signature(&file).map_err(|error| unreadable(path, error))?;
+        let mut text = Vec::new();
+        let limited = (&mut file).take(self.max_bytes.saturating_add(1)).read_to_end(&mut text);
+        limited.map_err(|error| unreadable(path, error))?;
+        let shown = path.display();
+        if text.len() as u64 > self.max_bytes {
+            let max_bytes = self.max_bytes;
+            return Err(Error::new(format!("{shown} has more than {max_bytes} bytes (max_bytes)")));
+        }
+        let after = signature(&file).map_err(|error| unreadable(path, error))?;
+        if before != after || text.len() as u64 != after.bytes {
+            return Ok(None);
+        }
+        let of = shown.to_string();
+        let mut objects = self.objects(utf8(&text, &of)?, &of)?;
+        if let Some(member) = &self.file_key {
+            let name = self.name(path);
+            let named = objects.iter().map(|object| json::with_member(object, member, &name));
+            objects = named.collect::<Result<_, _>>().map_err(|error| Error::because(of, error))?;
+        }
+        Ok(Some(Entry { signature: after, objects }))
+    }
+
+    /// The objects of a file: a single object, or a list.
+    fn objects(&self, text: &str, of: &str) -> Result<Vec<Box<RawValue>>, Error> {
+        // A file that was opened to be written is empty at first.
+        if text.trim().is_empty() {
+            return Err(Error::new(format!("{of} is empty; write [] for a file without objects")));
+        }
+        let is_plain = self.shape.items.is_empty() && self.shape.map_key.is_none();
+        if is_plain
+            && let Ok(object) = serde_json::from_str::<Box<RawValue>>(text)
+            && json::kind(&object) == "an object"
+        {
+            return Ok(vec![object]);
+        }
+        self.shape.of_text(text, true, of)
+    }
+
+    /// The path of a file below the folder, without the suffix.
+    fn name(&self, path: &Path) -> String {
+        let below = path.strip_prefix(&self.path).ok().filter(|below| !below.as_os_str().is_empty());
+        let below = below.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
+        let name = below.to_string_lossy();
+        let suffix = self.suffix.as_deref().unwrap_or_default();
+        name.strip_suffix(suffix).unwrap_or(&name).to_owned()
+    }
+}
+
+fn has_same_objects(one: &Entry, other: &Entry) -> bool {
+    let texts =
+        |entry: &Entry| entry.objects.iter().map(|object| object.get().to_owned()).collect::<Vec<_>>();
+    texts(one) == texts(other)
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    Error::because(format!("can't read {}", path.display()), error)
+}

@@ -1,0 +1,221 @@
+//! HTTP as the sources need it: GET with limits on time and size, errors without secrets.
+
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use deltaq_runtime::clock;
+use deltaq_types::duration::DurationText;
+use reqwest::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
+};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Response, StatusCode, Url};
+
+use super::Error;
+
+/// Timeout of a connection, the TLS handshake included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The silence after which the system asks whether a connection still exists.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Most redirects of a request.
+const REDIRECTS_MAX: usize = 5;
+/// Longest wait that a server may ask for. A longer one is a mistake of the server.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+const ACCEPTED: HeaderValue =
+    HeaderValue::from_static("application/json, application/x-ndjson;q=0.9, */*;q=0.1");
+
+/// A client of a source.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    timeout: DurationText,
+    max_bytes: u64,
+}
+
+/// A whole reply that is a success, or 304.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+impl Client {
+    /// A client that trusts the authorities of a file, or those of the system.
+    pub(super) fn new(ca_file: Option<&Path>, timeout: DurationText, max_bytes: u64) -> Result<Self, Error> {
+        let mut http = builder();
+        if let Some(path) = ca_file {
+            http = http.tls_certs_only(authorities(path)?);
+        }
+        Self::of(http, timeout, max_bytes)
+    }
+
+    /// A client that was prepared.
+    pub(super) fn of(
+        builder: reqwest::ClientBuilder,
+        timeout: DurationText,
+        max_bytes: u64,
+    ) -> Result<Self, Error> {
+        let http = builder.build().map_err(|error| Error::because("can't set up HTTP", error))?;
+        Ok(Self { http, timeout, max_bytes })
+    }
+
+    /// Gets a URL whose body goes on. Other statuses than successes are errors.
+    pub(super) async fn stream(&self, url: &Url, headers: HeaderMap) -> Result<Response, Error> {
+        let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
+        let sent = tokio::time::timeout(self.timeout.get(), request.send()).await;
+        let response =
+            sent.map_err(|_| Error::new(format!("no reply in time (timeout) from {}", shown(url))))?;
+        checked(url, response.map_err(|error| failed(url, error))?)
+    }
+
+    /// Gets a URL. Other statuses than successes and 304 are errors.
+    pub(super) async fn get(&self, url: &Url, headers: HeaderMap) -> Result<Reply, Error> {
+        let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
+        let response = request.timeout(self.timeout.get()).send().await;
+        let response = checked(url, response.map_err(|error| failed(url, error))?)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        if status == StatusCode::PARTIAL_CONTENT {
+            let what = format!("{} answered with status {status}: the list is not complete", shown(url));
+            return Err(Error::new(what));
+        }
+        let body = self.body(url, response).await?;
+        Ok(Reply { status, headers, body })
+    }
+
+    async fn body(&self, url: &Url, mut response: Response) -> Result<Vec<u8>, Error> {
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| failed(url, error))? {
+            if (body.len() + piece.len()) as u64 > self.max_bytes {
+                let (url, max_bytes) = (shown(url), self.max_bytes);
+                return Err(Error::new(format!(
+                    "the reply of {url} has more than {max_bytes} bytes (max_bytes)"
+                )));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body)
+    }
+}
+
+impl Reply {
+    /// Whether the reply says that it has one object per line.
+    pub(super) fn has_lines(&self) -> bool {
+        let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        kind.contains("ndjson") || kind.contains("jsonl") || kind.contains("json-lines")
+    }
+}
+
+/// A client that follows redirects on one server only: headers with secrets are for no other.
+pub(super) fn builder() -> reqwest::ClientBuilder {
+    // An error means that this process has installed a provider before.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let policy = Policy::custom(|attempt| {
+        let is_same = attempt.previous().iter().all(|url| url.origin() == attempt.url().origin());
+        if !is_same || attempt.previous().len() > REDIRECTS_MAX { attempt.stop() } else { attempt.follow() }
+    });
+    reqwest::Client::builder()
+        .redirect(policy)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_keepalive(KEEPALIVE)
+        .user_agent(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")))
+}
+
+/// The certificates of a PEM file.
+pub(super) fn authorities(path: &Path) -> Result<Vec<Certificate>, Error> {
+    let file = path.display();
+    let pem =
+        std::fs::read(path).map_err(|error| Error::because(format!("can't read {file} (ca_file)"), error))?;
+    certificates(&pem, &format!("{file} (ca_file)"))
+}
+
+/// The certificates of a text in PEM, at least one.
+pub(super) fn certificates(pem: &[u8], of: &str) -> Result<Vec<Certificate>, Error> {
+    let certificates = Certificate::from_pem_bundle(pem).unwrap_or_default();
+    if certificates.is_empty() {
+        return Err(Error::new(format!("{of} has no certificate in PEM")));
+    }
+    Ok(certificates)
+}
+
+/// The response, if it is a success or 304.
+pub(super) fn checked(url: &Url, response: Response) -> Result<Response, Error> {
+    let status = response.status();
+    if status.is_success() || status == StatusCode::NOT_MODIFIED {
+        return match response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+            None => Ok(response),
+            Some(encoding) => {
+                let what =
+                    format!("{} has the encoding {encoding:?}, without being asked for it", shown(url));
+                Err(Error::new(what))
+            }
+        };
+    }
+    let advice = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check its credentials",
+        status if status.is_redirection() && leads_away(&response) => {
+            "; a redirect to another server is not followed"
+        }
+        _ => "",
+    };
+    let error = Error::new(format!("{} answered with status {status}{advice}", shown(url)));
+    Err(Error { status: Some(status), ..error }
+        .retry_after(retry_after(response.headers(), clock::wall_us())))
+}
+
+/// Whether a redirect leads to another server.
+fn leads_away(response: &Response) -> bool {
+    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    let target = location.and_then(|location| response.url().join(location).ok());
+    target.is_some_and(|target| target.origin() != response.url().origin())
+}
+
+/// How long a reply asks to wait: seconds, or until a date.
+fn retry_after(headers: &HeaderMap, now_us: u64) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = if let Ok(seconds) = text.parse() {
+        Duration::from_secs(seconds)
+    } else {
+        let now = UNIX_EPOCH + Duration::from_micros(now_us);
+        httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+/// The error of a request, without its URL, whose query may have a secret.
+pub(super) fn failed(url: &Url, error: reqwest::Error) -> Error {
+    let what = if error.is_timeout() {
+        "no reply in time (timeout) from"
+    } else if error.is_connect() {
+        "can't connect to"
+    } else {
+        "the connection broke to"
+    };
+    Error::because(format!("{what} {}", shown(url)), error.without_url())
+}
+
+/// A URL for people: without its query.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_asks_to_wait_for_seconds_or_until_a_date() {
+        let asked = |text| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            retry_after(&headers, 784_111_770_000_000)
+        };
+        assert_eq!(asked(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:40:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(asked("Sat, 06 Nov 2094 08:40:00 GMT"), Some(RETRY_AFTER_MAX));
+        assert_eq!((asked("soon"), retry_after(&HeaderMap::new(), 0)), (None, None));
+    }
+}

@@ -1,0 +1,213 @@
+//! From one page of a list to the next: by a cursor in the reply, by a number, or by the header `Link`.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+use serde_json::value::RawValue;
+
+use super::super::{Error, http};
+use crate::settings;
+
+/// A page of a list.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Box<RawValue>>,
+    /// The cursor or the URL of the next page, at the pointer of the settings.
+    pub(super) cursor: Option<String>,
+    /// The target of the link to the next page.
+    pub(super) link: Option<String>,
+    /// The headers with which the next list asks whether it has changed.
+    pub(super) validators: HeaderMap,
+}
+
+/// How a list goes on.
+#[derive(Debug, Clone)]
+pub(super) enum Pages {
+    /// With the cursor at this pointer of the reply, in this query parameter. Without a parameter the cursor is a URL.
+    Cursor { pointer: String, parameter: Option<String> },
+    /// With the next number in this query parameter, until a page is empty.
+    Number { parameter: String, first: u32 },
+    /// With the header `Link`, if the reply has one.
+    Link,
+}
+
+impl Pages {
+    pub(super) fn new(rest: &settings::Rest) -> Self {
+        match (&rest.next, &rest.page_parameter) {
+            (Some(pointer), _) => {
+                Self::Cursor { pointer: pointer.clone(), parameter: rest.next_parameter.clone() }
+            }
+            (None, Some(parameter)) => Self::Number { parameter: parameter.clone(), first: rest.first_page },
+            (None, None) => Self::Link,
+        }
+    }
+
+    /// The pointer to the cursor.
+    pub(super) fn pointer(&self) -> Option<&str> {
+        match self {
+            Self::Cursor { pointer, .. } => Some(pointer),
+            Self::Number { .. } | Self::Link => None,
+        }
+    }
+
+    /// The URL of the first page.
+    pub(super) fn first(&self, list: &Url) -> Url {
+        match self {
+            Self::Number { parameter, first } => with_parameter(list, parameter, &first.to_string()),
+            Self::Cursor { .. } | Self::Link => list.clone(),
+        }
+    }
+
+    /// The URL of the page after `page`, which was at `url`; `None` after the last page.
+    pub(super) fn next(&self, list: &Url, url: &Url, page: &Page) -> Result<Option<Url>, Error> {
+        Ok(Some(match self {
+            Self::Cursor { parameter, .. } => {
+                let Some(cursor) = &page.cursor else { return Ok(None) };
+                match parameter {
+                    Some(parameter) => with_parameter(list, parameter, cursor),
+                    None => joined(list, url, cursor)?,
+                }
+            }
+            Self::Number { parameter, first } => {
+                if page.objects.is_empty() {
+                    return Ok(None);
+                }
+                let present = url.query_pairs().filter(|(name, _)| name == parameter).last();
+                let number = present.and_then(|(_, number)| number.parse::<u32>().ok()).unwrap_or(*first);
+                with_parameter(list, parameter, &number.saturating_add(1).to_string())
+            }
+            Self::Link => match &page.link {
+                Some(link) => joined(list, url, link)?,
+                None => return Ok(None),
+            },
+        }))
+    }
+}
+
+/// The pages of a list that were read, so that a list without an end is noticed.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    urls: HashSet<Url>,
+    /// A hash of the objects of the last page.
+    last: Option<u64>,
+}
+
+impl Seen {
+    /// Notes a page. It must not be the page before once more, nor lead back to a page.
+    pub(super) fn check(&mut self, url: &Url, page: &Page, next: Option<&Url>) -> Result<(), Error> {
+        let shown = http::shown(url);
+        let mut hasher = DefaultHasher::new();
+        page.objects.iter().for_each(|object| object.get().hash(&mut hasher));
+        let last = self.last.replace(hasher.finish());
+        if last == self.last && !page.objects.is_empty() {
+            return Err(Error::new(format!(
+                "two pages of {shown} in a row have the same objects; does the server know the parameter of the page?"
+            )));
+        }
+        self.urls.insert(url.clone());
+        if next.is_some_and(|next| self.urls.contains(next)) {
+            return Err(Error::new(format!(
+                "the page {shown} names a page that was read before as the next one"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The URL that a page names. It has the origin of the list: the headers of the requests are for that one only.
+fn joined(list: &Url, url: &Url, text: &str) -> Result<Url, Error> {
+    let next = url.join(text).map_err(|error| {
+        let page = http::shown(url);
+        Error::because(
+            format!("the page {page} names a next page that is not a URL; a cursor needs next_parameter"),
+            error,
+        )
+    })?;
+    if next.origin() == list.origin() {
+        return Ok(next);
+    }
+    let (page, origin) = (http::shown(url), next.origin().ascii_serialization());
+    Err(Error::new(format!("the page {page} names a next page of another server, {origin}")))
+}
+
+/// The URL with one value of a query parameter.
+fn with_parameter(url: &Url, name: &str, value: &str) -> Url {
+    let mut changed = url.clone();
+    let others = url.query_pairs().filter(|(other, _)| other != name);
+    changed.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn page(cursor: Option<&str>, link: Option<&str>, objects: usize) -> Page {
+        let objects = (0..objects).map(|_| RawValue::from_string("{}".to_owned()).unwrap()).collect();
+        Page {
+            objects,
+            cursor: cursor.map(str::to_owned),
+            link: link.map(str::to_owned),
+            validators: HeaderMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_cursor_takes_the_place_of_the_one_before() {
+        let pages = Pages::Cursor { pointer: "/next".to_owned(), parameter: Some("after".to_owned()) };
+        let list = url("http://a/b?limit=2");
+        let second = pages.next(&list, &list, &page(Some("x y&"), None, 2)).unwrap().unwrap();
+        assert_eq!(second.as_str(), "http://a/b?limit=2&after=x+y%26");
+        let third = pages.next(&list, &second, &page(Some("z"), None, 2)).unwrap().unwrap();
+        assert_eq!(third.as_str(), "http://a/b?limit=2&after=z");
+        assert!(pages.next(&list, &third, &page(None, None, 2)).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_list_that_goes_in_a_circle_ends() {
+        let (one, two) = (url("http://a/b?page=1"), url("http://a/b?page=2"));
+        let mut seen = Seen::default();
+        seen.check(&one, &page(None, None, 2), Some(&two)).unwrap();
+        let back = seen.check(&two, &page(None, None, 1), Some(&one)).unwrap_err().to_string();
+        assert_eq!(back, "the page http://a/b names a page that was read before as the next one");
+        let mut seen = Seen::default();
+        assert!(seen.check(&one, &page(None, None, 2), Some(&one)).is_err());
+        let mut seen = Seen::default();
+        seen.check(&one, &page(None, None, 2), Some(&two)).unwrap();
+        let same = seen.check(&two, &page(None, None, 2), None).unwrap_err().to_string();
+        assert!(same.starts_with("two pages of http://a/b in a row have the same objects"), "{same}");
+        let mut seen = Seen::default();
+        seen.check(&one, &page(None, None, 0), Some(&two)).unwrap();
+        seen.check(&two, &page(None, None, 0), None).unwrap();
+    }
+
+    #[test]
+    fn numbers_go_on_until_a_page_is_empty() {
+        let pages = Pages::Number { parameter: "page".to_owned(), first: 0 };
+        let list = url("http://a/b?page=9&size=2");
+        let first = pages.first(&list);
+        assert_eq!(first.as_str(), "http://a/b?size=2&page=0");
+        let second = pages.next(&list, &first, &page(None, None, 1)).unwrap().unwrap();
+        assert_eq!(second.as_str(), "http://a/b?size=2&page=1");
+        assert!(pages.next(&list, &second, &page(None, None, 0)).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_next_page_is_of_the_same_server() {
+        let (pages, list) = (Pages::Link, url("https://a/b"));
+        let next = |link| pages.next(&list, &list, &page(None, Some(link), 1));
+        assert_eq!(next("?page=2").unwrap().unwrap().as_str(), "https://a/b?page=2");
+        for other in ["https://b/b", "http://a/b", "//c/b"] {
+            assert!(next(other).unwrap_err().to_string().contains("of another server"), "{other}");
+        }
+        let pages = Pages::Cursor { pointer: "/next".to_owned(), parameter: None };
+        let error = pages.next(&list, &list, &page(Some("https://["), None, 1)).unwrap_err().to_string();
+        assert!(error.contains("needs next_parameter"), "{error}");
+    }
+}

@@ -1,0 +1,308 @@
+//! One source: a list, a pause, the next list, and a longer pause after a failure.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_client::types::KeyPart;
+use deltaq_client::{Client, Reflector, ReflectorError, ReflectorOptions, Report, Step};
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use futures_util::future::{Either, select};
+
+use super::Error;
+use super::backoff::{Backoff, jittered};
+use super::health::Health;
+use super::metrics::{SourceMetrics, Summary};
+use super::source::{self, Followed, Output, Source};
+use crate::settings;
+
+/// A source that has not begun. Its files are read when it begins, so one that is missing is a failure of this source alone.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    name: String,
+    settings: settings::Source,
+    client: Client,
+    health: Arc<Health>,
+    clock: Clock,
+}
+
+/// A source with everything that its lists need.
+#[derive(Debug)]
+struct Task {
+    name: String,
+    settings: settings::Source,
+    source: Source,
+    client: Client,
+    /// `None` before the first list and after a failure, so that the next call asks the server for its sequence number.
+    reflector: Option<Reflector>,
+    health: Arc<Health>,
+    backoff: Backoff,
+}
+
+impl Plan {
+    pub(super) fn new(
+        name: &str,
+        settings: &settings::Source,
+        client: Client,
+        metrics: Arc<SourceMetrics>,
+        clock: Clock,
+    ) -> Self {
+        let health = Arc::new(Health::new(name, settings.queue.as_str(), metrics, clock.clone()));
+        Self { name: name.to_owned(), settings: settings.clone(), client, health, clock }
+    }
+
+    fn begin(self) -> Result<Task, Error> {
+        let Self { name, settings, client, health, clock } = self;
+        let (source, backoff) = (Source::new(&settings)?, Backoff::new(clock));
+        Ok(Task { name, settings, source, client, reflector: None, health, backoff })
+    }
+
+    /// Sends one list.
+    pub(super) async fn once(self) -> (String, Result<Summary, Error>) {
+        let name = self.name.clone();
+        let listed = match self.begin() {
+            Ok(mut task) => Box::pin(task.list()).await,
+            Err(error) => Err(error),
+        };
+        (name, listed)
+    }
+
+    /// Sends lists and changes until the shutdown begins. After a panic the source begins anew; the others go on.
+    pub(super) async fn run(self, shutdown: &Shutdown) {
+        let mut backoff = Backoff::new(self.clock.clone());
+        loop {
+            let (plan, of) = (self.clone(), shutdown.clone());
+            let running = async move {
+                let mut task = plan.begin()?;
+                Box::pin(task.run(&of)).await;
+                Ok(())
+            };
+            let error = match shutdown.spawn("source", running).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(_) if shutdown.is_draining() => return,
+                Err(_) => source::Error::new("a defect of deltaq: the task of the source panicked").into(),
+            };
+            let pause = backoff.after_failure(None);
+            self.health.failed(&error, pause);
+            tokio::select! {
+                () = shutdown.draining().cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+}
+
+impl Task {
+    /// Sends lists and changes until the shutdown begins.
+    async fn run(&mut self, shutdown: &Shutdown) {
+        while !shutdown.is_draining() {
+            let listed = tokio::select! {
+                // A list that is broken off changes nothing.
+                () = shutdown.draining().cancelled() => return,
+                listed = self.listed() => listed,
+            };
+            let followed = match listed {
+                Ok(()) if self.source.follows() => self.follow(shutdown).await,
+                Ok(()) => Ok(jittered(self.settings.interval.get())),
+                Err(error) => Err(error),
+            };
+            let pause = followed.unwrap_or_else(|error| self.failed(&error));
+            tokio::select! {
+                () = shutdown.draining().cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Sends a list, unless the source can go on behind the last one.
+    async fn listed(&mut self) -> Result<(), Error> {
+        if self.source.has_position() {
+            return Ok(());
+        }
+        Box::pin(self.list()).await.map(drop)
+    }
+
+    /// Counts and logs a failure, and returns the pause after it.
+    fn failed(&mut self, error: &Error) -> Duration {
+        let asked = match error {
+            Error::Source(error) => error.asked_wait(),
+            Error::Queue { source, .. } => source.retry_after(),
+        };
+        let pause = self.backoff.after_failure(asked);
+        self.health.failed(error, pause);
+        pause
+    }
+
+    /// Sends one whole list, or nothing if it has not changed.
+    async fn list(&mut self) -> Result<Summary, Error> {
+        self.prepare().await?;
+        let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
+        let (output, events) = Output::channel(Arc::clone(&self.health));
+        let produced = async {
+            if let Err(error) = self.source.list(&output).await {
+                output.fail(error).await;
+            }
+            drop(output);
+        };
+        let sent = {
+            let (sent, produced) = (pin!(reflector.run(events)), pin!(produced));
+            match select(sent, produced).await {
+                Either::Left((sent, _)) => sent,
+                Either::Right(((), sent)) => sent.await,
+            }
+        };
+        let report = match sent {
+            Ok(report) => report,
+            Err(error) => {
+                self.source.forget();
+                return Err(self.error(error));
+            }
+        };
+        self.source.accepted();
+        self.reflector = Some(reflector);
+        let summary = summary(&report);
+        self.health.listed(summary);
+        if self.source.lacks_key() {
+            self.prepare().await?;
+        }
+        Ok(summary)
+    }
+
+    /// Sends the changes of the source until a list is needed, and returns the pause before it. At a shutdown the changes that were read
+    /// are still sent.
+    async fn follow(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
+        let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
+        let (output, events) = Output::channel(Arc::clone(&self.health));
+        let relist = self.settings.relist().map(jittered);
+        let source = &mut self.source;
+        let produced = async {
+            let ended = tokio::select! {
+                () = shutdown.draining().cancelled() => Ok(Followed::ListNow),
+                () = after(relist) => Err(None),
+                followed = source.follow(&output) => followed.map_err(Some),
+            };
+            let followed = match ended {
+                Ok(followed) => followed,
+                // The list comes now, whether the source could go on or not.
+                Err(None) => {
+                    source.forget();
+                    Followed::ListNow
+                }
+                Err(Some(error)) => {
+                    output.fail(error).await;
+                    Followed::ListLater
+                }
+            };
+            drop(output);
+            followed
+        };
+        let (sent, followed) = {
+            let (sent, produced) = (pin!(reflector.run(events)), pin!(produced));
+            match select(sent, produced).await {
+                Either::Left((sent, _)) => (sent, Followed::ListLater),
+                Either::Right((followed, sent)) => (sent.await, followed),
+            }
+        };
+        match sent {
+            Ok(_) => {
+                self.reflector = Some(reflector);
+                let is_later = followed == Followed::ListLater;
+                Ok(if is_later { self.backoff.after_failure(None) } else { Duration::ZERO })
+            }
+            Err(error) => {
+                let is_of_source = matches!(error, ReflectorError::Source(_));
+                // What was sent before the failure of the source is in the queue.
+                if is_of_source {
+                    self.reflector = Some(reflector);
+                } else {
+                    self.source.forget();
+                }
+                Err(self.error(error))
+            }
+        }
+    }
+
+    fn reflector(&self) -> Reflector {
+        let settings = &self.settings;
+        let mut options = ReflectorOptions::new(settings.queue.as_str(), self.name.as_str());
+        options.max_deletes = settings.max_deletes;
+        options.max_delete_percent = settings.max_delete_percent;
+        options.allow_empty = settings.allow_empty;
+        options.keep_last = settings.last_duplicate || self.source.may_repeat();
+        let health = Arc::clone(&self.health);
+        Reflector::new(self.client.clone(), options).on_step(move |step| {
+            if let Step::Changes { changes, produced } = step {
+                health.changed(*changes, produced.queued);
+            }
+        })
+    }
+
+    /// Looks at the queue before each list, because it may have been deleted: creates it with the settings of the source, unless it
+    /// exists, and refuses one that is its own source.
+    async fn prepare(&mut self) -> Result<(), Error> {
+        let has_settings = self.settings.create.is_some() || self.source.has_queue_settings();
+        if !has_settings && !self.source.needs_key() {
+            return Ok(());
+        }
+        let queue = self.client.queue(self.settings.queue.as_str());
+        let found = match queue.get().await {
+            Err(error) if error.code() != Some("queue-not-found") => return Err(self.queue_error(error)),
+            Err(_) if !has_settings => return Ok(()),
+            Err(_) => {
+                let mut settings = self.source.queue_settings().await?;
+                for (name, value) in self.settings.create.iter().flatten() {
+                    let value = serde_json::to_value(value);
+                    let value = value.map_err(|error| source::Error::because("create is not JSON", error))?;
+                    settings.insert(name.clone(), value);
+                }
+                queue.put(&settings).await.map_err(|error| self.queue_error(error))?
+            }
+            Ok(found) => found,
+        };
+        if self.source.may_be_queue(&found.name) {
+            self.source.refuse_circle(&found.incarnation).await?;
+        }
+        self.source.set_key(found.config.key.iter().map(pointer).collect());
+        Ok(())
+    }
+
+    fn error(&self, error: ReflectorError) -> Error {
+        match error {
+            ReflectorError::Send { source, .. } => self.queue_error(source),
+            ReflectorError::Source(error) => match error.downcast::<source::Error>() {
+                Ok(error) => Error::Source(*error),
+                Err(error) => Error::Source(source::Error::because("the source failed", error)),
+            },
+            error => Error::Source(source::Error::because("the source failed", error)),
+        }
+    }
+
+    fn queue_error(&self, source: deltaq_client::Error) -> Error {
+        Error::Queue { queue: self.settings.queue.as_str().to_owned(), source }
+    }
+}
+
+/// The pointer of a part of a key.
+fn pointer(part: &KeyPart) -> String {
+    match part {
+        KeyPart::Required(pointer) => pointer.clone(),
+        KeyPart::Detailed(part) => part.pointer.clone(),
+    }
+}
+
+/// Ends after a time; never without one.
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn summary(report: &Report) -> Summary {
+    if report.lists == 0 {
+        return Summary::Unchanged;
+    }
+    Summary::Sent { objects: report.listed, counts: report.counts }
+}

@@ -1,0 +1,288 @@
+//! The commands of a queue, except pops. Each returns once the events that its result depends on are durable.
+
+use std::sync::Arc;
+
+use deltaq_engine::command::{
+    Call, Extended, FailureState, KeySelection, Produced, Progress, Purged, Replace, Replaced, Settle,
+    Settled,
+};
+use deltaq_engine::config::Config;
+use deltaq_engine::id::{Rv, Sequence, Token};
+use deltaq_engine::refusal::Refusal;
+use deltaq_engine::time::Time;
+use deltaq_engine::trace::Trace;
+use deltaq_engine::{Queue, ScanCursor, Seed};
+use deltaq_journal::Commit;
+
+use super::Error;
+use super::long_command::STEP_KEYS;
+use super::queue::Handle;
+
+/// A dry run of a Replace on a queue that does not exist.
+#[derive(Debug)]
+pub struct DryRun {
+    pub(super) queue: Queue,
+    pub(super) replace: Replace,
+}
+
+impl DryRun {
+    /// Runs the Replace on an empty queue. A long list takes a while.
+    ///
+    /// # Errors
+    /// A refusal of the engine.
+    pub fn run(self) -> Result<Replaced, Refusal> {
+        let Self { mut queue, replace } = self;
+        let now = queue.last_at();
+        let id = queue.accept_replace(now, replace)?;
+        loop {
+            if let Progress::Done(replaced) = queue.replace_step(now, id, STEP_KEYS)? {
+                return Ok(replaced);
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// Makes one change and waits for its commit.
+    async fn command<T>(self: &Arc<Self>, command: impl FnOnce(&mut Queue, Time) -> T) -> Result<T, Error> {
+        let (out, commit) = self.change(|state, now| command(&mut state.queue, now))?;
+        commit.wait().await?;
+        Ok(out)
+    }
+
+    /// Applies all calls or none. Their keys were read by the settings `config`.
+    ///
+    /// # Errors
+    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
+        self.produce_and_read(config, calls, None).await.map(|(produced, _)| produced)
+    }
+
+    /// As [`produce`](Self::produce), once for each number of a sequence. The second result has the failures of each key of a rate-limited call, in the order of
+    /// the calls.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce).
+    pub async fn produce_and_read(
+        self: &Arc<Self>,
+        config: &Config,
+        calls: &[Call],
+        sequence: Option<&Sequence>,
+    ) -> Result<(Produced, Vec<FailureState>), Error> {
+        let produced = self.command(|queue, now| {
+            queue.check_config(config)?;
+            let produced = queue.produce_once(now, calls, sequence)?;
+            let limited = calls.iter().filter(|call| call.rate_limited);
+            Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
+        });
+        produced.await?.map_err(|refusal: Refusal| refusal.into())
+    }
+
+    /// Settles leases, each one independently.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn settle(self: &Arc<Self>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
+        self.command(|queue, now| queue.settle(now, settles)).await
+    }
+
+    /// Sets the deadlines of leases to now + `lease`. The queue's lease length is the default.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn extend(
+        self: &Arc<Self>,
+        tokens: &[Token],
+        lease: Option<std::time::Duration>,
+    ) -> Result<Vec<Extended>, Error> {
+        self.command(|queue, now| queue.extend(now, tokens, lease)).await
+    }
+
+    /// Drops the failures of keys. Returns how many of the keys had any.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn forget<'k>(self: &Arc<Self>, keys: impl IntoIterator<Item = &'k str>) -> Result<u64, Error> {
+        self.command(|queue, now| queue.forget(now, keys)).await
+    }
+
+    /// Stops or resumes delivery.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn set_paused(self: &Arc<Self>, paused: bool) -> Result<(), Error> {
+        self.command(|queue, now| queue.set_paused(now, paused)).await
+    }
+
+    /// Closes the queue so that pops end as soon as no key is ready.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn close_at_once(self: &Arc<Self>) -> Result<(), Error> {
+        self.command(Queue::close_at_once).await
+    }
+
+    /// Closes or reopens the queue.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn set_closed(self: &Arc<Self>, closed: bool) -> Result<(), Error> {
+        self.command(|queue, now| queue.set_closed(now, closed)).await
+    }
+
+    /// Replaces the settings by the result of `edit`, which gets the present settings. The result, a refusal too, depends on the commit. The
+    /// caller checks what the queue follows: [`Registry::configure`](super::Registry::configure).
+    ///
+    /// # Errors
+    /// The error of `edit`, or a refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub fn configure<E: From<Error>>(
+        self: &Arc<Self>,
+        edit: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> (Result<(), E>, Commit) {
+        let configured = self.change(|state, now| -> Result<(), E> {
+            let config = edit(state.queue.config())?;
+            state.queue.configure(now, Arc::new(config)).map_err(Error::from)?;
+            Ok(())
+        });
+        configured.unwrap_or_else(|error| (Err(error.into()), Commit::done()))
+    }
+
+    /// Replaces the objects of a source by a list whose keys were read by the settings `config`. `kept` is dropped when the
+    /// command ends, which may be long after its caller has disconnected.
+    ///
+    /// # Errors
+    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn replace(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        replace: Replace,
+        kept: impl Send + 'static,
+    ) -> Result<Replaced, Error> {
+        let mut waiting = Some(replace);
+        let mut id = None;
+        self.long_command(move |queue, now| {
+            let _kept = &kept;
+            // A refused list stays in `waiting`, so it is not dropped under the lock.
+            if let Some(replace) = &waiting {
+                queue.check_config(&config)?;
+                queue.check_replace(replace)?;
+            }
+            if let Some(replace) = waiting.take() {
+                id = Some(queue.accept_replace(now, replace)?);
+            }
+            match id {
+                Some(id) => queue.replace_step(now, id, STEP_KEYS),
+                None => Ok(Progress::NotYet),
+            }
+        })
+        .await
+    }
+
+    /// Queues a `Sync` delta for every known object whose key has no waiting deltas.
+    ///
+    /// # Errors
+    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn resync(self: &Arc<Self>, trace: Option<Trace>) -> Result<Produced, Error> {
+        let mut cursor = ScanCursor::traced(trace);
+        self.long_command(move |queue, now| queue.resync_step(now, &mut cursor, STEP_KEYS)).await
+    }
+
+    /// Drops ready and delayed keys, and deltas that wait behind leases.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn purge(self: &Arc<Self>) -> Result<Purged, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.purge_step(now, &mut cursor, STEP_KEYS))).await
+    }
+
+    /// Makes delayed keys ready before they are due. Returns the number of keys.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn promote(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.promote_step(now, &mut keys, &mut cursor, STEP_KEYS)))
+            .await
+    }
+
+    /// Makes parked keys ready. Returns the number of keys.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn redrive(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.redrive_step(now, &mut keys, &mut cursor, STEP_KEYS)))
+            .await
+    }
+
+    /// Drops parked keys and their deltas. Returns the number of keys.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn discard_parked(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.discard_step(now, &mut keys, &mut cursor, STEP_KEYS)))
+            .await
+    }
+
+    /// Makes objects known without a delta. Their keys were read by the settings `config`. Other calls run in between. `kept` is
+    /// dropped when the command ends. Returns the last event.
+    ///
+    /// # Errors
+    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn seed(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        seeds: Vec<Seed>,
+        kept: impl Send + 'static,
+    ) -> Result<Rv, Error> {
+        self.seed_by(config, seeds, STEP_KEYS, kept).await
+    }
+
+    /// As [`seed`](Self::seed), in a single commit: all objects or none are durable.
+    ///
+    /// # Errors
+    /// As [`seed`](Self::seed).
+    pub async fn seed_at_once(self: &Arc<Self>, config: Arc<Config>, seeds: Vec<Seed>) -> Result<Rv, Error> {
+        self.seed_by(config, seeds, usize::MAX, ()).await
+    }
+
+    async fn seed_by(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        seeds: Vec<Seed>,
+        step_keys: usize,
+        kept: impl Send + 'static,
+    ) -> Result<Rv, Error> {
+        let mut seeds = seeds.into_iter();
+        let mut is_checked = false;
+        self.long_command(move |queue, now| {
+            let _kept = &kept;
+            if !is_checked {
+                queue.advance(now);
+                queue.check_config(&config)?;
+                queue.check_seed(seeds.as_slice())?;
+                queue.begin_seed(seeds.as_slice());
+                is_checked = true;
+            }
+            queue.seed_step(now, seeds.by_ref().take(step_keys));
+            if seeds.len() > 0 {
+                return Ok(Progress::More);
+            }
+            queue.end_seed();
+            Ok(Progress::Done(queue.resource_version()))
+        })
+        .await
+    }
+
+    /// Checks whether the queue could be seeded now.
+    ///
+    /// # Errors
+    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn check_seed(&self) -> Result<(), Error> {
+        Ok(self.read(|queue, _| queue.check_seed(&[])).await??)
+    }
+}

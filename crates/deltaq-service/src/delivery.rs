@@ -1,0 +1,79 @@
+//! Keys on their way to the caller of a pop.
+
+use std::sync::{Arc, Weak};
+
+use deltaq_engine::command::Item;
+use deltaq_journal::Commit;
+use tokio::sync::oneshot;
+
+use super::Error;
+use super::requests::{Requests, Undelivered};
+
+/// Keys that were leased to a pop. Unless [`confirm`](Self::confirm)ed, dropping them returns the keys to the queue as if they
+/// had never been leased.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    /// The keys.
+    pub items: Vec<Item>,
+    commit: Commit,
+    /// The queue that the keys return to, unless the delivery is confirmed.
+    undo: Option<Weak<Requests>>,
+}
+
+impl Delivered {
+    /// Keys that this pop has leased by events of `commit`.
+    pub(super) fn fresh(queue: &Arc<Requests>, items: Vec<Item>, commit: Commit) -> Self {
+        let undo = (!items.is_empty()).then(|| Arc::downgrade(queue));
+        Self { items, commit, undo }
+    }
+
+    /// Keys that an earlier pop has leased. Dropping them returns no key.
+    pub(super) fn repeated(items: Vec<Item>) -> Self {
+        Self { items, commit: Commit::done(), undo: None }
+    }
+
+    /// Whether dropping this returns keys to the queue.
+    #[must_use]
+    pub fn holds_leases(&self) -> bool {
+        self.undo.is_some()
+    }
+
+    /// Records that the keys have reached the caller, as far as the server can tell.
+    pub fn confirm(&mut self) {
+        self.undo = None;
+    }
+}
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        if let Some(queue) = self.undo.take().and_then(|queue| queue.upgrade()) {
+            let tokens = self.items.iter().map(|item| item.token).collect();
+            queue.reclaim(Undelivered { tokens, commit: std::mem::take(&mut self.commit) });
+        }
+    }
+}
+
+/// The answer to a waiting pop: keys, or the reason for which there are none.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub(super) items: Result<Delivered, Error>,
+    /// The commit of the events that the answer depends on. The pop waits for it.
+    pub(super) commit: Commit,
+}
+
+impl Delivery {
+    /// An answer that depends on no commit.
+    pub(super) fn at_once(items: Result<Delivered, Error>) -> Self {
+        Self { items, commit: Commit::done() }
+    }
+}
+
+/// The sender of the answer to a waiting pop.
+pub(super) type Reply = oneshot::Sender<Delivery>;
+
+/// Keys for a waiting pop, or the reason for which there are none.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) reply: Reply,
+    pub(super) items: Result<Vec<Item>, Error>,
+}

@@ -1,0 +1,119 @@
+//! The readers of a queue's change feeds: their number, and what wakes them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deltaq_engine::feed::TombstoneLimits;
+use deltaq_engine::view::View;
+use deltaq_runtime::clock::Clock;
+use tokio::sync::Notify;
+
+/// The limits of the change feeds of a queue. By default nothing is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchLimits {
+    /// How long a feed without readers stays.
+    pub idle: Duration,
+    /// The limits of the keys that left a view.
+    pub tombstones: TombstoneLimits,
+}
+
+/// The readers of a queue's feeds.
+#[derive(Debug, Default)]
+pub(super) struct FeedReaders {
+    pub(super) views: [ViewReaders; 2],
+    /// Wakes the task of the feeds.
+    pub(super) changed: Notify,
+    /// Whether that task runs.
+    pub(super) has_task: AtomicBool,
+    /// Held while a feed is extended backwards.
+    pub(super) backfill: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ViewReaders {
+    pub(super) count: AtomicUsize,
+    /// When the last reader ended, in microseconds of the monotonic clock.
+    pub(super) left_us: AtomicU64,
+    /// Whether the view has changed since the last announcement.
+    pub(super) has_changed: AtomicBool,
+    /// When the first of these changes happened, in microseconds of the monotonic clock.
+    pub(super) changed_us: AtomicU64,
+    pub(super) announced: Announcements,
+}
+
+/// Wakes the readers of a view, in the order in which they began to wait. `tokio::sync::watch` wakes its readers in a
+/// random order, and a run of the simulation could not be repeated.
+#[derive(Debug, Default)]
+pub(super) struct Announcements {
+    count: AtomicU64,
+    /// The value of the newest announcement.
+    changed_us: AtomicU64,
+    wake: Notify,
+}
+
+impl Announcements {
+    /// Announces changes: when the first of them happened, or 0 if the queue was deleted or loaded again.
+    pub(super) fn send(&self, changed_us: u64) {
+        self.changed_us.store(changed_us, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.wake.notify_waiters();
+    }
+
+    /// Number of announcements, and the value of the newest one.
+    pub(super) fn newest(&self) -> (u64, u64) {
+        (self.count.load(Ordering::Acquire), self.changed_us.load(Ordering::Relaxed))
+    }
+
+    /// Waits until there are more announcements than `seen`.
+    pub(super) async fn more_than(&self, seen: u64) {
+        loop {
+            // An announcement from here on ends the wait.
+            let woken = self.wake.notified();
+            if self.newest().0 > seen {
+                return;
+            }
+            woken.await;
+        }
+    }
+}
+
+impl FeedReaders {
+    pub(super) fn of(&self, view: View) -> &ViewReaders {
+        let [latest, known] = &self.views;
+        match view {
+            View::Latest => latest,
+            View::Known => known,
+        }
+    }
+
+    /// Whether the view has readers.
+    pub(super) fn has_any(&self, view: View) -> bool {
+        self.of(view).count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Number of readers of each view.
+    pub(super) fn counts(&self) -> [usize; 2] {
+        self.views.each_ref().map(|readers| readers.count.load(Ordering::Relaxed))
+    }
+
+    /// Notes that a change has changed these views.
+    pub(super) fn note(&self, changed: [bool; 2], clock: &Clock) {
+        for (readers, _) in self.views.iter().zip(changed).filter(|(_, changed)| *changed) {
+            if readers.count.load(Ordering::Relaxed) > 0 {
+                if !readers.has_changed.load(Ordering::Relaxed) {
+                    readers.changed_us.store(clock.monotonic_us(), Ordering::Relaxed);
+                }
+                readers.has_changed.store(true, Ordering::Relaxed);
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// Wakes all readers, which then find the queue deleted or loaded again.
+    pub(super) fn wake_all(&self) {
+        for readers in &self.views {
+            readers.announced.send(0);
+        }
+        self.changed.notify_one();
+    }
+}

@@ -1,0 +1,87 @@
+//! The task of a follower, as its queue sees it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use deltaq_engine::follow::{FollowPhase, FollowPosition};
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Error;
+
+/// The task of a follower, as its queue sees it.
+#[derive(Debug, Default)]
+pub(super) struct FollowTask {
+    /// Whether the task runs.
+    is_running: AtomicBool,
+    /// Wakes the task: the queue has room again, has other settings, or has ended.
+    pub(super) wake: Notify,
+    /// What the task does.
+    activity: Mutex<Activity>,
+}
+
+/// What the task of a follower does.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    /// The reason for which the follower takes no rows.
+    pub(super) obstacle: Option<Obstacle>,
+    /// The follower has all rows up to this event. Its position may be smaller, if none of the events since has a row.
+    pub(super) read: Rv,
+    /// Since when the follower does not have all rows; `None` if it has.
+    pub(super) behind_since: Option<Time>,
+}
+
+/// The reason for which a follower takes no rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Obstacle {
+    /// Too many keys wait, or the follower holds its maximum of keys.
+    Full,
+    /// A Replace or a seed of the follower has not ended.
+    Busy,
+    /// The followed queue can't be read, or the follower can't be changed.
+    Failed(Error),
+}
+
+/// How far a follower has got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FollowReport {
+    /// The position; `None` before the list.
+    pub position: Option<FollowPosition>,
+    /// The reason for which the follower takes no rows.
+    pub obstacle: Option<Obstacle>,
+    /// Number of events of the followed queue after the position; 0 if the follower has all rows.
+    pub lag_events: u64,
+    /// How long the follower has been without all rows.
+    pub lag: Duration,
+}
+
+impl FollowTask {
+    pub(super) fn set(&self, change: impl FnOnce(&mut Activity)) {
+        change(&mut self.activity.lock());
+    }
+
+    /// Whether the caller must run the task, because it does not run.
+    pub(super) fn begins(&self) -> bool {
+        !self.is_running.swap(true, Ordering::AcqRel)
+    }
+
+    /// Records that the task has ended.
+    pub(super) fn ends(&self) {
+        self.is_running.store(false, Ordering::Release);
+    }
+
+    /// How far the follower has got at this time. `newest` is the newest event of the followed queue.
+    pub(super) fn report(&self, position: Option<FollowPosition>, newest: Rv, now: Time) -> FollowReport {
+        let activity = self.activity.lock();
+        let position = position.map(|position| match position.phase {
+            FollowPhase::Changes => FollowPosition { after: position.after.max(activity.read), ..position },
+            _ => position,
+        });
+        let after = position.map_or(Rv::ZERO, |position| position.after);
+        let lag_events = activity.behind_since.map_or(0, |_| newest.get().saturating_sub(after.get()));
+        let lag = activity.behind_since.map_or(Duration::ZERO, |since| now.since(since));
+        FollowReport { position, obstacle: activity.obstacle.clone(), lag_events, lag }
+    }
+}

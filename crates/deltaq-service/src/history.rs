@@ -1,0 +1,125 @@
+//! The history of a key, read from the journal.
+
+use deltaq_engine::event::Event;
+use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
+use deltaq_journal::record::{self, Decoder};
+use deltaq_journal::store::JournalRow;
+use deltaq_runtime::causes::with_causes;
+
+use super::Error;
+use super::queue::Handle;
+
+/// About how many bytes of the journal a page searches. A page may stay empty.
+const SEARCHED_BYTES: usize = 16 << 20;
+
+/// A page of a key's history.
+#[derive(Debug)]
+pub struct History {
+    /// The events of the key, newest first.
+    pub events: Vec<Event>,
+    /// The next page has events before this number; `None` if no older events are kept.
+    pub next: Option<Rv>,
+    /// The queue's newest event when the page was read.
+    pub resource_version: Rv,
+}
+
+impl Handle {
+    /// Up to `limit` events of `key` before the event `before`. A service without a journal keeps no history.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Error::PastUnreadable`] if the newest events can't be read.
+    pub async fn history(&self, key: &Key, before: Option<Rv>, limit: usize) -> Result<History, Error> {
+        let resource_version = self.read(|queue, _| queue.resource_version()).await?;
+        let mut history = History { events: Vec::new(), next: None, resource_version };
+        let Some((journal, id)) = self.journal() else { return Ok(history) };
+        let top = resource_version.next();
+        let before = before.unwrap_or(top).min(top);
+        let unreadable = |error: &dyn std::error::Error| {
+            tracing::error!(queue = %self.name(), error = with_causes(error), "a history can't be read");
+            Error::PastUnreadable
+        };
+        let rows = journal.reader().history(*id, before, SEARCHED_BYTES).await;
+        let (rows, below) = rows.map_err(|error| unreadable(&error))?;
+        let (key, seen) = (key.clone(), (before == top).then_some((top, resource_version)));
+        // Up to `SEARCHED_BYTES` of JSON: not on a thread that serves requests.
+        let search = move || search(&rows, &key, before, limit, seen);
+        let found = tokio::task::spawn_blocking(search).await.map_err(|_panic| Error::PastUnreadable)?;
+        history.events = found.events;
+        history.next = found.next.or(below);
+        match found.error {
+            Some(error) => {
+                let error = unreadable(&error);
+                // Events that are newer than the damage are returned.
+                history.next = found.next;
+                if history.events.is_empty() { Err(error) } else { Ok(history) }
+            }
+            None => Ok(history),
+        }
+    }
+}
+
+/// The result of a search in journal rows.
+#[derive(Debug, Default)]
+struct Found {
+    /// The events of the key, newest first.
+    events: Vec<Event>,
+    /// The beginning of the next page, if the search ended before the last row.
+    next: Option<Rv>,
+    /// The reason for which the search ended early.
+    error: Option<Unreadable>,
+}
+
+/// Searches rows, newest first, for up to `limit` events of a key before `before`. `seen` is the first event of the row behind
+/// `rows`, and the event before that event.
+fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Option<(Rv, Rv)>) -> Found {
+    let mut decoder = Decoder::new();
+    let mut found = Found::default();
+    for row in rows {
+        let events = match read(&mut decoder, row, key, seen) {
+            Ok(events) => events,
+            Err(error) => {
+                let next = seen.map(|(first_rv, _)| first_rv);
+                return Found { next, error: Some(error), ..found };
+            }
+        };
+        seen = Some((row.first_rv, row.prev_rv));
+        for event in events.into_iter().rev() {
+            if event.rv < before && event.kind.key() == Some(key) {
+                if found.events.len() == limit {
+                    found.next = found.events.last().map(|last| last.rv);
+                    return found;
+                }
+                found.events.push(event);
+            }
+        }
+    }
+    found
+}
+
+/// The events of a row; none if they are about other keys. `seen` is the first event of the newer row, and the event before
+/// that event, which must be in this row.
+fn read(
+    decoder: &mut Decoder,
+    row: &JournalRow,
+    key: &Key,
+    seen: Option<(Rv, Rv)>,
+) -> Result<Vec<Event>, Unreadable> {
+    if let Some((_, before)) = seen.filter(|(_, before)| row.last_rv < *before) {
+        return Err(Unreadable::Gap { after: row.last_rv, before });
+    }
+    if !record::may_tell_of(row, key) {
+        decoder.check_events(row)?;
+        return Ok(Vec::new());
+    }
+    Ok(decoder.events(row)?)
+}
+
+/// The reason for which the events of a row can't be read.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error(transparent)]
+    Row(#[from] record::Error),
+    #[error("the events after {after} up to {before} are missing")]
+    Gap { after: Rv, before: Rv },
+}

@@ -1,0 +1,151 @@
+//! The indexes of a queue: building them in parts, and the reads through them.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::indexes::{IndexStatus, NoIndex};
+use deltaq_engine::key::Key;
+use deltaq_engine::view::{View, ViewObject};
+use parking_lot::MutexGuard;
+
+use super::Error;
+use super::lists::{ListPage, PageLimit, ViewFilter, page_of};
+use super::queue::Handle;
+
+/// Work in one critical section: a small object and each of its values count as one.
+const WORK_AT_A_TIME: usize = 512;
+
+/// An index, and a value in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// The name of the index.
+    pub index: Arc<str>,
+    /// The value.
+    pub value: String,
+    /// The longest wait for an index that is being built.
+    pub wait: Duration,
+}
+
+/// A value of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexValue {
+    /// The value.
+    pub value: String,
+    /// Number of keys with the value.
+    pub keys: usize,
+}
+
+impl Handle {
+    /// Builds the indexes that are not complete, a part at a time.
+    pub(super) async fn build_indexes(&self) {
+        // A queue that is lost begins again once it is loaded.
+        while let Ok(false) = self.build_part_of_indexes() {
+            tokio::task::yield_now().await;
+        }
+        self.indexes_built.notify_waiters();
+    }
+
+    /// Returns whether all indexes are complete.
+    fn build_part_of_indexes(&self) -> Result<bool, Error> {
+        let mut state = self.open()?;
+        let is_complete = state.queue.build_indexes(WORK_AT_A_TIME);
+        // A thread that waits for the lock gets it next.
+        MutexGuard::unlock_fair(state);
+        Ok(is_complete)
+    }
+
+    /// The indexes of the queue.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub async fn indexes(&self) -> Result<ListPage<IndexStatus, ()>, Error> {
+        self.read(|queue, moment| ListPage {
+            entries: queue.indexes(),
+            next: None,
+            resource_version: queue.resource_version(),
+            moment,
+        })
+        .await
+    }
+
+    /// The known objects with a value in an index, after the key `after`, in key order.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`], [`Error::IndexBuilding`], or as for reads.
+    pub async fn objects_with_value(
+        &self,
+        lookup: &Lookup,
+        filter: &ViewFilter,
+        after: Option<String>,
+        limit: PageLimit,
+    ) -> Result<ListPage<ViewObject, Key>, Error> {
+        self.reach_index(&lookup.index, lookup.wait).await?;
+        let from = filter.from(after.as_deref());
+        let page = self.read(|queue, moment| {
+            let entries = queue.entries_with_value(&lookup.index, &lookup.value, from)?;
+            Ok(page_of(entries, queue, View::Known, filter, limit, moment))
+        });
+        page.await?.map_err(|no_index| refused(&lookup.index, no_index))
+    }
+
+    /// The values of an index that begin with `prefix`, after the value `after`, in the order of their bytes.
+    ///
+    /// # Errors
+    /// As [`objects_with_value`](Self::objects_with_value).
+    pub async fn index_values(
+        &self,
+        index: &str,
+        prefix: &str,
+        after: Option<String>,
+        limit: usize,
+        wait: Duration,
+    ) -> Result<ListPage<IndexValue, String>, Error> {
+        self.reach_index(index, wait).await?;
+        let from = after.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
+        let page = self.read(|queue, moment| {
+            let values = queue.index_values(index, from)?.take_while(|(value, _)| value.starts_with(prefix));
+            let values = values.take(limit.saturating_add(1));
+            let mut entries: Vec<IndexValue> =
+                values.map(|(value, keys)| IndexValue { value: value.to_owned(), keys }).collect();
+            let has_more = entries.len() > limit;
+            entries.truncate(limit);
+            let next = entries.last().filter(|_| has_more).map(|last| last.value.clone());
+            Ok(ListPage { entries, next, resource_version: queue.resource_version(), moment })
+        });
+        page.await?.map_err(|no_index| refused(index, no_index))
+    }
+
+    /// Waits until an index is complete, at most `wait`, and not longer than the server runs.
+    async fn reach_index(&self, index: &str, wait: Duration) -> Result<(), Error> {
+        let end = tokio::time::sleep(wait);
+        tokio::pin!(end);
+        loop {
+            let changed = self.indexes_built.notified();
+            tokio::pin!(changed);
+            // From here on a wake-up counts, even before the await.
+            changed.as_mut().enable();
+            let checked = self.open()?.queue.check_index(index);
+            match checked {
+                Ok(()) => return Ok(()),
+                // A timer without a length would still let the task of the queue run.
+                Err(NoIndex::Building) if wait.is_zero() => return Err(refused(index, NoIndex::Building)),
+                Err(NoIndex::Building) => {}
+                Err(unknown) => return Err(refused(index, unknown)),
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = &mut end => return Err(refused(index, NoIndex::Building)),
+                () = self.shutdown().draining().cancelled() => return Err(refused(index, NoIndex::Building)),
+            }
+        }
+    }
+}
+
+fn refused(index: &str, no_index: NoIndex) -> Error {
+    match no_index {
+        NoIndex::Unknown { names } => Error::NoIndex { index: index.to_owned(), names },
+        NoIndex::Building => Error::IndexBuilding { index: index.to_owned() },
+    }
+}

@@ -1,0 +1,228 @@
+//! Running queues: a lock for each, waiting pops, a task that lets time pass, and the connection to the journal.
+//!
+//! The service contains no protocol and knows nothing of HTTP. It contains no rule of a queue; the engine has those.
+//!
+//! Architecture invariants:
+//! - a mutation is one synchronous critical section (decide, apply, push to the journal) without an await, so a caller that
+//!   disconnects leaves no half of an operation;
+//! - an answer waits for the commit of all events that it depends on;
+//! - a destructor changes no queue: it leaves a request (`requests`) that the next change carries out;
+//! - only the registry assumes that a queue is local.
+
+pub mod admission;
+pub mod import;
+pub mod metrics;
+pub mod queue;
+pub mod registry;
+
+mod commands;
+mod delivery;
+mod feed_readers;
+mod follow;
+mod follow_task;
+mod history;
+mod indexes;
+mod lease_id;
+mod lists;
+mod long_command;
+mod parked;
+mod partitions;
+mod pop;
+mod queue_admission;
+mod reaching;
+mod recovery;
+mod requests;
+mod task;
+mod time;
+mod unused;
+mod version_wait;
+mod waiters;
+mod watch;
+mod workers;
+
+pub use self::commands::DryRun;
+pub use self::delivery::Delivered;
+pub use self::feed_readers::WatchLimits;
+pub use self::follow_task::{FollowReport, Obstacle};
+pub use self::history::History;
+pub use self::indexes::{IndexValue, Lookup};
+pub use self::lease_id::LeaseId;
+pub use self::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
+pub use self::parked::{ParkedGroup, ParkedGroups};
+pub use self::partitions::{Owner, Partitions, Peer};
+pub use self::pop::{PopAnswer, PopCall};
+pub use self::queue::{Document, Handle};
+pub use self::queue_admission::QueueAdmission;
+pub use self::reaching::Acknowledged;
+pub use self::registry::{Creator, FirstCommand, Limits, Registry};
+pub use self::time::Moment;
+pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
+pub use self::workers::WorkerState;
+pub use deltaq_journal::Error as JournalError;
+pub use deltaq_journal::recovery::Progress;
+pub use deltaq_types::name::{Incarnation, Name, NameError};
+
+use std::sync::Arc;
+
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::Rv;
+use deltaq_engine::refusal::Refusal;
+
+/// The reason for which a call on a queue fails.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No queue has this name, and the call does not create one.
+    #[error("there is no queue of this name")]
+    QueueNotFound,
+    /// Another server owns the partition of the queue, or none does.
+    #[error("this server does not own the queue")]
+    NotOwner,
+    /// The queue was deleted while the call ran.
+    #[error("the queue was deleted")]
+    QueueDeleted,
+    /// The setting `follow` is not possible.
+    #[error("{0}")]
+    Follow(FollowError),
+    /// Other queues follow the queue.
+    #[error("{}", followed_by(_0))]
+    Followed(Vec<Name>),
+    /// The number of queues is at its limit.
+    #[error("there are {limit} queues, the limit set by max_queues")]
+    TooManyQueues {
+        /// The setting `max_queues`.
+        limit: usize,
+    },
+    /// The call is a pop, and pops create no queues.
+    #[error("there is no queue of this name, and pops create none: queues.created_by_pop_percent is 0")]
+    PopsCreateNothing,
+    /// The number of unused queues that pops have created is at its limit.
+    #[error(
+        "pops have created {limit} queues to which nothing was ever produced, the limit set by queues.created_by_pop_percent"
+    )]
+    TooManyUnusedQueues {
+        /// The share of `max_queues` that the setting `created_by_pop_percent` allows.
+        limit: usize,
+    },
+    /// The number of waiting pops of the queue is at its limit.
+    #[error("{limit} pops wait at this queue, the limit set by max_waiters")]
+    TooManyWaiters {
+        /// The setting `max_waiters`.
+        limit: usize,
+    },
+    /// The number of calls that wait for a check of their objects is at its limit.
+    #[error(
+        "{limit} calls wait for their objects to be checked against the queue's schema, which is the limit"
+    )]
+    TooManyAdmissions {
+        /// The largest number of waiting calls.
+        limit: usize,
+    },
+    /// The server is shutting down, and delivers no more keys.
+    #[error("the server is shutting down")]
+    Draining,
+    /// The engine refuses the command.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// An earlier change of the queue panicked, and there is no journal to load the queue from.
+    #[error("the queue is broken by an internal error")]
+    Broken,
+    /// The version of a reader is too old.
+    #[error(
+        "changes since the reader's version are forgotten; the oldest version that can be continued is {horizon}"
+    )]
+    Expired {
+        /// The oldest event at which a reader may be.
+        horizon: Rv,
+    },
+    /// The reader of a view has an event that the queue does not have.
+    #[error("the version is ahead of the queue, whose newest before it is {newest}")]
+    Ahead {
+        /// The newest event before the reader's version that the queue has.
+        newest: Rv,
+    },
+    /// The queue has not reached the version that a read waits for.
+    #[error("the queue has not reached the version; its newest is {newest}")]
+    VersionNotReached {
+        /// The queue's newest event.
+        newest: Rv,
+    },
+    /// The queue has no index of this name.
+    #[error("the queue has no index {}; {}", Excerpt(index), indexes_named(names))]
+    NoIndex {
+        /// The name.
+        index: String,
+        /// The names of the queue's indexes.
+        names: Vec<Arc<str>>,
+    },
+    /// An index does not have all known objects yet.
+    #[error("index {} is being built", Excerpt(index))]
+    IndexBuilding {
+        /// The name.
+        index: String,
+    },
+    /// The queue's older events can't be read from the journal.
+    #[error("the journal of the queue is damaged or can't be read, so older events can't be shown")]
+    PastUnreadable,
+    /// The journal could not confirm the write.
+    #[error(transparent)]
+    Journal(#[from] deltaq_journal::Error),
+}
+
+fn indexes_named(names: &[Arc<str>]) -> String {
+    match names {
+        [] => "it has none".to_owned(),
+        names => format!("it has {}", names.join(", ")),
+    }
+}
+
+/// The reason for which a queue can't follow another queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FollowError {
+    /// There is no queue of the name.
+    #[error("there is no queue {0:?}; create it first")]
+    NotFound(String),
+    /// The queues are in different partitions.
+    #[error(
+        "{queue:?} can't follow {followed:?}, because on several nodes a follower must be in the partition of the queue that it follows; \
+         a follower whose name begins with \"{group}--\" is, such as \"{group}--{queue}\""
+    )]
+    Apart {
+        /// The follower.
+        queue: Name,
+        /// The followed queue.
+        followed: Name,
+        /// The group of the followed queue's name.
+        group: String,
+    },
+    /// The queue would follow itself, through these queues.
+    #[error("the queue would follow itself: {}", _0.join(" follows "))]
+    Cycle(Vec<String>),
+    /// The followed queue has too many followers.
+    #[error("{limit} queues follow {queue:?}, which is the limit")]
+    TooMany {
+        /// The followed queue.
+        queue: Name,
+        /// The largest number of followers.
+        limit: usize,
+    },
+    /// The settings of the followed queue do not allow followers.
+    #[error("the queue {queue:?} can't be followed: {why}")]
+    NotFollowable {
+        /// The followed queue.
+        queue: Name,
+        /// The reason.
+        why: &'static str,
+    },
+}
+
+/// The text of [`Error::Followed`].
+fn followed_by(followers: &[Name]) -> String {
+    const SHOWN: usize = 10;
+    let names: Vec<&str> = followers.iter().take(SHOWN).map(Name::as_str).collect();
+    let more = followers.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "the queue is followed by {}{more}; detach them first (follow: null), or delete with force=true, which detaches them",
+        names.join(", ")
+    )
+}

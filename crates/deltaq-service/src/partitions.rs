@@ -1,0 +1,322 @@
+//! The partitions of the queues. A partition has a registry, and behind it a journal and a store, of its own. The hash of the group
+//! of a queue's name determines its partition, so that a queue and its followers can have one owner.
+//!
+//! A server that is alone has one partition and owns it for good. Nodes that share a database have several partitions, and each
+//! partition is owned by at most one node.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use deltaq_engine::config::Config;
+use deltaq_journal::partition_of;
+use tokio::sync::Notify;
+
+use super::metrics::Metrics;
+use super::queue::Handle;
+use super::registry::{Limits, Registry};
+use super::{Error, FollowError, Name};
+
+/// The owner of a partition, as far as this node knows.
+#[derive(Clone, Debug)]
+pub enum Owner {
+    /// No node, or an unknown one.
+    Nobody,
+    /// This node.
+    This(Arc<Registry>),
+    /// Another node.
+    Other(Arc<Peer>),
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// The address of its API, without a path.
+    pub url: String,
+}
+
+/// The partitions, of which this node owns some.
+#[derive(Debug)]
+pub struct Partitions {
+    limits: Limits,
+    defaults: Arc<Config>,
+    metrics: Metrics,
+    owners: Box<[ArcSwap<Owner>]>,
+    /// Wakes the calls that wait for an owner.
+    changed: Notify,
+    /// The monotonic time until which the ownership is sure, in microseconds.
+    sure_until_us: AtomicU64,
+    /// Whether this node has failed to load partitions, and owns none.
+    is_unfit: AtomicBool,
+}
+
+impl Partitions {
+    /// `count` partitions without owners. No partition may be used before [`trust`](Self::trust).
+    #[must_use]
+    pub fn new(count: usize, limits: Limits, defaults: Arc<Config>, metrics: Metrics) -> Self {
+        let owners = (0..count.max(1)).map(|_| ArcSwap::from_pointee(Owner::Nobody)).collect();
+        Self {
+            limits,
+            defaults,
+            metrics,
+            owners,
+            changed: Notify::new(),
+            sure_until_us: AtomicU64::new(0),
+            is_unfit: AtomicBool::new(false),
+        }
+    }
+
+    /// The only partition of a server that is alone.
+    #[must_use]
+    pub fn single(registry: Arc<Registry>) -> Self {
+        let (limits, defaults) = (registry.limits().clone(), registry.defaults().clone());
+        let partitions = Self::new(1, limits, defaults, registry.metrics().clone());
+        partitions.set_owner(0, Owner::This(registry));
+        partitions.trust(u64::MAX);
+        partitions
+    }
+
+    /// How many partitions there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// The partition of the queue of this name. It never changes.
+    #[must_use]
+    pub fn of(&self, name: &Name) -> usize {
+        partition_of(name, self.count())
+    }
+
+    /// Checks that a queue can follow another one: both are in the same partition.
+    ///
+    /// # Errors
+    /// [`FollowError::Apart`].
+    pub fn check_together(&self, queue: &Name, followed: &str) -> Result<(), Error> {
+        let Ok(followed) = Name::new(followed) else { return Ok(()) };
+        if self.of(queue) == self.of(&followed) {
+            return Ok(());
+        }
+        let group = followed.group().to_owned();
+        Err(Error::Follow(FollowError::Apart { queue: queue.clone(), followed, group }))
+    }
+
+    /// The owner of the partition of the queue of this name.
+    #[must_use]
+    pub fn owner(&self, name: &Name) -> Arc<Owner> {
+        self.owners.get(self.of(name)).map_or_else(|| Arc::new(Owner::Nobody), ArcSwap::load_full)
+    }
+
+    /// As [`owner`](Self::owner), but waits up to `limit` while there is no owner.
+    pub async fn wait_for_owner(&self, name: &Name, limit: Duration) -> Arc<Owner> {
+        let known = async {
+            loop {
+                let mut changed = std::pin::pin!(self.changed.notified());
+                changed.as_mut().enable();
+                let owner = self.owner(name);
+                if !matches!(*owner, Owner::Nobody) {
+                    return owner;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(limit, known).await.unwrap_or_else(|_| self.owner(name))
+    }
+
+    /// Whether `peer` owns the partition of the queue of this name.
+    #[must_use]
+    pub fn is_owner(&self, name: &Name, peer: &Peer) -> bool {
+        matches!(&*self.owner(name), Owner::Other(owner) if **owner == *peer)
+    }
+
+    /// Waits until `peer` no longer owns the partition of the queue of this name.
+    pub async fn until_moved(&self, name: &Name, peer: &Peer) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if !self.is_owner(name, peer) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// The other node that owns a partition.
+    #[must_use]
+    pub fn peer(&self, partition: usize) -> Option<Arc<Peer>> {
+        match &**self.owners.get(partition)?.load() {
+            Owner::Other(peer) => Some(peer.clone()),
+            Owner::This(_) | Owner::Nobody => None,
+        }
+    }
+
+    /// The other nodes that own partitions, each once.
+    #[must_use]
+    pub fn peers(&self) -> Vec<Arc<Peer>> {
+        let mut peers: Vec<Arc<Peer>> = Vec::new();
+        for owner in &self.owners {
+            if let Owner::Other(peer) = &**owner.load()
+                && !peers.contains(peer)
+            {
+                peers.push(peer.clone());
+            }
+        }
+        peers
+    }
+
+    /// The numbers of the partitions that this node owns and has loaded.
+    #[must_use]
+    pub fn owned(&self) -> Vec<usize> {
+        let is_owned =
+            |owner: &ArcSwap<Owner>| matches!(&**owner.load(), Owner::This(registry) if registry.is_ready());
+        self.owners
+            .iter()
+            .enumerate()
+            .filter(|(_, owner)| is_owned(owner))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Changes the owner of a partition.
+    pub fn set_owner(&self, partition: usize, owner: Owner) {
+        if let Some(slot) = self.owners.get(partition) {
+            slot.store(Arc::new(owner));
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// States that no other node owns a partition of this node before the monotonic time `until_us`.
+    pub fn trust(&self, until_us: u64) {
+        self.sure_until_us.store(until_us, Ordering::Release);
+    }
+
+    /// Whether the ownership is still sure at the monotonic time `now_us`. If it is not, another node may own the partitions of
+    /// this node, so this node must not answer for them.
+    #[must_use]
+    pub fn is_sure(&self, now_us: u64) -> bool {
+        now_us < self.sure_until_us.load(Ordering::Acquire)
+    }
+
+    /// Notes whether this node has failed to load partitions, and owns none.
+    pub fn set_unfit(&self, is_unfit: bool) {
+        self.is_unfit.store(is_unfit, Ordering::Relaxed);
+    }
+
+    /// Whether this node has failed to load partitions, and owns none.
+    #[must_use]
+    pub fn is_unfit(&self) -> bool {
+        self.is_unfit.load(Ordering::Relaxed)
+    }
+
+    /// The registry of the queue of this name.
+    ///
+    /// # Errors
+    /// [`Error::NotOwner`] if this server does not own the queue's partition.
+    pub fn registry(&self, name: &Name) -> Result<Arc<Registry>, Error> {
+        match &*self.owner(name) {
+            Owner::This(registry) => Ok(registry.clone()),
+            Owner::Other(_) | Owner::Nobody => Err(Error::NotOwner),
+        }
+    }
+
+    /// The queue of this name.
+    ///
+    /// # Errors
+    /// As [`registry`](Self::registry), and [`Error::QueueNotFound`].
+    pub fn get(&self, name: &Name) -> Result<Arc<Handle>, Error> {
+        self.registry(name)?.get(name)
+    }
+
+    /// The queue of this name, if this server has it.
+    #[must_use]
+    pub fn find(&self, name: &Name) -> Option<Arc<Handle>> {
+        self.registry(name).ok()?.find(name)
+    }
+
+    /// The registry of an owned partition whose queues are being loaded.
+    #[must_use]
+    pub fn loading(&self) -> Option<Arc<Registry>> {
+        self.registries().find(|registry| !registry.is_ready())
+    }
+
+    /// The registries of the partitions of this node.
+    pub fn registries(&self) -> impl Iterator<Item = Arc<Registry>> {
+        self.owners.iter().filter_map(|owner| match &**owner.load() {
+            Owner::This(registry) => Some(registry.clone()),
+            Owner::Other(_) | Owner::Nobody => None,
+        })
+    }
+
+    /// Up to `limit` owned queues whose name is `wanted`, after `after`, by name, with their registries.
+    #[must_use]
+    pub fn list(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+        wanted: impl Fn(&Name) -> bool,
+    ) -> Vec<(Arc<Registry>, Arc<Handle>)> {
+        let of = |registry: Arc<Registry>| {
+            let handles = registry.list(after, limit, &wanted);
+            handles.into_iter().map(move |handle| (registry.clone(), handle))
+        };
+        let mut found: Vec<_> = self.registries().flat_map(of).collect();
+        found.sort_by(|(_, a), (_, b)| a.name().cmp(b.name()));
+        found.truncate(limit);
+        found
+    }
+
+    /// Changes whenever an owned queue is created or deleted.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.registries().map(|registry| registry.version()).sum()
+    }
+
+    /// The settings of new queues.
+    #[must_use]
+    pub fn defaults(&self) -> &Arc<Config> {
+        &self.defaults
+    }
+
+    /// The limits on queues.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The metrics of all queues.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// All metrics in Prometheus' text format.
+    #[must_use]
+    pub fn render_metrics(&self) -> String {
+        let samples: Vec<_> = self.registries().flat_map(|registry| registry.samples()).collect();
+        self.metrics.render(&samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_of_one_group_are_in_one_partition() {
+        let partition = |name: &str| partition_of(&Name::new(name).unwrap(), 12);
+        for group in ["prices", "shop.prices", "a-b_c", "x"] {
+            for part in ["search", "cache-1", "a--b"] {
+                assert_eq!(partition(&format!("{group}--{part}")), partition(group));
+            }
+        }
+        let different = (0..100).map(|number| partition(&format!("prices-{number}")));
+        assert_eq!(
+            different.collect::<std::collections::BTreeSet<_>>().len(),
+            12,
+            "one sign is no end of a group"
+        );
+    }
+}

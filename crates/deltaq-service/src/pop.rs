@@ -1,0 +1,180 @@
+//! Pops: settle on arrival, then lease keys or wait for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::Switches;
+use deltaq_engine::command::{Item, Pop, Settle, Settled};
+use deltaq_engine::time::Time;
+use deltaq_journal::Commit;
+use deltaq_runtime::lifecycle::Shutdown;
+use tokio::sync::oneshot;
+
+use super::Error;
+use super::delivery::{Delivered, Delivery, Reply};
+use super::queue::{Handle, Loss, State};
+use super::waiters::{Ticket, Waiter};
+
+/// A pop with the settles that come with it.
+#[derive(Debug)]
+pub struct PopCall {
+    /// The arguments of the pop.
+    pub pop: Pop,
+    /// Leases to settle first.
+    pub settles: Vec<Settle>,
+    /// How long to wait for a key.
+    pub wait: Duration,
+}
+
+/// The answer to a pop. The settles stand, whatever the result of the pop is.
+#[derive(Debug)]
+pub struct PopAnswer {
+    /// The outcome of each settle.
+    pub settled: Vec<Settled>,
+    /// The keys (none if the wait ended), or the reason for which there are none.
+    pub items: Result<Delivered, Error>,
+    /// Whether the queue is closed or paused.
+    pub switches: Switches,
+}
+
+/// The state of a pop after its arrival.
+enum Arrival {
+    /// The pop has leased these keys. Without keys, it does not wait for any.
+    Fresh(Vec<Item>),
+    /// An earlier pop with the same id has leased these keys.
+    Repeated(Vec<Item>),
+    /// The pop is refused.
+    Failed(Error),
+    /// The pop waits for keys.
+    Waits(Ticket, oneshot::Receiver<Delivery>),
+}
+
+impl Handle {
+    /// Settles, then leases keys or waits for them. The settles are decided on arrival and stand, whatever the
+    /// result of the pop is.
+    pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
+        let arrived = self.change(|state, now| {
+            let settled = state.queue.settle(now, &call.settles);
+            // Pops that waited before come first for the keys that the settles made ready.
+            self.grant(state, now);
+            (settled, self.arrive(state, now, &call), state.queue.switches())
+        });
+        let failed =
+            |error| PopAnswer { settled: Vec::new(), items: Err(error), switches: Switches::default() };
+        let ((settled, arrival, mut switches), commit) = match arrived {
+            Ok(arrived) => arrived,
+            // Nothing was settled.
+            Err(error) => return failed(error),
+        };
+        let (items, own) = match arrival {
+            Arrival::Fresh(items) => (Ok(Delivered::fresh(&self.requests, items, commit.clone())), commit),
+            Arrival::Repeated(items) => (Ok(Delivered::repeated(items)), commit),
+            Arrival::Failed(error) => (Err(error), commit),
+            Arrival::Waits(ticket, answer) => {
+                let waiting = Waiting { handle: self, ticket: Some(ticket), answer };
+                let Delivery { items, commit: cause } = waiting.until(call.wait, self.shutdown()).await;
+                let items = cause.wait().await.map_err(Error::from).and(items);
+                switches = self.switches().await;
+                // A pop that waited and settled nothing has no events of its own.
+                (items, if call.settles.is_empty() { Commit::done() } else { commit })
+            }
+        };
+        match own.wait().await {
+            Ok(()) => PopAnswer { settled, items, switches },
+            // Then the outcome of the settles is also unknown.
+            Err(error) => failed(error.into()),
+        }
+    }
+
+    /// The present switches, once they are durable.
+    async fn switches(&self) -> Switches {
+        let (switches, commit) = {
+            let state = self.lock();
+            (state.queue.switches(), state.commits.newest.clone())
+        };
+        // Almost always neither is set, and then nothing has to be waited for.
+        if switches == Switches::default() || commit.wait().await.is_err() {
+            return Switches::default();
+        }
+        switches
+    }
+
+    fn arrive(&self, state: &mut State, now: Time, call: &PopCall) -> Arrival {
+        if self.shutdown().is_draining() {
+            return Arrival::Failed(Error::Draining);
+        }
+        let again = state.queue.repeat_pop(now, &call.pop);
+        if !again.is_empty() {
+            state.note_repeated(again.iter().map(|item| item.token));
+            return Arrival::Repeated(again);
+        }
+        if state.waiters.len() == 0 || state.queue.ends_pops() {
+            match state.queue.pop(now, &call.pop) {
+                Err(refusal) => return Arrival::Failed(refusal.into()),
+                Ok(popped) if !popped.is_empty() || call.wait.is_zero() => return Arrival::Fresh(popped),
+                Ok(_) => {}
+            }
+        } else if call.wait.is_zero() {
+            let given_up = state.waiters.give_up(call.pop.id.as_ref());
+            state.end_replaced(given_up);
+            return Arrival::Fresh(Vec::new());
+        }
+        let limit = self.context.max_waiters;
+        if state.waiters.len() >= limit && !state.waiters.has(call.pop.id.as_ref()) {
+            return Arrival::Failed(Error::TooManyWaiters { limit });
+        }
+        let (reply, answer) = oneshot::channel();
+        let (ticket, replaced) = state.waiters.join(Waiter { pop: call.pop.clone(), reply, since: now });
+        state.end_replaced(replaced);
+        Arrival::Waits(ticket, answer)
+    }
+}
+
+impl State {
+    /// Answers a waiting pop that its client has repeated: it gets no keys.
+    fn end_replaced(&self, replaced: Option<Waiter<Reply>>) {
+        if let Some(replaced) = replaced {
+            let commit = self.commits.newest.clone();
+            let _disconnected = replaced.reply.send(Delivery { items: Ok(Delivered::default()), commit });
+        }
+    }
+}
+
+/// A waiting pop. Dropping it requests that the queue removes the pop.
+struct Waiting<'h> {
+    handle: &'h Handle,
+    /// `None` once the pop has been answered or removed.
+    ticket: Option<Ticket>,
+    answer: oneshot::Receiver<Delivery>,
+}
+
+impl Waiting<'_> {
+    async fn until(mut self, wait: Duration, shutdown: &Shutdown) -> Delivery {
+        tokio::select! {
+            biased;
+            answer = &mut self.answer => {
+                self.ticket = None;
+                // The sender is dropped without an answer only after a panic.
+                return answer.unwrap_or_else(|_| Delivery::at_once(Err(self.handle.error_of(Loss::Panic))));
+            }
+            () = tokio::time::sleep(wait) => {}
+            () = shutdown.draining().cancelled() => {}
+        }
+        // The answer "no keys" depends on the queue's creation, which has a commit.
+        let commit = {
+            let mut state = self.handle.lock();
+            self.ticket.take().into_iter().for_each(|ticket| state.waiters.leave(ticket));
+            state.commits.newest.clone()
+        };
+        // An answer may have come between the end of the wait and the removal.
+        self.answer.try_recv().unwrap_or_else(|_| Delivery { items: Ok(Delivered::default()), commit })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.handle.requests.leave(ticket);
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! A running queue: its settings, its time, its state behind a lock, and the reads on it.
+
+mod change;
+mod commits;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use deltaq_engine::Queue;
+use deltaq_engine::config::Config;
+use deltaq_engine::id::{Rv, Token};
+use deltaq_engine::time::Time;
+use deltaq_journal::recovery::Loaded;
+use deltaq_journal::store::{Epoch, QueueId};
+use deltaq_journal::{Commit, Journal, QueueMeta};
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, watch};
+
+pub(super) use self::change::{Loss, State};
+
+use self::commits::Commits;
+use super::delivery::Delivery;
+use super::feed_readers::{FeedReaders, WatchLimits};
+use super::follow_task::{FollowReport, FollowTask};
+use super::metrics::{QueueMetrics, Sample, Waiting};
+use super::queue_admission::{CompiledRules, QueueAdmission};
+use super::requests::{Requests, Undelivered};
+use super::time::{Moment, QueueClock};
+use super::unused::UnusedQueue;
+use super::version_wait::VersionWaits;
+use super::{Error, Incarnation, JournalError, LeaseId, Name};
+
+/// A running queue, shared through its `Arc`.
+#[derive(Debug)]
+pub struct Handle {
+    meta: QueueMeta,
+    pub(super) context: Context,
+    time: QueueClock,
+    state: Mutex<State>,
+    /// The engine's settings as of the last change. Readers need no lock.
+    config: ArcSwap<Config>,
+    /// The requests of destructors, and what wakes the queue's task.
+    pub(super) requests: Arc<Requests>,
+    /// Changes when the queue becomes synced or drained, and when it ends.
+    milestones: watch::Sender<Milestones>,
+    /// Wakes long commands that wait for another one to end.
+    pub(super) long_command_ended: Notify,
+    admission: CompiledRules,
+    /// The readers of the change feeds.
+    pub(super) feed_readers: FeedReaders,
+    /// The reads that wait for a version.
+    pub(super) version_waits: VersionWaits,
+    /// The reads that wait until everything up to a version is acknowledged.
+    pub(super) ack_waits: VersionWaits,
+    /// Wakes the reads that wait for an index, when no index is being built any more.
+    pub(super) indexes_built: Notify,
+    /// The task of a follower.
+    pub(super) follow_task: FollowTask,
+}
+
+/// States that callers wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Milestones {
+    synced: bool,
+    drained: bool,
+    /// The queue is deleted or broken, so it will not reach another milestone.
+    ended: bool,
+}
+
+/// The parts of the service that a queue uses.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) clock: Clock,
+    /// The journal, and the queue's id in the journal; `None` in a service without a journal.
+    pub(super) journal: Option<(Journal, QueueId)>,
+    pub(super) shutdown: Shutdown,
+    pub(super) max_waiters: usize,
+    pub(super) watch: WatchLimits,
+    pub(super) metrics: Arc<QueueMetrics>,
+    /// Wakes the recovery when a panic has lost the state of a queue.
+    pub(super) panicked: Arc<Notify>,
+}
+
+/// The queue and its settings, as shown to callers.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The queue's name.
+    pub name: Name,
+    /// Distinguishes this queue from earlier and later queues of the same name.
+    pub incarnation: Incarnation,
+    /// Whether a produce or pop created the queue and nobody has configured it since.
+    pub auto_created: bool,
+    /// When the queue was created, by the wall clock.
+    pub created_at: Time,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// A summary of the state.
+    pub status: deltaq_engine::Status,
+    /// When the state was read.
+    pub moment: Moment,
+    /// Number of waiting pops.
+    pub waiters: usize,
+    /// How far a follower has got.
+    pub follow: Option<FollowReport>,
+    /// The followers, in the order of their names.
+    pub followers: Vec<Name>,
+}
+
+impl Handle {
+    /// A created or loaded queue. It is durable once `commit` is done.
+    pub(super) fn new(meta: QueueMeta, mut queue: Queue, commit: Commit, context: Context) -> Self {
+        let mut commits = Commits::new(queue.resource_version());
+        if context.journal.is_some() {
+            queue.journaled();
+            queue.set_committed(queue.resource_version());
+            commits.resume(queue.resource_version(), Epoch::default(), commit.clone());
+            commits.newest = commit;
+        }
+        Self {
+            meta,
+            time: QueueClock::new(context.clock.clone(), queue.last_at()),
+            context,
+            config: ArcSwap::new(queue.config().clone()),
+            state: Mutex::new(State::new(queue, commits)),
+            requests: Arc::default(),
+            milestones: watch::Sender::default(),
+            long_command_ended: Notify::new(),
+            admission: CompiledRules::default(),
+            feed_readers: FeedReaders::default(),
+            version_waits: VersionWaits::default(),
+            ack_waits: VersionWaits::default(),
+            indexes_built: Notify::new(),
+            follow_task: FollowTask::default(),
+        }
+    }
+
+    /// A queue that was loaded from the journal. Live leases get their full length again, an unfinished Replace is recorded as
+    /// aborted, and after an unclean end the event numbers skip ahead.
+    pub(super) fn loaded(
+        meta: QueueMeta,
+        loaded: Loaded,
+        epoch: Epoch,
+        unclean: bool,
+        context: Context,
+    ) -> Self {
+        let commit = context.journal.as_ref().map(|(journal, _)| journal.resume(&loaded, epoch));
+        let last_rv = loaded.last_rv;
+        let handle = Self::new(meta, loaded.queue, Commit::done(), context);
+        let mut state = handle.lock();
+        state.queue.set_committed(last_rv);
+        state.commits.resume(last_rv, epoch, commit.unwrap_or_default());
+        state.queue.recover(handle.now(), unclean);
+        // The queue has no waiting pops, no task and no readers yet, so only the events matter.
+        let _effects = state.take_effects(handle.journal());
+        drop(state);
+        handle
+    }
+
+    /// Counts the queue as unused, until a change uses it.
+    pub(super) fn set_unused(&self, unused: UnusedQueue) {
+        self.lock().unused = Some(unused);
+    }
+
+    /// The journal, and the queue's id in the journal.
+    pub(super) fn journal(&self) -> Option<&(Journal, QueueId)> {
+        self.context.journal.as_ref()
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.meta.name
+    }
+
+    /// The id of the lease with this token.
+    #[must_use]
+    pub fn lease_id(&self, token: Token) -> LeaseId {
+        LeaseId { incarnation: self.meta.incarnation, token }
+    }
+
+    /// The token in a lease's id; 0, which no lease has, for an id of another queue.
+    #[must_use]
+    pub fn token(&self, id: &str) -> Token {
+        let own = LeaseId::parse(id).filter(|id| id.incarnation == self.meta.incarnation);
+        own.map_or_else(Token::default, |id| id.token)
+    }
+
+    /// Returns the keys of leases that did not reach a worker to the queue, as if they had never been leased. Leases that have ended
+    /// are ignored.
+    pub fn reclaim(&self, tokens: Vec<Token>) {
+        self.requests.reclaim(Undelivered { tokens, commit: Commit::done() });
+    }
+
+    /// Distinguishes this queue from earlier and later queues of the same name.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.meta.incarnation
+    }
+
+    /// The present time of the queue.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.time.now()
+    }
+
+    /// The present time of the queue, and the difference by which replies turn the queue's instants into wall times.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        self.time.moment()
+    }
+
+    /// The time until an instant of the queue.
+    pub(super) fn until(&self, at: Time) -> Duration {
+        self.time.until(at)
+    }
+
+    /// How far the queue's time is ahead of the wall clock.
+    pub(super) fn lead(&self) -> Duration {
+        self.time.lead()
+    }
+
+    /// The queue's present settings, without waiting for a commit.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// The admission by the rules of these settings, if they have any.
+    #[must_use]
+    pub fn admission(&self, config: &Config) -> Option<Arc<QueueAdmission>> {
+        config.admission.as_ref().map(|text| self.admission.of(text))
+    }
+
+    /// Reads the queue. The result depends on durable events only: the read waits for the commit of all events that it saw.
+    ///
+    /// Only `service` and tests call this; the other modules use the typed reads.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn read<T>(&self, read: impl FnOnce(&Queue, Moment) -> T) -> Result<T, Error> {
+        self.read_state(|state, moment| read(&state.queue, moment)).await
+    }
+
+    pub(super) async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
+        let (out, commit) = {
+            let state = self.open()?;
+            (read(&state, self.moment()), state.commits.newest.clone())
+        };
+        commit.wait().await?;
+        Ok(out)
+    }
+
+    /// The queue's document, without what it follows and its followers.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn document(&self) -> Result<Document, Error> {
+        let document = |state: &State, moment: Moment| Document {
+            name: self.meta.name.clone(),
+            incarnation: self.meta.incarnation,
+            auto_created: state.queue.is_auto_created(),
+            created_at: self.meta.created_at,
+            config: state.queue.config().clone(),
+            status: state.queue.status(moment.now),
+            moment,
+            waiters: state.waiters.len(),
+            follow: None,
+            followers: Vec::new(),
+        };
+        self.read_state(document).await
+    }
+
+    /// Waits until the queue has synced, at most `wait`. Returns whether the queue has synced, and the number of keys of the
+    /// initial list that are not acknowledged.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn wait_synced(&self, wait: Duration) -> Result<(bool, usize), Error> {
+        self.wait_for(wait, |milestones| milestones.synced, Queue::has_synced).await;
+        self.read(|queue, _| (queue.has_synced(), queue.initial_remaining())).await
+    }
+
+    /// Waits until the queue is closed and drained, at most `wait`. Returns whether it is drained.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn wait_drained(&self, wait: Duration) -> Result<bool, Error> {
+        self.wait_for(wait, |milestones| milestones.drained, Queue::is_drained).await;
+        self.read(|queue, _| queue.is_drained()).await
+    }
+
+    async fn wait_for(&self, wait: Duration, reached: fn(&Milestones) -> bool, already: fn(&Queue) -> bool) {
+        let mut milestones = self.milestones.subscribe();
+        if wait.is_zero() || already(&self.lock().queue) {
+            return;
+        }
+        let reached = milestones.wait_for(|milestones| reached(milestones) || milestones.ended);
+        tokio::select! {
+            biased;
+            _ = reached => {}
+            () = tokio::time::sleep(wait) => {}
+            () = self.context.shutdown.draining().cancelled() => {}
+        }
+    }
+
+    /// Deletes the queue: waiting pops are answered, and later calls fail. Returns its last event, and the commit of the
+    /// deletion.
+    pub(super) fn delete(&self, epoch: Epoch) -> Result<(Rv, Commit), Error> {
+        let state = self.open()?;
+        let last_rv = state.queue.resource_version();
+        let commit = match self.journal() {
+            Some((journal, id)) => journal.delete(*id, self.meta.clone(), last_rv, epoch),
+            None => Commit::done(),
+        };
+        self.end(state, &Error::QueueDeleted, &Error::QueueDeleted, &commit);
+        Ok((last_rv, commit))
+    }
+
+    /// Fails all waiting pops with `error` after `commit`, and later calls with `ended`. Drops the state.
+    fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, ended: &Error, commit: &Commit) {
+        state.ended = Some(ended.clone());
+        state.unused = None;
+        state.commits.newest = commit.clone();
+        let waiters = state.waiters.take_all();
+        self.context.metrics.absorb(&mut state.counters);
+        let empty = Queue::new(state.queue.config().clone(), Rv::ZERO, self.now());
+        let content = std::mem::replace(&mut state.queue, empty);
+        drop(state);
+        for waiter in waiters {
+            let _disconnected =
+                waiter.reply.send(Delivery { items: Err(error.clone()), commit: commit.clone() });
+        }
+        self.milestones.send_replace(Milestones { ended: true, ..Milestones::default() });
+        self.requests.wake();
+        self.long_command_ended.notify_waiters();
+        self.feed_readers.wake_all();
+        self.version_waits.wake_all();
+        self.ack_waits.wake_all();
+        self.indexes_built.notify_waiters();
+        self.follow_task.wake.notify_one();
+        drop_in_background(content);
+    }
+
+    /// Ends a queue whose creation was not durable.
+    pub(super) fn discard(&self) {
+        let error = Error::Journal(JournalError::OutcomeUnknown);
+        self.end(self.lock(), &error, &Error::QueueDeleted, &Commit::done());
+    }
+
+    /// Ends a queue that another node has from now on.
+    pub(super) fn leave(&self) {
+        self.end(self.lock(), &Error::NotOwner, &Error::NotOwner, &Commit::done());
+    }
+
+    /// The number of leased keys, after everything that is due has happened.
+    pub(super) fn leased(self: &Arc<Self>) -> usize {
+        let leased = self.change(|state, now| {
+            state.queue.advance(now);
+            state.queue.schedule().leased_len()
+        });
+        leased.map_or(0, |(leased, _)| leased)
+    }
+
+    /// The metrics of the queue at this instant; `None` for a queue that has ended.
+    pub(super) fn sample(&self) -> Option<Sample> {
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return None;
+        }
+        self.context.metrics.absorb(&mut state.counters);
+        let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
+        Some(self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead()))
+    }
+
+    /// The metrics of the queue.
+    pub(super) fn metrics(&self) -> &QueueMetrics {
+        &self.context.metrics
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
+    /// The shutdown of the process, or of the partition of a node.
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.context.shutdown
+    }
+}
+
+/// Drops a large value on a thread for blocking work.
+pub(super) fn drop_in_background<T: Send + 'static>(content: T) {
+    drop(tokio::task::spawn_blocking(move || drop(content)));
+}

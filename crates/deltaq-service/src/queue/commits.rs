@@ -1,0 +1,60 @@
+//! The commits of a queue: which events the journal has, and which of them are durable.
+
+use std::collections::VecDeque;
+
+use deltaq_engine::Queue;
+use deltaq_engine::event::Event;
+use deltaq_engine::id::Rv;
+use deltaq_journal::store::{Epoch, QueueId};
+use deltaq_journal::{self, Commit, Journal};
+
+/// The commits of one queue.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    /// Commits whose outcome the queue has not seen, oldest first, each with its last event.
+    pending: VecDeque<(Rv, Commit)>,
+    /// The epoch of the journal when it last accepted a change.
+    pub(super) epoch: Epoch,
+    /// The newest event that the journal has.
+    pushed: Rv,
+    /// The commit of the newest events. Reads wait for it.
+    pub(crate) newest: Commit,
+}
+
+impl Commits {
+    /// No commit is pending, and events up to `rv` are durable.
+    pub(super) fn new(rv: Rv) -> Self {
+        Self { pending: VecDeque::new(), epoch: Epoch::default(), pushed: rv, newest: Commit::done() }
+    }
+
+    /// Begins anew for a queue that was created or loaded as of event `rv`, in `epoch`. `commit` makes that durable.
+    pub(crate) fn resume(&mut self, rv: Rv, epoch: Epoch, commit: Commit) {
+        let pending = VecDeque::from([(rv, commit)]);
+        *self = Self { pending, epoch, pushed: rv, newest: Commit::done() };
+    }
+
+    /// Gives the newest events of a queue, the last of which is `rv`, to the journal.
+    pub(super) fn push(&mut self, journal: &Journal, id: QueueId, events: Vec<Event>, rv: Rv) {
+        let prev_rv = std::mem::replace(&mut self.pushed, rv);
+        self.newest = journal.append(id, prev_rv, events, self.epoch);
+        match self.pending.back_mut() {
+            Some((last, commit)) if commit.is_same(&self.newest) => *last = rv,
+            _ => self.pending.push_back((rv, self.newest.clone())),
+        }
+    }
+
+    /// Tells the queue which events have become durable.
+    ///
+    /// # Errors
+    /// A commit has failed.
+    pub(super) fn follow(&mut self, queue: &mut Queue) -> Result<(), deltaq_journal::Error> {
+        while let Some((rv, commit)) = self.pending.front() {
+            let Some(outcome) = commit.outcome() else { return Ok(()) };
+            let rv = *rv;
+            self.pending.pop_front();
+            outcome?;
+            queue.set_committed(rv);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! The compiled admission rules of a queue, and the permits for checking objects against them.
+//!
+//! A check may take long and can't be stopped. So a few calls of a queue check at a time, some more wait, and the rest are
+//! refused, because they would hold permits that the calls of other queues need.
+
+use std::sync::{Arc, OnceLock};
+
+use deltaq_engine::config::AdmissionText;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Error;
+use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
+use crate::admission::{self, Admission};
+
+/// The rules of a queue that were compiled last.
+#[derive(Debug, Default)]
+pub(super) struct CompiledRules(Mutex<Option<Arc<QueueAdmission>>>);
+
+/// The admission rules of a queue.
+#[derive(Debug)]
+pub struct QueueAdmission {
+    text: Arc<AdmissionText>,
+    /// Compiled by the first call that needs the rules, which may take a second.
+    compiled: OnceLock<Result<Admission, admission::Error>>,
+    running: Arc<Semaphore>,
+    waiting: Semaphore,
+}
+
+impl CompiledRules {
+    /// The admission by these rules. Checks by earlier rules do not count for its permits.
+    pub(super) fn of(&self, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
+        let mut held = self.0.lock();
+        match &*held {
+            Some(held) if Arc::ptr_eq(&held.text, text) => held.clone(),
+            _ => held.insert(Arc::new(QueueAdmission::new(text.clone()))).clone(),
+        }
+    }
+}
+
+impl QueueAdmission {
+    fn new(text: Arc<AdmissionText>) -> Self {
+        let running = Arc::new(Semaphore::new(ADMISSIONS_MAX));
+        let waiting = Semaphore::new(ADMISSIONS_WAITING_MAX);
+        Self { text, compiled: OnceLock::new(), running, waiting }
+    }
+
+    /// The compiled rules. The first call may take a second, so it must not run on a thread that serves connections.
+    ///
+    /// # Errors
+    /// The schema can't be compiled.
+    pub fn compiled(&self) -> Result<&Admission, admission::Error> {
+        self.compiled.get_or_init(|| Admission::compile(&self.text)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Waits for a permit, which is released when it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::TooManyAdmissions`] if too many calls wait.
+    pub async fn acquire(&self) -> Result<OwnedSemaphorePermit, Error> {
+        if let Ok(permit) = self.running.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        let full = |_| Error::TooManyAdmissions { limit: ADMISSIONS_WAITING_MAX };
+        let _waiting = self.waiting.try_acquire().map_err(full)?;
+        self.running.clone().acquire_owned().await.map_err(|_closed| Error::Draining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::task::{Context, Waker};
+
+    use deltaq_engine::key::Pointer;
+
+    use super::*;
+
+    fn rules(pointer: &str) -> Arc<AdmissionText> {
+        let prune = vec![Pointer::parse(pointer, false).unwrap()];
+        Arc::new(AdmissionText::new(None, prune).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_few_checks_run_some_wait_and_more_are_refused() {
+        let permits = CompiledRules::default().of(&rules("/a"));
+        let mut running = Vec::new();
+        for _ in 0..ADMISSIONS_MAX {
+            running.push(permits.acquire().await.unwrap());
+        }
+        let mut waiting: Vec<_> = (0..ADMISSIONS_WAITING_MAX).map(|_| Box::pin(permits.acquire())).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        for acquire in &mut waiting {
+            assert!(acquire.as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(
+            permits.acquire().await.unwrap_err(),
+            Error::TooManyAdmissions { limit: ADMISSIONS_WAITING_MAX }
+        );
+        running.pop();
+        let first = waiting.remove(0).await.unwrap();
+        drop((first, waiting, running));
+        assert!(permits.acquire().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn new_rules_have_permits_of_their_own() {
+        let (old, new, compiled) = (rules("/a"), rules("/b"), CompiledRules::default());
+        let endless = [compiled.of(&old).acquire().await, compiled.of(&old).acquire().await];
+        assert_eq!(compiled.of(&old).running.available_permits(), 0);
+        assert_eq!(compiled.of(&new).running.available_permits(), ADMISSIONS_MAX);
+        drop(endless);
+    }
+}

@@ -1,0 +1,339 @@
+//! Loading queues from the journal: at the start, after a failed commit, and after a panic.
+//!
+//! A queue whose commit failed contains events that are not durable. It fails all calls until the journal takes events again
+//! and the queue was loaded; waiting pops keep their positions. A queue whose change panicked is loaded again once the journal
+//! has written its events.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use deltaq_engine::Queue;
+use deltaq_journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
+use deltaq_journal::store::{Epoch, QueueId, QueueRow};
+use deltaq_journal::{self, Journal, Live};
+use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::retry::RetryWait;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::Error;
+use super::queue::{Handle, Loss, drop_in_background};
+use super::registry::Registry;
+
+/// The waits before a failed load is repeated.
+const RELOAD_WAIT: RetryWait = RetryWait::new(Duration::from_secs(1), Duration::from_mins(1));
+/// A start logs a warning if the time of a queue is ahead of the wall clock by this or more.
+const CLOCK_LEAD_WARNED: Duration = Duration::from_mins(1);
+/// How many queues are loaded at the same time: as many as the store reads at the same time.
+const LOADS_MAX: usize = 4;
+/// How often a long recovery logs its progress.
+const REPORT_PERIOD: Duration = Duration::from_secs(2);
+
+impl Live for Handle {
+    fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool {
+        let Ok(mut state) = self.open() else { return false };
+        look(&mut state.queue);
+        true
+    }
+
+    fn lose(&self) {
+        self.lock().lost = Some(Loss::Commit(deltaq_journal::Error::OutcomeUnknown));
+    }
+}
+
+impl Handle {
+    /// Whether the queue must be loaded again.
+    fn is_lost(&self) -> bool {
+        matches!(self.open(), Err(Error::Journal(_)))
+    }
+
+    /// Whether a panic broke the queue for good, because there is no journal to load it from.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self.open(), Err(Error::Broken))
+    }
+
+    /// Whether a panic has lost the state.
+    fn has_panicked(&self) -> bool {
+        let state = self.lock();
+        state.ended.is_none() && state.lost == Some(Loss::Panic)
+    }
+
+    /// Continues with the loaded queue, if this queue is still lost. Waiting pops get keys of the loaded state.
+    ///
+    /// # Errors
+    /// That panicked, so the queue is lost again.
+    fn resume(
+        self: &Arc<Self>,
+        journal: &Journal,
+        loaded: Loaded,
+        epoch: Epoch,
+        unclean: bool,
+    ) -> Result<(), String> {
+        let mut state = self.lock();
+        if state.ended.is_some() || state.lost.is_none() {
+            // Another recovery was faster, so this loaded state is older than the queue.
+            return Ok(());
+        }
+        let commit = journal.resume(&loaded, epoch);
+        if matches!(commit.outcome(), Some(Err(_))) {
+            // The journal has failed again, so the queue will be loaded again.
+            return Ok(());
+        }
+        let now = self.now();
+        let last_rv = loaded.last_rv;
+        drop_in_background(std::mem::replace(&mut state.queue, loaded.queue));
+        state.generation += 1;
+        state.lost = None;
+        state.queue.set_committed(last_rv);
+        state.commits.resume(last_rv, epoch, commit);
+        state.repeated.retain(|token| token.rv() <= last_rv);
+        let resumed = catch_unwind(AssertUnwindSafe(|| {
+            state.queue.recover(now, unclean);
+            self.finish(&mut state, now)
+        }));
+        let Ok(unlocked) = resumed else {
+            self.lose_by_panic(state);
+            return Err(format!("queue {}: its recovery panicked", self.name()));
+        };
+        drop(state);
+        self.dispatch(unlocked);
+        self.long_command_ended.notify_waiters();
+        self.requests.wake();
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Loads all queues of the store. `unclean` if the store was not closed cleanly.
+    ///
+    /// # Errors
+    /// The defect of the store.
+    pub async fn recover(self: &Arc<Self>, contents: Contents, unclean: bool) -> Result<(), recovery::Error> {
+        let Some(journal) = self.journal() else { return Ok(()) };
+        let progress = self.progress();
+        progress.queues_total.store(contents.live.len() as u64, Ordering::Relaxed);
+        if unclean {
+            self.set_unclean();
+        }
+        let begun_us = self.clock().monotonic_us();
+        let loading = async {
+            // The contents were read before the journal could fail.
+            let epoch = self.recovered();
+            let load = |row| async move { self.load(journal, &row, progress, epoch).await };
+            let loads = contents.live.into_iter().map(load);
+            stream::iter(loads).buffered(LOADS_MAX).try_collect::<()>().await
+        };
+        tokio::pin!(loading);
+        loop {
+            tokio::select! {
+                biased;
+                loaded = &mut loading => {
+                    loaded?;
+                    report("loaded", progress, self.clock().since(begun_us));
+                    self.warn_of_clock_lead();
+                    self.set_ready();
+                    return Ok(());
+                }
+                () = tokio::time::sleep(REPORT_PERIOD) => report("loading", progress, self.clock().since(begun_us)),
+            }
+        }
+    }
+
+    /// Loads one queue that this process does not have, and starts it.
+    ///
+    /// # Errors
+    /// What is wrong with its rows.
+    async fn load(
+        &self,
+        journal: &Journal,
+        row: &QueueRow,
+        progress: &Arc<Progress>,
+        epoch: Epoch,
+    ) -> Result<(), recovery::Error> {
+        let loaded = load(journal, row, progress).await?;
+        self.adopt(journal, loaded, epoch);
+        Ok(())
+    }
+
+    /// Logs that the wall clock is far behind the last events of queues.
+    fn warn_of_clock_lead(&self) {
+        let leads = self.handles().into_iter().map(|handle| (handle.lead(), handle));
+        let ahead: Vec<_> = leads.filter(|(lead, _)| *lead >= CLOCK_LEAD_WARNED).collect();
+        if let Some((lead, handle)) = ahead.iter().max_by_key(|(lead, _)| *lead) {
+            tracing::warn!(
+                queues = ahead.len(),
+                queue = %handle.name(),
+                lead_s = lead.as_secs(),
+                "the wall clock is behind the last events of queues, the most in this one; \
+                 their time runs on from there, so leases and delays end on time"
+            );
+        }
+    }
+
+    /// Loads queues again that were lost by a failure of the journal or by a panic, until the shutdown begins.
+    pub(super) async fn follow(self: Arc<Self>) {
+        let Some(journal) = self.journal() else { return };
+        tokio::select! {
+            biased;
+            () = self.shutdown().draining().cancelled() => {}
+            () = self.recover_failures(journal) => {}
+            () = self.recover_panics(journal) => {}
+        }
+    }
+
+    /// Loads the queues again that have lost events, whenever the journal takes events again after a failure.
+    async fn recover_failures(self: &Arc<Self>, journal: &Journal) {
+        let mut health = journal.health();
+        let (mut reported, mut wait) = (Vec::new(), RELOAD_WAIT);
+        loop {
+            let recovered = self.recovered();
+            let up = health.wait_for(|health| health.epoch > recovered && health.down.is_none());
+            let Ok(epoch) = up.await.map(|health| health.epoch) else { return };
+            let problems = match self.reload(journal, epoch).await {
+                Ok(problems) => {
+                    self.set_reloaded(epoch);
+                    problems
+                }
+                Err(error) => vec![with_causes(&error)],
+            };
+            if problems.is_empty() {
+                self.set_recovered(epoch);
+                (reported, wait) = (problems, RELOAD_WAIT);
+                continue;
+            }
+            if problems != reported {
+                for problem in &problems {
+                    tracing::error!(problem, "what the journal lost can't be loaded");
+                }
+                (reported, wait) = (problems, RELOAD_WAIT);
+            }
+            // Another failure may lose more queues meanwhile.
+            let anew = health.wait_for(|health| health.epoch > epoch && health.down.is_none());
+            let _ = tokio::time::timeout(wait.after_failure(), anew).await;
+        }
+    }
+
+    /// Loads the queues again that were lost before `epoch`. Returns the problems of queues that can't be loaded. While there
+    /// are any, no queue is created or deleted.
+    async fn reload(
+        self: &Arc<Self>,
+        journal: &Journal,
+        epoch: Epoch,
+    ) -> Result<Vec<String>, recovery::Error> {
+        let begun_us = self.clock().monotonic_us();
+        // The tasks of intact queues wait for this. They must go on even if another queue can't be loaded.
+        self.handles().iter().for_each(|handle| handle.requests.wake());
+        let reader = journal.reader().clone();
+        let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
+        journal.found_deleted(contents.deleted, epoch);
+        let progress = Arc::new(Progress::default());
+        let mut problems = Vec::new();
+        let mut rows: BTreeMap<_, _> = contents.live.into_iter().map(|row| (row.id, row)).collect();
+        for handle in self.handles() {
+            let row = handle.journal().and_then(|(_, id)| rows.remove(id));
+            match row {
+                // Events of a queue that has panicked may wait for their commit.
+                Some(_) if handle.is_lost() && handle.has_panicked() => {
+                    problems.extend(self.reload_panicked(journal, &handle).await.err());
+                }
+                Some(row) if handle.is_lost() => {
+                    let loaded = load(journal, &row, &progress).await.map_err(|error| problem(&row, &error));
+                    let resumed =
+                        loaded.and_then(|loaded| handle.resume(journal, loaded, epoch, self.is_unclean()));
+                    problems.extend(resumed.err());
+                    self.note_loaded(&handle);
+                }
+                Some(_) => {}
+                // The commit that created the queue has failed.
+                None => self.discard(&handle),
+            }
+        }
+        // The commits that deleted these queues have failed.
+        for row in rows.values() {
+            if let Err(error) = self.load(journal, row, &progress, epoch).await {
+                problems.push(problem(row, &error));
+            }
+        }
+        report("loaded again", &progress, self.clock().since(begun_us));
+        Ok(problems)
+    }
+
+    /// Loads a queue again whenever one of its changes has panicked.
+    async fn recover_panics(self: &Arc<Self>, journal: &Journal) {
+        loop {
+            self.panicked().notified().await;
+            let mut wait = RELOAD_WAIT;
+            loop {
+                let mut problems = Vec::new();
+                for handle in self.handles().into_iter().filter(|handle| handle.has_panicked()) {
+                    problems.extend(self.reload_panicked(journal, &handle).await.err());
+                }
+                if problems.is_empty() {
+                    break;
+                }
+                for problem in problems {
+                    tracing::error!(problem, "a queue can't be loaded again after a panic");
+                }
+                tokio::time::sleep(wait.after_failure()).await;
+            }
+        }
+    }
+
+    /// Loads a queue again whose change has panicked.
+    ///
+    /// # Errors
+    /// The reason for which the queue can't be loaded.
+    async fn reload_panicked(
+        self: &Arc<Self>,
+        journal: &Journal,
+        handle: &Arc<Handle>,
+    ) -> Result<(), String> {
+        let Some((_, id)) = handle.journal() else { return Ok(()) };
+        let epoch = journal.check().map_err(|error| error.to_string())?;
+        // After this commit all events of the queue are durable, and the checkpoint writes no more of its keys.
+        journal.release(*id, epoch).wait().await.map_err(|error| error.to_string())?;
+        let reader = journal.reader().as_ref();
+        let row = row_of(reader.queues().await.map_err(|error| with_causes(&error))?, *id);
+        let row = row.ok_or("it is not in the store")?;
+        let loaded = load(journal, &row, &Arc::default()).await;
+        let loaded = loaded.map_err(|error| problem(&row, &error))?;
+        handle.resume(journal, loaded, epoch, self.is_unclean())?;
+        self.note_loaded(handle);
+        tracing::info!(queue = %handle.name(), "the queue is loaded again after a panic");
+        Ok(())
+    }
+}
+
+async fn load(
+    journal: &Journal,
+    row: &QueueRow,
+    progress: &Arc<Progress>,
+) -> Result<Loaded, recovery::Error> {
+    let (reader, row, progress) = (journal.reader().clone(), row.clone(), progress.clone());
+    on_own_thread(async move { recovery::load(reader.as_ref(), &row, &progress).await }).await
+}
+
+fn row_of(rows: Vec<QueueRow>, id: QueueId) -> Option<QueueRow> {
+    rows.into_iter().find(|row| row.id == id && !row.deleted)
+}
+
+fn problem(row: &QueueRow, error: &recovery::Error) -> String {
+    format!("queue {}: {}", row.name, with_causes(error))
+}
+
+fn report(stage: &'static str, progress: &Progress, took: Duration) {
+    let [queues, queues_total, keys, events] = progress.counts();
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    let rate = (keys + events) as f64 / took.as_secs_f64().max(1e-3);
+    tracing::info!(
+        queues,
+        queues_total,
+        keys,
+        events,
+        took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        rows_per_s = rate.round(),
+        "{stage}"
+    );
+}

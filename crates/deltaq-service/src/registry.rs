@@ -1,0 +1,585 @@
+//! All queues of this server, by name.
+
+mod followers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use deltaq_engine::command::{Call, Replace};
+use deltaq_engine::config::Config;
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
+use deltaq_engine::{Queue, Seed};
+use deltaq_journal::record::Identity;
+use deltaq_journal::recovery::{Loaded, Progress};
+use deltaq_journal::store::{Epoch, QueueId};
+use deltaq_journal::{self, Commit, Journal, Live, QueueMeta};
+use deltaq_runtime::clock::Clock;
+use deltaq_runtime::lifecycle::Shutdown;
+use parking_lot::{RwLock, RwLockWriteGuard};
+use tokio::sync::Notify;
+
+use super::commands::DryRun;
+use super::feed_readers::WatchLimits;
+use super::metrics::{Metrics, Sample};
+use super::queue::{Context, Document, Handle};
+use super::unused::UnusedQueues;
+use super::{Error, Incarnation, Name, task};
+
+/// The limits on queues.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Whether the first produce or pop creates a queue.
+    pub auto_create: bool,
+    /// Maximum number of queues.
+    pub max_queues: usize,
+    /// Maximum number of unused queues that pops have created, in percent of `max_queues`, rounded up. 0 means that a pop
+    /// creates no queue.
+    pub created_by_pop_percent: usize,
+    /// Maximum number of waiting pops of a queue.
+    pub max_waiters: usize,
+    /// The limits of the change feeds of a queue.
+    pub watch: WatchLimits,
+}
+
+impl Limits {
+    /// Maximum number of unused queues that pops have created.
+    fn max_unused(&self) -> usize {
+        self.max_queues.saturating_mul(self.created_by_pop_percent).div_ceil(100)
+    }
+}
+
+/// The caller that creates a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creator {
+    /// A caller that configures the queue.
+    Operator,
+    /// A producer.
+    Producer,
+    /// A pop.
+    Pop,
+}
+
+/// The command that creates a queue, unless the queue exists.
+#[derive(Clone, Copy, Debug)]
+pub enum FirstCommand<'c> {
+    /// A pop.
+    Pop,
+    /// Add, Update or Delete.
+    Produce(&'c [Call]),
+    /// A Replace.
+    Replace(&'c Replace),
+    /// A Resync.
+    Resync,
+    /// A seed.
+    Seed(&'c [Seed]),
+}
+
+/// All queues of this server. No other code assumes that a queue is local.
+#[derive(Debug)]
+pub struct Registry {
+    limits: Limits,
+    defaults: Arc<Config>,
+    clock: Clock,
+    journal: Option<Journal>,
+    /// The epoch of the journal in which every queue is intact.
+    recovered: AtomicU64,
+    /// The epoch of the journal in which every queue that can be loaded is intact.
+    reloaded: AtomicU64,
+    /// Whether the store was not closed cleanly.
+    unclean: AtomicBool,
+    progress: Arc<Progress>,
+    /// Whether all queues of the store are loaded.
+    ready: AtomicBool,
+    shutdown: Shutdown,
+    metrics: Metrics,
+    queues: RwLock<Queues>,
+    /// The queues that pops have created and to which nothing was ever produced.
+    unused: UnusedQueues,
+    /// Wakes the recovery when a panic has lost the state of a queue.
+    panicked: Arc<Notify>,
+    /// Wakes the task that runs the followers.
+    followers_changed: Notify,
+    has_tasks: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    live: BTreeMap<Name, Arc<Handle>>,
+    /// The largest event number of a deleted queue. New queues start above it.
+    floor: Rv,
+    version: u64,
+    /// The followers of each followed queue.
+    followers: BTreeMap<Name, BTreeSet<Name>>,
+}
+
+impl Queues {
+    /// The event number before the first one of a new queue. No deleted queue has used it, so that a version of a deleted queue
+    /// is never a version of the queue that has its name now.
+    fn base(&self) -> Rv {
+        if self.floor == Rv::ZERO { Rv::ZERO } else { self.floor.next() }
+    }
+}
+
+impl Registry {
+    /// A registry without queues. `defaults` are the settings of new queues; a service without `journal` keeps everything in
+    /// memory only.
+    #[must_use]
+    pub fn new(
+        limits: Limits,
+        defaults: Config,
+        clock: Clock,
+        journal: Option<Journal>,
+        shutdown: Shutdown,
+        metrics: Metrics,
+    ) -> Self {
+        let floor = journal.as_ref().map_or(Rv::ZERO, Journal::floor);
+        let Epoch(epoch) =
+            journal.as_ref().map(|journal| journal.health().borrow().epoch).unwrap_or_default();
+        Self {
+            limits,
+            defaults: Arc::new(defaults),
+            clock,
+            recovered: AtomicU64::new(epoch),
+            reloaded: AtomicU64::new(epoch),
+            unclean: AtomicBool::new(false),
+            progress: Arc::default(),
+            ready: AtomicBool::new(journal.is_none()),
+            journal,
+            shutdown,
+            metrics,
+            queues: RwLock::new(Queues { floor, ..Queues::default() }),
+            unused: UnusedQueues::default(),
+            panicked: Arc::default(),
+            followers_changed: Notify::new(),
+            has_tasks: true,
+        }
+    }
+
+    /// The same registry, but its queues have no tasks: nothing happens in them by itself.
+    #[must_use]
+    pub fn without_tasks(self) -> Self {
+        Self { has_tasks: false, ..self }
+    }
+
+    /// The settings of new queues.
+    #[must_use]
+    pub fn defaults(&self) -> &Arc<Config> {
+        &self.defaults
+    }
+
+    /// The limits on queues.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The metrics of all queues.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The queue of this name, if there is one.
+    #[must_use]
+    pub fn find(&self, name: &Name) -> Option<Arc<Handle>> {
+        self.queues.read().live.get(name).cloned()
+    }
+
+    /// The queue of this name.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`].
+    pub fn get(&self, name: &Name) -> Result<Arc<Handle>, Error> {
+        self.find(name).ok_or(Error::QueueNotFound)
+    }
+
+    /// The queue of this name, created with the default settings for its first command. A command that an empty queue would
+    /// refuse creates no queue.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`] if commands create no queues, or a refusal of the engine; others as [`create`](Self::create).
+    pub fn get_or_create(&self, name: &Name, first: FirstCommand<'_>) -> Result<Arc<Handle>, Error> {
+        if let Some(handle) = self.find(name) {
+            return Ok(handle);
+        }
+        let queue = self.empty_queue()?;
+        let mut creator = Creator::Producer;
+        match first {
+            FirstCommand::Pop => creator = Creator::Pop,
+            FirstCommand::Produce(calls) => queue.check_calls(calls)?,
+            FirstCommand::Replace(replace) => queue.check_replace(replace)?,
+            FirstCommand::Resync => queue.check_resync()?,
+            FirstCommand::Seed(seeds) => queue.check_seed(seeds)?,
+        }
+        self.create(name, self.defaults.clone(), creator).map(|(handle, _)| handle)
+    }
+
+    /// A dry run of a Replace that would create its queue.
+    ///
+    /// # Errors
+    /// As [`get_or_create`](Self::get_or_create).
+    pub fn dry_run(&self, replace: Replace) -> Result<DryRun, Error> {
+        let queue = self.empty_queue()?;
+        queue.check_replace(&replace)?;
+        Ok(DryRun { queue, replace })
+    }
+
+    /// An empty queue with the default settings, if commands create queues.
+    fn empty_queue(&self) -> Result<Queue, Error> {
+        if !self.limits.auto_create {
+            return Err(Error::QueueNotFound);
+        }
+        let base = self.queues.read().base();
+        Ok(Queue::new(self.defaults.clone(), base, Time::from_micros(self.clock.wall_us())))
+    }
+
+    /// The queue of this name, which is created with `config` if it does not exist, and whether this call created it.
+    ///
+    /// # Errors
+    /// [`Error::TooManyQueues`] and [`Error::Draining`]; for a pop also [`Error::PopsCreateNothing`] and
+    /// [`Error::TooManyUnusedQueues`].
+    pub fn create(
+        &self,
+        name: &Name,
+        config: Arc<Config>,
+        creator: Creator,
+    ) -> Result<(Arc<Handle>, bool), Error> {
+        let mut queues = self.queues.write();
+        if let Some(handle) = queues.live.get(name) {
+            return Ok((handle.clone(), false));
+        }
+        if self.shutdown.is_draining() {
+            return Err(Error::Draining);
+        }
+        if queues.live.len() >= self.limits.max_queues {
+            return Err(Error::TooManyQueues { limit: self.limits.max_queues });
+        }
+        queues.check_follow(name, &config)?;
+        if creator == Creator::Pop {
+            self.check_unused()?;
+        }
+        let epoch = self.check_journal()?;
+        let created_at = Time::from_micros(self.clock.wall_us());
+        let mut queue = Queue::new(config, queues.base(), created_at);
+        if creator != Creator::Operator {
+            queue = queue.auto_created();
+        }
+        let meta = QueueMeta { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
+        let (journal, commit) = match &self.journal {
+            Some(journal) => {
+                let (id, commit) = journal.create(meta.clone(), queue.queue_state(), epoch);
+                (Some((journal.clone(), id)), commit)
+            }
+            None => (None, Commit::done()),
+        };
+        let handle = Arc::new(Handle::new(meta, queue, commit, self.context(name, journal)));
+        if creator == Creator::Pop {
+            handle.set_unused(self.unused.add());
+        }
+        self.start(&mut queues, &handle);
+        Ok((handle, true))
+    }
+
+    /// Checks that a pop may create a queue.
+    fn check_unused(&self) -> Result<(), Error> {
+        let limit = self.limits.max_unused();
+        if limit == 0 {
+            return Err(Error::PopsCreateNothing);
+        }
+        if self.unused.count() >= limit {
+            return Err(Error::TooManyUnusedQueues { limit });
+        }
+        Ok(())
+    }
+
+    /// Deletes the queue and its state; waiting pops fail. Followers in `detached` are detached first. All of that is durable once the
+    /// commit is done.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`], [`Error::Followed`] if there are other followers, or [`Error::Journal`] while the journal takes no events.
+    pub fn delete(&self, name: &Name, detached: &[Name]) -> Result<Commit, Error> {
+        let mut queues = self.queues.write();
+        let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?.clone();
+        let epoch = self.check_journal()?;
+        let followers = queues.followers_of(name);
+        if followers.iter().any(|follower| !detached.contains(follower)) {
+            return Err(Error::Followed(followers));
+        }
+        // A queue that can't be changed at present is found before the first change.
+        drop(handle.open()?);
+        for follower in followers.iter().filter_map(|follower| queues.live.get(follower)) {
+            drop(follower.open()?);
+        }
+        for follower in followers {
+            let Some(follower) = queues.live.get(&follower).cloned() else { continue };
+            let edit = |config: &Config| Ok::<_, Error>(Config { follow: None, ..config.clone() });
+            // The journal writes in order, so this is durable before the deletion.
+            self.configure_now(&mut queues, &follower, edit).0?;
+        }
+        let (last_rv, commit) = handle.delete(epoch)?;
+        self.metrics.forget(handle.metrics());
+        queues.live.remove(name);
+        queues.unfollow(name, handle.config().follow.as_deref());
+        queues.floor = queues.floor.max(last_rv);
+        queues.version += 1;
+        Ok(commit)
+    }
+
+    /// Replaces the settings of a queue by the result of `edit`, which gets the present settings.
+    ///
+    /// # Errors
+    /// The error of `edit`, a refusal of the engine, [`Error::Follow`], [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn configure<E: From<Error>>(
+        &self,
+        handle: &Arc<Handle>,
+        edit: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> Result<(), E> {
+        let (configured, commit) = self.configure_now(&mut self.queues.write(), handle, edit);
+        commit.wait().await.map_err(Error::from)?;
+        configured
+    }
+
+    fn configure_now<E: From<Error>>(
+        &self,
+        queues: &mut Queues,
+        handle: &Arc<Handle>,
+        edit: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> (Result<(), E>, Commit) {
+        let before = handle.config().follow.clone();
+        let configured = handle.configure(|config| -> Result<Config, E> {
+            let next = edit(config)?;
+            if next.follow != config.follow {
+                queues.check_follow(handle.name(), &next)?;
+            }
+            queues.check_followers(handle.name(), &next)?;
+            Ok(next)
+        });
+        self.note_follow(queues, handle, before.as_deref());
+        configured
+    }
+
+    /// The document of a queue.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn document(&self, handle: &Handle) -> Result<Document, Error> {
+        let mut document = handle.document().await?;
+        document.followers = self.followers_of(handle.name());
+        if document.config.follow.is_some() {
+            let position = handle.read(|queue, _| queue.follow_position()).await?;
+            document.follow = self.follow_report(handle, position);
+        }
+        Ok(document)
+    }
+
+    /// Adds a loaded queue and starts its task.
+    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, epoch: Epoch) {
+        let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
+        let context = self.context(&name, Some((journal.clone(), id)));
+        let meta = QueueMeta { name, incarnation, created_at };
+        let is_unused = loaded.queue.is_unused();
+        let handle = Arc::new(Handle::loaded(meta, loaded, epoch, self.is_unclean(), context));
+        if is_unused {
+            handle.set_unused(self.unused.add());
+        }
+        self.start(&mut self.queues.write(), &handle);
+    }
+
+    /// Removes a queue whose creation was not durable.
+    pub(super) fn discard(&self, handle: &Handle) {
+        let mut queues = self.queues.write();
+        queues.live.remove(handle.name());
+        queues.unfollow(handle.name(), handle.config().follow.as_deref());
+        queues.version += 1;
+        self.metrics.forget(handle.metrics());
+        if let Some((journal, id)) = handle.journal() {
+            journal.detach(*id);
+        }
+        handle.discard();
+    }
+
+    fn context(&self, name: &Name, journal: Option<(Journal, QueueId)>) -> Context {
+        Context {
+            clock: self.clock.clone(),
+            journal,
+            shutdown: self.shutdown.clone(),
+            max_waiters: self.limits.max_waiters,
+            watch: self.limits.watch,
+            metrics: self.metrics.of_queue(name),
+            panicked: self.panicked.clone(),
+        }
+    }
+
+    fn start(&self, queues: &mut RwLockWriteGuard<'_, Queues>, handle: &Arc<Handle>) {
+        if let Some((journal, id)) = handle.journal() {
+            let live: Arc<dyn Live> = handle.clone();
+            journal.attach(*id, Arc::downgrade(&live));
+        }
+        queues.live.insert(handle.name().clone(), handle.clone());
+        queues.version += 1;
+        self.note_follow(queues, handle, None);
+        if self.has_tasks {
+            self.shutdown.spawn("queue", task::run(handle.clone()));
+        }
+    }
+
+    /// Checks that queues may be created and deleted: the journal takes events, and every queue was loaded again after its
+    /// last failure. Returns the epoch of the journal.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] otherwise.
+    pub fn check_journal(&self) -> Result<Epoch, Error> {
+        let Some(journal) = &self.journal else { return Ok(Epoch::default()) };
+        let epoch = journal.admit()?;
+        if epoch > self.recovered() {
+            return Err(deltaq_journal::Error::OutcomeUnknown.into());
+        }
+        Ok(epoch)
+    }
+
+    /// Checks that queues work: the journal takes events for each queue that can be loaded. Without a journal, no queue is
+    /// broken by a panic.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] or [`Error::Broken`] otherwise.
+    pub fn check_queues(&self) -> Result<(), Error> {
+        let Some(journal) = &self.journal else {
+            let is_broken = self.handles().iter().any(|handle| handle.is_broken());
+            return if is_broken { Err(Error::Broken) } else { Ok(()) };
+        };
+        if journal.check()? > Epoch(self.reloaded.load(Ordering::Acquire)) {
+            return Err(deltaq_journal::Error::OutcomeUnknown.into());
+        }
+        Ok(())
+    }
+
+    /// Up to `limit` queues whose name is `wanted`, after `after`, by name.
+    #[must_use]
+    pub fn list(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+        wanted: impl Fn(&Name) -> bool,
+    ) -> Vec<Arc<Handle>> {
+        let queues = self.queues.read();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = queues.live.range::<Name, _>((from, Bound::Unbounded));
+        let wanted = behind.filter(|(name, _)| wanted(name));
+        wanted.take(limit).map(|(_, handle)| handle.clone()).collect()
+    }
+
+    /// Changes whenever a queue is created or deleted.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.queues.read().version
+    }
+
+    /// Number of leased keys of all queues.
+    #[must_use]
+    pub fn leased(&self) -> usize {
+        self.handles().iter().map(super::queue::Handle::leased).sum()
+    }
+
+    /// Closes the journal. Undelivered keys return to their queues, later changes fail, and the journal writes all events that it
+    /// has. The store is closed cleanly if every queue is intact.
+    pub fn close(&self) {
+        for handle in self.handles() {
+            // A lost queue has nothing to return: its last events are those in the journal.
+            let _lost = handle.change(|_, _| ());
+        }
+        let Some(journal) = &self.journal else { return };
+        journal.begin_closing();
+        // Every change asks the journal and appends to it under one of these locks, so all that were admitted have appended.
+        let queues = self.queues.write();
+        for handle in queues.live.values() {
+            drop(handle.lock());
+        }
+        journal.close(self.recovered());
+    }
+
+    /// Ends all queues, which another node has from now on: waits and later calls fail, and the metrics are removed.
+    pub fn leave(&self) {
+        for handle in self.handles() {
+            handle.leave();
+            self.metrics.forget(handle.metrics());
+        }
+    }
+
+    /// The journal, unless everything is kept in memory only.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Whether all queues are loaded, so that calls find them.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// The progress of the recovery at the start.
+    #[must_use]
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    pub(super) fn handles(&self) -> Vec<Arc<Handle>> {
+        self.queues.read().live.values().cloned().collect()
+    }
+
+    /// The epoch of the journal in which every queue is intact.
+    #[must_use]
+    pub fn recovered(&self) -> Epoch {
+        Epoch(self.recovered.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_recovered(&self, epoch: Epoch) {
+        self.recovered.store(epoch.0, Ordering::Release);
+    }
+
+    pub(super) fn set_reloaded(&self, epoch: Epoch) {
+        self.reloaded.store(epoch.0, Ordering::Release);
+    }
+
+    /// Whether the store was not closed cleanly. Then queues skip event numbers when they are loaded, also at later loads,
+    /// because the commit of the first skip may have failed.
+    pub(super) fn is_unclean(&self) -> bool {
+        self.unclean.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_unclean(&self) {
+        self.unclean.store(true, Ordering::Release);
+    }
+
+    pub(super) fn panicked(&self) -> &Notify {
+        &self.panicked
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
+    /// Starts the tasks that load failed queues again and feed the followers.
+    pub fn start_tasks(self: &Arc<Self>) {
+        self.shutdown.spawn("journal follower", self.clone().follow());
+        self.shutdown.spawn("followers", self.clone().run_followers());
+    }
+
+    /// The metrics of all queues at present.
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        let handles = self.handles();
+        let samples = handles.iter().filter_map(|handle| Some(handle.sample()?.with_lag(self.lag(handle))));
+        samples.collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! Which queues follow which.
+
+use deltaq_engine::config::{Config, Follow};
+use deltaq_engine::follow::FollowPosition;
+use deltaq_engine::id::Rv;
+use deltaq_engine::limits::FOLLOWERS_MAX;
+use tokio::sync::Notify;
+
+use super::{Queues, Registry};
+use crate::follow_task::FollowReport;
+use crate::metrics::Lag;
+use crate::queue::Handle;
+use crate::{Error, FollowError, Name};
+
+impl Queues {
+    pub(super) fn followers_of(&self, name: &Name) -> Vec<Name> {
+        self.followers.get(name).into_iter().flatten().cloned().collect()
+    }
+
+    /// Removes a queue from the followers of the queue that it followed.
+    pub(super) fn unfollow(&mut self, name: &Name, follow: Option<&Follow>) {
+        let Some(followed) = follow.and_then(|follow| Name::new(&follow.queue).ok()) else { return };
+        if let Some(followers) = self.followers.get_mut(&followed) {
+            followers.remove(name);
+            if followers.is_empty() {
+                self.followers.remove(&followed);
+            }
+        }
+    }
+
+    /// Checks that the queue of this name has no followers, if it can't be followed with these settings.
+    pub(super) fn check_followers(&self, name: &Name, config: &Config) -> Result<(), Error> {
+        let followers = self.followers_of(name);
+        if followers.is_empty() || not_followable(config).is_none() {
+            return Ok(());
+        }
+        Err(Error::Followed(followers))
+    }
+
+    /// Checks that the queue of this name can follow what `config` says.
+    pub(super) fn check_follow(&self, name: &Name, config: &Config) -> Result<(), Error> {
+        let Some(follow) = &config.follow else { return Ok(()) };
+        let not_found = || Error::Follow(FollowError::NotFound(follow.queue.to_string()));
+        let followed = Name::new(&follow.queue).map_err(|_| not_found())?;
+        let mut path = vec![name.to_string()];
+        let mut next = Some(followed.clone());
+        while let Some(step) = next {
+            path.push(step.to_string());
+            if step == *name {
+                return Err(Error::Follow(FollowError::Cycle(path)));
+            }
+            let follow = self.live.get(&step).and_then(|handle| handle.config().follow.clone());
+            next = follow.and_then(|follow| Name::new(&follow.queue).ok());
+        }
+        let source = self.live.get(&followed).ok_or_else(not_found)?.config();
+        if let Some(why) = not_followable(&source) {
+            return Err(Error::Follow(FollowError::NotFollowable { queue: followed, why }));
+        }
+        let others = self
+            .followers
+            .get(&followed)
+            .map_or(0, |followers| followers.len() - usize::from(followers.contains(name)));
+        if others >= FOLLOWERS_MAX {
+            return Err(Error::Follow(FollowError::TooMany { queue: followed, limit: FOLLOWERS_MAX }));
+        }
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Notes what a queue follows now.
+    pub(super) fn note_follow(&self, queues: &mut Queues, handle: &Handle, before: Option<&Follow>) {
+        queues.unfollow(handle.name(), before);
+        if let Some(name) = handle.config().follow.as_ref().and_then(|follow| Name::new(&follow.queue).ok()) {
+            queues.followers.entry(name).or_default().insert(handle.name().clone());
+            self.followers_changed.notify_one();
+        }
+    }
+
+    /// Notes what a queue follows that was loaded again: a change of its settings may be lost.
+    pub(crate) fn note_loaded(&self, handle: &Handle) {
+        let mut queues = self.queues.write();
+        queues.followers.retain(|_, followers| {
+            followers.remove(handle.name());
+            !followers.is_empty()
+        });
+        self.note_follow(&mut queues, handle, None);
+    }
+
+    /// The followers of the queue of this name.
+    #[must_use]
+    pub fn followers_of(&self, name: &Name) -> Vec<Name> {
+        self.queues.read().followers_of(name)
+    }
+
+    /// How far a queue has got that follows another queue. `position` is durable.
+    pub(super) fn follow_report(
+        &self,
+        handle: &Handle,
+        position: Option<FollowPosition>,
+    ) -> Option<FollowReport> {
+        let name = Name::new(&handle.config().follow.as_ref()?.queue).ok()?;
+        let newest = self.find(&name).map_or(Rv::ZERO, |followed| followed.lock().queue.resource_version());
+        Some(handle.follow_task.report(position, newest, handle.now()))
+    }
+
+    /// How far a follower is behind the queue that it follows.
+    pub(super) fn lag(&self, handle: &Handle) -> Option<Lag> {
+        let follows = handle.config().follow.as_ref()?.queue.clone();
+        let position = handle.lock().queue.follow_position();
+        let FollowReport { lag_events: events, lag: time, .. } = self.follow_report(handle, position)?;
+        Some(Lag { follows, events, time })
+    }
+
+    pub(crate) fn followers_changed(&self) -> &Notify {
+        &self.followers_changed
+    }
+}
+
+/// The reason for which a queue with these settings can't be followed. Without known objects, the view `latest` loses each object with
+/// its ack, and a follower would take that for a deletion.
+fn not_followable(config: &Config) -> Option<&'static str> {
+    if !config.rules().has_objects {
+        return Some("its mode is keys, so it has no objects");
+    }
+    (!config.known_objects).then_some("its known_objects is false")
+}

@@ -1,0 +1,106 @@
+//! The task of a queue: it lets time pass, carries out the requests of destructors, and builds indexes.
+
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::time::Time;
+use deltaq_journal::Commit;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::queue::Handle;
+use super::{Error, JournalError};
+
+/// How long the task waits while the journal has no room for events.
+const BACKLOG_WAIT: Duration = Duration::from_millis(100);
+
+/// The result of letting time pass: what the task waits for next.
+struct Tick {
+    /// Whether a periodic Resync is due.
+    resync_due: bool,
+    /// When the next key is due.
+    next: Option<Time>,
+    /// Whether indexes are to be built.
+    builds_indexes: bool,
+    /// The commit of a lease that is past its deadline. The lease does not expire before its commit.
+    commit: Option<Commit>,
+}
+
+impl Handle {
+    /// Lets everything happen that is due. Returns what to wait for.
+    fn tick(self: &Arc<Self>) -> Result<Tick, Error> {
+        let (_now, commit) = self.change(|state, now| state.queue.advance(now))?;
+        let mut state = self.lock();
+        let resync_due = std::mem::take(&mut state.resync_due);
+        let commit = state.queue.due_uncommitted(self.now()).then_some(commit);
+        // The deadline counts as armed although the task waits for a commit. Otherwise each tick would wake the next one.
+        state.armed = state.queue.next_deadline();
+        let next = if commit.is_some() { None } else { state.armed };
+        Ok(Tick { resync_due, next, builds_indexes: state.queue.is_building_indexes(), commit })
+    }
+}
+
+/// Runs the task until the queue ends or the service drains.
+pub(super) async fn run(handle: Arc<Handle>) {
+    // A Resync waits for commits and for other commands. Time and requests must not wait for the Resync.
+    let mut resync: Option<BoxFuture<'_, ()>> = None;
+    let mut resync_due = false;
+    let mut building: Option<BoxFuture<'_, ()>> = None;
+    loop {
+        // A panic loses the state of the queue. The task must outlive it, because the queue is loaded again.
+        let (next, commit) = match catch_unwind(AssertUnwindSafe(|| handle.tick())) {
+            Ok(Ok(tick)) => {
+                resync_due |= tick.resync_due;
+                if tick.builds_indexes && building.is_none() {
+                    building = Some(Box::pin(handle.build_indexes()));
+                }
+                (tick.next, tick.commit)
+            }
+            // No event reports that the journal has room again.
+            Ok(Err(Error::Journal(JournalError::Backlog { .. }))) => {
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep(BACKLOG_WAIT) => {}
+                    () = handle.shutdown().draining().cancelled() => return,
+                }
+                continue;
+            }
+            // The recovery wakes the task once the queue is loaded again.
+            Ok(Err(Error::Journal(_))) | Err(_) => (None, None),
+            Ok(Err(_)) => return,
+        };
+        if resync.is_none() && std::mem::take(&mut resync_due) {
+            resync = Some(Box::pin(run_resync(&handle)));
+        }
+        let sleep = next.map(|next| handle.until(next));
+        tokio::select! {
+            biased;
+            // First, because requests may never end. A part of the work is done each time.
+            () = ended(&mut building) => building = None,
+            () = handle.requests.woken() => {}
+            () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
+            _ = commit.clone().unwrap_or_default().wait(), if commit.is_some() => {}
+            () = ended(&mut resync) => resync = None,
+            () = handle.shutdown().draining().cancelled() => return,
+        }
+    }
+}
+
+/// Waits for the end of work, if it runs.
+async fn ended(work: &mut Option<BoxFuture<'_, ()>>) {
+    match work {
+        Some(work) => work.await,
+        None => pending().await,
+    }
+}
+
+async fn run_resync(handle: &Arc<Handle>) {
+    let resynced = AssertUnwindSafe(handle.resync(None)).catch_unwind().await;
+    if let Ok(Err(error)) = resynced
+        && error != Error::QueueDeleted
+    {
+        tracing::warn!(queue = %handle.name(), %error, "the periodic resync failed");
+    }
+}

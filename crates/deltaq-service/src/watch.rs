@@ -1,0 +1,433 @@
+//! Readers of the change feeds: each waits for changes of a view of a queue, and reads them in pages.
+//!
+//! A feed exists while it has readers and for a while after. A task of the queue, which runs meanwhile, tells waiting readers that changes
+//! are durable, one wake-up for each reader and commit, so a change pays for one wake-up only.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use deltaq_engine::feed::{Backfill, NoRows, Position, RowLimit, RowPage};
+use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
+use deltaq_engine::view::View;
+use deltaq_journal::record::{Decoder, Error as RecordError};
+use deltaq_journal::recovery::on_own_thread;
+use deltaq_journal::store::JournalRow;
+use deltaq_runtime::causes::with_causes;
+use parking_lot::MutexGuard;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::Error;
+use super::metrics::LostPosition;
+use super::queue::{Handle, drop_in_background};
+
+/// Number of slots that are indexed in one critical section.
+const SLOTS_AT_A_TIME: usize = 2_048;
+/// About how many bytes of the journal are read at a time to extend a feed backwards.
+const BACKFILL_PAGE_BYTES: usize = 4 << 20;
+/// About how many bytes of the journal are read at most. A reader of an older version lists the view again, which is then cheaper.
+const BACKFILL_BYTES_MAX: usize = 64 << 20;
+/// How often a reader extends the feed before it gives up, because the feed begins later each time.
+const BACKFILLS_MAX: usize = 3;
+/// After it is woken, a reader waits this long, times the number of readers of the view, before it is woken again. So many readers of a
+/// queue that changes all the time leave room for other work, and each gets several changes at once.
+const PAUSE_PER_READER: Duration = Duration::from_micros(25);
+/// The longest of these waits.
+const PAUSE_MAX: Duration = Duration::from_millis(25);
+/// How often the feeds of a queue are trimmed, and removed if nobody reads them.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchFrom {
+    /// With the changes after this event.
+    After(Rv),
+    /// With the changes from now on.
+    Now,
+    /// With all keys of the view.
+    Start,
+    /// In the list of all keys of the view.
+    List {
+        /// The last version that the reader has got.
+        after: Rv,
+        /// The queue's newest event when the list began.
+        since: Rv,
+    },
+}
+
+/// The keys that a reader wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyFilter {
+    /// The start of the keys.
+    pub prefix: String,
+    /// The shard, if the reader wants one.
+    pub shard: Option<Shard>,
+}
+
+/// One of `count` parts of all keys: those whose CRC-32C, modulo `count`, is `index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 0.
+    pub index: u32,
+    /// Number of shards.
+    pub count: u32,
+}
+
+impl KeyFilter {
+    /// Whether the reader wants this key.
+    #[must_use]
+    pub fn includes(&self, key: &Key) -> bool {
+        let key = key.as_str();
+        let is_in = |shard: Shard| crc32c::crc32c(key.as_bytes()) % shard.count.max(1) == shard.index;
+        key.starts_with(&self.prefix) && self.shard.is_none_or(is_in)
+    }
+}
+
+/// A reader of a view of a queue.
+#[derive(Debug)]
+pub struct Watcher {
+    handle: Arc<Handle>,
+    view: View,
+    filter: KeyFilter,
+    position: Position,
+    /// The number of announcements that the reader has seen.
+    announced: u64,
+    /// The time of the change that woke the reader, in microseconds of the monotonic clock; 0 if no change woke the reader.
+    changed_us: u64,
+    /// The shortest wait between two wake-ups.
+    pause_min: Duration,
+    /// The reader is not woken before this instant.
+    next_read: Instant,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let readers = self.handle.feed_readers.of(self.view);
+        readers.left_us.store(self.handle.clock().monotonic_us(), Ordering::Relaxed);
+        readers.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Handle {
+    /// A new reader of a view.
+    ///
+    /// # Errors
+    /// [`Error::Expired`], [`Error::Ahead`], or as for reads.
+    pub async fn watch(
+        self: &Arc<Self>,
+        view: View,
+        from: WatchFrom,
+        filter: KeyFilter,
+    ) -> Result<Watcher, Error> {
+        let readers = self.feed_readers.of(view);
+        // The feed is not removed while it has readers, so their number grows first.
+        readers.count.fetch_add(1, Ordering::Relaxed);
+        let (announced, _) = readers.announced.newest();
+        let position = Position { after: Rv::ZERO, listing_since: None };
+        let mut watcher = Watcher {
+            handle: self.clone(),
+            view,
+            filter,
+            position,
+            announced,
+            changed_us: 0,
+            pause_min: Duration::ZERO,
+            next_read: Instant::now(),
+        };
+        self.metrics().note_watch();
+        self.run_feed_task();
+        // The feed begins before the version is read, so that it has all changes since that version.
+        self.build_part(view)?;
+        let newest = self.read(|queue, _| queue.resource_version()).await?;
+        watcher.position = match from {
+            WatchFrom::After(after) => Position { after, listing_since: None },
+            WatchFrom::Now => Position { after: newest, listing_since: None },
+            WatchFrom::Start => Position { after: Rv::ZERO, listing_since: Some(newest) },
+            WatchFrom::List { after, since } => Position { after, listing_since: Some(since) },
+        };
+        watcher.prepare().await?;
+        Ok(watcher)
+    }
+
+    fn run_feed_task(self: &Arc<Self>) {
+        if !self.feed_readers.has_task.swap(true, Ordering::AcqRel) {
+            self.shutdown().spawn("change feeds", run(self.clone()));
+        }
+    }
+
+    /// Indexes the rest of the feed, a part at a time.
+    async fn build_feed(&self, view: View) -> Result<(), Error> {
+        while !self.build_part(view)? {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Indexes some slots. Returns whether the feed is complete.
+    fn build_part(&self, view: View) -> Result<bool, Error> {
+        let mut state = self.open()?;
+        let is_complete = state.queue.build_feed(view, self.context.watch.tombstones, SLOTS_AT_A_TIME);
+        // A thread that waits for the lock gets it next.
+        MutexGuard::unlock_fair(state);
+        Ok(is_complete)
+    }
+
+    /// Extends the feed backwards to the event `after`, if the journal reaches so far.
+    async fn backfill_feed(&self, view: View, after: Rv) -> Result<(), Error> {
+        let Some((journal, id)) = self.journal() else { return Ok(()) };
+        let _only_one = self.feed_readers.backfill.lock().await;
+        // Events that are not durable are not in the journal yet.
+        let horizon = self.read(|queue, _| queue.feed_size(view).map(|size| size.horizon)).await?;
+        let Some(horizon) = horizon.filter(|horizon| *horizon > after) else { return Ok(()) };
+        let mut backfill = Backfill::new(view, after);
+        let mut bytes = 0;
+        while backfill.last() < horizon && bytes < BACKFILL_BYTES_MAX {
+            let last = backfill.last();
+            let rows = journal.reader().journal(*id, last, BACKFILL_PAGE_BYTES).await;
+            let rows = rows.map_err(|error| self.unreadable(&error))?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            bytes += rows.iter().map(|row| row.events.len()).sum::<usize>();
+            let noted = on_own_thread(async move { note_rows(backfill, &rows) }).await;
+            let Some(noted) = noted.map_err(|error| self.unreadable(&error))? else { return Ok(()) };
+            backfill = noted;
+        }
+        self.open()?.queue.backfill_feed(backfill);
+        Ok(())
+    }
+
+    fn unreadable(&self, error: &dyn std::error::Error) -> Error {
+        tracing::error!(queue = %self.name(), error = with_causes(error), "a change feed can't be read");
+        Error::PastUnreadable
+    }
+
+    /// Trims the feeds, and removes those without readers. Returns whether there is any left.
+    fn keep_up_feeds(&self) -> bool {
+        let mut state = match self.open() {
+            Ok(state) => state,
+            Err(Error::QueueDeleted) => return false,
+            Err(_) => return true,
+        };
+        let now_us = self.clock().monotonic_us();
+        let mut removed = Vec::new();
+        state.queue.trim_feeds(self.now());
+        for view in View::ALL {
+            let readers = self.feed_readers.of(view);
+            let is_used = readers.count.load(Ordering::Relaxed) > 0;
+            let idle = Duration::from_micros(now_us.saturating_sub(readers.left_us.load(Ordering::Relaxed)));
+            if !is_used && idle >= self.context.watch.idle {
+                removed.extend(state.queue.remove_feed(view));
+            }
+        }
+        let is_in_use = |view: &View| state.queue.has_feed(*view) || self.feed_readers.has_any(*view);
+        let any_in_use = View::ALL.iter().any(is_in_use);
+        drop(state);
+        if !removed.is_empty() {
+            drop_in_background(removed);
+        }
+        any_in_use
+    }
+}
+
+/// Notes the events of rows. `None` if events before a row are missing: the journal does not reach so far back, or is damaged.
+fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Option<Backfill>, RecordError> {
+    let mut decoder = Decoder::new();
+    for row in rows {
+        let noted = backfill.last();
+        if row.prev_rv > noted {
+            return Ok(None);
+        }
+        backfill.begin_after(row.prev_rv);
+        decoder.events(row)?.iter().for_each(|event| backfill.note(event));
+    }
+    Ok(Some(backfill))
+}
+
+/// Announces changes once they are durable, until there are no feeds.
+async fn run(handle: Arc<Handle>) {
+    let readers = &handle.feed_readers;
+    let mut upkeep = interval_at(Instant::now() + UPKEEP_PERIOD, UPKEEP_PERIOD);
+    upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = handle.shutdown().draining().cancelled() => return,
+            // First, so that a queue that always changes does not keep it from running.
+            _ = upkeep.tick() => {
+                if !handle.keep_up_feeds() {
+                    readers.has_task.store(false, Ordering::Release);
+                    // A reader that came meanwhile has relied on this task.
+                    let is_needed = View::ALL.iter().any(|view| readers.has_any(*view));
+                    if !is_needed || readers.has_task.swap(true, Ordering::AcqRel) {
+                        return;
+                    }
+                }
+            }
+            () = readers.changed.notified() => {
+                let commit = handle.lock().commits.newest.clone();
+                // A reader learns from its next read that a commit has failed.
+                let _failed = commit.wait().await;
+                for view in &readers.views {
+                    if view.has_changed.swap(false, Ordering::Relaxed) {
+                        view.announced.send(view.changed_us.load(Ordering::Relaxed));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Watcher {
+    /// The same reader, which waits at least this long between two wake-ups.
+    #[must_use]
+    pub(super) fn with_pause(mut self, pause_min: Duration) -> Self {
+        self.pause_min = pause_min;
+        self
+    }
+
+    /// Makes the feed reach back to the reader's position.
+    async fn prepare(&self) -> Result<(), Error> {
+        let Position { after, listing_since } = self.position;
+        let handle = &self.handle;
+        handle.build_feed(self.view).await?;
+        let nothing = RowLimit { rows: 0, bytes: 0 };
+        // The queue may be loaded again meanwhile, with a feed that begins later.
+        let mut extended = Rv::ZERO;
+        for _ in 0..BACKFILLS_MAX {
+            let Err(NoRows::Expired { horizon }) = self.page(nothing)?.0 else { break };
+            if horizon == extended {
+                break;
+            }
+            extended = horizon;
+            handle.backfill_feed(self.view, listing_since.unwrap_or_default().max(after)).await?;
+            handle.build_feed(self.view).await?;
+        }
+        match self.page(nothing)?.0 {
+            Err(NoRows::Expired { horizon }) => {
+                handle.metrics().count_lost(LostPosition::Expired);
+                Err(Error::Expired { horizon })
+            }
+            Err(NoRows::Ahead { newest }) => {
+                handle.metrics().count_lost(LostPosition::Ahead);
+                Err(Error::Ahead { newest })
+            }
+            // The queue was loaded again just now: the next read builds the feed.
+            Err(NoRows::NotBuilt) | Ok(_) => Ok(()),
+        }
+    }
+
+    /// The next page, and the commit that it depends on.
+    fn page(&self, limit: RowLimit) -> Result<(Result<RowPage, NoRows>, deltaq_journal::Commit), Error> {
+        let state = self.handle.open()?;
+        let includes = |key: &Key| self.filter.includes(key);
+        let page = state.queue.rows(self.view, self.position, includes, limit);
+        let commit = state.commits.newest.clone();
+        // A thread that waits for the lock gets it next: a reader whose filter ignores most keys reads page after page.
+        MutexGuard::unlock_fair(state);
+        Ok((page, commit))
+    }
+
+    /// The next rows. There may be none.
+    ///
+    /// # Errors
+    /// As [`Handle::watch`].
+    pub async fn read(&mut self, limit: RowLimit) -> Result<RowPage, Error> {
+        let (page, commit) = match self.page(limit)? {
+            (Ok(page), commit) => (page, commit),
+            (Err(_), _) => {
+                self.prepare().await?;
+                let (page, commit) = self.page(limit)?;
+                (page.unwrap_or_else(|_| RowPage { next: self.position.after, ..RowPage::default() }), commit)
+            }
+        };
+        commit.wait().await?;
+        self.position.after = page.next;
+        if !page.rows.is_empty() {
+            let changed_us = Some(self.changed_us).filter(|changed_us| *changed_us > 0);
+            let lag = changed_us.map(|changed_us| self.handle.clock().since(changed_us));
+            self.handle.metrics().record_rows(self.view, page.rows.len(), lag);
+        }
+        self.changed_us = 0;
+        if page.is_last {
+            self.position.listing_since = None;
+        } else if page.rows.is_empty() {
+            // The caller reads on at once. Other connections of the thread run first.
+            tokio::task::yield_now().await;
+        }
+        Ok(page)
+    }
+
+    /// Waits until the view has changed since the last call. A call soon after the last one may wait a little longer.
+    pub async fn changed(&mut self) {
+        let readers = self.handle.feed_readers.of(self.view);
+        readers.announced.more_than(self.announced).await;
+        if self.next_read > Instant::now() {
+            tokio::time::sleep_until(self.next_read).await;
+        }
+        (self.announced, self.changed_us) = readers.announced.newest();
+        let count = readers.count.load(Ordering::Relaxed);
+        let pause = PAUSE_PER_READER.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        self.next_read = Instant::now() + pause.min(PAUSE_MAX).max(self.pause_min);
+    }
+
+    /// The view that the reader reads.
+    #[must_use]
+    pub const fn view(&self) -> View {
+        self.view
+    }
+
+    /// The event up to which the reader has everything.
+    #[must_use]
+    pub fn resource_version(&self) -> Rv {
+        self.position.after
+    }
+
+    /// While the reader gets the keys that the view had at the beginning: the queue's newest event at the beginning.
+    #[must_use]
+    pub fn listing_since(&self) -> Option<Rv> {
+        self.position.listing_since
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltaq_engine::event::{Event, EventKind, ViewChanges};
+    use deltaq_engine::time::Time;
+    use deltaq_journal::record::journal_rows;
+    use deltaq_journal::store::{Epoch, QueueId};
+
+    use super::*;
+
+    /// A row with the events from `first` to `last`.
+    fn row(first: u64, last: u64) -> JournalRow {
+        let event = |rv| Event {
+            rv: Rv::new(rv),
+            at: Time::from_micros(rv),
+            kind: EventKind::Paused,
+            views: ViewChanges::default(),
+            sequence: None,
+        };
+        let events: Vec<Event> = (first..=last).map(event).collect();
+        journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events).remove(0)
+    }
+
+    #[test]
+    fn a_feed_is_extended_only_by_events_without_a_gap() {
+        let noted = |after, rows: &[JournalRow]| {
+            let backfill = Backfill::new(View::Latest, Rv::new(after));
+            note_rows(backfill, rows).expect("the rows are readable").map(|backfill| backfill.last().get())
+        };
+        assert_eq!(noted(4, &[row(3, 6), row(7, 9)]), Some(9));
+        assert_eq!(noted(2, &[row(3, 6)]), Some(6));
+        assert_eq!(noted(1, &[row(3, 6)]), None, "the journal begins later");
+        assert_eq!(noted(2, &[row(3, 6), row(8, 9)]), None, "a row is missing");
+    }
+}

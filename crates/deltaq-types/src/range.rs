@@ -1,0 +1,328 @@
+//! Range checks that run while a setting is deserialized, for `#[serde(deserialize_with = "...")]`.
+//!
+//! Every error has serde's form, "invalid value: integer `0`, expected a whole number from 1 to 100", so the range is
+//! written once, at the field.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Unexpected, Visitor};
+
+use crate::duration::{self, DurationText};
+
+/// Microseconds.
+pub const US: u64 = 1;
+/// Ten milliseconds, the shortest timeout.
+pub const MS_10: u64 = 10_000;
+/// A second.
+pub const SEC: u64 = 1_000_000;
+/// An hour.
+pub const HOUR: u64 = 3_600 * SEC;
+/// Half a day.
+pub const HOURS_12: u64 = 12 * HOUR;
+/// A day.
+pub const DAY: u64 = 24 * HOUR;
+/// A hundred years: no limit in practice.
+pub const CENTURY: u64 = 36_500 * DAY;
+/// The largest whole number of TOML.
+pub const WHOLE_MAX: u64 = i64::MAX as u64;
+/// The largest `u32`.
+pub const U32_MAX: u64 = u32::MAX as u64;
+
+/// Up to 2^53, a float represents every whole number exactly.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+struct Named<T>(T);
+
+/// A table. Without this, serde takes an array for a struct, by the order of its fields.
+pub fn table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Named::deserialize(deserializer)?.0)
+}
+
+/// [`table`], or nothing.
+pub fn optional_table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Named<T>>::deserialize(deserializer)?.map(|named| named.0))
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(members))
+            }
+        }
+
+        deserializer.deserialize_map(Members(PhantomData)).map(Self)
+    }
+}
+
+struct Whole<const MIN: u64, const MAX: u64>(u64);
+
+/// A whole number from `MIN` to `MAX`. `T` must hold all of them.
+pub fn whole<'de, const MIN: u64, const MAX: u64, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    fit(Whole::<MIN, MAX>::deserialize(deserializer)?.0)
+}
+
+/// [`whole`], or nothing.
+pub fn optional_whole<'de, const MIN: u64, const MAX: u64, D, T>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    Option::<Whole<MIN, MAX>>::deserialize(deserializer)?.map(|whole| fit(whole.0)).transpose()
+}
+
+fn fit<T: TryFrom<u64>, E: de::Error>(number: u64) -> Result<T, E> {
+    T::try_from(number).map_err(|_| E::custom("the number is too large for this machine"))
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Range<const MIN: u64, const MAX: u64>;
+
+        impl<const MIN: u64, const MAX: u64> Visitor<'_> for Range<MIN, MAX> {
+            type Value = Whole<MIN, MAX>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match MAX {
+                    WHOLE_MAX => write!(f, "a whole number from {MIN}"),
+                    _ => write!(f, "a whole number from {MIN} to {MAX}"),
+                }
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                let in_range = (MIN..=MAX).contains(&number);
+                in_range
+                    .then_some(Whole(number))
+                    .ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                match u64::try_from(number) {
+                    Ok(number) => self.visit_u64(number),
+                    Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
+                }
+            }
+
+            /// JSON does not distinguish 5.0 from 5.
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+                if number.fract() != 0.0 || !(0.0..=EXACT_MAX).contains(&number) {
+                    return Err(E::invalid_value(Unexpected::Float(number), &self));
+                }
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a whole number from 0 to 2^53"
+                )]
+                self.visit_u64(number as u64)
+            }
+        }
+
+        deserializer.deserialize_any(Range)
+    }
+}
+
+struct Number<const MAX: u64, const ZERO_ALLOWED: bool>(f64);
+
+/// A finite number from 0 to `MAX`.
+pub fn number<'de, const MAX: u64, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Number::<MAX, true>::deserialize(deserializer)?.0)
+}
+
+/// A finite number above 0, up to `MAX`.
+pub fn positive<'de, const MAX: u64, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Number::<MAX, false>::deserialize(deserializer)?.0)
+}
+
+/// [`number`], or nothing.
+pub fn optional_number<'de, const MAX: u64, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<f64>, D::Error> {
+    Ok(Option::<Number<MAX, true>>::deserialize(deserializer)?.map(|number| number.0))
+}
+
+impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Deserialize<'de> for Number<MAX, ZERO_ALLOWED> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Range<const MAX: u64, const ZERO_ALLOWED: bool>;
+
+        impl<const MAX: u64, const ZERO_ALLOWED: bool> Visitor<'_> for Range<MAX, ZERO_ALLOWED> {
+            type Value = Number<MAX, ZERO_ALLOWED>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let begin = if ZERO_ALLOWED { "from 0 to" } else { "above 0, up to" };
+                write!(f, "a number {begin} {MAX}")
+            }
+
+            #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+                let in_range = (0.0..=MAX as f64).contains(&number) && (ZERO_ALLOWED || number > 0.0);
+                in_range
+                    .then_some(Number(number))
+                    .ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+            }
+
+            #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                self.visit_f64(number as f64)
+            }
+
+            #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                self.visit_f64(number as f64)
+            }
+        }
+
+        deserializer.deserialize_any(Range)
+    }
+}
+
+struct Span<const MIN_US: u64, const MAX_US: u64>(DurationText);
+
+/// A duration from `MIN_US` to `MAX_US` microseconds.
+pub fn span<'de, const MIN_US: u64, const MAX_US: u64, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<DurationText, D::Error> {
+    Ok(Span::<MIN_US, MAX_US>::deserialize(deserializer)?.0)
+}
+
+/// [`span`], or nothing.
+pub fn optional_span<'de, const MIN_US: u64, const MAX_US: u64, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<DurationText>, D::Error> {
+    Ok(Option::<Span<MIN_US, MAX_US>>::deserialize(deserializer)?.map(|span| span.0))
+}
+
+impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US, MAX_US> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (min, max) = (duration::format_us(MIN_US), duration::format_us(MAX_US));
+        let expected = format!("a duration from {min} to {max}, such as \"30s\"");
+        text(deserializer, &expected, |text| {
+            let us = duration::parse_us(text).ok().filter(|us| (MIN_US..=MAX_US).contains(us));
+            us.map(|us| Self(DurationText::from_us(us)))
+        })
+    }
+}
+
+/// An address to listen on.
+pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let expected = "an IP address and a port, such as \"127.0.0.1:7070\", \"localhost:7070\" or \":7070\" for all IPv4 addresses";
+    text(deserializer, expected, listen_address)
+}
+
+/// An IP address and a port; an empty text is no address.
+pub fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let expected = "an IP address and a port, such as \"127.0.0.1:7071\", \"localhost:7071\" or \":7071\" for all IPv4 addresses, or \"\"";
+    let read = |text: &str| if text.is_empty() { Some(None) } else { listen_address(text).map(Some) };
+    text(deserializer, expected, read)
+}
+
+/// No name is resolved: `localhost` is the loopback address, and an empty host is all IPv4 addresses.
+fn listen_address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    let ip = match host {
+        "" => Ipv4Addr::UNSPECIFIED,
+        host if host.eq_ignore_ascii_case("localhost") => Ipv4Addr::LOCALHOST,
+        _ => return text.parse().ok(),
+    };
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| port.parse().ok().map(|port: u16| SocketAddr::from((ip, port)))).flatten()
+}
+
+/// A path of the file system, or an optional one. Text that was not UTF-8 holds replacement characters, and would name
+/// another file.
+pub fn path<'de, D: Deserializer<'de>, T: From<PathBuf>>(deserializer: D) -> Result<T, D::Error> {
+    text(deserializer, "a path in UTF-8", |text| {
+        let is_path = !text.is_empty() && !text.contains(['\0', '\u{fffd}']);
+        is_path.then(|| T::from(PathBuf::from(text)))
+    })
+}
+
+/// The URL of a PostgreSQL database, without a password. An error does not repeat the text, which may contain one.
+pub fn database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let form = "invalid value, expected a URL such as \"postgres://deltaq@db.example/deltaq\"";
+    let text = String::deserialize(deserializer).map_err(|_| de::Error::custom(form))?;
+    let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
+    let rest = rest.filter(|rest| rest.bytes().all(|byte| byte.is_ascii_graphic()));
+    let rest = rest.ok_or_else(|| de::Error::custom(form))?;
+    let (location, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = location.split_once('/').map_or(location, |(authority, _)| authority);
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let is_password = |name: &str| name == "password" || name == "sslpassword";
+    if user.contains(':')
+        || query.split('&').any(|pair| is_password(pair.split('=').next().unwrap_or_default()))
+    {
+        return Err(de::Error::custom(
+            "invalid value, expected a URL without a password, because settings are shown: put the password into the \
+             variable PGPASSWORD or the file ~/.pgpass",
+        ));
+    }
+    Ok(Some(text))
+}
+
+/// A list of texts, or one text with commas between the entries, which is easier to write in the environment.
+pub fn words<'de, D: Deserializer<'de>, U>(
+    deserializer: D,
+    expected: &str,
+    read: impl FnMut(String) -> Option<U>,
+) -> Result<Vec<U>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Words {
+        List(Vec<String>),
+        Text(String),
+    }
+
+    let entries = match Words::deserialize(deserializer) {
+        Ok(Words::List(entries)) => Some(entries),
+        Ok(Words::Text(text)) if text.is_empty() => Some(Vec::new()),
+        Ok(Words::Text(text)) => Some(text.split(',').map(|entry| entry.trim().to_owned()).collect()),
+        Err(_) => None,
+    };
+    entries
+        .and_then(|entries| entries.into_iter().map(read).collect())
+        .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
+}
+
+/// A text that `read` takes.
+pub fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, D::Error> {
+    struct Text<'a, F, T>(&'a str, F, PhantomData<T>);
+
+    impl<T, F: FnOnce(&str) -> Option<T>> Visitor<'_> for Text<'_, F, T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            let Self(expected, read, _) = self;
+            read(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &expected))
+        }
+    }
+
+    deserializer.deserialize_str(Text(expected, read, PhantomData))
+}

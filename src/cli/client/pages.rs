@@ -1,0 +1,63 @@
+//! Lists in pages.
+
+use clap::Args;
+use deltaq_client::Call;
+use deltaq_types::UnavailableQueue;
+
+use super::failure::Failure;
+use super::output::Row;
+use super::reply::PageTexts;
+use super::session::Session;
+
+/// Most entries of a page.
+const PAGE: u64 = 1_000;
+
+/// How many entries to print.
+#[derive(Debug, Clone, Args)]
+pub struct Limit {
+    /// Most entries [default: all].
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+}
+
+impl Limit {
+    /// The number of entries to print.
+    pub(super) fn entries(&self) -> usize {
+        self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+    }
+}
+
+/// Prints all pages of a list.
+pub(super) async fn print_list<T: Row>(
+    session: &Session,
+    call: impl Fn() -> Result<Call, Failure>,
+    limit: &Limit,
+    empty: &str,
+) -> Result<(), Failure> {
+    let mut list = session.output.list::<T>();
+    let mut left = limit.limit.unwrap_or(u64::MAX);
+    let mut next = None;
+    let mut unavailable = Vec::new();
+    while left > 0 {
+        let call = call()?.query("limit", Some(left.min(PAGE))).query("continue", next);
+        let page: PageTexts = session.client.fetch(call).await?;
+        unavailable.extend(page.unavailable);
+        left = left.saturating_sub(page.items.len() as u64);
+        list.add::<T>(&page.items)?;
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    list.finish(empty)?;
+    check_complete(&unavailable)
+}
+
+/// Reports the queues that a list or a sum leaves out.
+pub(super) fn check_complete(unavailable: &[UnavailableQueue]) -> Result<(), Failure> {
+    let left_out: Vec<String> = unavailable
+        .iter()
+        .map(|queue| format!("queue {} is left out: {}", queue.name, queue.detail))
+        .collect();
+    if left_out.is_empty() { Ok(()) } else { Err(Failure::Incomplete(left_out.join("\n"))) }
+}

@@ -1,6 +1,0 @@
-//! Fields that records leave out.
-
-/// Whether a field of a record is left out: a reader then uses the default.
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}

@@ -1,0 +1,147 @@
+//! A small file system in a namespace of its own, which becomes full or read-only.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use super::{QUEUE, add_in_the_end, call, expect_all, try_add};
+use crate::chaos::crash::server::{End, Spawned, Store};
+use crate::harness::blocking::Message;
+
+/// Bytes of an object, large enough to fill the disk soon.
+const OBJECT_BYTES: usize = 20_000;
+/// More objects than fit.
+const OBJECTS: usize = 2_000;
+
+/// A tmpfs of 24 MiB.
+struct Volume {
+    holder: Child,
+    folder: PathBuf,
+}
+
+impl Volume {
+    fn mount(test: &str) -> Self {
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("volume-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let script = "mount -t tmpfs -o size=24m,mode=0700 tmpfs \"$1\" && echo mounted && cat";
+        let holder = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut holder = holder.expect("unshare of util-linux runs");
+        let mut line = String::new();
+        let mut out = BufReader::new(holder.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("a line");
+        assert_eq!(line, "mounted\n", "no file system can be mounted in a user namespace");
+        Self { holder, folder }
+    }
+
+    /// A command that runs in the namespace of the volume.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        let target = self.holder.id().to_string();
+        command.args(["--user", "--mount", "--preserve-credentials", "--target", &target, program]);
+        command
+    }
+
+    fn run(&self, script: &str) {
+        let done = self.command("sh").args(["-ec", script, "sh"]).arg(&self.folder).status();
+        assert!(done.expect("nsenter of util-linux runs").success(), "{script}");
+    }
+
+    fn serve(&self) -> Spawned {
+        let store = Store::Borrowed(self.folder.clone());
+        Spawned::start_as(&store, self.command(env!("CARGO_BIN_EXE_deltaq")), |_| {})
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        // Closing its input ends the process, the namespace and the file system.
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
+    let volume = Volume::mount("full");
+    volume.run("head -c 12500000 /dev/zero > \"$1/ballast\"");
+    let server = volume.serve();
+    let mut acknowledged = BTreeSet::new();
+    let mut full = None;
+    for number in 0..OBJECTS {
+        let key = format!("key-{number}");
+        let object = json!({"key": key, "text": "x".repeat(OBJECT_BYTES)});
+        let (status, body) =
+            call(&server, &Message::post(format!("{QUEUE}/add"), &object)).expect("an answer");
+        if status == 200 {
+            acknowledged.insert(key);
+        } else {
+            full = Some((status, body["code"].clone()));
+            break;
+        }
+    }
+    assert_eq!(full, Some((507, json!("disk-full"))), "{}", server.last_words());
+    assert!(acknowledged.len() > 100, "it was full too soon: {}", acknowledged.len());
+    volume.run("rm \"$1/ballast\"");
+    add_in_the_end(&server, "after");
+    acknowledged.insert("after".to_owned());
+    expect_all(&server, &acknowledged, "after there was room");
+    server.end(End::Kill);
+    let server = volume.serve();
+    expect_all(&server, &acknowledged, "after a restart");
+}
+
+#[test]
+fn a_start_on_a_full_disk_is_refused_and_succeeds_when_there_is_room() {
+    let volume = Volume::mount("full-start");
+    let server = volume.serve();
+    assert!(try_add(&server, "before"));
+    server.end(End::Kill);
+    volume.run("cat /dev/zero > \"$1/ballast\" 2> /dev/null || true");
+    let mut refused = volume.command(env!("CARGO_BIN_EXE_deltaq"));
+    let refused = refused.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--data-dir"]);
+    // A server that starts all the same would run for ever.
+    let done = Command::new("timeout")
+        .arg("20")
+        .arg(refused.get_program())
+        .args(refused.get_args())
+        .arg(&volume.folder)
+        .output()
+        .expect("timeout of coreutils runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains("the disk is full"), "{said}");
+    volume.run("rm \"$1/ballast\"");
+    let server = volume.serve();
+    add_in_the_end(&server, "after");
+    expect_all(&server, &["before", "after"].map(str::to_owned).into(), "after there was room");
+}
+
+#[test]
+fn a_disk_that_becomes_read_only_is_told_and_heals() {
+    let volume = Volume::mount("read-only");
+    let server = volume.serve();
+    assert!(try_add(&server, "before"));
+    server.end(End::Kill);
+    volume.run("mount -o remount,ro \"$1\"");
+    let mut refused = volume.command(env!("CARGO_BIN_EXE_deltaq"));
+    refused
+        .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--data-dir"])
+        .arg(&volume.folder);
+    let mut refused = refused.stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut said = String::new();
+    refused.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert_eq!(refused.wait().expect("it ends").code(), Some(1), "{said}");
+    assert!(said.contains("ead-only") && said.contains(&volume.folder.display().to_string()), "{said}");
+    volume.run("mount -o remount,rw \"$1\"");
+    let server = volume.serve();
+    expect_all(&server, &BTreeSet::from(["before".to_owned()]), "after a start");
+}

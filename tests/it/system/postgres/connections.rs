@@ -1,0 +1,149 @@
+//! Connections that break at every moment of a write, and a second owner of the store.
+
+use std::time::Duration;
+
+use deltaq_journal::store::Error;
+
+use super::proxy::Proxy;
+use super::*;
+use crate::harness::within;
+
+/// Far longer than the server takes to see what a connection sent.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// Long enough for the bytes of a write to leave this process, and shorter than every limit of the store.
+const SENT: Duration = Duration::from_millis(300);
+/// The store gives up a connection without answers within this time.
+const BOUND: Duration = Duration::from_secs(35);
+
+#[tokio::test]
+async fn a_second_opening_fences_the_first() {
+    let cluster = Cluster::start();
+    let (mut first, _) = open(&cluster.url()).await;
+    first.write(event(1)).await.expect("a write");
+    let (mut second, reader) = open(&cluster.url()).await;
+    assert!(second.epoch > first.epoch);
+    let fenced = first.write(event(2)).await;
+    assert!(
+        matches!(&fenced, Err(Error::Fenced { own, found }) if *own == first.epoch && *found == second.epoch),
+        "{fenced:?}"
+    );
+    let fenced = first.reopen().await;
+    assert!(matches!(&fenced, Err(Error::Fenced { .. })), "{fenced:?}");
+    assert_eq!(events(&reader).await, [1]);
+    second.write(event(2)).await.expect("the second opening owns the store");
+    assert_eq!(events(&reader).await, [1, 2]);
+    first.close().await;
+    second.close().await;
+}
+
+#[tokio::test]
+async fn a_commit_without_an_answer_is_there_after_reopening() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::start(cluster.socket());
+    let (mut store, reader) = open(&proxy.url()).await;
+    for (before, clean) in [(0, None), (1, Some(false))] {
+        store.write(Writes { clean, ..event(2 * before + 1) }).await.expect("a write");
+        proxy.cut_next_answer();
+        let lost = store.write(Writes { clean, ..event(2 * before + 2) }).await;
+        assert!(matches!(&lost, Err(Error::Failed { .. })), "{lost:?}");
+        assert!(proxy.has_cut_answer());
+        store.write(event(9)).await.expect_err("nothing is written before the store is reopened");
+        store.reopen().await.expect("the store is reopened");
+        let here: Vec<u64> = (1..=2 * before + 2).collect();
+        assert_eq!(events(&reader).await, here, "the server had committed");
+        assert_eq!(cluster.sql("SELECT count(*) FROM deltaq.journal"), here.len().to_string());
+    }
+    store.write(event(4)).await.expect_err("at most one row follows an event");
+    store.reopen().await.expect("the store is reopened");
+    store.write(event(5)).await.expect("a write");
+    assert_eq!(events(&reader).await, [1, 2, 3, 4, 5]);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_write_that_did_not_arrive_is_not_there_after_reopening() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::start(cluster.socket());
+    let (mut store, reader) = open(&proxy.url()).await;
+    store.write(event(1)).await.expect("a write");
+    proxy.refuse();
+    store.write(event(2)).await.expect_err("the connection is cut");
+    store.reopen().await.expect_err("there is no server");
+    proxy.release();
+    store.reopen().await.expect("the store is reopened");
+    assert_eq!(events(&reader).await, [1]);
+    store.write(event(2)).await.expect("a write");
+    store.close().await;
+}
+
+/// The bytes of a write wait in the network while the store is reopened, and arrive afterwards.
+#[tokio::test]
+async fn a_write_that_arrives_after_the_reopening_writes_nothing() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::start(cluster.socket());
+    let (mut store, reader) = open(&proxy.url()).await;
+    // From the second write on, the connection has prepared the statement, and a write is one message.
+    store.write(event(1)).await.expect("a write");
+    proxy.hold();
+    let held = tokio::time::timeout(SENT, store.write(event(2))).await;
+    held.expect_err("the answer can't arrive");
+    within(store.reopen()).await.expect("a new connection passes");
+    proxy.release();
+    crate::system::cli::until("the late write arrives", || proxy.has_delivered());
+    until_idle(&cluster).await;
+    assert_eq!(events(&reader).await, [1], "the late write has an old epoch");
+    store.write(event(2)).await.expect("a write");
+    assert_eq!(events(&reader).await, [1, 2]);
+    store.close().await;
+}
+
+/// Waits until the server has done what the held connection sent.
+async fn until_idle(cluster: &Cluster) {
+    tokio::time::sleep(SENT).await;
+    let active = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'deltaq' AND state <> 'idle'";
+    let mut waited = Duration::ZERO;
+    while cluster.sql(active) != "0" {
+        assert!(waited < ARRIVAL, "a transaction is still open");
+        tokio::time::sleep(SENT).await;
+        waited += SENT;
+    }
+}
+
+/// While nothing arrives, the clock is moved.
+#[tokio::test]
+async fn a_connection_without_answers_ends_within_the_bound() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::start(cluster.socket());
+    let (mut store, reader) = open(&proxy.url()).await;
+    store.write(event(1)).await.expect("a write");
+    proxy.black_hole();
+    tokio::time::pause();
+    let write = tokio::time::timeout(BOUND, store.write(event(2))).await.expect("the write ends");
+    write.expect_err("there is no answer");
+    let reopened = tokio::time::timeout(BOUND, store.reopen()).await.expect("the reopening ends");
+    reopened.expect_err("there is no answer");
+    tokio::time::resume();
+    proxy.cut();
+    proxy.release();
+    within(store.reopen()).await.expect("the store is reopened");
+    let here = events(&reader).await;
+    store.write(event(here.len() as u64 + 1)).await.expect("a write");
+    store.close().await;
+}
+
+/// Idle connections break, for example by a firewall. Reads open new ones.
+#[tokio::test]
+async fn readers_survive_cut_connections() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::start(cluster.socket());
+    let (mut store, reader) = open(&proxy.url()).await;
+    store.write(event(1)).await.expect("a write");
+    for _ in 0..3 {
+        assert_eq!(events(&reader).await, [1]);
+        proxy.cut();
+    }
+    store.write(event(2)).await.expect_err("the connection is cut");
+    store.reopen().await.expect("the store is reopened");
+    assert_eq!(events(&reader).await, [1]);
+    store.close().await;
+}

@@ -1,0 +1,147 @@
+//! The servers that Prometheus scrapes: a healthy one with all kinds of load, and one for each fault.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+use super::tools::pause;
+use super::work::{self, Caller};
+use crate::chaos::crash::server::{Spawned, Store};
+use crate::chaos::faults::{self, Plan};
+
+/// The server without a fault.
+pub(super) const HEALTHY: &str = "healthy";
+/// The queue of the faulty servers.
+const QUEUE: &str = "/v1/queues/q";
+/// The error of a failing disk.
+const EIO: i32 = 5;
+/// More calls than a test makes.
+const ALL: u64 = 1_000_000_000;
+
+pub(super) struct Scene {
+    working: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    servers: Vec<(&'static str, Spawned)>,
+    /// While this file exists, the disk fails.
+    switch: PathBuf,
+    _stores: [Store; 2],
+}
+
+impl Scene {
+    pub(super) fn start() -> Self {
+        super::tools::require();
+        let store = Store::folder("prometheus-healthy");
+        let (failing, folder, switch) = faults::place("prometheus-stalled");
+        let plan = Plan { kind: "fail", calls: "sync", from: 1, count: ALL, errno: EIO };
+        let stalled = Spawned::start_with(&failing, |command| plan.set(command, &folder, Some(&switch)));
+        let capped = Spawned::start_with(&Store::Memory, |command| {
+            command.env("DELTAQ_SERVER__MAX_CONNECTIONS", "4");
+        });
+        let servers = vec![
+            (HEALTHY, Spawned::start(&store)),
+            ("stuck", Spawned::start(&Store::Memory)),
+            ("backlog", Spawned::start(&Store::Memory)),
+            ("stalled", stalled),
+            ("parked", Spawned::start(&Store::Memory)),
+            ("capped", capped),
+        ];
+        let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing]);
+        let scene = Self { working, stop, servers, switch, _stores: stores };
+        scene.cause_faults();
+        scene
+    }
+
+    /// Starts the load. Prometheus must have begun to scrape, or it would miss single events.
+    pub(super) fn start_load(&mut self) {
+        for task in work::TASKS {
+            self.run(HEALTHY, task);
+        }
+        self.run("backlog", |caller, number| {
+            caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": number.to_string()}));
+        });
+        self.run("stalled", |caller, _| {
+            // The alert counts these replies.
+            let _refused = caller.call("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
+            let _unready = caller.call("GET", "/readyz", &Value::Null);
+        });
+        // Prometheus already has one of the connections, and keeps it.
+        self.run("capped", |caller, _| caller.fill());
+    }
+
+    /// Causes a key that a worker keeps, a key that a worker rejects, and a disk that fails after its first commit.
+    fn cause_faults(&self) {
+        let mut leases = ["stuck", "parked"].map(|server| {
+            let mut caller = Caller::new(self.address(server));
+            caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
+            let popped = caller.ok("POST", &format!("{QUEUE}/pop?lease=1h"), &Value::Null);
+            (caller, popped["items"][0]["lease"]["id"].clone())
+        });
+        let (caller, lease) = &mut leases[1];
+        caller.ok(
+            "POST",
+            &format!("{QUEUE}/reject"),
+            &json!({"leases": [lease], "error": "no such currency"}),
+        );
+        let mut caller = Caller::new(self.address("stalled"));
+        caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
+        fs::write(&self.switch, "").expect("a file");
+    }
+
+    /// Repeats a task until the end.
+    fn run(&mut self, server: &str, task: impl Fn(&mut Caller, usize) + Send + 'static) {
+        let (mut caller, stop) = (Caller::new(self.address(server)), self.stop.clone());
+        self.working.push(std::thread::spawn(move || {
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                task(&mut caller, number);
+                pause();
+            }
+        }));
+    }
+
+    fn address(&self, server: &str) -> SocketAddr {
+        let found = self.servers.iter().find(|(name, _)| *name == server);
+        found.expect("a server of the scene").1.api
+    }
+
+    /// The servers, by their label `instance`.
+    pub(super) fn targets(&self) -> Vec<(&'static str, SocketAddr)> {
+        self.servers.iter().map(|(name, server)| (*name, server.api)).collect()
+    }
+
+    /// The page of a server's metrics.
+    pub(super) fn page(&self, server: &str) -> String {
+        Caller::new(self.address(server)).text("/metrics")
+    }
+
+    /// The last log lines of the servers.
+    pub(super) fn last_words(&self) -> String {
+        let words = self.servers.iter().map(|(name, server)| [*name, ":\n", &server.last_words()].concat());
+        words.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Ends the load. A failed task fails the test.
+    pub(super) fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.working.drain(..) {
+            task.join().expect("all calls succeed");
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.working.drain(..) {
+            let _ended = task.join();
+        }
+        let _ = fs::remove_file(&self.switch);
+    }
+}

@@ -1,0 +1,219 @@
+//! A folder of 10,000 files that changes: new, changed, renamed and removed files, half-written ones, and a folder that goes away.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Reflecting, counts, drain, known};
+use crate::system::cli::{Server, until};
+
+const FILES: usize = 10_000;
+
+fn path(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("{:02}", number % 100)).join(format!("{number}.json"))
+}
+
+fn write(folder: &Path, number: usize, price: usize) {
+    let path = path(folder, number);
+    fs::write(&path, json!({ "key": format!("sku-{number}"), "price": price }).to_string()).expect("a file");
+}
+
+/// The objects of all files of a folder, by key.
+fn content(folder: &Path) -> BTreeMap<String, Value> {
+    let mut objects = BTreeMap::new();
+    for inner in fs::read_dir(folder).expect("a folder") {
+        for file in fs::read_dir(inner.expect("an entry").path()).expect("a folder") {
+            let text = fs::read_to_string(file.expect("an entry").path()).expect("text");
+            let object: Value = serde_json::from_str(&text).expect("JSON");
+            objects.insert(object["key"].as_str().expect("a key").to_owned(), object);
+        }
+    }
+    objects
+}
+
+/// Waits until the newest objects of the queue are those of the folder.
+#[track_caller]
+fn until_equal(server: &Server, folder: &Path) {
+    let wanted = content(folder);
+    until("the queue equals the folder", || {
+        let rows = server.run(&["latest", "q", "-o", "ndjson"]).ok();
+        let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
+        let latest = rows.map(|row| (row["key"].as_str().expect("a key").to_owned(), row["object"].clone()));
+        latest.collect::<BTreeMap<_, _>>() == wanted
+    });
+}
+
+#[test]
+fn ten_thousand_files_that_change_are_followed() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    for number in 0..100 {
+        fs::create_dir_all(folder.join(format!("{number:02}"))).expect("a folder");
+    }
+    (0..FILES).for_each(|number| write(&folder, number, number));
+    let shown = folder.display().to_string();
+    let line = ["q", "--source", "s", "--files", &shown, "--suffix", ".json", "--interval", "60s"];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    assert_eq!(drain(&server, "q"), counts(&[("Replaced", FILES)]));
+    assert_eq!(known(&server, "q"), content(&folder));
+
+    // Each change is one delta, and files that are only touched are none.
+    for number in 0..50 {
+        write(&folder, number, number + 1_000_000);
+    }
+    let text = fs::read(path(&folder, 60)).expect("a file");
+    fs::write(path(&folder, 60), text).expect("a file");
+    until_equal(&server, &folder);
+    assert_eq!(drain(&server, "q"), counts(&[("Updated", 50)]));
+    write(&folder, FILES, 1);
+    until_equal(&server, &folder);
+    assert_eq!(drain(&server, "q"), counts(&[("Updated", 1)]));
+
+    // A renamed file is no change, and a removed one is a deletion.
+    fs::rename(path(&folder, 70), path(&folder, 70).with_file_name("other.json")).expect("a rename");
+    for number in 100..130 {
+        fs::remove_file(path(&folder, number)).expect("a file");
+    }
+    until_equal(&server, &folder);
+    assert_eq!(drain(&server, "q"), counts(&[("Deleted", 30)]));
+
+    // A file whose key changes is a deletion and a new object.
+    fs::write(path(&folder, 71), "{\"key\":\"new-name\"}").expect("a file");
+    until_equal(&server, &folder);
+    assert_eq!(drain(&server, "q"), counts(&[("Deleted", 1), ("Replaced", 1)]));
+    reflecting.stop();
+
+    // After a restart nothing has changed.
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    assert_eq!(drain(&server, "q"), counts(&[]));
+    assert_eq!(known(&server, "q"), content(&folder));
+
+    // A folder that is gone deletes nothing.
+    let away = server.folder.path().join("away");
+    fs::rename(&folder, &away).expect("a rename");
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 1.0);
+    fs::rename(&away, &folder).expect("a rename");
+    reflecting.until_metric("deltaq_reflect_up", "", 1.0);
+    assert_eq!(drain(&server, "q"), counts(&[]));
+    // So does an empty one: the list would delete too much.
+    fs::rename(&folder, &away).expect("a rename");
+    fs::create_dir(&folder).expect("a folder");
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"queue\"", 1.0);
+    assert_eq!(drain(&server, "q"), counts(&[]));
+    assert!(reflecting.stop().contains("mass-delete"));
+}
+
+#[test]
+fn half_written_files_change_nothing() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    fs::create_dir_all(folder.join("deep")).expect("a folder");
+    fs::write(folder.join("a.json"), "{\"n\":1}").expect("a file");
+    fs::write(folder.join("deep/b.json"), "[{\"n\":2}]").expect("a file");
+    fs::write(folder.join(".hidden.json"), "{").expect("a file");
+    fs::write(folder.join("notes.txt"), "nothing").expect("a file");
+    // Links to folders above them would lead to the same files again, and for ever.
+    for (link, target) in [("deep/up", folder.as_path()), ("deep/out", server.folder.path())] {
+        std::os::unix::fs::symlink(target, folder.join(link)).expect("a link");
+    }
+    let shown = folder.display().to_string();
+    let line = [
+        "q",
+        "--source",
+        "s",
+        "--files",
+        &shown,
+        "--suffix",
+        ".json",
+        "--file-key",
+        "key",
+        "--interval",
+        "50ms",
+    ];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    assert_eq!(drain(&server, "q"), counts(&[("Replaced", 2)]));
+    assert_eq!(known(&server, "q").into_keys().collect::<Vec<_>>(), ["a", "deep/b"]);
+
+    // The file stays half-written, which is a failure of this file alone.
+    fs::write(folder.join("a.json"), "{\"n\":").expect("a file");
+    fs::write(folder.join("c.json"), "{\"n\":3}").expect("a file");
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 1.0);
+    until("the other file is sent", || server.count("q", "ready") == 1);
+    assert_eq!(drain(&server, "q"), counts(&[("Updated", 1)]));
+    assert!(reflecting.metric("deltaq_reflect_up", "") < 0.5);
+    fs::write(folder.join("a.json"), "{\"n\":1}").expect("a file");
+    reflecting.until_metric("deltaq_reflect_up", "", 1.0);
+    assert_eq!(drain(&server, "q"), counts(&[]));
+    // A file that is put in place by a rename is read whole.
+    fs::write(folder.join("a.tmp"), "{\"n\":4}").expect("a file");
+    fs::rename(folder.join("a.tmp"), folder.join("a.json")).expect("a rename");
+    until("the change is sent", || server.count("q", "ready") == 1);
+    assert_eq!(drain(&server, "q"), counts(&[("Updated", 1)]));
+    assert_eq!(known(&server, "q")["a"], json!({ "key": "a", "n": 4 }));
+    let log = reflecting.stop();
+    assert!(
+        log.contains("a.json is not JSON") || log.contains("a.json: line 1 is not a JSON object"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_folder_that_is_made_again_is_watched_again() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    let write = |name: &str, text: &str| {
+        fs::write(folder.join("new"), text).expect("a file");
+        fs::rename(folder.join("new"), folder.join(name)).expect("a rename");
+    };
+    fs::create_dir(&folder).expect("a folder");
+    write("a.json", "{\"key\":\"a\"}");
+    let shown = folder.display().to_string();
+    let line = ["q", "--source", "s", "--files", &shown, "--suffix", ".json", "--interval", "10m"];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    fs::remove_dir_all(&folder).expect("a folder");
+    fs::create_dir(&folder).expect("a folder");
+    write("a.json", "{\"key\":\"a\",\"n\":1}");
+    let is_at = |n: u64| known_price(&server) == Some(n);
+    until("the new folder is read", || is_at(1));
+    write("a.json", "{\"key\":\"a\",\"n\":2}");
+    until("the new folder is watched", || is_at(2));
+    reflecting.stop();
+}
+
+/// The number of the newest object `a`.
+fn known_price(server: &Server) -> Option<u64> {
+    let rows = server.run(&["latest", "q", "-o", "ndjson"]).ok();
+    serde_json::from_str::<Value>(rows.lines().next()?).expect("JSON")["object"]["n"].as_u64()
+}
+
+#[test]
+fn two_files_with_one_key_are_named() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("a.json"), "{\"key\":\"a\"}").expect("a file");
+    let shown = folder.display().to_string();
+    let line = ["q", "--source", "s", "--files", &shown, "--suffix", ".json", "--interval", "50ms"];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    fs::write(folder.join("b.json"), "{\"key\":\"a\",\"n\":2}").expect("a file");
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 1.0);
+    assert!(reflecting.metric("deltaq_reflect_up", "") < 0.5);
+    let once = [&["reflect"][..], &line, &["--once"]].concat();
+    let refused = server.run(&once).failed(1);
+    assert!(
+        refused.contains("b.json has an object with the key of one in ") && refused.contains("a.json"),
+        "{refused}"
+    );
+    let last = [&once[..], &["--last-duplicate"]].concat();
+    assert!(server.run(&last).ok().contains("2 objects"));
+    fs::write(folder.join("b.json"), "{\"key\":\"b\"}").expect("a file");
+    reflecting.until_metric("deltaq_reflect_up", "", 1.0);
+    reflecting.stop();
+}
