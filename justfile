@@ -19,9 +19,15 @@ profile-guided:
 check:
     ./scripts/test.sh
 
-# The tests without their long forms, in under a minute once they are built; `just quick engine::` filters by name.
+# The tests that need no other programs, on any Linux; `just quick rules::` runs those with this name.
 quick *filter:
-    PATH="$(./scripts/tools.sh):$PATH" cargo nextest run --workspace --locked --profile quick {{filter}}
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if cargo nextest --version > /dev/null 2>&1; then
+        cargo nextest run --workspace --locked --filterset 'not test(/^(system|chaos)::/)' {{filter}}
+    else
+        cargo test --workspace --locked --lib --test it -- --skip system:: --skip chaos:: {{filter}}
+    fi
 
 # Format and lints, without running tests.
 lint:
@@ -44,34 +50,46 @@ console-pictures:
     cargo build --release --locked
     ./scripts/console.py target/release/deltaq pictures docs/console
 
+# The long forms of the random tests, with random seeds. CI runs them with small budgets and fixed seeds.
+nightly:
+    DELTAQ_PROPERTY_SEED=$RANDOM just properties 4000000
+    just simulate 10000
+    CRASH_SEED=$RANDOM just crash 200
+    just crash-readers 200
+    just crash-nodes 120
+    just crash-failovers 20
+    just crash-steps
+    just pop-replies 100000
+    just schemathesis 200
+
 # Simulated runs of the service with faults; one seed is one run.
 simulate seeds="100000":
-    DELTAQ_SIMULATION_SEEDS={{seeds}} cargo test --locked --test it simulation::seeds -- --nocapture
+    DELTAQ_SIMULATION_SEEDS={{seeds}} cargo test --locked -p deltaq --test it chaos::simulation::seeds -- --nocapture
 
 # Random commands on the engine and on a naive model of it.
 properties commands="30000000":
-    DELTAQ_PROPERTY_COMMANDS={{commands}} cargo test --locked --test it properties:: -- --nocapture
+    DELTAQ_PROPERTY_COMMANDS={{commands}} cargo test --locked -p deltaq-engine --test it properties:: -- --nocapture
 
 # Kill the server at random moments under load, restart it, and judge the history of all answers.
 crash cycles="200":
-    CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::kill_nine_cycles -- --nocapture
+    CRASH_CYCLES={{cycles}} cargo test --locked -p deltaq --test it chaos::crash::kill_nine_cycles -- --nocapture
 
 # Followers and watchers while the server is killed at random moments.
 crash-readers cycles="200":
-    CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::followers -- --nocapture
-    CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::watchers -- --nocapture
+    CRASH_CYCLES={{cycles}} cargo test --locked -p deltaq --test it chaos::crash::followers -- --nocapture
+    CRASH_CYCLES={{cycles}} cargo test --locked -p deltaq --test it chaos::crash::watchers -- --nocapture
 
 # Failures of three nodes on one PostgreSQL: kills, freezes, cuts from the database and between nodes, wrong clocks. 8 rounds take 80 seconds.
 crash-nodes rounds="200":
-    CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::faults_of_three_nodes -- --nocapture
+    CRASH_CYCLES={{rounds}} cargo test --locked -p deltaq --test it chaos::crash::faults_of_three_nodes -- --nocapture
 
 # Loss of the database's primary under load: Patroni makes the synchronous standby the primary. 4 rounds take 90 seconds.
 crash-failovers rounds="20":
-    CRASH_CYCLES={{rounds}} cargo test --locked --test it crash::failovers -- --nocapture
+    CRASH_CYCLES={{rounds}} cargo test --locked -p deltaq --test it chaos::crash::failovers -- --nocapture
 
 # End the process at every single write of a workload, not only at some.
 crash-steps:
-    DELTAQ_ALL_STEPS=1 cargo test --locked --test it faults:: -- --nocapture
+    DELTAQ_ALL_STEPS=1 cargo test --locked -p deltaq --test it chaos::faults:: -- --nocapture
 
 # The HTTP API against its own description, with more generated requests than CI sends.
 schemathesis examples="200":
@@ -100,7 +118,7 @@ bench-python *args:
 
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":
-    DELTAQ_REPLIES={{replies}} cargo test --locked --test it server::pop_replies
+    DELTAQ_REPLIES={{replies}} cargo test --locked -p deltaq --test it server::pop_replies
 
 # Known vulnerabilities in dependencies. Fetches the RustSec database from GitHub.
 advisories:

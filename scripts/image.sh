@@ -70,12 +70,12 @@ if [ -n "$binary" ]; then
     cat > "$work/cargo" << 'END'
 #!/bin/sh
 set -e
-[ "$*" = "build --release --locked --bin deltaq" ] || { echo "unexpected: cargo $*" >&2; exit 1; }
+[ "$*" = "build --profile dist --locked --bin deltaq" ] || { echo "unexpected: cargo $*" >&2; exit 1; }
 while read -r file; do
     [ -e "$file" ] || { echo "$file is not in the context" >&2; exit 1; }
 done < /sources
-mkdir -p target/release
-cp /binary target/release/deltaq
+mkdir -p target/dist
+cp /binary target/dist/deltaq
 END
     chmod 755 "$work/cargo"
     target_of=(["$work/cargo"]=usr/local/bin/cargo ["$work/sources"]=sources ["$binary"]=binary)

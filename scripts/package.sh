@@ -4,11 +4,11 @@
 #
 #     scripts/package.sh [BINARY] [FOLDER]
 #
-# BINARY defaults to target/release/deltaq. FOLDER, which gets the package, defaults to target. Needs dpkg-deb and objdump.
+# BINARY defaults to target/dist/deltaq. FOLDER, which gets the package, defaults to target. Needs dpkg-deb and objdump.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-binary=${1:-target/release/deltaq}
+binary=${1:-target/dist/deltaq}
 folder=${2:-target}
 version=$("$binary" --version | sed 's/^deltaq //; s/ .*//')
 arch=$(dpkg --print-architecture)

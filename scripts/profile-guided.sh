@@ -17,7 +17,7 @@ mkdir -p "$work"
 build() { # folder, flag
     local between=$'\x1f'
     CARGO_ENCODED_RUSTFLAGS="${CARGO_ENCODED_RUSTFLAGS:+$CARGO_ENCODED_RUSTFLAGS$between}$2" \
-        cargo build --release --locked --bin deltaq --target "$host" --target-dir "$work/$1"
+        cargo build --profile dist --locked --bin deltaq --target "$host" --target-dir "$work/$1"
 }
 
 server=
@@ -25,7 +25,7 @@ trap '[ -z "$server" ] || kill "$server"' EXIT
 
 # The most frequent calls: small and large requests, in memory and with the journal.
 load() { # options of `serve` for the storage
-    local deltaq="$work/observed/$host/release/deltaq" ready="$work/ready" url
+    local deltaq="$work/observed/$host/dist/deltaq" ready="$work/ready" url
     rm -f "$ready"
     "$deltaq" serve --listen 127.0.0.1:0 --metrics-listen= --log-level warn --ready-file "$ready" "$@" &
     server=$!
@@ -60,5 +60,5 @@ step "optimized build"
 # Cargo does not notice a new profile, so the old build is removed.
 rm -rf "$work/built"
 build built "-Cprofile-use=$work/deltaq.profdata"
-ln -f "$work/built/$host/release/deltaq" "$work/deltaq"
+ln -f "$work/built/$host/dist/deltaq" "$work/deltaq"
 step "target/optimized/deltaq"

@@ -23,8 +23,8 @@ else
     target=$(uname -m)-unknown-linux-musl
     command -v musl-gcc > /dev/null || fail "musl-gcc is missing: apt-get install musl-tools"
     [ -d "$(rustc --print target-libdir --target "$target")" ] || rustup target add "$target"
-    cargo build --release --locked --bin deltaq --target "$target"
-    built=${CARGO_TARGET_DIR:-target}/$target/release/deltaq
+    cargo build --profile dist --locked --bin deltaq --target "$target"
+    built=${CARGO_TARGET_DIR:-target}/$target/dist/deltaq
     if ldd "$built" 2> /dev/null | grep -q '=>'; then fail "$built is not static"; fi
 fi
 

@@ -1,55 +1,99 @@
 #!/usr/bin/env bash
-# Runs every check: format, dependency rules, SBOM, lints, docs, unit and integration tests, and the API against its own
-# description, clients generated from it, the files of deploy/, and the image. Takes no arguments and stops at the first failure. One check may
-# be skipped, and says so: the image, on a machine that can't run containers.
+# Runs every check of the project, after it has installed what they need (scripts/setup.sh). Takes no arguments. Independent steps run beside each
+# other; each prints its seconds, and the output of a step that fails is printed whole. One check may be skipped, and says so: the image, on a
+# machine that can't run containers. The steps keep their output in target/steps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
+began=$SECONDS
+# shellcheck source=scripts/setup.sh
+. scripts/setup.sh
+printf '%5s s  %s\n' "$((SECONDS - began))" "set up"
 
-PATH="$(./scripts/tools.sh):$PATH"
-export PATH
+# Incremental compilation costs time and disk when every build starts from a new checkout.
+if [ -n "${CI:-}" ]; then export CARGO_INCREMENTAL=0; fi
 
-step "format"
-cargo fmt --check
+logs=target/steps
+rm -rf "$logs"
+mkdir -p "$logs"
 
-step "dependency rules"
+step() { # name, command: runs it and prints its seconds, or its output if it fails
+    local name=$1 log=$logs/${1// /-}.log start=$SECONDS status=0
+    shift
+    "$@" > "$log" 2>&1 < /dev/null || status=$?
+    if [ "$status" -eq 0 ]; then
+        printf '%5s s  %s\n' "$((SECONDS - start))" "$name"
+    else
+        { cat "$log"; printf '%5s s  %s FAILED with status %s; its output is above\n' "$((SECONDS - start))" "$name" "$status"; } >&2
+        return "$status"
+    fi
+}
+
+sbom() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    ./scripts/sbom.py "$host" | python3 scripts/sbom_check.py "$host"
+}
+
+image() { # a machine that can't run containers is no failure
+    local status=0
+    ./scripts/image.sh "$DELTAQ_BIN" || status=$?
+    [ "$status" -eq 0 ] || [ "$status" -eq 77 ]
+}
+
+# The builds of below are not checked again, so this step does not wait for the lock of cargo.
+tests() {
+    cargo nextest run --binaries-metadata "$logs/binaries.json" --cargo-metadata "$logs/cargo.json"
+}
+
+build() {
+    cargo build --workspace --tests --examples --locked
+    cargo nextest list --workspace --locked --list-type binaries-only --message-format json > "$logs/binaries.json"
+    cargo metadata --format-version 1 --locked > "$logs/cargo.json"
+}
+
+# Other crates have no doctests: tests/it/tidy.rs checks that.
+doctests() { cargo test --doc --locked -p deltaq-client -p deltaq-types; }
+
+step "format" cargo fmt --all --check
 # Known vulnerabilities need the RustSec database from GitHub: `just advisories`.
-cargo deny --locked check --hide-inclusion-graph bans licenses sources
+step "dependency rules" cargo deny --locked check --hide-inclusion-graph bans licenses sources
+step "SBOM" sbom
+step "build" build
+target=${CARGO_TARGET_DIR:-target}
+DELTAQ_BIN=$(realpath "$target/debug/deltaq")
+export DELTAQ_BIN
 
-step "SBOM"
-host=$(rustc -vV | sed -n 's/^host: //p')
-./scripts/sbom.py "$host" | python3 scripts/sbom_check.py "$host"
+compiling() {
+    step "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+    step "docs" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+    step "doctests" doctests
+    step "packages" ./scripts/rust-packages.sh
+}
 
-step "clippy"
-cargo clippy --workspace --all-targets --locked -- -D warnings
+serving() {
+    step "Python client" ./scripts/python-client.sh
+    step "TypeScript client" ./scripts/typescript-client.sh
+    step "Rust client" ./scripts/rust-client.sh
+    step "API against its description" ./scripts/schemathesis.sh
+    step "generated clients" ./scripts/generated-client.sh
+    step "deploy" python3 scripts/deploy_check.py "$DELTAQ_BIN"
+    step "image" image
+}
 
-step "docs"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+# The first lane that fails ends the others, with all that they have started.
+set -m
+lanes=()
+stop_lanes() { for lane in "${lanes[@]}"; do kill -- "-$lane" 2> /dev/null || true; done; }
+trap stop_lanes EXIT
+for lane in "step tests tests" compiling serving; do
+    ( set +m; trap - EXIT; set -e; $lane ) &
+    lanes+=($!)
+done
+for _ in "${lanes[@]}"; do wait -n; done
+trap - EXIT
 
-step "tests"
-cargo nextest run --workspace --locked
-
-step "API against its description"
-# The tests have just built this binary.
-DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/schemathesis.sh
-
-step "generated clients"
-DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/generated-client.sh
-
-step "Rust client"
-DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/rust-client.sh
-
-step "TypeScript client"
-DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/typescript-client.sh
-
-step "Python client"
-DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/python-client.sh
-
-step "deploy/"
-python3 scripts/deploy_check.py "${CARGO_TARGET_DIR:-target}/debug/deltaq"
-
-step "image"
-./scripts/image.sh "${CARGO_TARGET_DIR:-target}/debug/deltaq" || [ $? -eq 77 ]
-
-step "all checks passed"
+# What the tests have counted is the last line that a reader looks for.
+grep -h '^ *Summary' "$logs/tests.log"
+grep -h 'not checked' "$logs/image.log" || true
+printf '%5s s  all checks passed\n' "$((SECONDS - began))"
