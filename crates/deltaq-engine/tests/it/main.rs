@@ -7,4 +7,5 @@ mod conformance;
 mod model;
 mod properties;
 mod rules;
+mod scripts;
 mod view_history;

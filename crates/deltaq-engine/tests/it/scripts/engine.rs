@@ -1,0 +1,548 @@
+//! The target of rule scripts that is the engine itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::command::{
+    Call, DefaultLimit, Extended, How, KeySelection, Pop, Progress, Replace, Replaced, Settle, Settled,
+};
+use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::delta::{Delta, DeltaKind};
+use deltaq_engine::id::{Rv, Sequence, Source, Token};
+use deltaq_engine::key::{Key, Pointer};
+use deltaq_engine::object::Object;
+use deltaq_engine::object_version::ObjectVersion;
+use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
+use deltaq_engine::refusal::Refusal;
+use deltaq_engine::schedule::{Place, ScheduleState};
+use deltaq_engine::table::Entry;
+use deltaq_engine::time::Time;
+use deltaq_engine::view::View;
+use deltaq_engine::{Queue, ScanCursor};
+
+use super::command::{Change, Command, Keyed, Options, Selection};
+use super::script::{Leases, Target};
+use super::{duration, reply};
+use reply::{Places, Reply};
+
+/// The number of the event before the first one of a script.
+const FIRST: Rv = Rv::new(100);
+/// The time at the start of a script.
+const START: Time = Time::from_micros(1_700_000_000_000_000);
+/// The number of a lease that was never delivered.
+const FORGED: Token = Token::new(Rv::new(1 << 40));
+
+/// A queue with a clock, and a second queue that is rebuilt from the events.
+pub(super) struct Engine {
+    queue: Queue,
+    rebuilt: Queue,
+    now: Time,
+    leases: Leases<Token>,
+}
+
+impl Engine {
+    /// An empty queue with the default settings.
+    pub(super) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    fn with(config: Config) -> Self {
+        let config = Arc::new(config);
+        Self {
+            queue: Queue::new(config.clone(), FIRST, START),
+            rebuilt: Queue::new(config, FIRST, START),
+            now: START,
+            leases: Leases::new(),
+        }
+    }
+}
+
+impl Target for Engine {
+    fn run(&mut self, command: &Command) -> Reply {
+        self.try_run(command).unwrap_or_else(|refusal| Reply::Refused {
+            code: code(&refusal).to_owned(),
+            detail: refusal.to_string(),
+        })
+    }
+
+    fn places(&mut self) -> Places {
+        let mut places = Places { version: version(self.queue.resource_version()), ..Places::default() };
+        let (table, schedule) = (self.queue.table(), self.queue.schedule());
+        let key = |entry: &Entry| entry.key.to_string();
+        places.ready = schedule.ready().filter_map(|(_, slot)| table.at(slot).map(key)).collect();
+        let delayed = schedule.delayed_after((Time::default(), Rv::ZERO));
+        let delayed = delayed.filter_map(|(due, _, slot)| Some((table.at(*slot)?, self.ms_until(*due))));
+        let delayed = delayed.filter(|(entry, _)| entry.schedule_state.is_delayed());
+        places.delayed = delayed.map(|(entry, ms)| (key(entry), ms)).collect();
+        for (token, slot) in schedule.leased_behind(Token::default()) {
+            let Some(entry) = table.at(slot) else { continue };
+            let worker = entry.schedule_state.lease().and_then(|lease| lease.worker.clone());
+            let lease = self.leases.number(token.rv().get(), &token);
+            places.leased.push((lease, key(entry), worker.map(|worker| worker.to_string())));
+        }
+        places.parked =
+            schedule.parked_from(std::ops::Bound::Unbounded).map(|(key, _)| key.to_string()).collect();
+        places
+    }
+
+    /// Commits the events of the command, checks the invariants, and compares the rebuilt queue.
+    fn defect(&mut self) -> Option<String> {
+        self.queue.set_committed(self.queue.resource_version());
+        for event in self.queue.take_effects().events {
+            self.rebuilt.apply(&event);
+        }
+        if let Err(broken) = self.queue.check() {
+            return Some(broken);
+        }
+        let is_same = self.queue.image() == self.rebuilt.image();
+        (!is_same).then(|| "the state rebuilt from the events differs".to_owned())
+    }
+}
+
+impl Engine {
+    fn try_run(&mut self, command: &Command) -> Result<Reply, Refusal> {
+        let now = self.now;
+        Ok(match command {
+            Command::Queue(options) => {
+                *self = Self::with(configured(&Config::default(), options));
+                Reply::Done
+            }
+            Command::Set(options) => {
+                let config = configured(self.queue.config(), options);
+                self.queue.configure(now, Arc::new(config))?;
+                Reply::Done
+            }
+            Command::Tick(span) => {
+                self.now = now.plus(*span);
+                self.queue.advance(self.now);
+                Reply::Done
+            }
+            Command::Produce(change, keyed) => self.produce(&[(*change, keyed.clone())], &keyed.options)?,
+            Command::Deltas(changes, options) => self.produce(changes, options)?,
+            Command::Replace(list, options) => self.replace(list, options)?,
+            Command::Resync => self.resync()?,
+            Command::Seed(list) => self.seed(list)?,
+            Command::Forget(keys) => Reply::Keys(self.queue.forget(now, keys.iter().map(String::as_str))),
+            Command::Pop(options) => self.pop(options)?,
+            Command::Settle(settles) => self.settle(settles),
+            Command::Extend(leases, options) => self.extend(leases, options),
+            Command::Purge => self.purge(),
+            Command::Promote(keys) => self.select(keys, Queue::promote_step),
+            Command::Redrive(keys) => self.select(keys, Queue::redrive_step),
+            Command::Discard(keys) => self.select(keys, Queue::discard_step),
+            Command::Pause | Command::Resume | Command::Close(_) | Command::Reopen => {
+                self.switch(command);
+                Reply::Done
+            }
+            Command::Item(key) => Reply::Item(self.queue.table().get(key).map(|entry| self.item(entry))),
+            Command::Known => self.view(View::Known),
+            Command::Latest => self.view(View::Latest),
+            Command::Status => Reply::Status(self.status()),
+            Command::Synced(options) => self.synced(options),
+            Command::Sources => self.sources(),
+            Command::Parked => self.parked(),
+        })
+    }
+
+    // Producing.
+
+    fn produce(&mut self, changes: &[(Change, Keyed)], options: &Options) -> Result<Reply, Refusal> {
+        let calls: Vec<Call> =
+            changes.iter().map(|(change, keyed)| self.call(*change, keyed, options)).collect();
+        let sequence = options.number("sequence").zip(options.get("source"));
+        let sequence = sequence.map(|(number, source)| Sequence { source: source.into(), number });
+        let produced = self.queue.produce_once(self.now, &calls, sequence.as_ref())?;
+        let limited = calls.iter().filter(|call| call.rate_limited);
+        let keys = limited.map(|call| {
+            let state = self.queue.failure_state(&call.key);
+            (call.key.to_string(), self.failed(state.failures, state.due, state.is_parked))
+        });
+        Ok(Reply::Produced(reply::Produced {
+            queued: produced.queued,
+            ignored: produced.ignored,
+            stale: produced.stale,
+            duplicate: produced.duplicate,
+            keys: keys.collect(),
+        }))
+    }
+
+    fn call(&self, change: Change, keyed: &Keyed, options: &Options) -> Call {
+        let config = self.queue.config();
+        let object = keyed.object.as_deref().map(Object::from_valid).filter(|_| config.mode != Mode::Keys);
+        let version = config.version.as_ref().zip(object.as_ref());
+        let source = keyed.options.get("source").or(options.get("source"));
+        Call {
+            kind: match change {
+                Change::Added => DeltaKind::Added,
+                Change::Updated => DeltaKind::Updated,
+                Change::Deleted => DeltaKind::Deleted,
+            },
+            key: key(&keyed.key),
+            version: version.and_then(|(pointer, object)| ObjectVersion::read(pointer, object).ok()),
+            object,
+            source: source.map(Source::from),
+            delay: keyed.options.duration("delay"),
+            final_state_unknown: keyed.options.flag("final_state_unknown"),
+            rate_limited: keyed.options.flag("rate_limited"),
+            trace: None,
+        }
+    }
+
+    fn replace(&mut self, list: &[Keyed], options: &Options) -> Result<Reply, Refusal> {
+        let allows_all = options.flag("allow_empty") && list.is_empty();
+        let max_delete_percent = options.number("max_delete_percent");
+        let replace = Replace {
+            sequence: options.number("sequence"),
+            only_changed: options.flag("only_changed"),
+            max_delete_percent: max_delete_percent.or(allows_all.then_some(100.0)),
+            max_deletes: options.number("max_deletes"),
+            default_limit: if list.is_empty() { DefaultLimit::EmptyList } else { DefaultLimit::Half },
+            dry_run: options.flag("dry_run"),
+            ..Replace::new(
+                list.iter().map(|keyed| (key(&keyed.key), object(keyed))).collect(),
+                options.get("source").map(Source::from),
+            )
+        };
+        let id = self.queue.accept_replace(self.now, replace)?;
+        let Replaced { counts, duplicate, .. } = loop {
+            match self.queue.replace_step(self.now, id, usize::MAX)? {
+                Progress::Done(replaced) => break replaced,
+                Progress::Compare(pairs) => pairs.run(),
+                Progress::More | Progress::NotYet => {}
+            }
+        };
+        Ok(Reply::Replaced(reply::Counts {
+            replaced: counts.replaced,
+            deleted: counts.deleted,
+            unchanged: counts.unchanged,
+            taken_over: counts.taken_over,
+            stale: counts.stale,
+            duplicate,
+        }))
+    }
+
+    fn resync(&mut self) -> Result<Reply, Refusal> {
+        let progress = self.queue.resync_step(self.now, &mut ScanCursor::default(), usize::MAX)?;
+        let queued = complete(progress).queued;
+        Ok(Reply::Produced(reply::Produced { queued, ..reply::Produced::default() }))
+    }
+
+    fn seed(&mut self, list: &[Keyed]) -> Result<Reply, Refusal> {
+        let seeds: Vec<_> = list
+            .iter()
+            .map(|keyed| (key(&keyed.key), object(keyed), keyed.options.get("source").map(Source::from)))
+            .collect();
+        self.queue.check_seed(&seeds)?;
+        let queued = seeds.len() as u64;
+        self.queue.seed_step(self.now, seeds);
+        Ok(Reply::Produced(reply::Produced { queued, ..reply::Produced::default() }))
+    }
+
+    // Consuming.
+
+    fn pop(&mut self, options: &Options) -> Result<Reply, Refusal> {
+        let pop = Pop {
+            max: options.number("max").unwrap_or(1),
+            max_bytes: usize::MAX,
+            lease: options.duration("lease_duration"),
+            worker: options.get("worker").map(Into::into),
+            id: options.get("id").map(Into::into),
+            with_known: options.get("with") == Some("known"),
+        };
+        let items = self.queue.pop(self.now, &pop)?;
+        let items = items.iter().map(|item| reply::Popped {
+            lease: self.leases.number(item.token.rv().get(), &item.token),
+            key: item.key.to_string(),
+            deltas: item.deltas.iter().map(delta).collect(),
+            attempt: item.attempt,
+            failures: item.failures,
+            is_in_initial_list: item.is_in_initial_list,
+            known: item.known.as_ref().map(|known| known.object.as_str().to_owned()),
+        });
+        let items = items.collect();
+        let switches = self.queue.switches();
+        Ok(Reply::Popped { items, closed: switches.closed, paused: switches.paused })
+    }
+
+    fn settle(&mut self, settles: &[super::command::Settle]) -> Reply {
+        let tokens = settles.iter().map(|settle| self.token(settle.lease));
+        let calls: Vec<Settle> =
+            tokens.zip(settles).map(|(token, settle)| Settle { token, how: how(settle) }).collect();
+        let settled = self.queue.settle(self.now, &calls);
+        let settled = settled.into_iter().map(|settled| match settled {
+            Settled::Ok { failed, .. } => reply::Settled::Ok(
+                failed.map(|state| self.failed(state.failures, state.due, state.is_parked)),
+            ),
+            Settled::Repeated => reply::Settled::Repeated,
+            Settled::Stale { outcome } => reply::Settled::Stale(outcome.as_str().to_owned()),
+        });
+        Reply::Settled(settles.iter().map(|settle| settle.lease).zip(settled).collect())
+    }
+
+    fn extend(&mut self, leases: &[usize], options: &Options) -> Reply {
+        let tokens: Vec<Token> = leases.iter().map(|lease| self.token(*lease)).collect();
+        let extended = self.queue.extend(self.now, &tokens, options.duration("lease_duration"));
+        let extended = extended.into_iter().map(|extended| match extended {
+            Extended::Ok { deadline, pending_deltas, deleted } => reply::Extended::Ok {
+                expires_in_ms: self.ms_until(deadline),
+                pending_deltas: pending_deltas as u64,
+                deleted,
+            },
+            Extended::Stale { outcome } => reply::Extended::Stale(outcome.as_str().to_owned()),
+        });
+        Reply::Extended(leases.iter().copied().zip(extended).collect())
+    }
+
+    fn token(&self, lease: usize) -> Token {
+        self.leases.get(lease).copied().unwrap_or(FORGED)
+    }
+
+    // Operating.
+
+    fn switch(&mut self, command: &Command) {
+        let (now, queue) = (self.now, &mut self.queue);
+        match command {
+            Command::Pause => queue.set_paused(now, true),
+            Command::Resume => queue.set_paused(now, false),
+            Command::Close(options) if options.get("wait_for") == Some("none") => queue.close_at_once(now),
+            Command::Close(_) => queue.set_closed(now, true),
+            _ => queue.set_closed(now, false),
+        }
+    }
+
+    fn purge(&mut self) -> Reply {
+        let purged = complete(self.queue.purge_step(self.now, &mut ScanCursor::default(), usize::MAX));
+        Reply::Purged { keys: purged.keys, deltas: purged.deltas }
+    }
+
+    fn select(
+        &mut self,
+        selection: &Selection,
+        step: impl Fn(&mut Queue, Time, &mut KeySelection, &mut ScanCursor, usize) -> Progress<u64>,
+    ) -> Reply {
+        let mut selected = match selection {
+            Selection::All => KeySelection::All,
+            Selection::Keys(keys) => KeySelection::named(Some(keys.iter().map(|text| key(text)).collect())),
+            Selection::Error(error) => KeySelection::WithError(error.clone()),
+        };
+        let now = self.now;
+        Reply::Keys(complete(step(
+            &mut self.queue,
+            now,
+            &mut selected,
+            &mut ScanCursor::default(),
+            usize::MAX,
+        )))
+    }
+
+    // Reading.
+
+    fn item(&self, entry: &Entry) -> reply::Item {
+        let state: &ScheduleState = &entry.schedule_state;
+        let has_item = state.has_work() || state.failures > 0;
+        if !has_item && entry.known.is_some() {
+            return reply::Item::known(entry.key.as_str());
+        }
+        let place = match state.place {
+            Place::Ready(_) => Some("ready"),
+            Place::Leased(_) => Some("leased"),
+            Place::Parked => Some("parked"),
+            Place::Idle => state.delay().map(|_| "delayed"),
+        };
+        reply::Item {
+            key: entry.key.to_string(),
+            state: place.map(str::to_owned),
+            waiting: entry.waiting.iter().map(delta).collect(),
+            leased: entry.leased.iter().map(delta).collect(),
+            attempt: state.attempt,
+            failures: state.failures,
+            last_error: state.last_error().map(str::to_owned),
+            due_in_ms: state.delay().map(|delay| self.ms_until(delay.due)),
+            expires_in_ms: state.lease().map(|lease| self.ms_until(lease.deadline)),
+            owner: entry.owner().map(ToString::to_string),
+        }
+    }
+
+    fn view(&self, view: View) -> Reply {
+        let entries = self.queue.table().from(std::ops::Bound::Unbounded);
+        let objects = entries.filter_map(|(_, entry)| entry.object_in(view));
+        let object = |object: deltaq_engine::view::ViewObject| reply::ViewObject {
+            key: object.key.to_string(),
+            object: object.object.as_str().to_owned(),
+            owner: object.owner.map(|owner| owner.to_string()),
+            version: version(object.rv),
+        };
+        Reply::Objects(objects.map(object).collect())
+    }
+
+    fn status(&self) -> reply::Status {
+        let status = self.queue.status(self.now);
+        let counts = [status.ready, status.delayed, status.leased, status.parked, status.known];
+        reply::Status {
+            counts: counts.map(|count| count as u64),
+            version: version(status.resource_version),
+            oldest_unacknowledged_ms: status.oldest_unacknowledged_age.map_or(0, millis),
+            paused: status.paused,
+            closed: status.closed,
+            drained: status.drained,
+        }
+    }
+
+    fn synced(&self, options: &Options) -> Reply {
+        let wanted = options.get("resource_version").map(|text| match text {
+            "now" => self.queue.resource_version(),
+            number => FIRST.plus(number.parse().expect("a number")),
+        });
+        Reply::Synced {
+            synced: self.queue.has_synced(),
+            remaining: self.queue.initial_remaining() as u64,
+            reached: wanted.map(|version| reply::Reached {
+                reached: self.queue.acknowledged_up_to() >= version,
+                parked: self.queue.count_parked(version, None, usize::MAX).0 as u64,
+            }),
+        }
+    }
+
+    fn sources(&self) -> Reply {
+        let sources = self.queue.sources_after(None, usize::MAX);
+        let sources = sources.into_iter().map(|state| reply::Source {
+            name: state.source.to_string(),
+            keys: state.keys as u64,
+            sequence: state.history.and_then(|history| history.sequence),
+        });
+        Reply::Sources(sources.collect())
+    }
+
+    fn parked(&self) -> Reply {
+        let mut errors: Vec<(String, u64, String)> = Vec::new();
+        for (key, slot) in self.queue.schedule().parked_from(std::ops::Bound::Unbounded) {
+            let entry = self.queue.table().at(slot);
+            let error = entry.and_then(|entry| entry.schedule_state.last_error()).unwrap_or_default();
+            match errors.iter_mut().find(|(other, _, _)| other == error) {
+                Some((_, keys, _)) => *keys += 1,
+                None => errors.push((error.to_owned(), 1, key.to_string())),
+            }
+        }
+        errors.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        Reply::Parked(errors)
+    }
+
+    fn failed(&self, failures: u32, due: Option<Time>, parked: bool) -> reply::Failed {
+        reply::Failed { failures, due_in_ms: due.map(|due| self.ms_until(due)), parked }
+    }
+
+    fn ms_until(&self, at: Time) -> u64 {
+        millis(at.since(self.now))
+    }
+}
+
+/// The number of an event, counted from the first of the script.
+fn version(rv: Rv) -> u64 {
+    rv.since(FIRST)
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn complete<T: std::fmt::Debug>(progress: Progress<T>) -> T {
+    match progress {
+        Progress::Done(result) => result,
+        other => panic!("the command did not complete: {other:?}"),
+    }
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).expect("a valid key")
+}
+
+fn object(keyed: &Keyed) -> Object {
+    Object::from_valid(keyed.object.as_deref().expect("an object"))
+}
+
+fn delta(delta: &Delta) -> reply::Delta {
+    reply::Delta {
+        kind: delta.kind.as_str().to_owned(),
+        object: delta.object.as_str().to_owned(),
+        final_state_unknown: delta.final_state_unknown,
+        coalesced: delta.coalesced,
+    }
+}
+
+fn how(settle: &super::command::Settle) -> How {
+    let delay = settle.options.duration("delay");
+    let error = settle.options.get("error").map(Into::into);
+    match settle.how.as_str() {
+        "ack" => How::Ack,
+        "done" => How::Done { delay },
+        "nack" => How::Nack { delay, error },
+        "release" => How::Release,
+        "reject" => How::Reject { error },
+        other => panic!("no settle is called {other:?}"),
+    }
+}
+
+/// The settings with these changes.
+fn configured(config: &Config, options: &Options) -> Config {
+    let mut config = config.clone();
+    let number = |name: &str| options.number(name).expect("a number");
+    for (name, value) in options.iter() {
+        match name {
+            "mode" => {
+                config.mode = match value {
+                    "delta" => Mode::Delta,
+                    "latest" => Mode::Latest,
+                    "keys" => Mode::Keys,
+                    "events" => Mode::Events,
+                    other => panic!("no mode is called {other:?}"),
+                }
+            }
+            "version" => {
+                config.version = (value != "null").then(|| Pointer::parse(value, false).expect("a pointer"));
+            }
+            "known_objects" => config.known_objects = value == "true",
+            "emit_replaced" => config.emit_replaced = value == "true",
+            "lease" => config.lease = duration::parse(value).expect("a duration"),
+            "max_failures" => config.max_failures = options.number(name).expect("a number"),
+            "max_keys" => config.max_keys = number(name),
+            "max_object_bytes" => config.max_object_bytes = number(name),
+            "max_deltas_per_key" => config.max_deltas_per_key = number(name),
+            "max_bytes_per_key" => config.max_bytes_per_key = number(name),
+            "max_delete_percent" => config.max_delete_percent = options.number(name),
+            "max_deletes" => config.max_deletes = options.number(name),
+            "backoff" => config.rate_limiter = exponential(value),
+            other => panic!("no setting is called {other:?}"),
+        }
+    }
+    config
+}
+
+fn exponential(range: &str) -> RateLimiter {
+    let (base, max) = range.split_once("..").expect("a range");
+    let span = |text| duration::parse(text).expect("a duration");
+    RateLimiter {
+        item_exponential: Some(ItemExponential { base: span(base), max: span(max) }),
+        jitter: 0.0,
+        ..RateLimiter::default()
+    }
+}
+
+/// The code that the HTTP API has for a refusal.
+fn code(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::QueueFull { .. } => "queue-full",
+        Refusal::KeyFull { .. } => "key-full",
+        Refusal::ObjectTooLarge { .. } => "object-too-large",
+        Refusal::WrongMode { .. } => "wrong-mode",
+        Refusal::TooManySequences { .. } => "too-many-sequences",
+        Refusal::TooManyReplaces { .. } | Refusal::SequenceBusy { .. } | Refusal::ConfigChanged => {
+            "too-many-requests"
+        }
+        Refusal::Closed => "queue-closed",
+        Refusal::MassDelete { .. } => "mass-delete",
+        Refusal::NoKnownObjects => "no-known-objects",
+        Refusal::NotEmpty { .. } => "not-empty",
+        Refusal::Follower { .. } => "follower",
+        Refusal::ImmutableConfig { .. } => "immutable-config",
+    }
+}
