@@ -26,6 +26,7 @@ mod load;
 mod memory;
 mod metrics;
 mod node;
+mod rules;
 mod server;
 mod spans;
 mod store;

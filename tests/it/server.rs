@@ -5,7 +5,7 @@
 
 mod admission;
 mod clock;
-mod commits;
+pub(crate) mod commits;
 mod connections;
 mod controllers;
 mod explaining;

@@ -32,11 +32,11 @@ use crate::node;
 const TURNS: usize = 200;
 
 /// The API without connections, on a fake store and a manual clock.
-pub(super) struct Bench {
+pub(crate) struct Bench {
     router: axum::Router,
     pub(super) journal: FakeStore,
     clock: Clock,
-    pub(super) hand: ManualClock,
+    pub(crate) hand: ManualClock,
     pub(super) registry: Arc<Registry>,
     /// Ends the tasks of the queues.
     shutdown: Shutdown,
@@ -61,10 +61,10 @@ pub(super) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
     }))
 }
 
-pub(super) type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
 
 impl Bench {
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let (clock, hand) = Clock::manual(1_700_000_000_000_000);
         Self::on(FakeStore::default(), clock, hand).await
     }
@@ -90,9 +90,13 @@ impl Bench {
 
     /// A call that is not polled yet.
     pub(super) fn call(&self, method: &str, call: &str, body: &Value) -> Answer {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        self.send(method, call, if body.is_null() { String::new() } else { body.to_string() })
+    }
+
+    /// A call with any text as its body, which is not polled yet.
+    pub(crate) fn send(&self, method: &str, call: &str, body: String) -> Answer {
         let request = Request::builder().method(method).uri(format!("{QUEUE}{call}"));
-        let request = request.body(body).expect("a request");
+        let request = request.body(Body::from(body)).expect("a request");
         let router = self.router.clone();
         Box::pin(async move { router.oneshot(request).await.expect("routers answer") })
     }

@@ -1,0 +1,187 @@
+//! The calls of the HTTP API that the commands of rule scripts make. No other file of these tests has names of the API that
+//! [`deltaq_types`] does not check.
+
+use deltaq_types::{
+    DeltaCall, DeltaCallType, ExtendBody, ForgetBody, KeysBody, SeedCall, SettleAs, SettleBody, SettleCall,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::command::{Change, Command, Keyed, Options, Selection, Settle};
+
+/// Where all keys with work are.
+pub(super) const PLACES: &str = "/items?state=ready,delayed,leased,parked&limit=5000";
+/// The status of the queue.
+pub(super) const STATUS: &str = "/status";
+/// The code of a call whose leases are all stale. Its other members are those of a reply.
+pub(super) const LEASE_LOST: &str = "lease-lost";
+/// The code of a read of a key that the queue does not have.
+pub(super) const KEY_NOT_FOUND: &str = "key-not-found";
+
+/// A call of the queue.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) method: &'static str,
+    /// The path behind that of the queue, with the query.
+    pub(super) path: String,
+    pub(super) body: String,
+}
+
+/// What a script names by small numbers.
+pub(super) trait Numbers {
+    /// The id of a lease.
+    fn lease(&self, number: usize) -> String;
+
+    /// The version of the queue.
+    fn version(&self, number: u64) -> u64;
+}
+
+impl Call {
+    pub(super) fn get(path: impl Into<String>) -> Self {
+        Self { method: "GET", path: path.into(), body: String::new() }
+    }
+
+    /// The known object of a key.
+    pub(super) fn known(key: &str) -> Self {
+        Self::get(format!("/known/{key}"))
+    }
+
+    fn put(options: &Options) -> Self {
+        let settings: Map<String, Value> = options.iter().map(setting).collect();
+        Self { method: "PUT", path: String::new(), body: Value::Object(settings).to_string() }
+    }
+
+    fn post(call: &str, query: &Options) -> Self {
+        let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mark = if query.is_empty() { "" } else { "?" };
+        Self { method: "POST", path: format!("/{call}{mark}{}", query.join("&")), body: String::new() }
+    }
+
+    fn with(self, body: &impl Serialize) -> Self {
+        Self { body: text(body), ..self }
+    }
+
+    /// The call of a command. A tick makes a call that only lets the queue notice the time.
+    pub(super) fn of(command: &Command, numbers: &impl Numbers) -> Self {
+        let bare = |call| Self::post(call, &Options::default());
+        match command {
+            Command::Queue(options) | Command::Set(options) => Self::put(options),
+            Command::Tick(_) => bare("forget").with(&ForgetBody { keys: Vec::new() }),
+            Command::Produce(change, keyed) => produce(*change, keyed),
+            Command::Deltas(changes, options) => {
+                let deltas: Vec<_> = changes.iter().map(|(change, keyed)| delta(*change, keyed)).collect();
+                Self::post("deltas", options).with(&deltas)
+            }
+            Command::Replace(list, options) => {
+                let objects: Vec<&RawValue> = list.iter().filter_map(raw).collect();
+                Self::post("replace", options).with(&objects)
+            }
+            Command::Resync => bare("resync"),
+            Command::Seed(list) => bare("seed").with(&list.iter().filter_map(seed).collect::<Vec<_>>()),
+            Command::Forget(keys) => bare("forget").with(&ForgetBody { keys: keys.clone() }),
+            Command::Pop(options) => Self::post("pop", options),
+            Command::Settle(settles) => {
+                let settle = settles.iter().map(|settle| settle_call(settle, numbers)).collect();
+                bare("settle").with(&SettleBody { settle })
+            }
+            Command::Extend(leases, options) => {
+                let lease_ids = leases.iter().map(|lease| numbers.lease(*lease)).collect();
+                let lease_duration = options.get("lease_duration").map(str::to_owned);
+                let body = ExtendBody { lease_ids: Some(lease_ids), lease_duration, ..ExtendBody::default() };
+                bare("extend").with(&body)
+            }
+            Command::Purge => bare("purge"),
+            Command::Promote(keys) => bare("delayed/promote").selecting(keys),
+            Command::Redrive(keys) => bare("parked/redrive").selecting(keys),
+            Command::Discard(keys) => bare("parked/discard").selecting(keys),
+            Command::Pause => bare("pause"),
+            Command::Resume => bare("resume"),
+            Command::Close(options) => Self::post("close", options),
+            Command::Reopen => bare("reopen"),
+            Command::Item(key) => Self::get(format!("/items/{key}")),
+            Command::Known => Self::get("/known"),
+            Command::Latest => Self::get("/latest"),
+            Command::Status => Self::get(STATUS),
+            Command::Synced(options) => match options.get("resource_version") {
+                None => Self::get("/synced"),
+                Some(text) => {
+                    let version =
+                        text.parse().map_or(text.to_owned(), |number| numbers.version(number).to_string());
+                    Self::get(format!("/synced?resource_version={version}"))
+                }
+            },
+            Command::Sources => Self::get("/sources"),
+            Command::Parked => Self::get("/parked"),
+        }
+    }
+
+    fn selecting(self, selection: &Selection) -> Self {
+        let body = match selection {
+            Selection::All => return self,
+            Selection::Keys(keys) => KeysBody { keys: Some(keys.clone()), error: None },
+            Selection::Error(error) => KeysBody { keys: None, error: Some(error.clone()) },
+        };
+        self.with(&body)
+    }
+}
+
+/// A setting as the config of a queue has it.
+fn setting((name, value): (&str, &str)) -> (String, Value) {
+    if name == "backoff" {
+        let (base, max) = value.split_once("..").expect("a range");
+        let limiter = json!({"item_exponential": {"base": base, "max": max}, "jitter": 0.0});
+        return ("rate_limiter".to_owned(), limiter);
+    }
+    let plain = || Value::String(value.to_owned());
+    (name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| plain()))
+}
+
+fn produce(change: Change, keyed: &Keyed) -> Call {
+    let call = match change {
+        Change::Added => "add",
+        Change::Updated => "update",
+        Change::Deleted => "delete",
+    };
+    let query = keyed.options.clone().with("key", &keyed.key);
+    Call { body: keyed.object.clone().unwrap_or_default(), ..Call::post(call, &query) }
+}
+
+fn delta(change: Change, keyed: &Keyed) -> DeltaCall<'_> {
+    DeltaCall {
+        kind: match change {
+            Change::Added => DeltaCallType::Added,
+            Change::Updated => DeltaCallType::Updated,
+            Change::Deleted => DeltaCallType::Deleted,
+        },
+        key: Some(keyed.key.clone()),
+        object: raw(keyed),
+        source: keyed.options.get("source").map(str::to_owned),
+        delay: keyed.options.get("delay").map(str::to_owned),
+        final_state_unknown: keyed.options.flag("final_state_unknown"),
+    }
+}
+
+fn seed(keyed: &Keyed) -> Option<SeedCall<'_>> {
+    let source = keyed.options.get("source").map(str::to_owned);
+    Some(SeedCall { key: None, source, resource_version: None, object: raw(keyed)? })
+}
+
+fn raw(keyed: &Keyed) -> Option<&RawValue> {
+    keyed.object.as_deref().map(|object| serde_json::from_str(object).expect("JSON"))
+}
+
+fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
+    let ways = [SettleAs::Ack, SettleAs::Done, SettleAs::Nack, SettleAs::Release, SettleAs::Reject];
+    SettleCall {
+        lease_id: Some(numbers.lease(settle.lease)),
+        lease: None,
+        how: ways.into_iter().find(|way| way.as_str() == settle.how).expect("a way to settle"),
+        delay: settle.options.get("delay").map(str::to_owned),
+        error: settle.options.get("error").map(str::to_owned),
+    }
+}
+
+fn text(body: &impl Serialize) -> String {
+    serde_json::to_string(body).expect("JSON")
+}
