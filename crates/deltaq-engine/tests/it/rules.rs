@@ -1,4 +1,4 @@
-//! One named test for each rule of the engine that client-go does not have.
+//! Named tests of rules that need the inside of the engine. `scripts` has the rules that a caller can see.
 //!
 //! Each step also checks all invariants, and that the events alone rebuild the same state.
 
@@ -23,15 +23,11 @@ use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Queue, ScanCursor};
 
-mod delays;
-mod deltas;
 mod events;
 mod freshness;
 mod leases;
 mod limits;
-mod modes;
 mod operating;
-mod ownership;
 mod recovery;
 mod replace;
 mod sequences;
@@ -282,13 +278,6 @@ impl Fixture {
         }
     }
 
-    fn seed(&mut self, items: &[(&str, u32)]) {
-        let seeds: Vec<_> = items.iter().map(|(name, version)| (key(name), object(*version), None)).collect();
-        self.queue.check_seed(&seeds).expect("the queue can be seeded");
-        self.queue.seed_step(self.now(), seeds);
-        self.commit_and_check();
-    }
-
     // Consuming.
 
     fn pop_with(&mut self, change: impl FnOnce(&mut Pop)) -> Result<Vec<Item>, Refusal> {
@@ -298,11 +287,6 @@ impl Fixture {
         let items = self.queue.pop(self.now(), &pop);
         self.commit_and_check();
         items
-    }
-
-    fn pop_id(&mut self, id: &str, max: usize) -> Vec<Item> {
-        let pop = |pop: &mut Pop| (pop.id, pop.max) = (Some(id.into()), max);
-        self.pop_with(pop).expect("the queue is open")
     }
 
     /// Pops the next key, which must exist.
@@ -352,35 +336,11 @@ impl Fixture {
         count
     }
 
-    fn promote(&mut self, names: Option<&[&str]>) -> u64 {
-        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
-        let (now, mut cursor) = (self.now(), ScanCursor::default());
-        let progress = self.queue.promote_step(now, &mut KeySelection::named(keys), &mut cursor, usize::MAX);
-        self.commit_and_check();
-        let Progress::Done(count) = progress else { panic!("the promotion did not complete") };
-        count
-    }
-
-    fn discard(&mut self) -> u64 {
-        let (now, mut cursor) = (self.now(), ScanCursor::default());
-        let progress = self.queue.discard_step(now, &mut KeySelection::All, &mut cursor, usize::MAX);
-        self.commit_and_check();
-        let Progress::Done(count) = progress else { panic!("the discard did not complete") };
-        count
-    }
-
     /// Makes a key known: delivers and acknowledges it.
     fn make_known(&mut self, call: ProduceCall) {
         self.call(call);
         let item = self.pop();
         self.ack(&item);
-    }
-
-    /// Parks a key, which must be the only ready one.
-    fn park(&mut self, name: &str) {
-        let item = self.pop();
-        assert_eq!(item.key.as_str(), name);
-        self.reject(&item);
     }
 
     // Reading.

@@ -1,8 +1,8 @@
-//! Leases: each is settled once, by its holder.
+//! Leases that are not committed or not delivered, and what becomes due.
 
-use deltaq_engine::command::{Extended, How, Outcome, Settled};
+use deltaq_engine::command::{How, Outcome, Settled};
 use deltaq_engine::id::Rv;
-use deltaq_engine::limits::SETTLED_LEASES_MAX;
+use deltaq_engine::limits::{DUE_AT_A_TIME, SETTLED_LEASES_MAX};
 
 use super::*;
 
@@ -25,65 +25,6 @@ fn a_forged_token_is_stale_and_unknown() {
 }
 
 #[test]
-fn an_older_lease_of_the_same_key_is_stale() {
-    let mut fixture = Fixture::new();
-    fixture.call(added("a", 1));
-    let older = fixture.pop();
-    fixture.wait(10_000);
-    fixture.wait(100);
-    let newer = fixture.pop();
-    assert!(newer.token > older.token);
-    assert_eq!(fixture.settle(older.token, How::Ack), stale(Outcome::Expired));
-    assert_eq!(fixture.place("a"), "leased");
-    fixture.ack(&newer);
-    assert_eq!(fixture.known("a"), Some(r#"{"v":1}"#));
-}
-
-#[test]
-fn a_repeated_settle_is_reported_as_repeated_and_a_different_one_as_stale() {
-    let reject = || How::Reject { error: None };
-    let ways = [
-        (How::Ack, Outcome::Acked),
-        (nack(), Outcome::Nacked),
-        (How::Release, Outcome::Released),
-        (reject(), Outcome::Rejected),
-    ];
-    for (way, outcome) in &ways {
-        let mut fixture = Fixture::new();
-        fixture.call(added("a", 1));
-        let token = fixture.pop().token;
-        assert!(matches!(fixture.settle(token, way.clone()), Settled::Ok { .. }));
-        let rv = fixture.queue.resource_version();
-        for (other, other_outcome) in &ways {
-            let expected = if other_outcome == outcome { Settled::Repeated } else { stale(*outcome) };
-            assert_eq!(fixture.settle(token, other.clone()), expected, "{way:?}, then {other:?}");
-        }
-        assert_eq!(fixture.queue.resource_version(), rv, "a late settle emits no event");
-    }
-}
-
-#[test]
-fn each_settle_of_a_call_is_independent() {
-    let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
-    let (a, b) = (fixture.pop(), fixture.pop());
-    let settle = |token, how| Settle { token, how };
-    let settles = [
-        settle(a.token, How::Ack),
-        settle(Token::new(Rv::new(77)), How::Ack),
-        settle(a.token, How::Ack),
-        settle(b.token, nack()),
-    ];
-    let settled = fixture.queue.settle(fixture.now(), &settles);
-    fixture.commit_and_check();
-    assert!(matches!(settled[0], Settled::Ok { .. }));
-    assert_eq!(settled[1], stale(Outcome::Unknown));
-    assert_eq!(settled[2], Settled::Repeated);
-    assert!(matches!(settled[3], Settled::Ok { .. }));
-    assert_eq!((fixture.place("a"), fixture.place("b")), ("known", "delayed"));
-}
-
-#[test]
 fn only_the_outcomes_of_the_last_settled_leases_are_remembered() {
     let mut queue = Queue::new(config(|_| {}), Rv::ZERO, Time::default());
     let add = [added("a", 1).0];
@@ -98,34 +39,6 @@ fn only_the_outcomes_of_the_last_settled_leases_are_remembered() {
     }
     assert_eq!(queue.outcome(tokens[0]), Outcome::Unknown);
     assert_eq!(queue.outcome(tokens[1]), Outcome::Acked);
-}
-
-#[test]
-fn a_pop_repeated_by_its_id_returns_the_same_leases() {
-    let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
-    let first = fixture.pop_id("p", 2);
-    let again = fixture.pop_id("p", 3);
-    let tokens = |items: &[Item]| items.iter().map(|item| item.token).collect::<Vec<_>>();
-    assert_eq!(tokens(&again), tokens(&first));
-    assert_eq!(text(&again[1]), "b: Added 1");
-    assert_eq!(fixture.ready_queue(), ["c"]);
-}
-
-#[test]
-fn a_repeated_pop_returns_its_remaining_leases_even_while_paused_and_then_pops_new_keys() {
-    let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
-    let first = fixture.pop_id("p", 2);
-    fixture.ack(&first[0]);
-    fixture.queue.set_paused(fixture.now(), true);
-    let rest = fixture.pop_id("p", 2);
-    assert_eq!(rest.len(), 1);
-    assert_eq!(rest[0].token, first[1].token);
-    fixture.ack(&rest[0]);
-    assert!(fixture.pop_id("p", 2).is_empty(), "a paused queue delivers no new keys");
-    fixture.queue.set_paused(fixture.now(), false);
-    assert_eq!(text(&fixture.pop_id("p", 2)[0]), "c: Added 1");
 }
 
 #[test]
@@ -153,38 +66,6 @@ fn an_undelivered_lease_restores_its_delay() {
     fixture.queue.return_undelivered(fixture.now(), &[item.token]);
     fixture.commit_and_check();
     assert_eq!(fixture.due_in("a"), Some(500));
-}
-
-#[test]
-fn fencing_tokens_only_grow() {
-    let mut fixture = Fixture::new();
-    let mut last = Token::default();
-    for round in 0..20 {
-        fixture.call(updated("a", round));
-        let item = fixture.pop();
-        assert!(item.token > last);
-        last = item.token;
-        fixture.settle(item.token, How::Release);
-    }
-}
-
-#[test]
-fn an_extension_counts_from_now_and_reports_waiting_deltas() {
-    let mut fixture = Fixture::new();
-    fixture.call(added("a", 1));
-    let item = fixture.pop();
-    fixture.wait(9_000);
-    let deadline = Time::from_micros((fixture.now_ms + 20_000) * 1_000);
-    let result = Extended::Ok { deadline, pending_deltas: 0, deleted: false };
-    assert_eq!(fixture.extend(&item, 20_000), result);
-    fixture.wait(19_999);
-    assert_eq!(fixture.place("a"), "leased");
-    fixture.produce([updated("a", 2), deleted("a")]).expect("no refusal");
-    let deadline = Time::from_micros((fixture.now_ms + 5) * 1_000);
-    let result = Extended::Ok { deadline, pending_deltas: 2, deleted: true };
-    assert_eq!(fixture.extend(&item, 5), result, "an extension may shorten a lease");
-    fixture.wait(5);
-    assert_eq!(fixture.extend(&item, 5), Extended::Stale { outcome: Outcome::Expired });
 }
 
 #[test]
@@ -231,28 +112,6 @@ fn an_uncommitted_lease_does_not_delay_the_expiry_of_others() {
 }
 
 #[test]
-fn an_expired_lease_fails_as_of_its_deadline() {
-    let mut fixture = Fixture::new();
-    fixture.call(added("a", 1));
-    fixture.pop();
-    fixture.wait(10_040);
-    assert_eq!((fixture.failures("a"), fixture.due_in("a")), (1, Some(60)), "100 ms after the deadline");
-    assert_eq!(fixture.entry("a").schedule_state.last_error(), Some("lease expired"));
-}
-
-#[test]
-fn due_keys_are_processed_in_order_of_their_times() {
-    let mut fixture = Fixture::with(|config| config.max_failures = 0);
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1).after(10_100)]).expect("no refusal");
-    fixture.pop();
-    fixture.wait(50);
-    fixture.pop();
-    fixture.wait(60_000);
-    // c and a became ready at 10,100, c with the lower event number; b became ready at 10,150.
-    assert_eq!(fixture.ready_queue(), ["c", "a", "b"]);
-}
-
-#[test]
 fn a_clock_that_is_set_back_does_not_set_back_the_time_of_a_queue() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
@@ -281,4 +140,34 @@ fn a_clock_that_jumps_ahead_triggers_each_deadline_once() {
     assert_eq!(fixture.queue.resource_version(), rv.plus(4));
     assert_eq!(fixture.ready_queue(), ["b", "a"]);
     assert_eq!(fixture.resyncs_due, 1);
+}
+
+#[test]
+fn at_most_a_thousand_due_keys_are_processed_before_each_command() {
+    let mut fixture = Fixture::new();
+    let names: Vec<String> = (0..=DUE_AT_A_TIME).map(|number| format!("key-{number:04}")).collect();
+    fixture.produce(names.iter().map(|name| added(name, 1).after(100))).expect("no refusal");
+    fixture.wait(100);
+    assert_eq!(fixture.ready_queue().len(), DUE_AT_A_TIME);
+    assert!(fixture.queue.next_deadline().is_some_and(|at| at <= fixture.now()), "the timer fires at once");
+    let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
+    assert_eq!(fixture.queue.hand_out(fixture.now(), &pop).expect("the queue is open").len(), 1);
+    fixture.commit_and_check();
+    assert_eq!(
+        fixture.ready_queue().len(),
+        DUE_AT_A_TIME - 1,
+        "a waiting pop is delivered without another thousand"
+    );
+    fixture.wait(0);
+    assert_eq!(fixture.ready_queue(), names.get(1..).expect("many"));
+}
+
+#[test]
+fn a_delete_in_mode_latest_drops_a_key_whose_only_lease_was_undelivered() {
+    let mut fixture = Fixture::in_mode(Mode::Latest);
+    fixture.call(added("a", 1));
+    let item = fixture.pop();
+    fixture.queue.return_undelivered(fixture.now(), &[item.token]);
+    fixture.call(deleted("a"));
+    assert_eq!(fixture.place("a"), "absent");
 }

@@ -1,7 +1,6 @@
 //! Replace, and calls during a Replace.
 
 use deltaq_engine::command::DefaultLimit;
-use deltaq_engine::id::Rv;
 
 use super::*;
 
@@ -13,19 +12,6 @@ fn accepted_replace(names: &[&str], next: &[(&str, u32)]) -> (Fixture, ReplaceId
     }
     let id = fixture.accept(list(next));
     (fixture, id)
-}
-
-#[test]
-fn items_are_queued_in_list_order_and_deletions_after_them_in_key_order() {
-    let mut fixture = Fixture::new();
-    for name in ["z", "y", "x", "b", "a"] {
-        fixture.make_known(added(name, 1));
-    }
-    fixture.call(updated("y", 2));
-    let result = fixture.replace(list(&[("b", 2), ("a", 2), ("c", 2)])).expect("no refusal");
-    assert_eq!(counts(&result), replaced([3, 3, 0, 0, 0]));
-    assert_eq!(fixture.ready_queue(), ["y", "b", "a", "c", "x", "z"], "y was already ready");
-    assert_eq!(fixture.waiting("y"), "Updated 2, Deleted 2?");
 }
 
 #[test]
@@ -114,210 +100,6 @@ fn a_call_before_the_start_of_a_waiting_replace_is_newer_than_its_list() {
     assert_eq!(fixture.waiting("a"), "Updated 9");
 }
 
-#[test]
-fn only_changed_compares_with_the_newest_state() {
-    let mut fixture = Fixture::new();
-    for name in ["known", "leased", "parked", "waiting", "deleted"] {
-        fixture.make_known(added(name, 1));
-    }
-    fixture.call(updated("parked", 2));
-    fixture.park("parked");
-    fixture.call(updated("leased", 2));
-    fixture.pop();
-    fixture.call(updated("waiting", 2));
-    fixture.call(deleted("deleted"));
-    let same = [("known", 1), ("leased", 2), ("parked", 2), ("waiting", 2), ("deleted", 1), ("new", 1)];
-    let result = fixture.replace(Replace { only_changed: true, ..list(&same) }).expect("no refusal");
-    assert_eq!(counts(&result), replaced([2, 0, 4, 0, 0]), "a deleted and an absent key are changes");
-    assert_eq!(fixture.waiting("deleted"), "Deleted 1?, Replaced 1");
-    assert_eq!(fixture.place("parked"), "parked");
-    let older = [("leased", 1), ("waiting", 1)];
-    let result = fixture.replace(Replace { only_changed: true, ..list(&older) }).expect("no refusal");
-    assert_eq!(counts(&result).first(), Some(&("replaced", 2)));
-}
-
-#[test]
-fn only_changed_compares_content_and_not_text() {
-    let mut fixture = Fixture::new();
-    let object = |text: &str| Object::from_valid(text);
-    let replace = |object| Replace {
-        only_changed: true,
-        ..Replace::new([(key("a"), object)].into_iter().collect(), None)
-    };
-    fixture.make_known(ProduceCall(Call {
-        object: Some(object(r#"{"x":1,"y":[{"z":1e2}]}"#)),
-        ..added("a", 1).0
-    }));
-    let moved = replace(object(r#"{ "y": [{"z": 1e2}], "x": 1 }"#));
-    assert_eq!(counts(&fixture.replace(moved).expect("no refusal")), replaced([0, 0, 1, 0, 0]));
-    let rewritten = replace(object(r#"{"x":1,"y":[{"z":100}]}"#));
-    let result = counts(&fixture.replace(rewritten).expect("no refusal"));
-    assert_eq!(result, replaced([1, 0, 0, 0, 0]), "numbers are compared by their text");
-}
-
-fn refusal(result: Result<Replaced, Refusal>) -> Option<(u64, u64)> {
-    match result {
-        Err(Refusal::MassDelete { deletions, owned, .. }) => Some((deletions, owned)),
-        Err(other) => panic!("another refusal: {other}"),
-        Ok(_) => None,
-    }
-}
-
-/// Ten known keys owned by `erp`, and one without an owner.
-fn ten_known_keys() -> Fixture {
-    let mut fixture = Fixture::new();
-    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
-        fixture.make_known(added(name, 1).from("erp"));
-    }
-    fixture.make_known(added("other", 1));
-    fixture
-}
-
-fn keep(names: &[&str]) -> Replace {
-    list_of("erp", &names.iter().map(|name| (*name, 1)).collect::<Vec<_>>())
-}
-
-#[test]
-fn the_limit_refuses_too_many_deletions_and_changes_nothing() {
-    let mut fixture = ten_known_keys();
-    let image = fixture.queue.image();
-    let limited = Replace { max_delete_percent: Some(20.0), ..keep(&["a", "b", "c", "d", "e", "f", "g"]) };
-    assert_eq!(refusal(fixture.replace(limited)), Some((3, 10)));
-    assert_eq!(fixture.queue.image(), image);
-    let limited = Replace { max_delete_percent: Some(30.0), ..keep(&["a", "b", "c", "d", "e", "f", "g"]) };
-    assert_eq!(refusal(fixture.replace(limited)), None, "exactly P % is allowed");
-}
-
-#[test]
-fn without_limits_the_default_limit_applies() {
-    let most = ["a", "b", "c", "d", "e"];
-    for (names, limit, refused) in [
-        (&most[..], DefaultLimit::Half, None),
-        (&most[..4], DefaultLimit::Half, Some((6, 10))),
-        (&[], DefaultLimit::Half, Some((10, 10))),
-        (&[], DefaultLimit::EmptyList, Some((10, 10))),
-        (&[], DefaultLimit::None, None),
-        (&most[..1], DefaultLimit::SingleObject, Some((9, 10))),
-    ] {
-        let mut fixture = ten_known_keys();
-        let image = fixture.queue.image();
-        let list = Replace { default_limit: limit, ..keep(names) };
-        assert_eq!(refusal(fixture.replace(list)), refused, "{names:?} {limit:?}");
-        assert_eq!(fixture.queue.image() == image, refused.is_some(), "{names:?} {limit:?}");
-    }
-    // Limits that are set replace the default.
-    let all =
-        Replace { default_limit: DefaultLimit::EmptyList, max_delete_percent: Some(100.0), ..keep(&[]) };
-    assert_eq!(refusal(ten_known_keys().replace(all)), None);
-    let few = Replace { default_limit: DefaultLimit::Half, ..keep(&["x"]) };
-    let mut nine = ten_known_keys();
-    nine.replace(keep(&most)).expect("no refusal");
-    assert_eq!(refusal(nine.replace(few)), None, "a source of fewer than ten keys may lose them all");
-}
-
-#[test]
-fn a_refusal_names_only_the_limits_that_somebody_has_set() {
-    let text = |replace: Replace| match ten_known_keys().replace(replace) {
-        Err(refusal @ Refusal::MassDelete { .. }) => refusal.to_string(),
-        other => panic!("{other:?}"),
-    };
-    let percent = text(Replace { max_delete_percent: Some(20.0), ..keep(&["a"]) });
-    assert!(percent.contains("would delete 9 of 10 keys"), "{percent}");
-    assert!(percent.contains("max_delete_percent is 20;") && !percent.contains("max_deletes"), "{percent}");
-    let deletes = text(Replace { max_deletes: Some(3), ..keep(&["a"]) });
-    assert!(deletes.contains("max_deletes is 3") && !deletes.contains("max_delete_percent is"), "{deletes}");
-    let half = text(Replace { default_limit: DefaultLimit::Half, ..keep(&["a"]) });
-    assert!(half.contains("default limit") && half.contains("max_delete_percent=100"), "{half}");
-    let empty = text(Replace { default_limit: DefaultLimit::EmptyList, ..keep(&[]) });
-    assert!(empty.contains("the list is empty") && empty.contains("allow_empty=true"), "{empty}");
-    let single = text(Replace { default_limit: DefaultLimit::SingleObject, ..keep(&["a"]) });
-    assert!(single.contains("one object and no list"), "{single}");
-}
-
-#[test]
-fn both_deletion_limits_have_to_be_exceeded() {
-    let limited = |percent: Option<f64>, deletes: Option<u64>| {
-        let seven = keep(&["a", "b", "c", "d", "e", "f", "g"]);
-        Replace { max_delete_percent: percent, max_deletes: deletes, ..seven }
-    };
-    for (percent, deletes, refused) in [
-        (None, None, false),
-        (Some(10.0), Some(3), false),
-        (Some(50.0), Some(1), false),
-        (Some(10.0), Some(2), true),
-        (None, Some(2), true),
-        (None, Some(3), false),
-        (Some(29.9), None, true),
-    ] {
-        let mut fixture = ten_known_keys();
-        let result = refusal(fixture.replace(limited(percent, deletes)));
-        assert_eq!(result.is_some(), refused, "{percent:?} % and {deletes:?}");
-    }
-}
-
-#[test]
-fn deleted_keys_do_not_count_in_the_percentage() {
-    let mut fixture = ten_known_keys();
-    fixture
-        .produce([deleted("a"), deleted("b"), deleted("c"), deleted("d"), deleted("e")])
-        .expect("no refusal");
-    let limited = Replace { max_delete_percent: Some(20.0), ..keep(&["f", "g", "h"]) };
-    assert_eq!(refusal(fixture.replace(limited)), Some((2, 5)));
-}
-
-#[test]
-fn a_replace_overrides_the_deletion_limits_of_its_queue() {
-    let mut fixture = Fixture::with(|config| config.max_deletes = Some(0));
-    fixture.make_known(added("a", 1));
-    assert_eq!(refusal(fixture.replace(list(&[]))), Some((1, 1)));
-    let overridden = Replace { max_deletes: Some(1), ..list(&[]) };
-    assert_eq!(refusal(fixture.replace(overridden)), None);
-}
-
-#[test]
-fn a_dry_run_returns_the_counts_and_changes_nothing() {
-    let mut fixture = ten_known_keys();
-    let image = fixture.queue.image();
-    let dry =
-        Replace { dry_run: true, only_changed: true, ..list_of("erp", &[("a", 1), ("b", 2), ("other", 1)]) };
-    let result = fixture.replace(dry).expect("no refusal");
-    assert_eq!(counts(&result), replaced([1, 8, 2, 0, 0]));
-    let dry = Replace { dry_run: true, max_deletes: Some(3), ..keep(&[]) };
-    assert_eq!(refusal(fixture.replace(dry)), Some((10, 10)), "a dry run reports a refusal");
-    assert_eq!(fixture.queue.image(), image);
-}
-
-#[test]
-fn a_dry_run_is_not_the_first_replace() {
-    let mut fixture = Fixture::new();
-    fixture.replace(Replace { dry_run: true, ..list(&[("a", 1)]) }).expect("no refusal");
-    assert!(!fixture.has_synced());
-    fixture.replace(list(&[("a", 1)])).expect("no refusal");
-    assert_eq!(fixture.queue.initial_remaining(), 1);
-}
-
-#[test]
-fn one_invalid_item_refuses_the_whole_list() {
-    let mut fixture = Fixture::with(|config| config.max_object_bytes = 8);
-    let refusal = fixture.queue.accept_replace(fixture.now(), list(&[("a", 1), ("b", 1_000_000)]));
-    assert!(matches!(refusal, Err(Refusal::ObjectTooLarge { index: 1, .. })));
-    assert_eq!((fixture.queue.resource_version(), fixture.place("a")), (Rv::ZERO, "absent"));
-}
-
-#[test]
-fn without_known_objects_a_replace_covers_waiting_leased_and_parked_keys() {
-    let mut fixture = Fixture::with(|config| config.known_objects = false);
-    fixture.make_known(added("acked", 1));
-    fixture.call(added("parked", 1));
-    fixture.park("parked");
-    fixture.call(added("leased", 1));
-    fixture.pop();
-    fixture.call(added("waiting", 1));
-    let result = fixture.replace(list(&[])).expect("no refusal");
-    assert_eq!(counts(&result), replaced([0, 3, 0, 0, 0]));
-    assert_eq!(fixture.ready_queue(), ["waiting", "parked"], "the deletion is a new change for a parked key");
-}
-
 /// An object too large to be compared under the lock, with its members in one of two orders.
 fn large(version: u32, reorder: bool) -> Object {
     let (padding, v) = (format!(r#""padding":"{}""#, "x".repeat(4_096)), format!(r#""v":{version}"#));
@@ -398,4 +180,51 @@ fn a_key_with_a_call_during_the_comparison_is_skipped() {
     pairs.run();
     assert_eq!(counts(&fixture.finish(id).expect("no refusal")), replaced([0, 0, 0, 1, 0]));
     assert_eq!(fixture.waiting("a"), "Updated 3");
+}
+
+#[test]
+fn a_skipped_key_is_taken_over_unless_its_call_named_a_source() {
+    let mut fixture = Fixture::new();
+    for name in ["a", "b"] {
+        fixture.make_known(added(name, 1).from("erp"));
+    }
+    let id = fixture.accept(list_of("shop", &[("a", 2), ("b", 2)]));
+    fixture.produce([updated("a", 3), updated("b", 3).from("erp")]).expect("no refusal");
+    let result = fixture.finish(id).expect("no refusal");
+    assert_eq!(counts(&result), replaced([0, 0, 0, 2, 1]));
+    assert_eq!((fixture.owner("a"), fixture.owner("b")), (Some("shop"), Some("erp")));
+}
+
+#[test]
+fn a_skipped_deleted_key_is_not_taken_over() {
+    let mut fixture = Fixture::new();
+    fixture.make_known(added("a", 1).from("erp"));
+    let id = fixture.accept(list_of("shop", &[("a", 2)]));
+    fixture.call(deleted("a"));
+    let result = fixture.finish(id).expect("no refusal");
+    assert_eq!(counts(&result), replaced([0, 0, 0, 1, 0]));
+    assert_eq!(fixture.owner("a"), None);
+}
+
+#[test]
+fn a_single_object_deletes_nothing_by_default() {
+    let mut fixture = Fixture::new();
+    fixture.make_known(added("a", 1));
+    let image = fixture.queue.image();
+    let single = || Replace { default_limit: DefaultLimit::SingleObject, ..list(&[("b", 1)]) };
+    let refusal = fixture.replace(single()).expect_err("the body is one object");
+    assert!(matches!(refusal, Refusal::MassDelete { deletions: 1, owned: 1, .. }), "{refusal:?}");
+    assert!(refusal.to_string().contains("one object and no list"), "{refusal}");
+    assert_eq!(fixture.queue.image(), image);
+    fixture
+        .replace(Replace { max_delete_percent: Some(100.0), ..single() })
+        .expect("the limit replaces the default");
+}
+
+#[test]
+fn a_library_that_names_no_limit_has_none() {
+    let mut fixture = Fixture::new();
+    fixture.make_known(added("a", 1));
+    let result = fixture.replace(list(&[])).expect("no refusal");
+    assert_eq!(counts(&result), replaced([0, 1, 0, 0, 0]));
 }

@@ -38,65 +38,12 @@ fn numbered_list(source: &str, number: u64, items: &[(&str, u32)]) -> Replace {
 }
 
 #[test]
-fn a_number_is_applied_once_and_in_order() {
-    let mut fixture = Fixture::new();
-    assert!(!fixture.repeats("erp", 5, added("a", 1).from("erp")));
-    assert!(fixture.repeats("erp", 5, added("a", 2)), "the same number");
-    assert!(fixture.repeats("erp", 4, added("b", 3)), "a smaller number");
-    assert!(!fixture.repeats("shop", 1, updated("a", 4)), "each source counts on its own");
-    fixture.crash();
-    assert!(fixture.repeats("erp", 5, deleted("a")));
-    assert!(!fixture.repeats("erp", 9, updated("a", 5)), "numbers may be left out");
-    assert_eq!(fixture.waiting("a"), "Added 1, Updated 4, Updated 5");
-    assert_eq!(fixture.place("b"), "absent");
-    assert_eq!((fixture.sequence("erp"), fixture.sequence("shop")), (Some(9), Some(1)));
-    assert_eq!(fixture.counters.ignored_repeated, 3);
-}
-
-#[test]
 fn the_first_event_of_a_call_carries_its_number() {
     let mut fixture = Fixture::new();
     fixture.numbered("erp", 5, [added("a", 1), added("b", 1)]).expect("no refusal");
     let sequence = Sequence { source: "erp".into(), number: 5 };
     let carried: Vec<_> = fixture.events.iter().map(|event| event.sequence.clone()).collect();
     assert_eq!(carried, [Some(sequence), None]);
-}
-
-#[test]
-fn a_call_that_changes_nothing_counts() {
-    let mut fixture = Fixture::new();
-    assert!(!fixture.repeats("erp", 1, deleted("a")));
-    fixture.call(added("a", 1));
-    assert!(fixture.repeats("erp", 1, deleted("a")), "the key was added later");
-    fixture.numbered("erp", 2, []).expect("no refusal");
-    assert_eq!(fixture.sequence("erp"), Some(2));
-    fixture.crash();
-    assert_eq!((fixture.waiting("a").as_str(), fixture.sequence("erp")), ("Added 1", Some(2)));
-}
-
-#[test]
-fn a_refused_call_does_not_count() {
-    let mut fixture = Fixture::with(|config| config.max_keys = 1);
-    fixture.call(added("a", 1));
-    let refused = fixture.numbered("erp", 1, [added("b", 1)]);
-    assert!(matches!(refused, Err(Refusal::QueueFull { .. })), "{refused:?}");
-    assert_eq!(fixture.sequence("erp"), None);
-    assert!(!fixture.repeats("erp", 1, updated("a", 2)));
-    let full = fixture.numbered("erp", 1, [added("b", 1)]);
-    assert!(full.expect("a repeated call is not checked").duplicate);
-}
-
-#[test]
-fn a_queue_of_mode_keys_counts_too() {
-    let mut fixture = Fixture::in_mode(Mode::Keys);
-    assert!(!fixture.repeats("erp", 1, queued("a")));
-    let item = fixture.pop();
-    fixture.ack(&item);
-    assert!(fixture.repeats("erp", 1, queued("a")));
-    assert!(!fixture.repeats("erp", 2, queued("b")));
-    assert!(!fixture.repeats("erp", 3, queued("b")), "the key is ready already, and the call counts");
-    assert_eq!(fixture.ready_queue(), ["b"]);
-    assert_eq!(fixture.sequence("erp"), Some(3));
 }
 
 #[test]

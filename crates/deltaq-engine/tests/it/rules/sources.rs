@@ -18,27 +18,6 @@ impl Fixture {
     }
 }
 
-fn owners(expected: &[(&str, usize)]) -> Vec<(String, usize)> {
-    expected.iter().map(|(source, keys)| ((*source).to_owned(), *keys)).collect()
-}
-
-#[test]
-fn a_source_owns_the_keys_whose_newest_state_it_sent() {
-    let mut fixture = Fixture::new();
-    fixture.make_known(added("b", 1).from("erp"));
-    fixture.call(added("a", 1).from("erp"));
-    fixture.call(added("c", 1));
-    assert_eq!(fixture.owners(), owners(&[("erp", 2)]));
-    fixture.call(updated("a", 2).from("shop"));
-    assert_eq!(fixture.owners(), owners(&[("erp", 1), ("shop", 1)]));
-    fixture.call(deleted("b"));
-    assert_eq!(fixture.owners(), owners(&[("erp", 0), ("shop", 1)]), "a deleted key has no owner");
-    fixture.purge();
-    assert_eq!(fixture.owners(), owners(&[("erp", 1), ("shop", 0)]), "the known object is the newest again");
-    fixture.crash();
-    assert_eq!(fixture.owners(), owners(&[("erp", 1), ("shop", 0)]));
-}
-
 #[test]
 fn an_aborted_replace_is_the_latest_but_not_the_last_complete_one() {
     let mut fixture = Fixture::new();
