@@ -44,7 +44,9 @@ pub(super) struct ReplaceJob {
     pub(super) counts: ReplaceCounts,
     /// The latest comparison of listed and stored objects.
     pub(super) comparison: Arc<Comparison>,
-    /// Listed keys that need room, if the queue has too little room for the whole list.
+    /// Whether the queue had room for the whole list when the Replace was accepted.
+    pub(super) fits: bool,
+    /// If it had too little: listed keys that need room, because the queue did not have them when they were counted, or lost them since.
     pub(super) wanted: KeySet,
     /// Room that is reserved for listed keys that are not queued yet.
     pub(super) reserved: usize,
@@ -102,6 +104,21 @@ impl ReplaceJob {
             && !self.is_dry
             && self.keys.contains(key)
             && self.newer_calls(key).is_none()
+    }
+
+    /// Records that the queue has lost a key. If the key is listed, its room is kept for the list.
+    pub(super) fn note_left(&mut self, key: &Key) {
+        let counts = matches!(
+            self.phase,
+            Phase::Room { .. } | Phase::Count | Phase::Plan { .. } | Phase::Start | Phase::Items
+        );
+        if self.fits || !counts || !self.keys.contains(key) || self.wanted.contains(key) {
+            return;
+        }
+        self.wanted.insert(key.clone());
+        if !self.is_dry && !matches!(self.phase, Phase::Room { .. }) {
+            self.reserved += 1;
+        }
     }
 
     /// Records a call for a key.

@@ -304,6 +304,7 @@ impl Queue {
         let (at, views) = (now.max(self.state.last_at), ViewChanges::default());
         let mut event = Event { rv, at, kind, views, sequence: self.volatile.sequence.take() };
         let scope = slot.map_or(Scope::Key, Scope::Slot);
+        let keys = self.state.keys();
         match self.apply_in(&event, scope) {
             Ok(counted) => {
                 let counters = &mut self.volatile.effects.counters;
@@ -312,6 +313,10 @@ impl Queue {
                 event.views = counted.views();
             }
             Err(misfit) => panic!("{misfit}"),
+        }
+        if self.state.keys() < keys {
+            let left = event.kind.key();
+            left.into_iter().for_each(|key| self.volatile.note_left(key));
         }
         self.volatile.effects.events.push(event);
     }

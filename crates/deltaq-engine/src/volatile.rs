@@ -8,6 +8,7 @@ use super::feed::Feeds;
 use super::id::{Rv, Sequence};
 use super::indexes::Indexes;
 use super::job::{ReplaceJob, Seeding};
+use super::key::Key;
 
 /// The part of a queue that a restart loses. A rebuilt queue begins with the default.
 #[derive(Debug)]
@@ -33,6 +34,11 @@ pub(super) struct Volatile {
 }
 
 impl Volatile {
+    /// Records that the queue has lost a key.
+    pub(super) fn note_left(&mut self, key: &Key) {
+        self.replace_jobs.iter_mut().for_each(|job| job.note_left(key));
+    }
+
     /// Number of keys that accepted Replaces and a running seed may still add.
     pub(super) fn reserved(&self) -> usize {
         let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);

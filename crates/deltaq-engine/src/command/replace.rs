@@ -76,6 +76,7 @@ impl Queue {
         self.volatile.replace_jobs.push_back(ReplaceJob {
             id,
             reserved: if phase == Phase::Count && !replace.dry_run { keys.len() } else { 0 },
+            fits,
             phase,
             items: items.into_iter(),
             keys,

@@ -358,9 +358,13 @@ impl Model {
         } else {
             item.failure_expiry = None;
         }
-        if !item.is_held() && item.failures == 0 {
+        if item.is_held() {
+            return;
+        }
+        if item.failures == 0 {
             self.items.remove(key);
         }
+        self.keep_room(key);
     }
 
     // Reads.

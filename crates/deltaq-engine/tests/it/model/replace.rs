@@ -54,6 +54,8 @@ pub(crate) struct ReplaceJob {
     pub(super) versions_decide: bool,
     /// Number of keys reserved under `max_keys`; may be more than the list needs.
     pub(super) reserved: usize,
+    /// Whether the whole list fitted at the acceptance.
+    fits: bool,
     /// The listed keys for which the number is reserved.
     reserved_keys: BTreeSet<Name>,
     counts: ModelReplaced,
@@ -140,6 +142,20 @@ impl ReplaceJob {
 }
 
 impl Model {
+    /// A listed key that the queue loses before its list is through needs room again.
+    pub(super) fn keep_room(&mut self, key: Name) {
+        for job in &mut self.jobs {
+            let is_over = matches!(job.phase, Phase::Duplicate | Phase::Missing { .. });
+            let is_listed = job.list.items.iter().any(|(listed, _)| *listed == key);
+            if job.fits || is_over || !is_listed || !job.reserved_keys.insert(key) {
+                continue;
+            }
+            if !job.list.dry_run && !matches!(job.phase, Phase::Room { .. }) {
+                job.reserved += 1;
+            }
+        }
+    }
+
     pub(super) fn reserved(&self) -> usize {
         self.jobs.iter().map(|job| job.reserved).sum()
     }
@@ -204,6 +220,7 @@ impl Model {
             calls: BTreeMap::new(),
             has_version: self.config.version.is_some(),
             versions_decide: self.config.version.is_some(),
+            fits,
             reserved: if reserves { listed.len() } else { 0 },
             reserved_keys: if reserves { listed } else { BTreeSet::new() },
             counts: ModelReplaced::default(),

@@ -2,9 +2,9 @@
 
 use deltaq_engine::command::DefaultLimit;
 use deltaq_engine::config::Mode;
-use deltaq_engine::delta::DeltaKind::{Added, Updated};
+use deltaq_engine::delta::DeltaKind::{Added, Deleted, Updated};
 
-use super::script::{Change, Command, MAX, Setup, Step};
+use super::script::{Act, Change, Command, LeaseRef, MAX, Setup, Step};
 use super::{Hits, run};
 use crate::model::{Content, ModelCall, ModelReplace, Name};
 
@@ -49,6 +49,20 @@ fn produce(calls: &[ModelCall]) -> Command {
     Command::Produce { calls: calls.to_vec(), sequence: None }
 }
 
+fn replace(items: Vec<(Name, Content)>) -> ModelReplace {
+    ModelReplace {
+        items,
+        source: None,
+        sequence: None,
+        only_changed: true,
+        max_delete_percent: None,
+        max_deletes: None,
+        default_limit: DefaultLimit::None,
+        dry_run: false,
+        trace: None,
+    }
+}
+
 fn pop() -> Command {
     Command::Pop { max: 1, max_bytes: MAX, with_known: false, lease: None, worker: None, id: None }
 }
@@ -89,17 +103,7 @@ fn a_closed_queue_of_mode_keys_is_never_full() {
 /// queue them again, so the queue counted as synced before anything was acknowledged.
 #[test]
 fn the_initial_list_stays_pending_after_an_aborted_first_replace() {
-    let list = ModelReplace {
-        items: vec![("a", 0)],
-        source: None,
-        sequence: None,
-        only_changed: true,
-        max_delete_percent: None,
-        max_deletes: None,
-        default_limit: DefaultLimit::None,
-        dry_run: false,
-        trace: None,
-    };
+    let list = replace(vec![("a", 0)]);
     let replace_step = || step(0, Command::Step { job: 0, budget: 1 });
     let steps = [
         step(0, Command::Accept(list.clone())),
@@ -122,4 +126,24 @@ fn the_initial_list_stays_pending_after_an_aborted_first_replace() {
 fn one_resync_replaces_all_missed_periods() {
     let setup = Setup { resync_period: Some(500), ..PLAIN };
     pin(setup, &[step(10_000, Command::Wait), step(499, Command::Wait), step(1, Command::Wait)]);
+}
+
+/// A Replace that does not fit as a whole reserved room only for the listed keys that the queue did not have. A listed key that left
+/// the queue before its item was queued took the room of another one, and the queue exceeded `max_keys`.
+#[test]
+fn a_listed_key_that_leaves_during_a_replace_keeps_its_room() {
+    let deleted = ModelCall { kind: Deleted, ..call("b", None) };
+    let replace_step = |budget| step(0, Command::Step { job: 0, budget });
+    let steps = [
+        step(0, produce(&[call("b", Some(0)), deleted, call("a", Some(0))])),
+        step(0, Command::Accept(replace(vec![("b", 1), ("c", 1)]))),
+        replace_step(1_000),
+        step(0, pop()),
+        step(0, Command::Settle(vec![(LeaseRef::Live(0), Act::Ack)])),
+        replace_step(1),
+        replace_step(1),
+        replace_step(1),
+        step(0, produce(&[call("d", Some(0))])),
+    ];
+    pin(Setup { max_keys: 3, ..PLAIN }, &steps);
 }
