@@ -93,15 +93,15 @@ fn the_commands_of_the_readme_work() {
 }
 
 #[test]
-fn the_readme_shows_the_price_feed() {
+fn the_page_of_the_price_feed_shows_it() {
     let read =
         |name: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("text");
     let example = read("examples/price-feed/price_feed.py");
     let code = example.splitn(3, '\n').last().expect("code behind two comments");
     assert!(!code.starts_with('#'), "{code}");
     assert!(
-        read("README.md").contains(&format!("```python\n{code}```")),
-        "the README differs from the example"
+        read("examples/price-feed/README.md").contains(&format!("```python\n{code}```")),
+        "the page differs from the example"
     );
 }
 
