@@ -33,7 +33,7 @@ quick *filter:
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples --document-private-items --locked
 
 # First views and long tasks of the console, with 1,000 queues and 100,000 keys.
 console-measure:
@@ -90,6 +90,7 @@ crash-failovers rounds="20":
 # End the process at every single write of a workload, not only at some.
 crash-steps:
     DELTAQ_ALL_STEPS=1 cargo test --locked -p deltaq --test it chaos::faults:: -- --nocapture
+    DELTAQ_ALL_STEPS=1 cargo test --locked -p deltaq --test it chaos::simulation::crashes:: -- --nocapture
 
 # The HTTP API against its own description, with more generated requests than CI sends.
 schemathesis examples="200":

@@ -32,7 +32,8 @@ ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || missing+=(postgresql)
 need pgbouncer pgbouncer
 need etcd-server etcd
 need patroni patroni
-python3 -c 'import etcd' 2> /dev/null || missing+=(python3-etcd)
+# Patroni runs with Debian's Python, which need not be the first one.
+/usr/bin/python3 -c 'import etcd' 2> /dev/null || missing+=(python3-etcd)
 # The image. Some machines need runc, see scripts/image.sh; podman publishes ports by netavark and iptables.
 need podman podman
 need runc runc

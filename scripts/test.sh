@@ -66,7 +66,8 @@ export DELTAQ_BIN
 
 compiling() {
     step "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
-    step "docs" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+    # With the examples, so that the dependencies have the features for which clippy has checked them.
+    step "docs" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples --document-private-items --locked
     step "doctests" doctests
     step "packages" ./scripts/rust-packages.sh
 }

@@ -80,6 +80,12 @@ impl Problem {
         Self { code, detail, fields: Map::new(), retry_after }
     }
 
+    /// A setting of a queue is wrong.
+    #[must_use]
+    pub fn invalid_setting(setting: &str, why: &str) -> Self {
+        Self::new(Code::InvalidConfig, format!("{setting}: {why}")).with("field", setting)
+    }
+
     /// The server is still loading its queues.
     #[must_use]
     pub fn recovering(progress: &Progress) -> Self {

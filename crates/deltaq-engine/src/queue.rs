@@ -314,9 +314,10 @@ impl Queue {
             }
             Err(misfit) => panic!("{misfit}"),
         }
-        if self.state.keys() < keys {
-            let left = event.kind.key();
-            left.into_iter().for_each(|key| self.volatile.note_left(key));
+        if self.state.keys() < keys
+            && let Some(left) = event.kind.key()
+        {
+            self.volatile.note_left(left);
         }
         self.volatile.effects.events.push(event);
     }

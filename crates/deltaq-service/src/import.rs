@@ -105,8 +105,7 @@ pub async fn import(
                 .await?
         }
         Location::Postgres(settings) => {
-            Running::start(stores::open_database(settings).await.map_err(offline::Error::from)?, rules, clock)
-                .await?
+            Running::start(stores::open_database(settings).await?, rules, clock).await?
         }
     };
     let imported = seed(&running.registry, name, read, input).await;

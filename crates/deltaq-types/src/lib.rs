@@ -6,7 +6,7 @@
 //! Requests refuse unknown fields, and arrays where an object is needed. Replies ignore unknown fields, and unknown words
 //! become `Unrecognized`, as the contract asks of clients.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::missing_errors_doc, clippy::must_use_candidate)]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -14,6 +14,7 @@ struct Readme;
 
 pub mod duration;
 pub mod name;
+#[expect(clippy::missing_errors_doc, reason = "each function refuses the values that its name excludes")]
 pub mod range;
 pub mod strict;
 pub mod terms;

@@ -118,29 +118,26 @@ impl AdmissionRules {
                 tokio::task::yield_now().await;
             }
             let (start, length) = (all.len(), self.slice_len());
-            let grown = match &self.admission {
-                Some(admission) => {
-                    let (received, read, config) = (received.clone(), read.clone(), self.config.clone());
-                    let (account, rules) = (self.account.clone(), admission.clone());
-                    let work = move || {
-                        // The bytes count until the work ends, also if its caller disconnects.
-                        let _counted = account;
-                        let mut some = Vec::new();
-                        let mut reader = Reader::new(&config, Some(rules.compiled()?));
-                        read_some(&mut reader, &received, start, length, &read, &mut some)?;
-                        Ok::<_, Problem>((some, reader.grown))
-                    };
-                    let turn = tokio::time::timeout(self.permit_timeout, admission.acquire()).await;
-                    let turn = turn.map_err(|_| Problem::timed_out(self.permit_timeout))??;
-                    let (some, grown) = run_blocking(turn, work).await?;
-                    all.extend(some);
-                    grown
-                }
-                None => {
-                    let mut reader = Reader::new(&self.config, None);
-                    read_some(&mut reader, &received, start, length, &read, &mut all)?;
-                    reader.grown
-                }
+            let grown = if let Some(admission) = &self.admission {
+                let (received, read, config) = (received.clone(), read.clone(), self.config.clone());
+                let (account, rules) = (self.account.clone(), admission.clone());
+                let work = move || {
+                    // The bytes count until the work ends, also if its caller disconnects.
+                    let _counted = account;
+                    let mut some = Vec::new();
+                    let mut reader = Reader::new(&config, Some(rules.compiled()?));
+                    read_some(&mut reader, &received, start, length, &read, &mut some)?;
+                    Ok::<_, Problem>((some, reader.grown))
+                };
+                let turn = tokio::time::timeout(self.permit_timeout, admission.acquire()).await;
+                let turn = turn.map_err(|_| Problem::timed_out(self.permit_timeout))??;
+                let (some, grown) = run_blocking(turn, work).await?;
+                all.extend(some);
+                grown
+            } else {
+                let mut reader = Reader::new(&self.config, None);
+                read_some(&mut reader, &received, start, length, &read, &mut all)?;
+                reader.grown
             };
             self.account.reserve(grown)?;
         }

@@ -3,17 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use deltaq_engine::config::{AdmissionText, Config};
+use deltaq_engine::config::AdmissionText;
 use deltaq_engine::key::{KeySpec, Pointer};
 use deltaq_service::admission::{Schema, check_prune};
-use deltaq_types::{QueueConfig, RawObject};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::super::problem::Problem;
-use super::config::{invalid, of_engine};
 use super::follow::{self, FollowPatch};
 
 /// The settings in a PUT.
@@ -51,19 +49,6 @@ enum SchemaPatch {
 pub(super) struct AdmissionPatch {
     schema: SchemaPatch,
     prune: Option<Vec<Pointer>>,
-}
-
-/// The settings of a queue.
-#[must_use]
-pub fn settings(config: &Config) -> QueueConfig {
-    let admission = config.admission.as_deref();
-    let prune = admission.map_or(&[][..], |admission| &admission.prune);
-    QueueConfig {
-        schema: admission.and_then(AdmissionText::schema_text).map(RawObject::from_valid),
-        prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
-        follow: config.follow.as_deref().map(follow::document),
-        ..of_engine(config)
-    }
 }
 
 /// The members of a PUT as text: the numbers of a schema keep every digit, and no member is parsed before its length is checked.
@@ -137,7 +122,9 @@ impl PatchDocument {
             Some(text) if text.starts_with('{') => {
                 SchemaPatch::Set(Schema::compile(text)?.into_text().into())
             }
-            Some(_) => return Err(invalid("schema", "it must be a JSON object, or null for none")),
+            Some(_) => {
+                return Err(Problem::invalid_setting("schema", "it must be a JSON object, or null for none"));
+            }
         };
         let prune = self.prune.map(|text| pointers(&read_setting("prune", &text, PRUNE_BYTES_MAX)?));
         let admission = AdmissionPatch { schema, prune: prune.transpose()? };
@@ -152,10 +139,13 @@ impl PatchDocument {
 fn read_setting(name: &str, text: &RawValue, bytes_max: usize) -> Result<Value, Problem> {
     let bytes = text.get().len();
     if bytes > bytes_max {
-        return Err(invalid(name, &format!("it has {bytes} bytes; at most {bytes_max} are allowed"))
-            .with("limit", bytes_max));
+        return Err(Problem::invalid_setting(
+            name,
+            &format!("it has {bytes} bytes; at most {bytes_max} are allowed"),
+        )
+        .with("limit", bytes_max));
     }
-    serde_json::from_str(text.get()).map_err(|error| invalid(name, &error.to_string()))
+    serde_json::from_str(text.get()).map_err(|error| Problem::invalid_setting(name, &error.to_string()))
 }
 
 fn pointers(value: &Value) -> Result<Vec<Pointer>, Problem> {
@@ -163,10 +153,11 @@ fn pointers(value: &Value) -> Result<Vec<Pointer>, Problem> {
         return Ok(Vec::new());
     }
     let texts: Option<Vec<&str>> = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
-    let texts =
-        texts.ok_or_else(|| invalid("prune", "it must be a list of JSON pointers, or null for none"))?;
+    let texts = texts.ok_or_else(|| {
+        Problem::invalid_setting("prune", "it must be a list of JSON pointers, or null for none")
+    })?;
     let pointers = texts.into_iter().map(|text| Pointer::parse(text, false));
-    pointers.collect::<Result<_, _>>().map_err(|why| invalid("prune", &why))
+    pointers.collect::<Result<_, _>>().map_err(|why| Problem::invalid_setting("prune", &why))
 }
 
 impl AdmissionPatch {

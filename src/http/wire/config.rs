@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use deltaq_engine::config::{Config, Mode, Retention};
+use deltaq_engine::config::{AdmissionText, Config, Mode, Retention};
 use deltaq_engine::excerpt::{Excerpt, shortened};
 use deltaq_engine::index_settings::IndexSettings;
 use deltaq_engine::key::{KeySpec, Pointer};
 use deltaq_engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_runtime::clock::whole_us;
 use deltaq_types::duration::DurationText;
-use deltaq_types::{DetailedKeyPart, KeyPart, QueueConfig};
+use deltaq_types::{DetailedKeyPart, KeyPart, QueueConfig, RawObject};
 use serde_json::{Map, Value};
 
 use super::super::params;
@@ -24,9 +24,21 @@ use crate::config::queue::QueueDefaults;
 /// The name of the setting that only a PUT has.
 const INDEXES: &str = "indexes";
 
-/// The settings in the API, without schema and prune.
+/// The settings of a queue.
 #[must_use]
-pub fn of_engine(config: &Config) -> QueueConfig {
+pub fn settings(config: &Config) -> QueueConfig {
+    let admission = config.admission.as_deref();
+    let prune = admission.map_or(&[][..], |admission| &admission.prune);
+    QueueConfig {
+        schema: admission.and_then(AdmissionText::schema_text).map(RawObject::from_valid),
+        prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
+        follow: config.follow.as_deref().map(follow::document),
+        ..of_engine(config)
+    }
+}
+
+/// The settings in the API, without schema and prune.
+fn of_engine(config: &Config) -> QueueConfig {
     let part = |pointer: &Pointer| {
         let text = pointer.text.to_string();
         if pointer.optional {
@@ -115,8 +127,8 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             words::Mode::Keys => Mode::Keys,
             words::Mode::Events => Mode::Events,
         },
-        key: pointers.and_then(KeySpec::new).map_err(|why| invalid("key", &why))?,
-        version: version.map_err(|why| invalid("version", &why))?,
+        key: pointers.and_then(KeySpec::new).map_err(|why| Problem::invalid_setting("key", &why))?,
+        version: version.map_err(|why| Problem::invalid_setting("version", &why))?,
         known_objects: document.known_objects,
         emit_replaced: document.emit_replaced,
         lease: document.lease.get(),
@@ -190,10 +202,13 @@ fn patched_common(
     if document.mode == words::Mode::Keys {
         let is_set = |name: &str| patch.get(name).is_some_and(|value| !value.is_null());
         if is_set("resync_period") {
-            return Err(invalid("resync_period", "a queue of mode keys has no known objects"));
+            return Err(Problem::invalid_setting(
+                "resync_period",
+                "a queue of mode keys has no known objects",
+            ));
         }
         if is_set("version") {
-            return Err(invalid("version", "a queue of mode keys has no objects"));
+            return Err(Problem::invalid_setting("version", "a queue of mode keys has no objects"));
         }
     }
     let indexes = patch.get(INDEXES).map_or_else(|| Ok(current.indexes.clone()), read_indexes)?;
@@ -202,7 +217,7 @@ fn patched_common(
     if !config.indexes.is_empty() && !has_known_objects {
         let why =
             "indexes cover known objects, and this queue stores none (mode keys, or known_objects false)";
-        return Err(invalid(INDEXES, why));
+        return Err(Problem::invalid_setting(INDEXES, why));
     }
     Ok(config)
 }
@@ -218,8 +233,8 @@ fn read_indexes(value: &Value) -> Result<IndexSettings, Problem> {
     };
     let why =
         "it must be an object of names and JSON pointers, such as {\"by_city\":\"/city\"}, or null for none";
-    let settings = IndexSettings::new(named.ok_or_else(|| invalid(INDEXES, why))?);
-    settings.map_err(|why| invalid(INDEXES, &why))
+    let settings = IndexSettings::new(named.ok_or_else(|| Problem::invalid_setting(INDEXES, why))?);
+    settings.map_err(|why| Problem::invalid_setting(INDEXES, &why))
 }
 
 fn members(config: &Config) -> Map<String, Value> {
@@ -236,7 +251,7 @@ fn members(config: &Config) -> Map<String, Value> {
 
 fn problem_of(Fault { setting, is_unknown, why }: Fault) -> Problem {
     if !is_unknown {
-        return invalid(&setting, &shortened(&why));
+        return Problem::invalid_setting(&setting, &shortened(&why));
     }
     let nearest = ["schema", "prune", INDEXES, "follow"]
         .into_iter()
@@ -247,10 +262,6 @@ fn problem_of(Fault { setting, is_unknown, why }: Fault) -> Problem {
     };
     Problem::new(Code::InvalidRequest, format!("unknown field {}; {hint}", Excerpt(&setting)))
         .with("field", setting)
-}
-
-pub(super) fn invalid(field: &str, why: &str) -> Problem {
-    Problem::new(Code::InvalidConfig, format!("{field}: {why}")).with("field", field)
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use deltaq_types::{FollowState, FollowStatus, FollowedView};
 use serde_json::Value;
 
 use super::super::problem::Problem;
-use super::config::invalid;
 use super::millis;
 
 /// The largest `max_waiting`.
@@ -47,20 +46,20 @@ pub(super) fn read(value: Value) -> Result<FollowPatch, Problem> {
         return Ok(FollowPatch::Detach);
     }
     let document: deltaq_types::Follow = serde_json::from_value(value).map_err(|error| {
-        invalid(
+        Problem::invalid_setting(
             "follow",
             &shortened(&format!("{error}; it is like {{\"queue\":\"prices\"}}, or null to detach the queue")),
         )
     })?;
     let deltaq_types::Follow { queue, view, prefix, max_waiting } = document;
-    Name::new(&queue).map_err(|why| invalid("follow.queue", &why.to_string()))?;
+    Name::new(&queue).map_err(|why| Problem::invalid_setting("follow.queue", &why.to_string()))?;
     if prefix.len() > KEY_BYTES_MAX {
         let why = format!("it has {} bytes; a key has at most {KEY_BYTES_MAX}", prefix.len());
-        return Err(invalid("follow.prefix", &why).with("limit", KEY_BYTES_MAX));
+        return Err(Problem::invalid_setting("follow.prefix", &why).with("limit", KEY_BYTES_MAX));
     }
     if !(1..=MAX_WAITING_MAX).contains(&max_waiting) {
         let why = format!("it takes 1 to {MAX_WAITING_MAX}, not {max_waiting}");
-        return Err(invalid("follow.max_waiting", &why).with("limit", MAX_WAITING_MAX));
+        return Err(Problem::invalid_setting("follow.max_waiting", &why).with("limit", MAX_WAITING_MAX));
     }
     Ok(FollowPatch::Set(Arc::new(Follow {
         queue: queue.into(),
@@ -90,21 +89,21 @@ pub(super) fn document(follow: &Follow) -> deltaq_types::Follow {
 pub(super) fn check(config: &Config) -> Result<(), Problem> {
     let Some(follow) = &config.follow else { return Ok(()) };
     if !config.rules().has_objects {
-        return Err(invalid(
+        return Err(Problem::invalid_setting(
             "follow",
             "a queue of mode keys has no objects, so it can't follow; use mode latest",
         ));
     }
     if !config.known_objects {
         let why = "a follower needs known_objects, because they tell which keys were deleted";
-        return Err(invalid("follow", why));
+        return Err(Problem::invalid_setting("follow", why));
     }
     if config.admission.is_some() || config.version.is_some() {
         let queue = &follow.queue;
         let why = format!(
             "a follower takes objects as {queue:?} has accepted them; set schema, prune and version there"
         );
-        return Err(invalid("follow", &why));
+        return Err(Problem::invalid_setting("follow", &why));
     }
     Ok(())
 }

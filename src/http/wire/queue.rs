@@ -4,7 +4,7 @@ use deltaq_engine::LastReplace;
 use deltaq_service::{Document, Moment};
 use deltaq_types::{LastReplaceDocument, QueueDocument, QueueStatus};
 
-use super::admission::settings;
+use super::config::settings;
 use super::follow;
 use super::produce::counts;
 use super::{millis, timestamp};

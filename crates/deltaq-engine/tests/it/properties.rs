@@ -22,7 +22,7 @@ mod world;
 use script::{Generator, Setup, Step};
 use world::{Difference, World};
 
-const SEED: u64 = 20_261_121;
+const SEED: u64 = 20_261_122;
 const COMMANDS: u64 = 400_000;
 const STEPS_PER_CASE: usize = 250;
 /// Each mode gets its share of the commands.

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, RawSql, Row as _};
 
 use super::Settings;
 use super::error::{database, within};
-use super::nodes::Member;
+use super::owner::{Member, Tenure};
 use super::{rows, sql};
 use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
@@ -17,21 +17,6 @@ const BEGIN_EPOCH: &str = "begin an epoch";
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a short statement may take.
 pub(super) const SHORT_MAX: Duration = Duration::from_secs(15);
-
-/// The right of a writer to a partition.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tenure {
-    /// The random number of the writer.
-    pub(super) writer: i64,
-    /// The writer's epoch.
-    pub(super) epoch: Epoch,
-    /// The server on which the epoch began: its start, in microseconds. A pooler may lead the same connection to another server later,
-    /// which may lack acknowledged commits. Two servers do not start in the same microsecond. After a restart of the same server, the
-    /// first commit is made again.
-    pub(super) server: i64,
-    /// The epoch and the writer before this writer opened the partition.
-    pub(super) before: (Epoch, i64),
-}
 
 /// What an acknowledged commit survives, as the database says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The nodes that share a database, and the owners of its partitions.
 //!
-//! A node is a row of the table `nodes`, which it renews by heartbeats. A node that sends none for [`TTL`] is removed by another node, and
+//! A node is a row of the table `nodes`, which it renews by heartbeats. A node that sends none for [`TTL`](super::owner::TTL) is removed by another node, and
 //! only then its partitions can be claimed. The heartbeat and the removal change the same row, so one of them comes first: a node that was
 //! removed finds that out by its next heartbeat.
 
@@ -11,11 +11,10 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use super::connect::{self, Protection, simple_rows};
 use super::error::database;
+use super::owner::{Loads, Member};
 use super::{Settings, migrate, sql};
 use crate::store::Error;
 
-/// How long a node may send no heartbeat before its partitions can be claimed.
-pub const TTL: Duration = Duration::from_secs(10);
 /// How long a heartbeat may take.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(2);
 
@@ -32,25 +31,6 @@ pub struct Node {
     pub has_loaded: bool,
     /// The partitions that it has failed to load lately.
     pub unloadable: Vec<i16>,
-}
-
-/// What a node says about its loads.
-#[derive(Clone, Debug, Default)]
-pub struct Loads {
-    /// Whether it owns a partition that it has loaded.
-    pub has_loaded: bool,
-    /// The partitions that it has failed to load lately.
-    pub unloadable: Vec<i16>,
-    /// The partitions that it gives up, if it has claimed them, because it has failed to load them.
-    pub given_up: Vec<i16>,
-}
-
-/// A process that has joined the nodes.
-#[derive(Clone, Debug)]
-pub struct Member {
-    pub(super) name: String,
-    /// The random number of the process.
-    pub(super) instance: i64,
 }
 
 /// What a heartbeat finds.
@@ -137,7 +117,7 @@ impl Membership {
     }
 
     /// Renews the membership, gives up partitions, and reads the nodes and the owners from before that. `removes` nodes that have sent no
-    /// heartbeat for [`TTL`].
+    /// heartbeat for [`TTL`](super::owner::TTL).
     ///
     /// # Errors
     /// The database can't be reached.

@@ -13,8 +13,9 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tokio::sync::{MappedMutexGuard, MutexGuard, Semaphore};
 
 use super::Settings;
-use super::connect::{SHORT_MAX, Tenure, simple};
+use super::connect::{SHORT_MAX, simple};
 use super::error::{database, within};
+use super::owner::Tenure;
 use super::write::Query;
 use super::{rows, sql};
 use crate::pages::{Range, add_to_segments, ahead};

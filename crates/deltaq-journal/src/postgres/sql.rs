@@ -6,8 +6,7 @@
 //!
 //! No statement leaves state in its session: a pooler may give each transaction another session.
 
-use super::connect::Tenure;
-use super::nodes::{Loads, Member, TTL};
+use super::owner::{Loads, Member, TTL, Tenure};
 use crate::store::{Epoch, QueueId};
 
 /// Longest wait for a lock, in milliseconds.

@@ -6,8 +6,9 @@ use std::hash::Hash;
 use sqlx::Executor as _;
 use sqlx::postgres::{PgArguments, PgConnection, Postgres as Database};
 
-use super::connect::{self, Tenure, simple};
+use super::connect::{self, simple};
 use super::error::database;
+use super::owner::Tenure;
 use super::rows::number;
 use super::sql;
 use crate::store::{

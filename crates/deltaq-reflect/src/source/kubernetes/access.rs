@@ -247,6 +247,16 @@ fn parse(server: &str) -> Result<Url, Error> {
     url.ok_or_else(|| Error::new(format!("{server:?} is not the URL of a Kubernetes API")))
 }
 
+/// Host and port of the Kubernetes API, as a pod has them.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "Kubernetes gives them to every program of a pod; they are no settings"
+)]
+fn kubernetes_service() -> Option<(String, String)> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    variable("KUBERNETES_SERVICE_HOST").zip(variable("KUBERNETES_SERVICE_PORT"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,14 +294,4 @@ users:
         assert_eq!(chosen(FILE, Some("west")).unwrap_err(), "it has no context \"west\"");
         assert!(chosen("{}", None).unwrap_err().contains("current-context"));
     }
-}
-
-/// Host and port of the Kubernetes API, as a pod has them.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "Kubernetes gives them to every program of a pod; they are no settings"
-)]
-fn kubernetes_service() -> Option<(String, String)> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    variable("KUBERNETES_SERVICE_HOST").zip(variable("KUBERNETES_SERVICE_PORT"))
 }

@@ -1,0 +1,42 @@
+//! Who may write: the process that has joined the nodes, and its right to a partition.
+
+use std::time::Duration;
+
+use crate::store::Epoch;
+
+/// How long a node may send no heartbeat before its partitions can be claimed.
+pub const TTL: Duration = Duration::from_secs(10);
+
+/// A process that has joined the nodes.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub(super) name: String,
+    /// The random number of the process.
+    pub(super) instance: i64,
+}
+
+/// What a node says about its loads.
+#[derive(Clone, Debug, Default)]
+pub struct Loads {
+    /// Whether it owns a partition that it has loaded.
+    pub has_loaded: bool,
+    /// The partitions that it has failed to load lately.
+    pub unloadable: Vec<i16>,
+    /// The partitions that it gives up, if it has claimed them, because it has failed to load them.
+    pub given_up: Vec<i16>,
+}
+
+/// The right of a writer to a partition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tenure {
+    /// The random number of the writer.
+    pub(super) writer: i64,
+    /// The writer's epoch.
+    pub(super) epoch: Epoch,
+    /// The server on which the epoch began: its start, in microseconds. A pooler may lead the same connection to another server later,
+    /// which may lack acknowledged commits. Two servers do not start in the same microsecond. After a restart of the same server, the
+    /// first commit is made again.
+    pub(super) server: i64,
+    /// The epoch and the writer before this writer opened the partition.
+    pub(super) before: (Epoch, i64),
+}
