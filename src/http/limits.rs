@@ -18,8 +18,6 @@ pub(super) const PAGE_MAX: u64 = 5_000;
 pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
 /// Approximate maximum size of the pages in which a list is streamed, in bytes. A stream holds one of them at a time.
 pub(super) const STREAMED_PAGE_BYTES_MAX: usize = 256 << 10;
-/// Longest wait of a read for a version. The read counts in the limit of reads meanwhile.
-pub(super) const VERSION_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait of a read for an index that is being built. The read counts in the limit of reads meanwhile.
 pub(super) const INDEX_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Interval of the bookmarks of a watch without the parameter `bookmark`.

@@ -334,12 +334,18 @@ impl From<deltaq_service::Error> for Problem {
             Error::Refused(refusal) => refusal.into(),
             Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),
             Error::Expired { .. } => {
-                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "expired")
+                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "too_old")
             }
             Error::Ahead { .. } => {
                 Self::new(Code::Expired, detail).hint("list the view again").with("reason", "ahead")
             }
-            Error::VersionNotReached { .. } => Self::new(Code::VersionNotReached, detail),
+            Error::Lost => {
+                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "lost")
+            }
+            Error::TooOld => {
+                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "too_old")
+            }
+            Error::VersionAhead { .. } => Self::new(Code::VersionAhead, detail),
             Error::NoIndex { .. } => Self::new(Code::IndexNotFound, detail),
             Error::IndexBuilding { .. } => Self::new(Code::IndexBuilding, detail),
             Error::PastUnreadable => Self::new(Code::Internal, detail),

@@ -47,7 +47,7 @@ pub(super) struct Alone {
     /// The journal's writer.
     pub(super) writing: Option<JoinHandle<writer::Ended>>,
     /// The queues to load, and whether the store was not closed cleanly.
-    contents: Option<(Contents, bool)>,
+    contents: Option<Contents>,
     place: Option<Place>,
 }
 
@@ -82,14 +82,14 @@ async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
     let Parts { settings, clock, metrics, shutdown, port: _ } = parts;
     let storage = &settings.storage;
     let opened = journal::open(journal::Parts { storage, clock, metrics, shutdown }).await?;
-    let Opened { journal, writing, contents, unclean, place, store } = opened;
+    let Opened { journal, writing, contents, place, store } = opened;
     let (clock, metrics) = ((*clock).clone(), (*metrics).clone());
     let (limits, defaults) = (limits(settings), defaults(settings)?);
     let registry = Registry::new(limits, defaults, clock, journal, (*shutdown).clone(), metrics);
     let registry = Arc::new(registry);
     let partitions = Arc::new(Partitions::single(registry.clone()));
     partitions.metrics().of_node(None, partitions.count()).owns(partitions.count());
-    let contents = Some((contents, unclean));
+    let contents = Some(contents);
     let backend = Backend::Alone(Box::new(Alone { registry, writing, contents, place: place.clone() }));
     Ok(Ready { backend, partitions, store, place })
 }
@@ -145,8 +145,8 @@ impl Backend {
     pub(super) async fn load(&mut self, shutdown: &Shutdown) -> Result<(), Error> {
         match self {
             Self::Alone(alone) => {
-                if let Some((contents, unclean)) = alone.contents.take() {
-                    let loaded = alone.registry.recover(contents, unclean).await;
+                if let Some(contents) = alone.contents.take() {
+                    let loaded = alone.registry.recover(contents).await;
                     // Without a journal there is nothing to load.
                     if let (Err(source), Some(place)) = (loaded, alone.place.clone()) {
                         return Err(Error::Recovery { place, source });

@@ -8,7 +8,7 @@ mod partition;
 mod shares;
 mod slot;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,9 +61,6 @@ pub(super) struct Cluster {
     metrics: NodeMetrics,
     slots: Vec<Slot>,
     running: JoinSet<Done>,
-    /// The partitions that this node has lost without a release. The database may lack acknowledged changes of them, or even the claim, after
-    /// a failover. So the next load must not use the numbers of these changes again.
-    lost: BTreeSet<usize>,
     /// The partitions that this node has failed to load, and when it may get them again.
     unloadable: BTreeMap<i16, Instant>,
     /// Since when every heartbeat has succeeded.
@@ -91,7 +88,6 @@ impl Cluster {
             ingredients: Arc::new(ingredients),
             slots,
             running: JoinSet::new(),
-            lost: BTreeSet::new(),
             unloadable: BTreeMap::new(),
             steady_since: None,
             confirmed_us,
@@ -277,10 +273,9 @@ impl Cluster {
     fn claim(&mut self, number: usize) {
         let Ok(partition) = i16::try_from(number) else { return };
         self.set(number, Slot::Claiming { is_void: false });
-        let skips = self.lost.contains(&number);
         let (ingredients, member) = (self.ingredients.clone(), self.membership.member().clone());
         self.running.spawn(async move {
-            let claim = Partition::claim(ingredients, partition, member, skips);
+            let claim = Partition::claim(ingredients, partition, member);
             let claim = AssertUnwindSafe(claim).catch_unwind();
             Done::Claimed(number, claim.await.unwrap_or_else(|_| Err("the claim panicked".to_owned())))
         });
@@ -315,7 +310,6 @@ impl Cluster {
                 }
                 tracing::info!(partition = number, was_released, "owns a partition");
                 self.metrics.claimed(was_released);
-                self.lost.remove(&number);
                 self.unloadable.retain(|unloadable, _| usize::try_from(*unloadable) != Ok(number));
                 self.partitions.set_owner(number, Owner::This(registry));
             }
@@ -335,7 +329,6 @@ impl Cluster {
     fn give_up(&mut self, number: usize) {
         self.partitions.set_owner(number, Owner::Nobody);
         if let Some(partition) = self.slots.get_mut(number).and_then(Slot::lose) {
-            self.lost.insert(number);
             partition.abandon();
         }
     }

@@ -57,7 +57,6 @@ pub(super) struct Opened {
     pub(super) journal: Option<Journal>,
     pub(super) writing: Option<JoinHandle<writer::Ended>>,
     pub(super) contents: Contents,
-    pub(super) unclean: bool,
     /// `None` without a journal.
     pub(super) place: Option<Place>,
     pub(super) store: StoreInfo,
@@ -75,8 +74,8 @@ pub(super) struct Parts<'a> {
 pub(super) async fn open(parts: Parts<'_>) -> Result<Opened, Error> {
     let storage = parts.storage;
     if storage.in_memory {
-        let (contents, unclean, store) = (Contents::default(), false, StoreInfo::MEMORY);
-        return Ok(Opened { journal: None, writing: None, contents, unclean, place: None, store });
+        let (contents, store) = (Contents::default(), StoreInfo::MEMORY);
+        return Ok(Opened { journal: None, writing: None, contents, place: None, store });
     }
     if storage.store.is_some() {
         let (settings, place) = database(storage)?;
@@ -118,13 +117,13 @@ impl Parts<'_> {
     ) -> Result<Opened, Error> {
         let Self { storage, clock, metrics, shutdown } = self;
         let options = writer_options(storage);
-        let (observer, unclean) = (Arc::new(metrics.of_journal()), !opened.2.clean);
+        let observer = Arc::new(metrics.of_journal());
         let opened = writer::open(opened, clock.clone(), observer, shutdown.cut().clone(), options).await;
         let failed = |source| Error::Recovery { place: place.clone(), source };
         let (journal, writer, contents) = opened.map_err(failed)?;
         let writing = shutdown.spawn_on_own_thread("journal writer", writer.run());
         let writing = Some(writing.map_err(|source| Error::Thread { purpose: "the journal", source })?);
-        Ok(Opened { journal: Some(journal), writing, contents, unclean, place: Some(place), store })
+        Ok(Opened { journal: Some(journal), writing, contents, place: Some(place), store })
     }
 }
 

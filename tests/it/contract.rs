@@ -1,6 +1,6 @@
 //! The contract: transcripts of good and bad replies of every call, as snapshots.
 //!
-//! Only the test moves the clock, so the transcripts contain instants and durations. Names replace random values (incarnations,
+//! Only the test moves the clock, so the transcripts contain instants and durations. Names replace random values (incarnations, lives,
 //! request ids).
 
 mod lists;
@@ -164,11 +164,16 @@ impl Talk {
 
     fn redacted(&mut self, mut text: String) -> String {
         for handle in self.registry.list(None, usize::MAX, |_| true) {
-            let incarnation = handle.incarnation().to_string();
-            if !self.random.iter().any(|(random, _)| *random == incarnation) {
-                let hex = incarnation.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-                self.random.push((incarnation, "[incarnation]".to_owned()));
-                self.random.push((hex, "[incarnation]".to_owned()));
+            let ids = [
+                (handle.incarnation().to_string(), "[incarnation]"),
+                (handle.lives().present().to_string(), "[life]"),
+            ];
+            for (id, name) in ids {
+                if !self.random.iter().any(|(random, _)| *random == id) {
+                    let hex = id.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+                    self.random.push((id, name.to_owned()));
+                    self.random.push((hex, name.to_owned()));
+                }
             }
         }
         for (random, name) in &self.random {

@@ -66,7 +66,6 @@ pub(crate) async fn start_with<S: Store + Reader + Clone>(
 ) -> Result<Node, recovery::Error> {
     let reader: Arc<dyn Reader> = Arc::new(store.clone());
     let opened = (store, reader, opening);
-    let unclean = !opening.clean;
     let cut = shutdown.cut().clone();
     let (journal, writer, contents) =
         writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, options).await?;
@@ -77,7 +76,7 @@ pub(crate) async fn start_with<S: Store + Reader + Clone>(
     let registry =
         Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);
     let registry = Arc::new(registry);
-    registry.recover(contents, unclean).await?;
+    registry.recover(contents).await?;
     registry.start_tasks();
     Ok(Node { registry, writing })
 }

@@ -13,6 +13,7 @@ mod following;
 mod hosts;
 mod indexing;
 mod keeping;
+mod lives;
 mod looking;
 mod panics;
 mod pop_replies;

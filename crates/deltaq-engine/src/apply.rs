@@ -120,7 +120,10 @@ impl State {
 
     fn try_apply(&mut self, event: &Event, scope: Scope) -> Result<Applied, Reason> {
         let follows = match event.kind {
-            EventKind::Recovered => event.rv > self.rv,
+            EventKind::Recovered { life } => {
+                self.lives.next(self.rv, life, event.rv);
+                event.rv > self.rv
+            }
             _ => event.rv.follows(self.rv),
         };
         if !follows {
@@ -223,7 +226,7 @@ impl State {
             EventKind::Followed { position } => self.apply_followed(*position),
             EventKind::Appended(_)
             | EventKind::Dropped { .. }
-            | EventKind::Recovered
+            | EventKind::Recovered { .. }
             | EventKind::TakenOver { .. }
             | EventKind::Leased(_)
             | EventKind::Extended { .. }

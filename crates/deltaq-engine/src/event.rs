@@ -32,6 +32,7 @@ use super::delta::{DeltaKind, Provenance};
 use super::follow::FollowPosition;
 use super::id::{Rv, Sequence, Source, Token, Worker};
 use super::key::Key;
+use super::lives::LifeId;
 use super::object::Object;
 use super::object_version::ObjectVersion;
 use super::omit::is_default;
@@ -169,9 +170,12 @@ pub enum EventKind {
     Reopened,
     /// A periodic Resync began.
     ResyncDue,
-    /// The queue was loaded from its journal after an unclean end. The event numbers have skipped ahead, so that no number is used
-    /// twice.
-    Recovered,
+    /// The queue was loaded from its journal, and a life of the queue began. The event numbers have skipped ahead, so that no number is
+    /// used twice.
+    Recovered {
+        /// The life.
+        life: LifeId,
+    },
     /// A Replace was accepted.
     ReplaceStarted {
         /// The source whose list this is.
@@ -283,7 +287,7 @@ impl EventKind {
             | Self::Closed { .. }
             | Self::Reopened
             | Self::ResyncDue
-            | Self::Recovered
+            | Self::Recovered { .. }
             | Self::ReplaceStarted { .. }
             | Self::ReplaceEnded(_)
             | Self::Followed { .. } => None,

@@ -7,20 +7,19 @@
 //! Its horizon says from which event on it is complete.
 
 mod backfill;
-mod gaps;
 mod tombstones;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 pub use self::backfill::Backfill;
-use self::gaps::Gaps;
 use self::tombstones::Tombstones;
 pub use self::tombstones::{Tombstone, TombstoneLimits};
 use super::apply::Applied;
 use super::event::Event;
 use super::id::{Rv, Slot, Source};
 use super::key::Key;
+use super::lives::Stray;
 use super::object::Object;
 use super::state::State;
 use super::table::{Entry, Paged};
@@ -52,8 +51,6 @@ pub(super) struct Feed {
     limits: TombstoneLimits,
     /// A reader at an older event may have missed that a key left.
     horizon: Rv,
-    /// The numbers after the horizon that the queue has skipped.
-    gaps: Gaps,
     /// Number of slots that are indexed; all slots once the feed is complete.
     indexed: usize,
 }
@@ -133,9 +130,11 @@ pub enum NoRows {
         /// The oldest event at which a reader may be.
         horizon: Rv,
     },
-    /// The reader has an event that the queue does not have.
-    Ahead {
-        /// The newest event before it that the queue has.
+    /// The reader's position is not a number of the queue.
+    Stray {
+        /// Why.
+        stray: Stray,
+        /// The newest event of the queue.
         newest: Rv,
     },
 }
@@ -190,7 +189,6 @@ impl Feed {
             tombstones: Tombstones::default(),
             limits,
             horizon,
-            gaps: Gaps::default(),
             indexed: 0,
         }
     }
@@ -292,13 +290,15 @@ impl Feed {
             return Err(NoRows::NotBuilt);
         }
         let complete_to = position.listing_since.unwrap_or_default().max(position.after);
-        if complete_to > state.rv {
-            return Err(NoRows::Ahead { newest: state.rv });
+        // The number 0, from which a first list begins, is older than all numbers.
+        if complete_to != Rv::ZERO {
+            let stray = |stray| NoRows::Stray { stray, newest: state.rv };
+            state.lives.check(complete_to, state.rv).map_err(stray)?;
         }
         if complete_to < self.horizon {
             return Err(NoRows::Expired { horizon: self.horizon });
         }
-        self.gaps.before(complete_to).map_or(Ok(()), |newest| Err(NoRows::Ahead { newest }))
+        Ok(())
     }
 
     pub(super) fn page(

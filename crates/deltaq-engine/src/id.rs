@@ -44,6 +44,12 @@ impl Rv {
         Self(self.0 + count)
     }
 
+    /// As [`plus`](Self::plus), but at most [`MAX`](Self::MAX), for a number that may come from a damaged store.
+    #[must_use]
+    pub const fn saturating_plus(self, count: u64) -> Self {
+        Self(self.0.saturating_add(count))
+    }
+
     /// How many numbers this one is above `earlier`; 0 if it is not above.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {

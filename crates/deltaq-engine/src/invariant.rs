@@ -57,6 +57,7 @@ impl Queue {
             return Err(String::from("a slot is neither used nor free, or both"));
         }
         self.state().versions.check()?;
+        self.state().lives.check_order(self.state().rv)?;
         if self.state().config.version.is_none() && self.state().versions.iter().next().is_some() {
             return Err(String::from("versions are remembered without the setting version"));
         }

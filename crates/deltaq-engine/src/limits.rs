@@ -41,9 +41,13 @@ pub const SETTLED_LEASES_MAX: usize = 65_536;
 pub const DUE_AT_A_TIME: usize = 1_000;
 /// How long an otherwise unused key keeps its failure count, in seconds.
 pub const FAILURE_EXPIRY_SECS: u64 = 24 * 60 * 60;
-/// Number of event numbers that are skipped after an unclean stop: more than the process can have used without
+/// The largest number of an event: the largest whole number that every language with floats as its only numbers keeps exact.
+pub const RV_MAX: u64 = (1 << 53) - 1;
+/// The distance between the last number of a life and the first one of the next life: more than the process can have used without
 /// journaling them.
-pub const RECOVERY_SKIP_EVENTS: u64 = 1 << 20;
+pub const LIFE_SKIP_EVENTS: u64 = 1 << 20;
+/// Number of lives of a queue that are remembered, the present one included.
+pub const LIVES_MAX: usize = 256;
 /// The smallest `max_deltas_per_key`: merging keeps the oldest and the newest delta.
 pub const DELTAS_PER_KEY_MIN: usize = 2;
 

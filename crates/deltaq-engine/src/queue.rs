@@ -13,6 +13,7 @@ use super::id::{Rv, Slot, Source, Token};
 use super::indexes::Indexes;
 use super::initial::InitialList;
 use super::job::ReplaceJob;
+use super::lives::{LifeId, Lives};
 use super::schedule::Schedule;
 use super::settled::Outcome;
 use super::snapshot::{CheckpointChunk, LastReplace, QueueState};
@@ -83,6 +84,13 @@ impl Queue {
         Self::from_parts(State::new(config, last_rv, now), Volatile::default())
     }
 
+    /// The same queue before its first event, in a life with this id. Like the settings, this precedes all events.
+    #[must_use]
+    pub fn in_life(mut self, id: LifeId) -> Self {
+        self.state.lives = Lives::begin(id, self.state.rv);
+        self
+    }
+
     /// The same queue before its first event, created by a produce or pop. Like the settings, this precedes all events.
     #[must_use]
     pub fn auto_created(mut self) -> Self {
@@ -119,6 +127,12 @@ impl Queue {
     #[must_use]
     pub fn resource_version(&self) -> Rv {
         self.state.rv
+    }
+
+    /// The lives of the queue.
+    #[must_use]
+    pub fn lives(&self) -> &Lives {
+        &self.state.lives
     }
 
     /// When the newest event happened, or the queue was created.
@@ -298,7 +312,7 @@ impl Queue {
         self.emit_as(rv, now, slot, kind);
     }
 
-    /// As [`emit_at`](Self::emit_at), with a number that may skip ahead.
+    /// As [`emit_at`](Self::emit_at), with a number that skips ahead for a new life.
     pub(super) fn emit_as(&mut self, rv: Rv, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
         let (at, views) = (now.max(self.state.last_at), ViewChanges::default());

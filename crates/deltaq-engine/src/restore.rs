@@ -7,10 +7,11 @@ use std::num::NonZero;
 
 use super::checkpoint::Checkpoints;
 use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
-use super::id::Slot;
+use super::id::{Rv, Slot};
 use super::initial::InitialList;
 use super::key::Key;
-use super::limits::RECOVERY_SKIP_EVENTS;
+use super::limits::{LIFE_SKIP_EVENTS, RV_MAX};
+use super::lives::{Birth, Lives};
 use super::queue::Queue;
 use super::remembered::RememberedVersions;
 use super::schedule::Rebuild;
@@ -32,6 +33,9 @@ impl Restore {
     #[must_use]
     pub fn new(from: QueueState) -> Self {
         let mut state = State::new(from.config, from.rv, from.last_at);
+        if let Some(lives) = Lives::restore(from.lives) {
+            state.lives = lives;
+        }
         state.auto_created = from.auto_created;
         state.paused = from.paused;
         state.closed = from.closed;
@@ -95,21 +99,36 @@ impl Restore {
     }
 }
 
+/// The numbers of a queue are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its last number is {last}, and a life that begins now would have numbers above {RV_MAX}; check the clock of the machine"
+)]
+pub struct NoNumbers {
+    /// The last number.
+    pub last: Rv,
+}
+
 impl Queue {
-    /// Ends the recovery; to be called once, after the replay and before any command. After an unclean stop the event
-    /// numbers skip ahead, because the process may have used numbers that the journal does not contain. Live leases get at
-    /// least their full length again, because their workers could not reach the server. An unfinished Replace is recorded as
+    /// Ends the recovery; to be called once, after the replay and before any command. The next life of the queue begins. Live leases
+    /// get at least their full length again, because their workers could not reach the server. An unfinished Replace is recorded as
     /// aborted.
-    pub fn recover(&mut self, now: Time, unclean: bool) {
-        let now = now.max(self.last_at());
-        if unclean {
-            let rv = self.resource_version().plus(RECOVERY_SKIP_EVENTS);
-            self.emit_as(rv, now, None, EventKind::Recovered);
+    ///
+    /// # Errors
+    /// The queue has no number left for the life. The queue is unchanged.
+    pub fn recover(&mut self, now: Time, birth: Birth) -> Result<(), NoNumbers> {
+        let last = self.resource_version();
+        let first = last.saturating_plus(LIFE_SKIP_EVENTS).max(birth.floor.next());
+        if first.get() > RV_MAX {
+            return Err(NoNumbers { last });
         }
+        let now = now.max(self.last_at());
+        self.emit_as(first, now, None, EventKind::Recovered { life: birth.id });
         for (key, deadline) in self.short_leases(now) {
             self.emit(now, EventKind::Extended { key, deadline });
         }
         self.abort_replace(now);
+        Ok(())
     }
 
     /// The keys whose leases end before their full length from `now` on, and their new deadlines, oldest lease first.

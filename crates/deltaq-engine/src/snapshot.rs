@@ -11,6 +11,7 @@ use super::id::{Rv, Slot, Source, Token};
 use super::initial::InitialList;
 use super::key::Key;
 use super::known::Known;
+use super::lives::Life;
 use super::object_version::ObjectVersion;
 use super::rate_limit::BucketLevel;
 use super::schedule::ScheduleState;
@@ -22,6 +23,8 @@ use super::time::Time;
 pub struct QueueState {
     /// The newest event.
     pub rv: Rv,
+    /// The lives of the queue, the oldest first.
+    pub lives: Vec<Life>,
     /// When that event happened.
     pub last_at: Time,
     /// The settings.

@@ -11,6 +11,7 @@ use super::follow::FollowPosition;
 use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
 use super::key::Key;
+use super::lives::{LifeId, Lives};
 use super::rate_limit::BucketLevel;
 use super::remembered::RememberedVersions;
 use super::schedule::{Place, Schedule};
@@ -30,6 +31,7 @@ use super::time::Time;
 pub(super) struct State {
     /// The number of the newest event.
     pub(super) rv: Rv,
+    pub(super) lives: Lives,
     /// When the newest event happened, or the queue was created.
     pub(super) last_at: Time,
     pub(super) config: Arc<Config>,
@@ -66,6 +68,7 @@ impl State {
         let next_resync = config.resync_period.map(|period| now.plus(period));
         Self {
             rv: last_rv,
+            lives: Lives::begin(LifeId::default(), last_rv),
             last_at: now,
             config,
             auto_created: false,
@@ -92,6 +95,7 @@ impl State {
     pub(super) fn without_keys(&self) -> QueueState {
         QueueState {
             rv: self.rv,
+            lives: self.lives.all(self.rv),
             last_at: self.last_at,
             config: self.config.clone(),
             auto_created: self.auto_created,

@@ -30,7 +30,7 @@ pub(super) struct GroupedBatch {
     /// Queues that are about to be loaded again.
     pub(super) released: Vec<QueueId>,
     /// The size of each journal row.
-    rows: Vec<(QueueId, Segment)>,
+    rows: Vec<(QueueId, Segment, u64)>,
 }
 
 impl GroupedBatch {
@@ -82,7 +82,7 @@ impl GroupedBatch {
         let mut writes = Writes { queues: std::mem::take(&mut self.queues), ..Writes::default() };
         for (queue, prev_rv, events) in &self.appended {
             let rows = record::journal_rows(*queue, epoch, *prev_rv, events);
-            self.rows.extend(rows.iter().map(|row| (*queue, segment(row))));
+            self.rows.extend(rows.iter().map(|row| (*queue, segment(row), events_of(row))));
             writes.journal.extend(rows);
         }
         writes
@@ -99,14 +99,19 @@ impl GroupedBatch {
         for (queue, retention) in self.retentions {
             logs.entry(queue).and_modify(|log| log.retention = retention);
         }
-        for (queue, row) in self.rows {
-            logs.entry(queue).and_modify(|log| log.add(row, segment_bytes));
+        for (queue, row, events) in self.rows {
+            logs.entry(queue).and_modify(|log| log.add(row, events, segment_bytes));
         }
         for queue in self.deleted.iter().chain(&self.released) {
             logs.remove(queue);
         }
         self.deleted
     }
+}
+
+/// The events of a new row. Only the first event of a row may skip numbers, because a queue begins a life when it is loaded.
+fn events_of(row: &JournalRow) -> u64 {
+    row.last_rv.since(row.first_rv) + 1
 }
 
 fn segment(row: &JournalRow) -> Segment {

@@ -5,6 +5,8 @@ use std::sync::{Arc, Weak};
 use deltaq_engine::event::Event;
 use deltaq_engine::id::Rv;
 use deltaq_engine::snapshot::QueueState;
+use deltaq_engine::time::Time;
+use deltaq_runtime::clock::Clock;
 use tokio::sync::watch;
 
 use super::commit::{Commit, Error, Health};
@@ -24,6 +26,9 @@ pub struct Journal {
     pub(super) commit_queue: Arc<CommitQueue>,
     pub(super) reader: Arc<dyn Reader>,
     pub(super) floor: Rv,
+    pub(super) clock: Clock,
+    /// What the clock of the database showed, and the monotonic clock then.
+    pub(super) database_clock: Option<(Time, u64)>,
 }
 
 impl Journal {
@@ -37,6 +42,16 @@ impl Journal {
     #[must_use]
     pub fn floor(&self) -> Rv {
         self.floor
+    }
+
+    /// The present time by the clock that all writers of the store share: that of the database or, if the store has none, that of the
+    /// machine.
+    #[must_use]
+    pub fn wall(&self) -> Time {
+        match self.database_clock {
+            Some((wall, monotonic_us)) => wall.plus(self.clock.since(monotonic_us)),
+            None => Time::from_micros(self.clock.wall_us()),
+        }
     }
 
     /// The current epoch. Every commit that failed before this epoch has its outcome.

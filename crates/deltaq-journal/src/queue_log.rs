@@ -48,6 +48,8 @@ pub(super) struct QueueLog {
     retained: VecDeque<Segment>,
     /// Invariant: the sum of the bytes of `retained`.
     retained_bytes: u64,
+    /// How many events the load has replayed and the writer has committed since.
+    events: u64,
 }
 
 impl QueueLog {
@@ -61,6 +63,7 @@ impl QueueLog {
             retention,
             retained: VecDeque::new(),
             retained_bytes: 0,
+            events: 0,
         }
     }
 
@@ -69,6 +72,7 @@ impl QueueLog {
         let retention = loaded.queue.config().retention;
         let mut log = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, retention);
         log.last_rv = loaded.last_rv;
+        log.events = loaded.queue.lives().events_between(loaded.checkpoint_rv, loaded.last_rv);
         log.live_bytes = loaded.queue.live_bytes();
         log.retained = loaded.retained.iter().copied().collect();
         log.retained_bytes = log.retained.iter().map(|segment| segment.bytes).sum();
@@ -81,14 +85,16 @@ impl QueueLog {
         behind.map(|segment| segment.bytes).sum()
     }
 
-    /// How many events a replay would apply.
+    /// How many events a replay would apply. Numbers are counts only within a life; if the checkpoint is of an earlier one, a replay
+    /// would apply all events that this log knows.
     pub(super) fn lag(&self) -> u64 {
-        self.last_rv.since(self.checkpoint_rv)
+        self.last_rv.since(self.checkpoint_rv).min(self.events)
     }
 
-    /// Adds a committed row.
-    pub(super) fn add(&mut self, row: Segment, segment_bytes: u64) {
+    /// Adds a committed row of so many events.
+    pub(super) fn add(&mut self, row: Segment, events: u64, segment_bytes: u64) {
         self.last_rv = row.last_rv;
+        self.events += events;
         self.retained_bytes += row.bytes;
         match self.retained.back_mut() {
             Some(last) if last.bytes + row.bytes <= segment_bytes => {

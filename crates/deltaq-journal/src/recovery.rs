@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
-use deltaq_engine::{Misfit, Queue, Restore};
+use deltaq_engine::{Misfit, NoNumbers, Queue, Restore};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,14 @@ pub enum Error {
         first_rv: Rv,
         /// The event, and the rule that it breaks.
         misfit: Box<Misfit>,
+    },
+    /// The queue can't begin a life.
+    #[error("queue {queue} can't begin a life")]
+    Numbers {
+        /// The queue's name.
+        queue: String,
+        /// Its last number.
+        source: NoNumbers,
     },
     /// The rows do not fit together.
     #[error("the rows of queue {queue} contradict each other: {rule}")]

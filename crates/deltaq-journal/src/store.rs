@@ -245,6 +245,8 @@ pub struct Opening {
     pub numbers: Numbers,
     /// The epoch that begins with this opening.
     pub epoch: Epoch,
+    /// The clock of the database at the opening, by which lives begin; `None` if the store has no clock of its own.
+    pub wall: Option<Time>,
 }
 
 /// The largest numbers that queues have had so far.

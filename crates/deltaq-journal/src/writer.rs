@@ -86,9 +86,16 @@ pub async fn open<S: Store>(
 ) -> Result<(Journal, Writer<S>, Contents), recovery::Error> {
     let reading = reader.clone();
     let contents = on_own_thread(async move { recovery::contents(reading.as_ref()).await }).await?;
-    let Opening { numbers, epoch, .. } = opening;
+    let Opening { numbers, epoch, wall, .. } = opening;
     let commit_queue = Arc::new(CommitQueue::new(numbers, epoch, options.uncommitted_bytes_max));
-    let journal = Journal { commit_queue: commit_queue.clone(), floor: numbers.floor, reader };
+    let journal = Journal {
+        commit_queue: commit_queue.clone(),
+        reader,
+        floor: numbers.floor,
+        clock: clock.clone(),
+        // The opening is a moment old, so this clock is behind that of the database by that moment.
+        database_clock: wall.map(|wall| (wall, clock.monotonic_us())),
+    };
     let writer = Writer {
         store,
         commit_queue,

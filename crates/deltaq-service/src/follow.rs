@@ -40,7 +40,7 @@ enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         match error {
-            Error::Expired { .. } | Error::Ahead { .. } => Self::List,
+            Error::Expired { .. } | Error::Ahead { .. } | Error::Lost | Error::TooOld => Self::List,
             error => Self::Blocked(Obstacle::Failed(error)),
         }
     }

@@ -72,15 +72,20 @@ impl FollowTask {
         self.is_running.store(false, Ordering::Release);
     }
 
-    /// How far the follower has got at this time. `newest` is the newest event of the followed queue.
-    pub(super) fn report(&self, position: Option<FollowPosition>, newest: Rv, now: Time) -> FollowReport {
+    /// How far the follower has got at this time. `events_after` counts the events of the followed queue after a version.
+    pub(super) fn report(
+        &self,
+        position: Option<FollowPosition>,
+        events_after: impl FnOnce(Rv) -> u64,
+        now: Time,
+    ) -> FollowReport {
         let activity = self.activity.lock();
         let position = position.map(|position| match position.phase {
             FollowPhase::Changes => FollowPosition { after: position.after.max(activity.read), ..position },
             _ => position,
         });
         let after = position.map_or(Rv::ZERO, |position| position.after);
-        let lag_events = activity.behind_since.map_or(0, |_| newest.get().saturating_sub(after.get()));
+        let lag_events = activity.behind_since.map_or(0, |_| events_after(after));
         let lag = activity.behind_since.map_or(Duration::ZERO, |since| now.since(since));
         FollowReport { position, obstacle: activity.obstacle.clone(), lag_events, lag }
     }

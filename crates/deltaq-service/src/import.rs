@@ -188,7 +188,7 @@ impl Running {
         clock: &Clock,
     ) -> Result<Self, Error> {
         let metrics = Metrics::new(0).map_err(Error::Metrics)?;
-        let (unclean, shutdown) = (!opened.2.clean, Shutdown::manual(CLOSING_MAX));
+        let shutdown = Shutdown::manual(CLOSING_MAX);
         let observer = Arc::new(metrics.of_journal());
         let cut = shutdown.cut().clone();
         let opened = writer::open(opened, clock.clone(), observer, cut, WriterOptions::default()).await;
@@ -207,7 +207,7 @@ impl Running {
         let registry = registry.without_tasks();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
         // All queues, because the store is marked as cleanly closed only if every queue is intact.
-        if let Err(error) = running.registry.recover(contents, unclean).await {
+        if let Err(error) = running.registry.recover(contents).await {
             writer::abandon(running.writing).await;
             return Err(offline::Error::Recovery(error).into());
         }

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use deltaq_engine::id::Token;
-use deltaq_types::name::Incarnation;
+use deltaq_engine::lives::LifeId;
 
-/// Names a lease: the queue's incarnation and the fencing token, as in `6f2c01ab-1042`.
+/// Names a lease: the life of the queue in which the lease was created and the fencing token, as in `6f2c01ab-246012345678337`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseId {
-    /// The queue's incarnation.
-    pub incarnation: Incarnation,
+    /// The life.
+    pub life: LifeId,
     /// The fencing token.
     pub token: Token,
 }
@@ -18,18 +18,18 @@ impl LeaseId {
     /// Reads an id as this service writes it; any other text names no lease.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (incarnation, token) = text.split_once('-')?;
+        let (life, token) = text.split_once('-')?;
         // Signs and leading zeros would make two ids of one.
         let is_plain =
             token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
         let token = Token::new(token.parse().ok().filter(|_| is_plain)?);
-        Some(Self { incarnation: Incarnation::parse(incarnation)?, token })
+        Some(Self { life: LifeId::parse(life)?, token })
     }
 }
 
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.incarnation, self.token)
+        write!(f, "{}-{}", self.life, self.token)
     }
 }
 
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn lease_ids_round_trip_and_nothing_else_parses() {
-        let id = LeaseId { incarnation: Incarnation(0x6f2c), token: Token::new(Rv::new(1042)) };
+        let id = LeaseId { life: LifeId::new(0x6f2c), token: Token::new(Rv::new(1042)) };
         assert_eq!(id.to_string(), "00006f2c-1042");
         assert_eq!(LeaseId::parse("00006f2c-1042"), Some(id));
         for bad in ["6f2c-1042", "00006f2c-+1042", "00006f2c-01042", "00006F2C-1042", "-", "x", ""] {

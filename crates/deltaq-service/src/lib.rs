@@ -24,6 +24,7 @@ mod history;
 mod indexes;
 mod lease_id;
 mod lists;
+mod lives;
 mod long_command;
 mod parked;
 mod partitions;
@@ -134,15 +135,23 @@ pub enum Error {
         /// The oldest event at which a reader may be.
         horizon: Rv,
     },
-    /// The reader of a view has an event that the queue does not have.
-    #[error("the version is ahead of the queue, whose newest before it is {newest}")]
+    /// The version of a reader is larger than the newest one of the queue.
+    #[error("the version is ahead of the queue, whose newest is {newest}")]
     Ahead {
-        /// The newest event before the reader's version that the queue has.
+        /// The queue's newest event.
         newest: Rv,
     },
-    /// The queue has not reached the version that a read waits for.
-    #[error("the queue has not reached the version; its newest is {newest}")]
-    VersionNotReached {
+    /// The version is in no life of the queue.
+    #[error(
+        "the queue never had the version, or has lost it: a backup was restored, or another queue had this name"
+    )]
+    Lost,
+    /// The version is older than the oldest life of the queue that is remembered.
+    #[error("the version is older than all versions that the queue remembers")]
+    TooOld,
+    /// A call names a version that is larger than the newest one of the queue.
+    #[error("the version is ahead of the queue, whose newest is {newest}")]
+    VersionAhead {
         /// The queue's newest event.
         newest: Rv,
     },

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use deltaq_engine::Queue;
 use deltaq_engine::config::Config;
 use deltaq_engine::id::{Rv, Token};
+use deltaq_engine::lives::{Birth, LifeId, Lives};
 use deltaq_engine::time::Time;
+use deltaq_engine::{NoNumbers, Queue};
 use deltaq_journal::recovery::Loaded;
 use deltaq_journal::store::{Epoch, QueueId};
 use deltaq_journal::{Commit, Journal, QueueMeta};
@@ -42,6 +43,7 @@ pub struct Handle {
     state: Mutex<State>,
     /// The engine's settings as of the last change. Readers need no lock.
     config: ArcSwap<Config>,
+    lives: ArcSwap<Lives>,
     /// The requests of destructors, and what wakes the queue's task.
     pub(super) requests: Arc<Requests>,
     /// Changes when the queue becomes synced or drained, and when it ends.
@@ -51,8 +53,6 @@ pub struct Handle {
     admission: CompiledRules,
     /// The readers of the change feeds.
     pub(super) feed_readers: FeedReaders,
-    /// The reads that wait for a version.
-    pub(super) version_waits: VersionWaits,
     /// The reads that wait until everything up to a version is acknowledged.
     pub(super) ack_waits: VersionWaits,
     /// Wakes the reads that wait for an index, when no index is being built any more.
@@ -91,6 +91,8 @@ pub struct Document {
     pub name: Name,
     /// Distinguishes this queue from earlier and later queues of the same name.
     pub incarnation: Incarnation,
+    /// The present life of the queue.
+    pub life: LifeId,
     /// Whether a produce or pop created the queue and nobody has configured it since.
     pub auto_created: bool,
     /// When the queue was created, by the wall clock.
@@ -124,39 +126,48 @@ impl Handle {
             time: QueueClock::new(context.clock.clone(), queue.last_at()),
             context,
             config: ArcSwap::new(queue.config().clone()),
+            lives: ArcSwap::from_pointee(queue.lives().clone()),
             state: Mutex::new(State::new(queue, commits)),
             requests: Arc::default(),
             milestones: watch::Sender::default(),
             long_command_ended: Notify::new(),
             admission: CompiledRules::default(),
             feed_readers: FeedReaders::default(),
-            version_waits: VersionWaits::default(),
             ack_waits: VersionWaits::default(),
             indexes_built: Notify::new(),
             follow_task: FollowTask::default(),
         }
     }
 
-    /// A queue that was loaded from the journal. Live leases get their full length again, an unfinished Replace is recorded as
-    /// aborted, and after an unclean end the event numbers skip ahead.
+    /// A queue that was loaded from the journal. A life begins, live leases get their full length again, and an unfinished Replace is
+    /// recorded as aborted.
+    ///
+    /// # Errors
+    /// The queue has no numbers left.
     pub(super) fn loaded(
         meta: QueueMeta,
         loaded: Loaded,
         epoch: Epoch,
-        unclean: bool,
+        birth: Birth,
         context: Context,
-    ) -> Self {
+    ) -> Result<Self, NoNumbers> {
         let commit = context.journal.as_ref().map(|(journal, _)| journal.resume(&loaded, epoch));
         let last_rv = loaded.last_rv;
         let handle = Self::new(meta, loaded.queue, Commit::done(), context);
         let mut state = handle.lock();
         state.queue.set_committed(last_rv);
         state.commits.resume(last_rv, epoch, commit.unwrap_or_default());
-        state.queue.recover(handle.now(), unclean);
+        state.queue.recover(handle.now(), birth)?;
+        handle.set_lives(&state.queue);
         // The queue has no waiting pops, no task and no readers yet, so only the events matter.
         let _effects = state.take_effects(handle.journal());
         drop(state);
-        handle
+        Ok(handle)
+    }
+
+    /// Takes over the lives of the queue, which has been loaded.
+    pub(super) fn set_lives(&self, queue: &Queue) {
+        self.lives.store(Arc::new(queue.lives().clone()));
     }
 
     /// Counts the queue as unused, until a change uses it.
@@ -175,16 +186,23 @@ impl Handle {
         &self.meta.name
     }
 
+    /// The lives of the queue, which change only when the queue is loaded. Readers need no lock.
+    #[must_use]
+    pub fn lives(&self) -> Arc<Lives> {
+        self.lives.load_full()
+    }
+
     /// The id of the lease with this token.
     #[must_use]
     pub fn lease_id(&self, token: Token) -> LeaseId {
-        LeaseId { incarnation: self.meta.incarnation, token }
+        LeaseId { life: self.lives.load().id_of(token.rv()), token }
     }
 
-    /// The token in a lease's id; 0, which no lease has, for an id of another queue.
+    /// The token in a lease's id; 0, which no lease has, for an id of another queue or of a lost life.
     #[must_use]
     pub fn token(&self, id: &str) -> Token {
-        let own = LeaseId::parse(id).filter(|id| id.incarnation == self.meta.incarnation);
+        let lives = self.lives.load();
+        let own = LeaseId::parse(id).filter(|id| lives.has(id.life, id.token.rv()));
         own.map_or_else(Token::default, |id| id.token)
     }
 
@@ -261,6 +279,7 @@ impl Handle {
         let document = |state: &State, moment: Moment| Document {
             name: self.meta.name.clone(),
             incarnation: self.meta.incarnation,
+            life: state.queue.lives().present(),
             auto_created: state.queue.is_auto_created(),
             created_at: self.meta.created_at,
             config: state.queue.config().clone(),
@@ -337,7 +356,6 @@ impl Handle {
         self.requests.wake();
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
-        self.version_waits.wake_all();
         self.ack_waits.wake_all();
         self.indexes_built.notify_waiters();
         self.follow_task.wake.notify_one();

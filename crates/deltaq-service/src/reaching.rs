@@ -1,10 +1,9 @@
-//! Waiting until a queue has reached a version, or until everything up to a version is acknowledged.
+//! Reads of versions: whether the queue has one, and waiting until everything up to one is acknowledged.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use deltaq_engine::id::Rv;
-use tokio::time::Sleep;
+use deltaq_engine::lives::Stray;
 
 use super::Error;
 use super::queue::Handle;
@@ -24,43 +23,29 @@ pub struct Acknowledged {
 }
 
 impl Handle {
-    /// Waits until the queue has reached this version, at most `wait`, and not longer than the server runs. A read after this
-    /// waits for the commit of the version.
+    /// Checks that the queue has this version. A version is given out after its commit, so a queue that does not have it has lost it or
+    /// is another one. Every queue has the version 0, which is older than everything.
     ///
     /// # Errors
-    /// [`Error::VersionNotReached`], or as for reads.
-    pub async fn reach(&self, version: Rv, wait: Duration) -> Result<(), Error> {
-        let end = tokio::time::sleep(wait);
-        tokio::pin!(end);
-        self.reach_until(version, end).await
-    }
-
-    async fn reach_until(&self, version: Rv, mut end: Pin<&mut Sleep>) -> Result<(), Error> {
-        loop {
-            let woken = self.version_waits.woken();
-            tokio::pin!(woken);
-            let newest = {
-                let state = self.open()?;
-                self.version_waits.await_version(version);
-                state.queue.resource_version()
-            };
-            if newest >= version {
-                return Ok(());
-            }
-            tokio::select! {
-                biased;
-                () = woken => {}
-                () = &mut end => return Err(Error::VersionNotReached { newest }),
-                () = self.shutdown().draining().cancelled() => return Err(Error::VersionNotReached { newest }),
-            }
+    /// [`Error::VersionAhead`], [`Error::Lost`], [`Error::TooOld`], or as for reads.
+    pub fn check_version(&self, version: Rv) -> Result<(), Error> {
+        let state = self.open()?;
+        let newest = state.queue.resource_version();
+        if version == Rv::ZERO {
+            return Ok(());
         }
+        state.queue.lives().check(version, newest).map_err(|stray| match stray {
+            Stray::Ahead => Error::VersionAhead { newest },
+            Stray::Lost => Error::Lost,
+            Stray::TooOld => Error::TooOld,
+        })
     }
 
     /// Waits until every change up to `version` is acknowledged, at most `wait`, and not longer than the server runs. Without a
     /// version the newest one counts. Parked keys are left out.
     ///
     /// # Errors
-    /// [`Error::VersionNotReached`] if the queue itself has not reached the version, or as for reads.
+    /// As [`check_version`](Self::check_version).
     pub async fn wait_acknowledged(
         &self,
         version: Option<Rv>,
@@ -70,7 +55,7 @@ impl Handle {
         tokio::pin!(end);
         let version = match version {
             Some(version) => {
-                self.reach_until(version, end.as_mut()).await?;
+                self.check_version(version)?;
                 version
             }
             None => self.open()?.queue.resource_version(),

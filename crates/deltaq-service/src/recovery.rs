@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use deltaq_engine::Queue;
+use deltaq_engine::limits::LIFE_SKIP_EVENTS;
+use deltaq_engine::lives::Birth;
 use deltaq_journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
 use deltaq_journal::store::{Epoch, QueueId, QueueRow};
 use deltaq_journal::{self, Journal, Live};
@@ -63,13 +65,13 @@ impl Handle {
     /// Continues with the loaded queue, if this queue is still lost. Waiting pops get keys of the loaded state.
     ///
     /// # Errors
-    /// That panicked, so the queue is lost again.
+    /// The queue is lost again, and the text says why.
     fn resume(
         self: &Arc<Self>,
         journal: &Journal,
         loaded: Loaded,
         epoch: Epoch,
-        unclean: bool,
+        birth: Birth,
     ) -> Result<(), String> {
         let mut state = self.lock();
         if state.ended.is_some() || state.lost.is_none() {
@@ -90,33 +92,35 @@ impl Handle {
         state.commits.resume(last_rv, epoch, commit);
         state.repeated.retain(|token| token.rv() <= last_rv);
         let resumed = catch_unwind(AssertUnwindSafe(|| {
-            state.queue.recover(now, unclean);
-            self.finish(&mut state, now)
+            let recovered = state.queue.recover(now, birth);
+            recovered.map(|()| self.finish(&mut state, now))
         }));
-        let Ok(unlocked) = resumed else {
-            self.lose_by_panic(state);
-            return Err(format!("queue {}: its recovery panicked", self.name()));
+        let why = match resumed {
+            Ok(Ok(unlocked)) => {
+                self.set_lives(&state.queue);
+                drop(state);
+                self.dispatch(unlocked);
+                self.long_command_ended.notify_waiters();
+                self.requests.wake();
+                return Ok(());
+            }
+            Ok(Err(numbers)) => numbers.to_string(),
+            Err(_) => "its recovery panicked".to_owned(),
         };
-        drop(state);
-        self.dispatch(unlocked);
-        self.long_command_ended.notify_waiters();
-        self.requests.wake();
-        Ok(())
+        self.lose_by_panic(state);
+        Err(format!("queue {}: {why}", self.name()))
     }
 }
 
 impl Registry {
-    /// Loads all queues of the store. `unclean` if the store was not closed cleanly.
+    /// Loads all queues of the store.
     ///
     /// # Errors
     /// The defect of the store.
-    pub async fn recover(self: &Arc<Self>, contents: Contents, unclean: bool) -> Result<(), recovery::Error> {
+    pub async fn recover(self: &Arc<Self>, contents: Contents) -> Result<(), recovery::Error> {
         let Some(journal) = self.journal() else { return Ok(()) };
         let progress = self.progress();
         progress.queues_total.store(contents.live.len() as u64, Ordering::Relaxed);
-        if unclean {
-            self.set_unclean();
-        }
         let begun_us = self.clock().monotonic_us();
         let loading = async {
             // The contents were read before the journal could fail.
@@ -133,6 +137,7 @@ impl Registry {
                     loaded?;
                     report("loaded", progress, self.clock().since(begun_us));
                     self.warn_of_clock_lead();
+                    self.warn_of_numbers_ahead();
                     self.set_ready();
                     return Ok(());
                 }
@@ -153,8 +158,8 @@ impl Registry {
         epoch: Epoch,
     ) -> Result<(), recovery::Error> {
         let loaded = load(journal, row, progress).await?;
-        self.adopt(journal, loaded, epoch);
-        Ok(())
+        let numbers = |source| recovery::Error::Numbers { queue: row.name.to_string(), source };
+        self.adopt(journal, loaded, epoch).map_err(numbers)
     }
 
     /// Logs that the wall clock is far behind the last events of queues.
@@ -168,6 +173,22 @@ impl Registry {
                 lead_s = lead.as_secs(),
                 "the wall clock is behind the last events of queues, the most in this one; \
                  their time runs on from there, so leases and delays end on time"
+            );
+        }
+    }
+
+    /// Logs that the numbers of queues are ahead of the clock by which lives begin. Such a queue still never repeats a number, but a
+    /// backup of it that is restored may: the numbers of the lost life are then not below those of the next one.
+    fn warn_of_numbers_ahead(&self) {
+        let floor = self.birth().floor;
+        let is_ahead = |handle: &Arc<Handle>| handle.lives().present_first() > floor.plus(LIFE_SKIP_EVENTS);
+        let ahead: Vec<_> = self.handles().into_iter().filter(is_ahead).collect();
+        if let Some(handle) = ahead.first() {
+            tracing::warn!(
+                queues = ahead.len(),
+                queue = %handle.name(),
+                "the last numbers of queues are ahead of the clock, in this one among others: the clock was set back, or it was wrong before. \
+                 If a backup is restored now, plain versions and tokens of the lost time may be used again"
             );
         }
     }
@@ -241,7 +262,7 @@ impl Registry {
                 Some(row) if handle.is_lost() => {
                     let loaded = load(journal, &row, &progress).await.map_err(|error| problem(&row, &error));
                     let resumed =
-                        loaded.and_then(|loaded| handle.resume(journal, loaded, epoch, self.is_unclean()));
+                        loaded.and_then(|loaded| handle.resume(journal, loaded, epoch, self.birth()));
                     problems.extend(resumed.err());
                     self.note_loaded(&handle);
                 }
@@ -299,7 +320,7 @@ impl Registry {
         let row = row.ok_or("it is not in the store")?;
         let loaded = load(journal, &row, &Arc::default()).await;
         let loaded = loaded.map_err(|error| problem(&row, &error))?;
-        handle.resume(journal, loaded, epoch, self.is_unclean())?;
+        handle.resume(journal, loaded, epoch, self.birth())?;
         self.note_loaded(handle);
         tracing::info!(queue = %handle.name(), "the queue is loaded again after a panic");
         Ok(())

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use deltaq_engine::command::{Call, Replace};
 use deltaq_engine::config::Config;
 use deltaq_engine::id::Rv;
+use deltaq_engine::limits::LIFE_SKIP_EVENTS;
+use deltaq_engine::lives::Birth;
 use deltaq_engine::time::Time;
-use deltaq_engine::{Queue, Seed};
+use deltaq_engine::{NoNumbers, Queue, Seed};
 use deltaq_journal::record::Identity;
 use deltaq_journal::recovery::{Loaded, Progress};
 use deltaq_journal::store::{Epoch, QueueId};
@@ -26,7 +28,7 @@ use super::feed_readers::WatchLimits;
 use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle};
 use super::unused::UnusedQueues;
-use super::{Error, Incarnation, Name, task};
+use super::{Error, Incarnation, Name, lives, task};
 
 /// The limits on queues.
 #[derive(Clone, Debug)]
@@ -88,8 +90,6 @@ pub struct Registry {
     recovered: AtomicU64,
     /// The epoch of the journal in which every queue that can be loaded is intact.
     reloaded: AtomicU64,
-    /// Whether the store was not closed cleanly.
-    unclean: AtomicBool,
     progress: Arc<Progress>,
     /// Whether all queues of the store are loaded.
     ready: AtomicBool,
@@ -108,19 +108,16 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Queues {
     live: BTreeMap<Name, Arc<Handle>>,
-    /// The largest event number of a deleted queue. New queues start above it.
-    floor: Rv,
+    /// The largest event number of a deleted queue. New queues begin far above it.
+    last_deleted: Rv,
     version: u64,
     /// The followers of each followed queue.
     followers: BTreeMap<Name, BTreeSet<Name>>,
 }
 
-impl Queues {
-    /// The event number before the first one of a new queue. No deleted queue has used it, so that a version of a deleted queue
-    /// is never a version of the queue that has its name now.
-    fn base(&self) -> Rv {
-        if self.floor == Rv::ZERO { Rv::ZERO } else { self.floor.next() }
-    }
+/// The event number before the first one of a queue that is created after a queue with the last number `last` was deleted.
+fn above(last: Rv) -> Rv {
+    if last == Rv::ZERO { Rv::ZERO } else { last.plus(LIFE_SKIP_EVENTS) }
 }
 
 impl Registry {
@@ -135,7 +132,7 @@ impl Registry {
         shutdown: Shutdown,
         metrics: Metrics,
     ) -> Self {
-        let floor = journal.as_ref().map_or(Rv::ZERO, Journal::floor);
+        let last_deleted = journal.as_ref().map_or(Rv::ZERO, Journal::floor);
         let Epoch(epoch) =
             journal.as_ref().map(|journal| journal.health().borrow().epoch).unwrap_or_default();
         Self {
@@ -144,13 +141,12 @@ impl Registry {
             clock,
             recovered: AtomicU64::new(epoch),
             reloaded: AtomicU64::new(epoch),
-            unclean: AtomicBool::new(false),
             progress: Arc::default(),
             ready: AtomicBool::new(journal.is_none()),
             journal,
             shutdown,
             metrics,
-            queues: RwLock::new(Queues { floor, ..Queues::default() }),
+            queues: RwLock::new(Queues { last_deleted, ..Queues::default() }),
             unused: UnusedQueues::default(),
             panicked: Arc::default(),
             followers_changed: Notify::new(),
@@ -232,8 +228,7 @@ impl Registry {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
         }
-        let base = self.queues.read().base();
-        Ok(Queue::new(self.defaults.clone(), base, Time::from_micros(self.clock.wall_us())))
+        Ok(Queue::new(self.defaults.clone(), Rv::ZERO, Time::from_micros(self.clock.wall_us())))
     }
 
     /// The queue of this name, which is created with `config` if it does not exist, and whether this call created it.
@@ -263,7 +258,8 @@ impl Registry {
         }
         let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
-        let mut queue = Queue::new(config, queues.base(), created_at);
+        let Birth { id, floor } = self.birth();
+        let mut queue = Queue::new(config, floor.max(above(queues.last_deleted)), created_at).in_life(id);
         if creator != Creator::Operator {
             queue = queue.auto_created();
         }
@@ -323,7 +319,7 @@ impl Registry {
         self.metrics.forget(handle.metrics());
         queues.live.remove(name);
         queues.unfollow(name, handle.config().follow.as_deref());
-        queues.floor = queues.floor.max(last_rv);
+        queues.last_deleted = queues.last_deleted.max(last_rv);
         queues.version += 1;
         Ok(commit)
     }
@@ -375,17 +371,27 @@ impl Registry {
         Ok(document)
     }
 
+    /// A life that begins now.
+    pub(super) fn birth(&self) -> Birth {
+        let wall = self.journal.as_ref().map(Journal::wall);
+        lives::birth(wall.unwrap_or_else(|| Time::from_micros(self.clock.wall_us())))
+    }
+
     /// Adds a loaded queue and starts its task.
-    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, epoch: Epoch) {
+    ///
+    /// # Errors
+    /// The queue has no numbers left.
+    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, epoch: Epoch) -> Result<(), NoNumbers> {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let context = self.context(&name, Some((journal.clone(), id)));
         let meta = QueueMeta { name, incarnation, created_at };
         let is_unused = loaded.queue.is_unused();
-        let handle = Arc::new(Handle::loaded(meta, loaded, epoch, self.is_unclean(), context));
+        let handle = Arc::new(Handle::loaded(meta, loaded, epoch, self.birth(), context)?);
         if is_unused {
             handle.set_unused(self.unused.add());
         }
         self.start(&mut self.queues.write(), &handle);
+        Ok(())
     }
 
     /// Removes a queue whose creation was not durable.
@@ -546,16 +552,6 @@ impl Registry {
 
     pub(super) fn set_reloaded(&self, epoch: Epoch) {
         self.reloaded.store(epoch.0, Ordering::Release);
-    }
-
-    /// Whether the store was not closed cleanly. Then queues skip event numbers when they are loaded, also at later loads,
-    /// because the commit of the first skip may have failed.
-    pub(super) fn is_unclean(&self) -> bool {
-        self.unclean.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_unclean(&self) {
-        self.unclean.store(true, Ordering::Release);
     }
 
     pub(super) fn panicked(&self) -> &Notify {

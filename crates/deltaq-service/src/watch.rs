@@ -10,6 +10,7 @@ use std::time::Duration;
 use deltaq_engine::feed::{Backfill, NoRows, Position, RowLimit, RowPage};
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
+use deltaq_engine::lives::Stray;
 use deltaq_engine::view::View;
 use deltaq_journal::record::{Decoder, Error as RecordError};
 use deltaq_journal::recovery::on_own_thread;
@@ -113,7 +114,7 @@ impl Handle {
     /// A new reader of a view.
     ///
     /// # Errors
-    /// [`Error::Expired`], [`Error::Ahead`], or as for reads.
+    /// [`Error::Expired`], [`Error::Ahead`], [`Error::Lost`], [`Error::TooOld`], or as for reads.
     pub async fn watch(
         self: &Arc<Self>,
         view: View,
@@ -239,7 +240,6 @@ fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Option<Backf
         if row.prev_rv > noted {
             return Ok(None);
         }
-        backfill.begin_after(row.prev_rv);
         decoder.events(row)?.iter().for_each(|event| backfill.note(event));
     }
     Ok(Some(backfill))
@@ -309,9 +309,13 @@ impl Watcher {
                 handle.metrics().count_lost(LostPosition::Expired);
                 Err(Error::Expired { horizon })
             }
-            Err(NoRows::Ahead { newest }) => {
+            Err(NoRows::Stray { stray, newest }) => {
                 handle.metrics().count_lost(LostPosition::Ahead);
-                Err(Error::Ahead { newest })
+                Err(match stray {
+                    Stray::Ahead => Error::Ahead { newest },
+                    Stray::Lost => Error::Lost,
+                    Stray::TooOld => Error::TooOld,
+                })
             }
             // The queue was loaded again just now: the next read builds the feed.
             Err(NoRows::NotBuilt) | Ok(_) => Ok(()),

@@ -15,6 +15,8 @@ pub struct QueueDocument {
     pub name: String,
     /// The id of this queue among all queues that had the name.
     pub incarnation: String,
+    /// The id of the present life of the queue: a life begins each time a server loads the queue.
+    pub life: String,
     /// Whether a produce call or pop created the queue, and no PUT has configured it since.
     pub auto_created: bool,
     /// When the queue was created.

@@ -20,7 +20,7 @@ const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"
 fn replies_survive_a_round_trip() {
     same::<QueueConfig>(CONFIG);
     let queue = format!(
-        r#"{{"name":"a","incarnation":"7a1e0b52","auto_created":false,"created_at":"2026-11-21T04:20:03.491Z","config":{CONFIG},"status":{STATUS}}}"#
+        r#"{{"name":"a","incarnation":"7a1e0b52","life":"2f319c5d","auto_created":false,"created_at":"2026-11-21T04:20:03.491Z","config":{CONFIG},"status":{STATUS}}}"#
     );
     same::<QueueDocument>(&queue);
     same::<QueueDocument>(&queue.replacen('{', r#"{"drained":true,"#, 1));

@@ -82,10 +82,8 @@ impl Execute for Watch {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         // Like the first look of `tail`, this call is not repeated: the address may be wrong.
         let queue: QueueDocument = session.client.fetch(session.on_queue("get_queue", &self.queue)?).await?;
-        // With the incarnation, a version is refused once another queue has the name.
-        let version_of = |rv: u64| format!("{}-{rv}", queue.incarnation);
         let version = match self.from.as_str() {
-            "now" => version_of(queue.status.resource_version),
+            "now" => queue.status.resource_version.to_string(),
             version => version.to_owned(),
         };
         let wait = session.wait(None).await?.next();
@@ -108,7 +106,7 @@ impl Execute for Watch {
             rows.truncate(left);
             left -= rows.len();
             output.add::<WatchRow>(&rows)?;
-            position = Position { version: version_of(page.resource_version), next: page.next };
+            position = Position { version: page.resource_version.to_string(), next: page.next };
         }
         output.finish("")
     }

@@ -1,7 +1,6 @@
 //! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `promote`, `redrive` and `discard`.
 
 use clap::Args;
-use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use deltaq_types::{
     EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome,
@@ -97,12 +96,9 @@ pub struct ViewObjects {
     /// One of N parts of all keys, such as 0/4.
     #[arg(long, value_name = "I/N", conflicts_with = "key")]
     pub shard: Option<String>,
-    /// Of one key: read once the queue has reached this version, such as that of an earlier call.
+    /// Of one key: a version that the queue must have, such as that of an earlier call; without it the command fails.
     #[arg(long, value_name = "N", requires = "key")]
     pub min_resource_version: Option<u64>,
-    /// Longest wait for that version, at most 10s.
-    #[arg(long, value_name = "DURATION", default_value = "10s", requires = "min_resource_version")]
-    pub wait: DurationText,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
@@ -263,11 +259,8 @@ impl ViewObjects {
         empty: &str,
     ) -> Result<(), Failure> {
         if let Some(key) = &self.key {
-            let mut call = session.call(get, self.queue.as_str(), key)?;
-            if let Some(version) = self.min_resource_version {
-                call = call.query("min_resource_version", Some(version));
-                call = call.query("wait", Some(self.wait)).wait(self.wait.into());
-            }
+            let call = session.call(get, self.queue.as_str(), key)?;
+            let call = call.query("min_resource_version", self.min_resource_version);
             let (found, text) = session.fetch::<ObjectDocument>(call).await?;
             let fields = vec![
                 ("key", Cell::new(&found.key)),

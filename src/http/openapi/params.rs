@@ -138,8 +138,7 @@ parameters! {
         "continue" Continue "The `continue` of the previous page.";
     }
     ObjectQuery in Query {
-        "min_resource_version" Count "Reply once the queue has reached this version: the reply then has all changes up to it.";
-        "wait" Wait "With min_resource_version only: the longest wait, at most 10s; default 0s.";
+        "min_resource_version" Count "A version that the queue must have: a queue that does not, because a backup was restored or another queue has the name, refuses the read.";
     }
     WatchQuery in Query {
         "view" ViewName "The view; default `latest`.";

@@ -109,6 +109,8 @@ codes! {
         "followers has their names. Detach each with PUT {\"follow\":null}, or repeat the DELETE with force=true, which detaches all of them. Their keys stay.";
     WrongMode "wrong-mode" 409 false "The mode of the queue does not have this call"
         "A queue of mode keys has no objects, and no Delete, Update, Replace, Resync and seed. Only a queue of mode keys has rate_limited.";
+    VersionAhead "version-ahead" 409 false "The version is ahead of the queue"
+        "The queue has never given out this version, so it comes from a time that was lost (a backup was restored) or from another queue. Repeating the request does not help: read the queue again, and go on with the versions that its replies have.";
     QueueClosed "queue-closed" 410 false "The queue is closed"
         "No key is ready, and none is delayed or leased unless the call said wait_for=none. A worker may end now. POST .../reopen opens the queue again.";
     QueueDeleted "queue-deleted" 410 true "The queue was deleted"
@@ -151,8 +153,6 @@ codes! {
         "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     JournalBehind "journal-behind" 503 true "The disk takes writes too slowly"
         "limit is storage.max_uncommitted_bytes: that many bytes wait to be written. Nothing of the request was applied. Repeat it after Retry-After, and check the disk of storage.data_dir, or the database of storage.store.";
-    VersionNotReached "version-not-reached" 503 true "The queue has not reached the version"
-        "The newest version of the queue was below min_resource_version until wait was over. Repeat the request. If the version never comes, it belongs to another queue, or a restored backup is older than the version.";
     IndexBuilding "index-building" 503 true "The index is being built"
         "A new index, and each index after a restart of the server, is built while other calls go on; about a million objects take some seconds. Repeat the request, or let it wait with wait=10s. GET /v1/queues/{queue}/indexes shows the state.";
     Timeout "timeout" 504 true "The request took too long"

@@ -113,7 +113,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         Err(problem) => return Err(problem.with_default("settled", settled)),
     };
     let render = move || {
-        let text = popped(handle.incarnation(), &delivered.items, &settled, switches, handle.moment());
+        let text = popped(&handle.lives(), &delivered.items, &settled, switches, handle.moment());
         (text, delivered)
     };
     let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };

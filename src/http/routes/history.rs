@@ -47,7 +47,7 @@ async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let before = match params.text("continue") {
         Some(token) => {
-            let position = cursor::decode(List::History, handle.incarnation(), token)?;
+            let position = cursor::decode(List::History, &handle.lives(), token)?;
             Some(position.parse::<Rv>().map_err(|_| cursor::expired())?)
         }
         None => None,
@@ -55,9 +55,12 @@ async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let history = handle.history(key, before, limit).await?;
     let moment = handle.moment();
+    let next = history.next.map(|before| {
+        cursor::encode(List::History, &handle.lives(), history.resource_version, &before.to_string())
+    });
     Ok(Page {
         items: history.events.iter().filter_map(|event| wire::event(&handle, event, moment)).collect(),
-        next: history.next.map(|rv| cursor::encode(List::History, handle.incarnation(), &rv.to_string())),
+        next,
         resource_version: history.resource_version.get(),
     })
 }

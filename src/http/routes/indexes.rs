@@ -71,9 +71,9 @@ async fn value_page(
     wait: Duration,
 ) -> Result<Page<IndexValueDocument>, Problem> {
     let list = List::IndexValues { index: &index };
-    let after = after.map(|after| cursor::decode(list, handle.incarnation(), &after)).transpose()?;
+    let after = after.map(|after| cursor::decode(list, &handle.lives(), &after)).transpose()?;
     let page = handle.index_values(&index, &prefix, after, limit, wait).await?;
-    let next = page.next.map(|value| cursor::encode(list, handle.incarnation(), &value));
+    let next = page.next.map(|value| cursor::encode(list, &handle.lives(), page.resource_version, &value));
     let items = page.entries.into_iter();
     let items =
         items.map(|found| IndexValueDocument { value: found.value, keys: found.keys as u64 }).collect();

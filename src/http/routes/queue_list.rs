@@ -8,14 +8,14 @@ use std::sync::Arc;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use deltaq_engine::config::Config;
-use deltaq_service::{self, Incarnation, Name, Peer};
+use deltaq_service::{self, Name, Peer};
 use deltaq_types::{Page, QueueDocument, QueuePage, UnavailableQueue};
 use futures_util::future::try_join_all;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::access::Verb;
 use crate::http::context::RequestContext;
-use crate::http::cursor::{self, List};
+use crate::http::cursor;
 use crate::http::forward;
 use crate::http::limits::PAGE_BYTES_MAX;
 use crate::http::node::{self, CallError, Node};
@@ -23,7 +23,6 @@ use crate::http::problem::{Code, Problem};
 use crate::http::wire;
 
 /// Names outlive queues, so a cursor in the list of queues never expires.
-const LIST: Incarnation = Incarnation(0);
 /// Most bytes of a page of another node.
 const PAGE_BYTES_RECEIVED_MAX: usize = 256 << 20;
 
@@ -167,7 +166,7 @@ impl QueueList {
 
 /// The name at which a page ended.
 fn position(cursor: &str) -> Result<Name, Problem> {
-    let name = cursor::decode(List::Queues, LIST, cursor)?;
+    let name = cursor::decode_queues(cursor)?;
     Name::new(&name).map_err(|_| cursor::expired())
 }
 
@@ -196,7 +195,7 @@ fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
             Err(queue) => unavailable.push(queue),
         }
     }
-    let next = ends_at.map(|name| cursor::encode(List::Queues, LIST, &name));
+    let next = ends_at.map(|name| cursor::encode_queues(&name));
     QueuePage { items, unavailable, next, resource_version }
 }
 

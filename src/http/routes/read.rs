@@ -10,6 +10,7 @@ use bytes::Bytes;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
+use deltaq_engine::limits::RV_MAX;
 use deltaq_engine::time::Time;
 use deltaq_service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
 use deltaq_types::{ExplainDocument, ItemDocument, Page, SourceDocument, SyncedDocument, WorkerDocument};
@@ -179,18 +180,18 @@ fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
     Ok(states)
 }
 
-/// The `continue` token of an item's position.
-fn encode(handle: &Handle, position: &ItemPosition) -> String {
+/// The `continue` token of an item's position, in a page of the version `newest`.
+fn encode(handle: &Handle, newest: Rv, position: &ItemPosition) -> String {
     let ItemPosition { state, at, rv, key } = position;
     let state = ListedState::ALL.iter().position(|other| other == state).unwrap_or_default();
     let key = key.as_ref().map_or("", Key::as_str);
     let text = format!("{state}:{}:{rv}:{key}", at.as_micros());
-    cursor::encode(List::Items, handle.incarnation(), &text)
+    cursor::encode(List::Items, &handle.lives(), newest, &text)
 }
 
 /// The position in a `continue` token.
 fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
-    let position = cursor::decode(List::Items, handle.incarnation(), text)?;
+    let position = cursor::decode(List::Items, &handle.lives(), text)?;
     let mut parts = position.splitn(4, ':');
     let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
     let (state, at, rv) = (number(), number(), number());
@@ -220,7 +221,7 @@ async fn item_page(
     }
     let page = handle.items(&filter, after, limit).await?;
     let items = page.entries.iter().map(|key| fields.of(wire::item(&handle, key, page.moment))).collect();
-    let next = page.next.map(|position| encode(&handle, &position));
+    let next = page.next.map(|position| encode(&handle, page.resource_version, &position));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
@@ -340,10 +341,11 @@ async fn source_page(
     after: Option<String>,
     limit: usize,
 ) -> Result<Page<SourceDocument>, Problem> {
-    let after = after.map(|after| cursor::decode(List::Sources, handle.incarnation(), &after)).transpose()?;
+    let after = after.map(|after| cursor::decode(List::Sources, &handle.lives(), &after)).transpose()?;
     let page = handle.sources(after, limit).await?;
     let items = page.entries.iter().map(|state| wire::source(state, page.moment)).collect();
-    let next = page.next.map(|source| cursor::encode(List::Sources, handle.incarnation(), &source));
+    let (lives, rv) = (handle.lives(), page.resource_version);
+    let next = page.next.map(|source| cursor::encode(List::Sources, &lives, rv, &source));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
@@ -365,10 +367,11 @@ async fn worker_page(
     after: Option<String>,
     limit: usize,
 ) -> Result<Page<WorkerDocument>, Problem> {
-    let after = after.map(|after| cursor::decode(List::Workers, handle.incarnation(), &after)).transpose()?;
+    let after = after.map(|after| cursor::decode(List::Workers, &handle.lives(), &after)).transpose()?;
     let page = handle.workers(after, limit).await?;
     let items = page.entries.iter().map(|(name, state)| wire::worker(name, state, page.moment)).collect();
-    let next = page.next.map(|worker| cursor::encode(List::Workers, handle.incarnation(), &worker));
+    let (lives, rv) = (handle.lives(), page.resource_version);
+    let next = page.next.map(|worker| cursor::encode(List::Workers, &lives, rv, &worker));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
@@ -393,7 +396,7 @@ pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocumen
                 &format!("{} is neither a version nor \"now\"", Excerpt(text)),
             ));
         }
-        _ => params.count("resource_version", 0..=i64::MAX.unsigned_abs())?.map(|rv| Some(Rv::new(rv))),
+        _ => params.count("resource_version", 0..=RV_MAX)?.map(|rv| Some(Rv::new(rv))),
     };
     let handle = state.partitions.get(&name)?;
     let Some(version) = version else {

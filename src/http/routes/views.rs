@@ -1,11 +1,12 @@
 //! Lists and objects of the views of a queue: `latest` and `known`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
+use deltaq_engine::limits::RV_MAX;
 use deltaq_engine::view::View;
 use deltaq_service::{Handle, Lookup, PageLimit, ViewFilter};
 use deltaq_types::{ObjectDocument, Page};
@@ -15,10 +16,9 @@ use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
 use super::watch::key_filter;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
-use crate::http::limits::VERSION_WAIT_MAX;
 use crate::http::openapi::params::{Conditional, InQueue, KnownQuery, ObjectQuery, OfKey, ViewQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
-use crate::http::params::{Params, wrong};
+use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, Selected};
@@ -125,20 +125,21 @@ async fn page(
         Some(lookup) => List::WithValue { index: &lookup.index, value: &lookup.value },
         None => List::Objects(view),
     };
-    let after = after.map(|after| cursor::decode(list, handle.incarnation(), &after)).transpose()?;
+    let after = after.map(|after| cursor::decode(list, &handle.lives(), &after)).transpose()?;
     let page = match &lookup {
         Some(lookup) => handle.objects_with_value(lookup, &filter, after, limit).await?,
         None => handle.view_objects(view, &filter, after, limit).await?,
     };
     let items = page.entries.iter().map(|found| fields.of(wire::object(found))).collect();
-    let next = page.next.map(|key| cursor::encode(list, handle.incarnation(), key.as_str()));
+    let encode = |key: Key| cursor::encode(list, &handle.lives(), page.resource_version, key.as_str());
+    let next = page.next.map(encode);
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
 async fn one(call: ReadCall, view: View) -> Result<Response, Problem> {
     let (name, key) = (call.name()?, call.key()?);
     let handle = call.state.partitions.get(&name)?;
-    wait_for_version(&handle, &call.params).await?;
+    check_version(&handle, &call.params)?;
     let (found, _) = handle.view_object(view, &key).await?;
     let Some(found) = found else {
         let why = match view {
@@ -147,23 +148,20 @@ async fn one(call: ReadCall, view: View) -> Result<Response, Problem> {
         };
         return Err(no_key(&key, why));
     };
-    let etag = format!("\"{}-{}\"", handle.incarnation(), found.rv);
+    let etag = format!("\"{}-{}\"", handle.lives().id_of(found.rv), found.rv);
     if has_copy(&call.headers, &etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     Ok(([(header::ETAG, etag)], Json(wire::object(&found))).into_response())
 }
 
-/// Waits until the queue has reached the version that the request asks for.
-async fn wait_for_version(handle: &Handle, params: &Params) -> Result<(), Problem> {
-    let wait = params.duration("wait", Duration::ZERO..=VERSION_WAIT_MAX)?;
-    let Some(version) = params.count("min_resource_version", 0..=i64::MAX.unsigned_abs())? else {
-        return match wait {
-            Some(_) => Err(wrong("wait", "it needs min_resource_version")),
-            None => Ok(()),
-        };
-    };
-    Ok(handle.reach(Rv::new(version), wait.unwrap_or_default()).await?)
+/// Checks that the queue has the version that the request asks for. A read has all changes that were durable before the read, so it
+/// has those up to the version.
+fn check_version(handle: &Handle, params: &Params) -> Result<(), Problem> {
+    match params.count("min_resource_version", 0..=RV_MAX)? {
+        Some(version) => Ok(handle.check_version(Rv::new(version))?),
+        None => Ok(()),
+    }
 }
 
 /// Whether `If-None-Match` names the entity tag.

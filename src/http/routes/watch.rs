@@ -11,8 +11,9 @@ use bytes::Bytes;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::feed::{RowLimit, RowPage};
 use deltaq_engine::id::Rv;
+use deltaq_engine::lives::LifeId;
 use deltaq_engine::view::View;
-use deltaq_service::{self, Handle, Incarnation, KeyFilter, Shard, WatchFrom, Watcher};
+use deltaq_service::{self, Handle, KeyFilter, Shard, WatchFrom, Watcher};
 use deltaq_types::{Page, WatchRow};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
@@ -161,7 +162,7 @@ fn from(
         return position(id, "Last-Event-ID", handle);
     }
     if let Some(token) = params.text("continue") {
-        let position = cursor::decode(List::Watch(view), handle.incarnation(), token)?;
+        let position = cursor::decode(List::Watch(view), &handle.lives(), token)?;
         let numbers = position.split_once(':');
         let numbers = numbers.and_then(|(after, since)| Some((after.parse().ok()?, since.parse().ok()?)));
         let (after, since) = numbers.ok_or_else(cursor::expired)?;
@@ -177,21 +178,27 @@ fn from(
     }
 }
 
-/// The position in a text: a version, or the id of an event. An id is the incarnation of the queue and a version, as in
-/// `6f2c01ab-1042`. While the watch sends all keys, the version at which it began follows.
+/// The position in a text: a version, or the id of an event. An id is the life of a version and the version, as in
+/// `6f2c01ab-246012345678337`. While the watch sends all keys, the version at which it began follows, and the life is that of the newer
+/// one of the two.
 fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, Problem> {
     let wrong_version = || wrong(parameter, &format!("{} is neither a version nor \"now\"", Excerpt(text)));
     let number = |text: &str| digits(text).map(Rv::new).ok_or_else(wrong_version);
-    let Some((incarnation, versions)) = text.split_once('-') else {
+    let Some((life, versions)) = text.split_once('-') else {
         return number(text).map(WatchFrom::After);
     };
-    let incarnation = Incarnation::parse(incarnation).ok_or_else(wrong_version)?;
+    let life = LifeId::parse(life).ok_or_else(wrong_version)?;
     let from = match versions.split_once('-') {
         None => WatchFrom::After(number(versions)?),
         Some((after, since)) => WatchFrom::List { after: number(after)?, since: number(since)? },
     };
-    if incarnation != handle.incarnation() {
-        let detail = "the version belongs to a deleted queue of this name; list the view again";
+    let newest = match from {
+        WatchFrom::After(after) => after,
+        WatchFrom::List { after, since } => after.max(since),
+        WatchFrom::Start | WatchFrom::Now => Rv::ZERO,
+    };
+    if !handle.lives().has(life, newest) {
+        let detail = "the version belongs to a deleted queue of this name, or to a time that was lost; list the view again";
         return Err(Problem::new(Code::Expired, detail).with("parameter", parameter));
     }
     Ok(from)
@@ -211,8 +218,9 @@ async fn next_page(mut watcher: Watcher, wait: Duration, rows: usize) -> Result<
         let is_over = ends_list || Instant::now() >= ends || shutdown.is_draining();
         if !items.is_empty() || page.is_last && is_over {
             let next = watcher.listing_since().map(|since| {
-                let position = format!("{}:{since}", watcher.resource_version());
-                cursor::encode(List::Watch(watcher.view()), watcher.handle().incarnation(), &position)
+                let after = watcher.resource_version();
+                let (list, lives) = (List::Watch(watcher.view()), watcher.handle().lives());
+                cursor::encode(list, &lives, after.max(since), &format!("{after}:{since}"))
             });
             if is_listing && next.is_none() {
                 items.push(wire::watch_bookmark(watcher.resource_version(), true));
@@ -303,10 +311,12 @@ impl Stream {
     /// Writes a row. `since` is the version at which the watch began, while it sends all keys.
     fn write(&self, text: &mut Vec<u8>, row: &WatchRow, since: Option<Rv>) {
         if self.transport == Transport::Events {
-            let (kind, incarnation) = (row.kind.as_str(), self.watcher.handle().incarnation());
+            let kind = row.kind.as_str();
             if let Some(version) = row.resource_version {
+                let newest = since.unwrap_or_default().max(Rv::new(version));
+                let life = self.watcher.handle().lives().id_of(newest);
                 let since = since.map(|since| format!("-{since}")).unwrap_or_default();
-                text.extend_from_slice(format!("id: {incarnation}-{version}{since}\n").as_bytes());
+                text.extend_from_slice(format!("id: {life}-{version}{since}\n").as_bytes());
             }
             text.extend_from_slice(format!("event: {kind}\ndata: ").as_bytes());
         }

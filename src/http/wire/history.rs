@@ -89,7 +89,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::Closed { .. }
         | EventKind::Reopened
         | EventKind::ResyncDue
-        | EventKind::Recovered
+        | EventKind::Recovered { .. }
         | EventKind::ReplaceStarted { .. }
         | EventKind::ReplaceEnded(_)
         | EventKind::Followed { .. } => return None,

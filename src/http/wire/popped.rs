@@ -9,7 +9,9 @@ use std::cell::RefCell;
 use deltaq_engine::Switches;
 use deltaq_engine::command::Item;
 use deltaq_engine::delta::Delta;
-use deltaq_service::{Incarnation, Moment};
+use deltaq_engine::id::Rv;
+use deltaq_engine::lives::{LifeId, Lives};
+use deltaq_service::Moment;
 use deltaq_types::SettledDocument;
 
 use super::millis;
@@ -38,7 +40,7 @@ pub fn popped_bytes(items: &[Item], settled: &[SettledDocument]) -> usize {
 /// The reply as of `moment`.
 #[must_use]
 pub fn popped(
-    incarnation: Incarnation,
+    lives: &Lives,
     items: &[Item],
     settled: &[SettledDocument],
     switches: Switches,
@@ -47,7 +49,8 @@ pub fn popped(
     INSTANTS.with_borrow_mut(|(deadlines, queued)| {
         let mut reply = Reply {
             text: String::with_capacity(popped_bytes(items, settled)),
-            incarnation: incarnation.to_string(),
+            lives,
+            life: (LifeId::FORGOTTEN, String::new()),
             moment,
             deadlines,
             queued,
@@ -67,7 +70,9 @@ pub fn popped(
 
 struct Reply<'s> {
     text: String,
-    incarnation: String,
+    lives: &'s Lives,
+    /// The life of the last lease and its text. Consecutive leases mostly have the same life.
+    life: (LifeId, String),
     moment: Moment,
     deadlines: &'s mut Seconds,
     queued: &'s mut Seconds,
@@ -77,7 +82,7 @@ impl Reply<'_> {
     fn item(&mut self, item: &Item) {
         self.string("{\"key\":", item.key.as_str());
         self.raw(",\"lease\":{\"id\":\"");
-        self.text.push_str(&self.incarnation);
+        self.life(item.token.rv());
         self.number("-", item.token.rv().get());
         self.number("\",\"token\":", item.token.rv().get());
         match &item.worker {
@@ -97,6 +102,14 @@ impl Reply<'_> {
             self.raw(known.object.as_str());
         }
         self.raw("}");
+    }
+
+    fn life(&mut self, rv: Rv) {
+        let id = self.lives.id_of(rv);
+        if self.life.1.is_empty() || self.life.0 != id {
+            self.life = (id, id.to_string());
+        }
+        self.text.push_str(&self.life.1);
     }
 
     fn delta(&mut self, delta: &Delta) {
@@ -177,9 +190,10 @@ mod tests {
 
     use deltaq_engine::delta::DeltaKind;
     use deltaq_engine::delta::Provenance;
-    use deltaq_engine::id::{Rv, Source, Token, Worker};
+    use deltaq_engine::id::{Source, Token, Worker};
     use deltaq_engine::key::Key;
     use deltaq_engine::known::Known;
+    use deltaq_engine::lives::Life;
     use deltaq_engine::object::Object;
     use deltaq_engine::time::Time;
     use deltaq_engine::trace::{Trace, TraceContext};
@@ -189,7 +203,11 @@ mod tests {
     use super::*;
     use crate::http::wire::{raw, timestamp};
 
-    const INCARNATION: Incarnation = Incarnation(0xab);
+    /// Two lives: the numbers up to 99, and those from 200 on.
+    fn lives() -> Lives {
+        let life = |id, first, last| Life { id: LifeId::new(id), first: Rv::new(first), last: Rv::new(last) };
+        Lives::restore(vec![life(0xab, 1, 99), life(0xcd, 200, 200)]).unwrap()
+    }
 
     fn delta(source: Option<&str>, at_us: u64) -> Delta {
         let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
@@ -212,7 +230,7 @@ mod tests {
         PoppedItem {
             key: item.key.as_str().to_owned(),
             lease: LeaseDocument {
-                id: LeaseId { incarnation: INCARNATION, token: item.token }.to_string(),
+                id: LeaseId { life: lives().id_of(item.token.rv()), token: item.token }.to_string(),
                 token: item.token.rv().get(),
                 worker: item.worker.as_deref().map(str::to_owned),
                 expires_at: timestamp(moment.wall(item.deadline)),
@@ -230,7 +248,7 @@ mod tests {
     fn the_text_equals_the_serialized_document() {
         let item = |key: &str, deltas: Vec<Delta>| Item {
             key: Key::new(key).unwrap(),
-            token: Token::new(Rv::MAX),
+            token: Token::new(if deltas.is_empty() { Rv::new(9) } else { Rv::MAX }),
             deadline: Time::from_micros(1_795_298_400_001_999),
             worker: (!deltas.is_empty()).then(|| Worker::from("w\"1")),
             attempt: 3,
@@ -272,7 +290,7 @@ mod tests {
             let documents = items.iter().map(|item| document(item, moment)).collect();
             let document = Popped { items: documents, settled: settled.to_vec(), closed, paused };
             let expected = serde_json::to_string(&document).unwrap() + "\n";
-            let text = popped(INCARNATION, items, settled, Switches { closed, paused }, moment);
+            let text = popped(&lives(), items, settled, Switches { closed, paused }, moment);
             assert_eq!(text, expected);
             let parsed: Popped = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&parsed).unwrap() + "\n", text);

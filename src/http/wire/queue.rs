@@ -16,6 +16,7 @@ pub fn queue(document: &Document) -> QueueDocument {
         drained: None,
         name: document.name.to_string(),
         incarnation: document.incarnation.to_string(),
+        life: document.life.to_string(),
         auto_created: document.auto_created,
         created_at: timestamp(document.created_at),
         config: settings(&document.config),

@@ -68,6 +68,7 @@ selectable! { ItemDocument, ["deltas", "leased_deltas"]:
 selectable! { QueueDocument, []:
     "name" name
     "incarnation" incarnation
+    "life" life
     "auto_created" auto_created
     "created_at" created_at
     "config" config

@@ -48,8 +48,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// Claims a partition and loads its queues. Returns `None` if another node owns it. With `skips`, the numbers of events skip ahead
-    /// even if the partition was closed cleanly.
+    /// Claims a partition and loads its queues. Returns `None` if another node owns it.
     ///
     /// # Errors
     /// The cause, for the log.
@@ -57,7 +56,6 @@ impl Partition {
         from: Arc<Ingredients>,
         number: i16,
         member: Member,
-        skips: bool,
     ) -> Result<Option<Self>, String> {
         let Ok(_permit) = from.claims.acquire().await else { return Ok(None) };
         let claimed = Postgres::claim(from.settings.clone(), number, &member).boxed();
@@ -76,7 +74,7 @@ impl Partition {
         let metrics = from.metrics.clone();
         let registry = Registry::new(limits, defaults, clock, Some(journal), shutdown.clone(), metrics);
         let partition = Self { registry: Arc::new(registry), was_released: opening.clean, writing, shutdown };
-        let loaded = partition.registry.recover(contents, skips || !opening.clean).boxed().await;
+        let loaded = partition.registry.recover(contents).boxed().await;
         if let Err(error) = loaded {
             partition.abandon();
             return Err(with_causes(&error));

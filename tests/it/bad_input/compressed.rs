@@ -44,7 +44,10 @@ async fn compressed_bodies_equal_plain_ones() {
             }
             let mut client = service.client().await;
             client.send_bytes(&row.text()).await;
-            replies.push(client.reply().await.ok());
+            let mut reply = client.reply().await.ok();
+            // Each queue has numbers of its own.
+            reply["resource_version"].take();
+            replies.push(reply);
         }
         assert!(
             replies.iter().all(|reply| *reply == replies[0] && reply["queued"] != Value::Null),

@@ -111,6 +111,8 @@ async fn everything_of_a_queue_outlives_a_restart() {
                 status["resource_version"] = json!(0);
             }
             document["resource_version"] = json!(0);
+            // A life begins at the start.
+            document["life"] = json!(null);
         }
         assert_eq!(after, before, "{look}");
     }

@@ -76,19 +76,21 @@ fn keys(rows: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_watch_sends_all_keys_and_then_each_change() {
     let service = Service::start().await;
-    post(&service, "add", json!([{"key": "a", "v": 1}, {"key": "b"}])).await;
+    let added = post(&service, "add", json!([{"key": "a", "v": 1}, {"key": "b"}])).await;
+    let second = added["resource_version"].as_u64().expect("a version");
     let mut watch = Watch::begin(&service, "resource_version=0").await;
-    let row = json!({"type": "Added", "key": "a", "resource_version": 1, "object": {"key": "a", "v": 1}});
+    let row =
+        json!({"type": "Added", "key": "a", "resource_version": second - 1, "object": {"key": "a", "v": 1}});
     assert_eq!(watch.row().await, row);
     assert_eq!(watch.row().await["key"], "b");
-    let end = json!({"type": "Bookmark", "resource_version": 2, "initial_events_end": true});
+    let end = json!({"type": "Bookmark", "resource_version": second, "initial_events_end": true});
     assert_eq!(watch.row().await, end);
 
     post(&service, "update?source=erp", json!({"key": "a", "v": 2})).await;
-    let row = json!({"type": "Updated", "key": "a", "resource_version": 3, "object": {"key": "a", "v": 2}, "source": "erp"});
+    let row = json!({"type": "Updated", "key": "a", "resource_version": second + 1, "object": {"key": "a", "v": 2}, "source": "erp"});
     assert_eq!(watch.row().await, row);
     post(&service, "delete?key=b", Value::Null).await;
-    let row = json!({"type": "Deleted", "key": "b", "resource_version": 4, "object": {"key": "b"}, "final_state_unknown": true});
+    let row = json!({"type": "Deleted", "key": "b", "resource_version": second + 2, "object": {"key": "b"}, "final_state_unknown": true});
     assert_eq!(watch.row().await, row);
     // Deliveries and acknowledgements change nothing in the view.
     ack_all(&service).await;
@@ -97,7 +99,7 @@ async fn a_watch_sends_all_keys_and_then_each_change() {
     assert_eq!((&row["type"], &row["key"]), (&json!("Added"), &json!("b")));
 
     // A reader that lags gets each key once.
-    let late = poll(&service, "resource_version=2").await;
+    let late = poll(&service, &format!("resource_version={second}")).await;
     assert_eq!(keys(&late["items"]), ["a", "b"]);
     assert_eq!(late["items"][0]["type"], "Updated");
     assert_eq!(late["items"][1]["type"], "Added", "the key was deleted and added again");
@@ -169,19 +171,22 @@ async fn prefixes_and_shards_select_keys() {
 #[tokio::test]
 async fn events_have_ids_from_which_a_browser_goes_on() {
     let service = Service::start().await;
-    post(&service, "add", objects(&["a"])).await;
+    let added = post(&service, "add", objects(&["a"])).await;
+    let first = added["resource_version"].as_u64().expect("a version");
     let path = format!("{QUEUE}/watch?resource_version=0");
     let mut client = service.client().await;
     client.send_text("GET", &path, &[("accept", "text/event-stream")], "").await;
     let (_, headers) = client.head().await.expect("a head");
     assert!(headers.contains(&("content-type".into(), "text/event-stream".into())));
     let text = String::from_utf8(client.chunk().await.expect("a stream").expect("rows")).expect("text");
-    let incarnation = service.get(QUEUE).await.ok()["incarnation"].as_str().expect("a text").to_owned();
-    let event = "event: Added\ndata: {\"type\":\"Added\",\"key\":\"a\",\"resource_version\":1,\"object\":{\"key\":\"a\"}}\n\n";
-    assert!(text.starts_with(&format!("retry: 1000\n\nid: {incarnation}-1-1\n{event}")), "{text}");
+    let life = service.get(QUEUE).await.ok()["life"].as_str().expect("a text").to_owned();
+    let event = format!(
+        "event: Added\ndata: {{\"type\":\"Added\",\"key\":\"a\",\"resource_version\":{first},\"object\":{{\"key\":\"a\"}}}}\n\n"
+    );
+    assert!(text.starts_with(&format!("retry: 1000\n\nid: {life}-{first}-{first}\n{event}")), "{text}");
 
     // An id within the keys that are sent first goes on with them.
-    let in_list = format!("{incarnation}-0-1");
+    let in_list = format!("{life}-0-{first}");
     let mut client = service.client().await;
     client.send_text("GET", &path, &[("accept", "text/event-stream"), ("last-event-id", &in_list)], "").await;
     client.head().await.expect("a head");
@@ -189,7 +194,7 @@ async fn events_have_ids_from_which_a_browser_goes_on() {
     assert!(text.contains("event: Added\n") && text.contains("initial_events_end"), "{text}");
 
     post(&service, "update", objects(&["a"])).await;
-    let id = format!("{incarnation}-1");
+    let id = format!("{life}-{first}");
     let again = [("accept", "text/event-stream"), ("last-event-id", id.as_str())];
     let mut client = service.client().await;
     client.send_text("GET", &path, &again, "").await;
@@ -198,8 +203,10 @@ async fn events_have_ids_from_which_a_browser_goes_on() {
     assert!(text.contains("event: Updated\n"), "the id counts, not the parameter: {text}");
 
     // Both versions of an id within the keys must be ones that the queue has reached.
-    let ahead = [&format!("{incarnation}-9"), &format!("{incarnation}-9-1"), &format!("{incarnation}-1-9")];
-    for id in [&"00000001-1".to_owned()].into_iter().chain(ahead) {
+    let later = first + 9;
+    let ahead =
+        [format!("{life}-{later}"), format!("{life}-{later}-{first}"), format!("{life}-{first}-{later}")];
+    for id in [format!("00000001-{first}"), format!("{life}-1")].into_iter().chain(ahead) {
         let headers = [("accept", "text/event-stream"), ("last-event-id", id.as_str())];
         let mut client = service.client().await;
         client.send_text("GET", &path, &headers, "").await;
@@ -246,12 +253,15 @@ async fn a_watch_goes_on_over_restarts() {
 #[tokio::test]
 async fn positions_that_can_not_be_continued_are_refused() {
     let service = Service::start().await;
-    post(&service, "add", objects(&["a", "b"])).await;
+    let added = post(&service, "add", objects(&["a", "b"])).await;
+    let second = added["resource_version"].as_u64().expect("a version");
     post(&service, "delete", objects(&["a"])).await;
-    assert_eq!(refused(&service, "resource_version=9", "expired").await["reason"], "ahead");
+    let reason = async |version: u64| {
+        refused(&service, &format!("resource_version={version}"), "expired").await["reason"].clone()
+    };
+    assert_eq!((reason(second + 9).await, reason(9).await), (json!("ahead"), json!("lost")));
     // Without a journal, nothing says what happened before the first reader.
-    let gone = refused(&service, "resource_version=1", "expired").await;
-    assert_eq!(gone["reason"], "expired");
+    assert_eq!(reason(second).await, "too_old");
 
     let newest =
         poll(&service, "resource_version=now").await["resource_version"].as_u64().expect("a version");
@@ -306,10 +316,10 @@ async fn wrong_parameters_are_named() {
 #[tokio::test]
 async fn a_stream_ends_with_a_bookmark_when_the_server_drains() {
     let service = Service::start().await;
-    post(&service, "add", objects(&["a"])).await;
+    let added = post(&service, "add", objects(&["a"])).await;
     let mut watch = Watch::begin(&service, "resource_version=now").await;
     service.shutdown.signal();
-    assert_eq!(watch.row().await, json!({"type": "Bookmark", "resource_version": 1}));
+    assert_eq!(watch.row().await, json!({"type": "Bookmark", "resource_version": added["resource_version"]}));
     assert_eq!(watch.next().await, None);
     drop(watch);
     service.stopped().await;

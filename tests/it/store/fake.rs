@@ -111,7 +111,7 @@ impl FakeStore {
         let mut disk = self.disk.lock();
         let epoch = disk.next_epoch();
         self.plan.lock().epoch = epoch;
-        Opening { clean: !disk.dirty, numbers: disk.numbers(), epoch }
+        Opening { clean: !disk.dirty, numbers: disk.numbers(), epoch, wall: None }
     }
 
     /// Holds back all steps until [`release`](Self::release).

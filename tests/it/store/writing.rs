@@ -4,7 +4,7 @@ use super::*;
 
 pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     let (mut store, reader, opening) = place.open().await;
-    assert_eq!(opening, Opening { clean: true, numbers: Numbers::default(), epoch: Epoch(1) });
+    assert_eq!(opening, Opening { clean: true, numbers: Numbers::default(), epoch: Epoch(1), ..opening });
     assert_eq!(reader.queues().await.unwrap(), []);
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), []);
     assert_eq!(keys(&reader, 1).await, []);
@@ -42,7 +42,7 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     check(&reader).await;
     store.close().await;
     let (mut store, reader, opening) = place.open().await;
-    assert_eq!(opening, Opening { clean: false, numbers: opening.numbers, epoch: Epoch(2) });
+    assert_eq!(opening, Opening { clean: false, epoch: Epoch(2), ..opening });
     check(&reader).await;
     store.write(Writes { clean: Some(true), ..Writes::default() }).await.unwrap();
     store.close().await;

@@ -96,7 +96,7 @@ async fn read_everything(queue: &Queue) -> Result<(), Error> {
     queue.item("ready").await?;
     queue.explain("ready").await?;
     queue.latest().prefix("r").await?;
-    queue.latest_of("ready").min_resource_version(1).wait(Duration::from_secs(1)).await?;
+    queue.latest_of("ready").min_resource_version(queue.get().await?.status.resource_version).await?;
     let known = queue.known().index("by_city", "Rome").wait(Duration::from_secs(10)).await?;
     let known = known.items.first().map(|object| object.key.clone());
     queue.known_of(known.as_deref().unwrap_or("a")).await?;

@@ -18,10 +18,9 @@ const PAGE: u64 = 5_000;
 requests! {
     /// One object of a view. Without the object the error is `key-not-found`.
     GetObject -> ObjectDocument = send {
-        /// The reply has all changes up to this version of the queue.
+        /// A version that the queue must have. A queue that does not have it, because a backup was restored, replies `version-ahead`
+        /// or `expired`.
         min_resource_version number "min_resource_version";
-        /// With [`GetObject::min_resource_version`]: the longest wait for the version, at most 10s.
-        wait wait "wait";
     }
     /// Whether the initial list is processed or, with a version, whether everything up to it is acknowledged.
     Synced -> SyncedDocument = send {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::{Feed, Gaps, Tombstone};
+use super::{Feed, Tombstone};
 use crate::delta::DeltaKind;
 use crate::event::{Appended, Event, EventKind};
 use crate::id::Rv;
@@ -21,10 +21,6 @@ pub struct Backfill {
     after: Rv,
     /// The last noted event.
     last: Rv,
-    /// The last event of the journal so far. It may be older than `after`.
-    previous: Rv,
-    /// The gaps of the numbers.
-    gaps: Gaps,
     /// The event with which each key entered the view last.
     entered: HashMap<Key, Rv, RandomState>,
     /// The keys that left the view and have not entered it again.
@@ -46,8 +42,6 @@ impl Backfill {
             view,
             after,
             last: after,
-            previous: after,
-            gaps: Gaps::default(),
             entered: HashMap::default(),
             left: HashMap::default(),
             deletions: HashMap::default(),
@@ -55,15 +49,8 @@ impl Backfill {
         }
     }
 
-    /// Begins to note the events of the journal after `previous`, which may be older than the first event to note.
-    pub fn begin_after(&mut self, previous: Rv) {
-        self.previous = previous;
-    }
-
-    /// Notes the next event of the journal. An event up to [`last`](Self::last) only shows that its number is not in a gap.
+    /// Notes the next event of the journal, unless it is noted already.
     pub fn note(&mut self, event: &Event) {
-        self.gaps.note(self.previous, event.rv);
-        self.previous = event.rv;
         if event.rv <= self.last {
             return;
         }
@@ -124,11 +111,10 @@ impl Backfill {
 
 impl Feed {
     pub(crate) fn backfill(&mut self, state: &State, backfill: Backfill) {
-        let Backfill { view, after, last, gaps, entered, left, .. } = backfill;
+        let Backfill { view, after, last, entered, left, .. } = backfill;
         if after >= self.horizon || last < self.horizon {
             return;
         }
-        self.gaps.add(gaps);
         for (key, rv) in entered {
             let slot = state.table.find(key.as_str());
             let is_live =

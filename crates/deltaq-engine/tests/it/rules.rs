@@ -14,6 +14,7 @@ use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::event::Event;
 use deltaq_engine::id::{Rv, Sequence, Token};
 use deltaq_engine::key::Key;
+use deltaq_engine::lives::{Birth, LifeId};
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
@@ -37,6 +38,8 @@ mod versions;
 
 /// The initial time.
 const START_MS: u64 = 1_000_000;
+/// A life that begins as soon as its numbers can.
+const NEXT_LIFE: Birth = Birth { id: LifeId::new(7), floor: Rv::ZERO };
 
 /// A queue with a clock, and a second queue that is rebuilt from the events.
 struct Fixture {
@@ -214,7 +217,7 @@ impl Fixture {
             rebuilt.apply(event);
         }
         self.queue = rebuilt;
-        self.queue.recover(self.now(), true);
+        self.queue.recover(self.now(), NEXT_LIFE).expect("there are numbers left");
         self.commit_and_check();
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use deltaq_engine::time::Time;
 use deltaq_runtime::causes::with_causes;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, RawSql, Row as _};
@@ -180,7 +181,8 @@ pub(super) async fn state(connection: &mut PgConnection, partition: i16) -> Resu
     let read = |row: &PgRow| {
         let queue = rows::queue(row, 2)?.0;
         let numbers = Numbers { queue, version: rows::number(row, 3)?, floor: rows::rv(row, 4)? };
-        Ok(Opening { clean: row.try_get(0)?, numbers, epoch: Epoch(rows::number(row, 1)?) })
+        let wall = Some(Time::from_micros(rows::number(row, 5)?));
+        Ok(Opening { clean: row.try_get(0)?, numbers, epoch: Epoch(rows::number(row, 1)?), wall })
     };
     let row = simple(connection, doing, sql::state(partition)).await?;
     row.as_ref().map(read).transpose().map_err(|error| database(doing, error))

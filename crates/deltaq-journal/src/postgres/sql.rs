@@ -225,7 +225,8 @@ pub(super) fn state(partition: i16) -> String {
         "SELECT clean, epoch, \
          greatest(last_queue, (SELECT max(id) FROM deltaq.queues WHERE partition = {partition})), \
          greatest(last_version, (SELECT max(version) FROM deltaq.queues WHERE partition = {partition})), \
-         greatest(floor, (SELECT max(rv) FROM deltaq.queues WHERE partition = {partition} AND deleted)) \
+         greatest(floor, (SELECT max(rv) FROM deltaq.queues WHERE partition = {partition} AND deleted)), \
+         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint \
          FROM deltaq.partitions WHERE partition = {partition}"
     )
 }

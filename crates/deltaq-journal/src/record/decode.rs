@@ -158,7 +158,7 @@ fn check_order(row: &JournalRow, events: &[Event]) -> Result<(), String> {
         return Err(format!("event {} follows event {}", first.rv, row.prev_rv));
     }
     for (before, event) in events.iter().zip(events.iter().skip(1)) {
-        let skips = event.kind == EventKind::Recovered && event.rv > before.rv;
+        let skips = matches!(event.kind, EventKind::Recovered { .. }) && event.rv > before.rv;
         if !event.rv.follows(before.rv) && !skips {
             return Err(format!("event {} follows event {}", event.rv, before.rv));
         }

@@ -10,6 +10,7 @@ use deltaq_engine::id::{Rv, Source, Token};
 use deltaq_engine::initial::InitialList;
 use deltaq_engine::json::{Float, Text};
 use deltaq_engine::key::Key;
+use deltaq_engine::lives::Life;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::omit::is_default;
 use deltaq_engine::rate_limit::BucketLevel;
@@ -22,6 +23,7 @@ use super::names::Names;
 /// Mirrors [`QueueState`] without `rv`, which has a column of its own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WireState<'a> {
+    lives: Vec<Life>,
     last_at: u64,
     auto_created: bool,
     paused: bool,
@@ -115,6 +117,7 @@ impl<'a> WireState<'a> {
         let level = |level: BucketLevel| WireLevel { tokens: Float(level.tokens), at: level.at.as_micros() };
         let alike = state.settled.chunk_by(|(_, a), (_, b)| a == b);
         Self {
+            lives: state.lives.clone(),
             last_at: state.last_at.as_micros(),
             auto_created: state.auto_created,
             paused: state.paused,
@@ -138,6 +141,7 @@ impl<'a> WireState<'a> {
             |level: &WireLevel| BucketLevel { tokens: level.tokens.0, at: Time::from_micros(level.at) };
         Ok(QueueState {
             rv,
+            lives: self.lives.clone(),
             last_at: Time::from_micros(self.last_at),
             config: self.config.clone(),
             auto_created: self.auto_created,

@@ -228,7 +228,7 @@ fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     let queue = row.try_get_unchecked(2)?;
     let numbers = Numbers { queue, version: number(3)?, floor: Rv::new(number(4)?) };
     let epoch = Epoch(number(5)?);
-    let opening = Opening { clean: number(0)? != 0, numbers, epoch };
+    let opening = Opening { clean: number(0)? != 0, numbers, epoch, wall: None };
     Ok(State { opening, reached: Reached { row: number(1)?.saturating_sub(1), version: numbers.version } })
 }
 

@@ -173,7 +173,6 @@ impl Handle {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
-        self.version_waits.note(|| state.queue.resource_version());
         self.ack_waits.note(|| state.queue.acknowledged_up_to());
         let next = effects.next_deadline;
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {

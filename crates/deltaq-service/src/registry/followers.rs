@@ -2,7 +2,6 @@
 
 use deltaq_engine::config::{Config, Follow};
 use deltaq_engine::follow::FollowPosition;
-use deltaq_engine::id::Rv;
 use deltaq_engine::limits::FOLLOWERS_MAX;
 use tokio::sync::Notify;
 
@@ -100,8 +99,14 @@ impl Registry {
         position: Option<FollowPosition>,
     ) -> Option<FollowReport> {
         let name = Name::new(&handle.config().follow.as_ref()?.queue).ok()?;
-        let newest = self.find(&name).map_or(Rv::ZERO, |followed| followed.lock().queue.resource_version());
-        Some(handle.follow_task.report(position, newest, handle.now()))
+        let followed = self.find(&name);
+        let events_after = |rv| {
+            followed.map_or(0, |followed| {
+                let state = followed.lock();
+                state.queue.lives().events_between(rv, state.queue.resource_version())
+            })
+        };
+        Some(handle.follow_task.report(position, events_after, handle.now()))
     }
 
     /// How far a follower is behind the queue that it follows.

@@ -76,8 +76,8 @@ pub(super) struct Board {
     pub(super) message: Option<String>,
     /// An action that waits for a yes.
     pub(super) asked: Option<Action>,
-    /// The newest event of each queue at the last look, and the time of the look.
-    last: HashMap<String, u64>,
+    /// The life and the newest event of each queue at the last look, and the time of the look.
+    last: HashMap<String, (String, u64)>,
     last_us: Option<u64>,
 }
 
@@ -129,11 +129,14 @@ impl Board {
     pub(super) fn set_queues(&mut self, queues: Vec<QueueDocument>, now_us: u64) {
         let seconds = self.last_us.map(|last_us| now_us.saturating_sub(last_us) as f64 / 1e6);
         let rate = |queue: &QueueDocument| {
-            let events = queue.status.resource_version.saturating_sub(*self.last.get(&queue.name)?);
+            // Between two lives the numbers jump.
+            let (_, last) = self.last.get(&queue.name).filter(|(life, _)| *life == queue.life)?;
+            let events = queue.status.resource_version.saturating_sub(*last);
             Some((queue.name.clone(), events as f64 / seconds.filter(|seconds| *seconds > 0.0)?))
         };
         self.rates = queues.iter().filter_map(rate).collect();
-        self.last = queues.iter().map(|queue| (queue.name.clone(), queue.status.resource_version)).collect();
+        let last = |queue: &QueueDocument| (queue.life.clone(), queue.status.resource_version);
+        self.last = queues.iter().map(|queue| (queue.name.clone(), last(queue))).collect();
         self.last_us = Some(now_us);
         self.queues = queues;
         self.queue_row = self.queue_row.min(self.queues.len().saturating_sub(1));

@@ -147,7 +147,7 @@ async fn live(run: &Run, disk: &Disk, shutdown: &Shutdown, at: &AtomicUsize) -> 
     let node = node::start_on(disk.clone(), opening, &run.world.clock, shutdown, run.plan.pace.clone());
     let node = node.await.map_err(|error| error.to_string())?;
     run.probe(disk, &node.registry)?;
-    run.check_skip(disk, &node.registry, opening.clean)?;
+    run.check_skip(disk, &node.registry)?;
     let caller = run.callers(&node.registry).swap_remove(0);
     while let Some(act) = SCRIPT.get(at.load(Ordering::Relaxed)) {
         perform(&caller, *act).await?;

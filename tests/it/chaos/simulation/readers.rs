@@ -202,7 +202,9 @@ impl Reader {
                 self.hit("a reader lost its position");
                 self.state().position = None;
             }
-            Error::Ahead { .. } => return Err(format!("{position:?} is ahead: {error}")),
+            Error::Ahead { .. } | Error::Lost => {
+                return Err(format!("{position:?} is none of the queue: {error}"));
+            }
             // The queue is deleted, or its commits fail at present.
             _ => self.hit("a reader was refused"),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq_engine::config::Config;
 use deltaq_engine::id::Rv;
-use deltaq_engine::limits::RECOVERY_SKIP_EVENTS;
+use deltaq_engine::limits::LIFE_SKIP_EVENTS;
 use deltaq_journal::Live;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Error, Registry};
@@ -121,7 +121,7 @@ impl Run {
         let node = node.await.map_err(|error| error.to_string())?;
         let registry = node.registry.clone();
         self.probe(disk, &registry)?;
-        self.check_skip(disk, &registry, opening.clean)?;
+        self.check_skip(disk, &registry)?;
         self.check_leases(&registry, begun_us)?;
         let callers: Vec<_> = self
             .callers(&registry)
@@ -165,16 +165,16 @@ impl Run {
         Ok(stroke.unwrap_or(End::Done))
     }
 
-    /// Checks that no number is used twice after an unclean end.
-    pub(super) fn check_skip(&self, disk: &Disk, registry: &Registry, clean: bool) -> Result<(), Violation> {
+    /// Checks that no number is used twice after a load.
+    pub(super) fn check_skip(&self, disk: &Disk, registry: &Registry) -> Result<(), Violation> {
         for setup in &self.plan.queues {
-            let Some(handle) = registry.find(&setup.name).filter(|_| !clean) else { continue };
+            let Some(handle) = registry.find(&setup.name) else { continue };
             let Some(last_rv) = disk.last_rv(handle.incarnation().0) else { continue };
             let mut rv = Rv::MAX;
             let _is_there = handle.with(&mut |queue| rv = queue.resource_version());
             // Later commits are behind the skip.
-            if rv < Rv::new(RECOVERY_SKIP_EVENTS) || rv < last_rv {
-                return Err(format!("{} goes on from {rv} after an unclean end", setup.name));
+            if rv < Rv::new(LIFE_SKIP_EVENTS) || rv < last_rv {
+                return Err(format!("{} goes on from {rv} after a load", setup.name));
             }
         }
         Ok(())

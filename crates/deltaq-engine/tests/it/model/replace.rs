@@ -315,14 +315,12 @@ impl Model {
     }
 
     /// A crash loses the accepted Replaces that have not ended. A Replace that had begun is recorded as aborted.
-    pub(crate) fn crash(&mut self, now: Micros, unclean: bool) {
+    pub(crate) fn crash(&mut self, now: Micros, ahead: u64) {
         let jobs = std::mem::take(&mut self.jobs);
         self.resync_due = false;
         let now = now.max(self.last_at);
-        if unclean {
-            self.rv += (1 << 20) - 1;
-            self.event(now);
-        }
+        self.rv += (1 << 20).max(ahead + 1) - 1;
+        self.event(now);
         self.renew_leases(now);
         let began = |job: &&ReplaceJob| matches!(job.phase, Phase::Items { .. } | Phase::Missing { .. });
         if let Some(job) = jobs.iter().find(began) {

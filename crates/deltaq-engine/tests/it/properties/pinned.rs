@@ -110,7 +110,7 @@ fn the_initial_list_stays_pending_after_an_aborted_first_replace() {
         replace_step(),
         replace_step(),
         replace_step(),
-        step(0, Command::Crash { unclean: true }),
+        step(0, Command::Crash { ahead: 0 }),
         step(0, Command::Accept(list)),
         replace_step(),
         replace_step(),

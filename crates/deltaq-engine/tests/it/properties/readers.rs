@@ -140,7 +140,7 @@ impl Readers {
             let page = match engine.rows(view, reader.position, |_| true, limit) {
                 Ok(page) => page,
                 Err(NoRows::NotBuilt) => return Ok(()),
-                Err(NoRows::Ahead { newest }) => return Err(format!("ahead of {newest}")),
+                Err(NoRows::Stray { stray, newest }) => return Err(format!("{stray:?}, newest {newest}")),
                 Err(NoRows::Expired { horizon }) => {
                     return self.expired(view, chosen, horizon, engine, events, rng);
                 }

@@ -8,7 +8,7 @@ use deltaq_engine::id::Rv;
 use fastrand::Rng;
 
 use super::checkpoints::Checkpoints;
-use super::script::{Command, Generator, Setup, Step};
+use super::script::{Command, Generator, Setup, Step, ahead};
 use super::world::{Difference, SavedState, World};
 use super::{Hits, SEED, STEPS_PER_CASE, caught, knob, shrink};
 
@@ -26,7 +26,7 @@ enum Move {
     /// Restores the state that a crash at this point would leave, without this many of the last transactions and events.
     Probe { writes: usize, events: usize },
     /// A crash, which undoes the last transactions and steps.
-    Crash { writes: usize, steps: usize, unclean: bool },
+    Crash { writes: usize, steps: usize, ahead: u64 },
 }
 
 /// The moves of a case.
@@ -46,11 +46,11 @@ fn moves(rng: &mut Rng, mode: Mode) -> Vec<Move> {
         n if n < parts + 6 => Move::Probe { writes: rng.usize(..8), events: rng.usize(..10) },
         n if n < parts + 6 + crashes => {
             let steps = if rng.bool() { 0 } else { rng.usize(..SAVED_STATES_MAX) };
-            Move::Crash { writes: rng.usize(..5), steps, unclean: rng.bool() }
+            Move::Crash { writes: rng.usize(..5), steps, ahead: ahead(rng) }
         }
         _ => match generator.step() {
             // That command restores from the events alone, so it is replaced by a crash with checkpoints.
-            Step { command: Command::Crash { unclean }, .. } => Move::Crash { writes: 0, steps: 0, unclean },
+            Step { command: Command::Crash { ahead }, .. } => Move::Crash { writes: 0, steps: 0, ahead },
             step => Move::Command(step),
         },
     };
@@ -91,11 +91,11 @@ impl Case {
                 let events = all - events % (all - needed + 1);
                 self.rebuild(writes, events).map(drop)
             }
-            Move::Crash { writes, steps, unclean } => self.crash(*writes, *steps, *unclean),
+            Move::Crash { writes, steps, ahead } => self.crash(*writes, *steps, *ahead),
         }
     }
 
-    fn crash(&mut self, writes: usize, steps: usize, unclean: bool) -> Result<(), Difference> {
+    fn crash(&mut self, writes: usize, steps: usize, ahead: u64) -> Result<(), Difference> {
         let back = steps % self.saved_states.len();
         let saved = self.saved_states.drain(..).nth(back).expect("at least one state is saved");
         let rv = self.world.events[..saved.events].last().map_or(Rv::ZERO, |event| event.rv);
@@ -104,8 +104,7 @@ impl Case {
         let engine = self.rebuild(writes, saved.events)?;
         self.checkpoints.cut(writes)?;
         // Numbers of lost events may have been returned to clients.
-        let unclean = unclean || saved.events < self.world.events.len();
-        self.world.restore(saved, engine, unclean)?;
+        self.world.restore(saved, engine, ahead)?;
         self.saved_states.push_front(self.world.save());
         Ok(())
     }

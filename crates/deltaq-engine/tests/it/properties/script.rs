@@ -154,7 +154,12 @@ pub(crate) enum Command {
     Close { closed: bool, at_once: bool },
     Configure(Change),
     Wait,
-    Crash { unclean: bool },
+    Crash { ahead: u64 },
+}
+
+/// How far the floor of the next life is above the newest number: far below or above the distance between two lives.
+pub(super) fn ahead(rng: &mut Rng) -> u64 {
+    if rng.bool() { 0 } else { 3 << 20 }
 }
 
 impl Command {
@@ -497,7 +502,7 @@ impl Generator {
             }
             15 => Command::Configure(self.change()),
             16 => Command::Wait,
-            17 => Command::Crash { unclean: self.rng.bool() },
+            17 => Command::Crash { ahead: ahead(&mut self.rng) },
             _ => Command::Promote { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
         }
     }

@@ -11,7 +11,7 @@ use deltaq_engine::config::Mode;
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq_engine::key::Key;
-use deltaq_engine::limits::RECOVERY_SKIP_EVENTS;
+use deltaq_engine::limits::LIFE_SKIP_EVENTS;
 use deltaq_engine::object::Object;
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::Trace;
@@ -184,7 +184,7 @@ impl World {
                 self.model.advance(self.now);
                 Ok(())
             }
-            Command::Crash { unclean } => self.crash(*unclean),
+            Command::Crash { ahead } => self.crash(*ahead),
         }
     }
 
@@ -430,9 +430,10 @@ impl World {
         self.resync_due |= effects.resync_due;
         for event in effects.events {
             let (rv, at) = self.events.last().map_or((Rv::ZERO, time(START)), |last| (last.rv, last.at));
-            let skips =
-                matches!(event.kind, EventKind::Recovered) && event.rv == rv.plus(RECOVERY_SKIP_EVENTS);
-            if !(event.rv == rv.next() || skips) || event.at < at {
+            let begins_life = matches!(event.kind, EventKind::Recovered { .. });
+            let follows =
+                if begins_life { event.rv >= rv.plus(LIFE_SKIP_EVENTS) } else { event.rv == rv.next() };
+            if !follows || event.at < at {
                 return Err(format!("event {event:?} after rv {rv} at {at:?}"));
             }
             self.rebuilt.apply(&event);
@@ -440,6 +441,7 @@ impl World {
             self.readers.note(&event, &self.rebuilt)?;
             self.events.push(event);
         }
+        same("the lives", self.engine.lives(), self.rebuilt.lives())?;
         same("the state rebuilt from the events, as model", self.engine.image(), self.rebuilt.image())
     }
 

@@ -1,11 +1,12 @@
 //! Checkpoints and restarts: no change is lost, downtime does not expire leases, and no number is issued twice.
 
-use deltaq_engine::Restore;
 use deltaq_engine::command::Outcome;
 use deltaq_engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded, ViewChanges};
 use deltaq_engine::id::{Rv, Slot};
-use deltaq_engine::limits::RECOVERY_SKIP_EVENTS;
+use deltaq_engine::limits::{LIFE_SKIP_EVENTS, RV_MAX};
+use deltaq_engine::lives::{Birth, LifeId};
 use deltaq_engine::snapshot::{KeyState, RemovedKey};
+use deltaq_engine::{NoNumbers, Restore};
 
 use super::*;
 use crate::properties::checkpoints::Checkpoints;
@@ -42,7 +43,7 @@ impl Journaled {
     }
 
     /// Restarts the process after `millis`, with the state of the first `events`.
-    fn restart(&mut self, millis: u64, events: usize, unclean: bool) {
+    fn restart(&mut self, millis: u64, events: usize) {
         let writes = self.store.len();
         let events = self.fixture.events[..events].to_vec();
         self.fixture.queue = self.store.recover(writes, &events).expect("the rows are consistent");
@@ -54,12 +55,12 @@ impl Journaled {
         }
         self.fixture.events = events;
         self.fixture.now_ms += millis;
-        self.fixture.queue.recover(self.fixture.now(), unclean);
+        self.fixture.queue.recover(self.fixture.now(), NEXT_LIFE).expect("there are numbers left");
         self.fixture.commit_and_check();
     }
 
     fn crash(&mut self, millis: u64) {
-        self.restart(millis, self.fixture.events.len(), true);
+        self.restart(millis, self.fixture.events.len());
     }
 }
 
@@ -96,13 +97,13 @@ fn a_restart_does_not_renew_a_lease_that_has_its_full_length() {
     journaled.fixture.call(added("a", 1));
     journaled.fixture.pop();
     let events = journaled.fixture.events.len();
-    journaled.restart(0, events, false);
-    assert_eq!(journaled.fixture.events.len(), events);
+    journaled.restart(0, events);
+    assert_eq!(journaled.fixture.events.len(), events + 1, "only the life has begun");
     journaled.fixture.now_ms -= 500;
-    journaled.restart(0, events, false);
+    journaled.restart(0, events);
     assert_eq!(
         journaled.fixture.events.len(),
-        events,
+        events + 1,
         "a clock that was set back does not shorten the lease"
     );
 }
@@ -121,16 +122,16 @@ fn downtime_does_not_expire_leases() {
 }
 
 #[test]
-fn no_token_is_issued_twice_after_an_unclean_stop() {
+fn no_token_is_issued_twice_after_a_load() {
     let mut journaled = Journaled::new(Fixture::new());
     journaled.fixture.call(added("a", 1));
     journaled.checkpoint();
     let (rv, events) = (journaled.fixture.queue.resource_version(), journaled.fixture.events.len());
     let lost = journaled.fixture.pop();
-    journaled.restart(1, events, true);
-    assert_eq!(journaled.fixture.events[events].kind, EventKind::Recovered);
-    assert_eq!(journaled.fixture.queue.resource_version(), rv.plus(RECOVERY_SKIP_EVENTS));
-    assert_eq!(RECOVERY_SKIP_EVENTS, 1_048_576);
+    journaled.restart(1, events);
+    assert_eq!(journaled.fixture.events[events].kind, EventKind::Recovered { life: NEXT_LIFE.id });
+    assert_eq!(journaled.fixture.queue.resource_version(), rv.plus(LIFE_SKIP_EVENTS));
+    assert_eq!(LIFE_SKIP_EVENTS, 1_048_576);
     assert_eq!(journaled.fixture.settle(lost.token, How::Ack), Settled::Stale { outcome: Outcome::Unknown });
     let again = journaled.fixture.pop();
     assert!(again.token > lost.token);
@@ -138,13 +139,21 @@ fn no_token_is_issued_twice_after_an_unclean_stop() {
 }
 
 #[test]
-fn event_numbers_continue_after_a_clean_stop() {
-    let mut journaled = Journaled::new(Fixture::new());
-    journaled.fixture.call(added("a", 1));
-    journaled.checkpoint();
-    journaled.restart(1, 1, false);
-    assert_eq!(journaled.fixture.queue.resource_version(), Rv::new(1));
-    assert_eq!(journaled.fixture.pop().token, Token::new(Rv::new(2)));
+fn the_numbers_of_a_life_are_above_its_floor_and_below_the_largest_number() {
+    let mut fixture = Fixture::new();
+    let floor = Rv::new(RV_MAX - 1 - LIFE_SKIP_EVENTS);
+    fixture
+        .queue
+        .recover(fixture.now(), Birth { id: LifeId::new(1), floor })
+        .expect("there are numbers left");
+    assert_eq!(fixture.queue.resource_version(), floor.next());
+    fixture.commit_and_check();
+    fixture.queue.recover(fixture.now(), NEXT_LIFE).expect("there is one number left");
+    assert_eq!(fixture.queue.recover(fixture.now(), NEXT_LIFE), Err(NoNumbers { last: Rv::new(RV_MAX) }));
+    fixture.commit_and_check();
+    let lives: Vec<_> =
+        fixture.queue.lives().all(Rv::new(RV_MAX)).iter().map(|life| life.first.get()).collect();
+    assert_eq!(lives, [0, RV_MAX - LIFE_SKIP_EVENTS, RV_MAX]);
 }
 
 #[test]

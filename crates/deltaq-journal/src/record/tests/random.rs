@@ -18,6 +18,7 @@ use deltaq_engine::index_settings::IndexSettings;
 use deltaq_engine::initial::InitialList;
 use deltaq_engine::key::{Key, KeySpec, Pointer};
 use deltaq_engine::known::Known;
+use deltaq_engine::lives::{Life, LifeId};
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
@@ -199,7 +200,7 @@ impl Dice {
             17 => EventKind::Closed { at_once: self.0.bool() },
             18 => EventKind::Reopened,
             19 => EventKind::ResyncDue,
-            20 => EventKind::Recovered,
+            20 => EventKind::Recovered { life: LifeId::new(self.0.u32(..)) },
             23 => EventKind::VersionRemembered {
                 key: self.key(),
                 version: self.version(),
@@ -396,6 +397,11 @@ impl Dice {
         let outcomes = [Outcome::Acked, Outcome::Done, Outcome::Nacked, Outcome::Expired];
         QueueState {
             rv: self.rv(),
+            lives: self.list(|dice| Life {
+                id: LifeId::new(dice.0.u32(..)),
+                first: dice.rv(),
+                last: dice.rv(),
+            }),
             last_at: self.time(),
             config: Arc::new(self.config()),
             auto_created: self.0.bool(),

@@ -17,6 +17,8 @@ use deltaq_engine::index_settings::IndexSettings;
 use deltaq_engine::initial::InitialList;
 use deltaq_engine::key::{Key, KeySpec, Pointer};
 use deltaq_engine::known::Known;
+use deltaq_engine::limits::RV_MAX;
+use deltaq_engine::lives::{Life, LifeId};
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
@@ -161,7 +163,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Closed { at_once: true },
         EventKind::Reopened,
         EventKind::ResyncDue,
-        EventKind::Recovered,
+        EventKind::Recovered { life: LifeId::new(0x2f31_9c5d) },
         EventKind::ReplaceStarted { source: None, first: false },
         EventKind::ReplaceStarted { source: Some(erp.clone()), first: true },
         EventKind::ReplaceEnded(ended.clone()),
@@ -191,7 +193,7 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     let mut rv = first_rv - 1;
     let mut events = Vec::new();
     for (kind, second) in kinds.into_iter().zip(0..) {
-        rv += if kind == EventKind::Recovered { 1 << 20 } else { 1 };
+        rv += if matches!(kind, EventKind::Recovered { .. }) { 1 << 20 } else { 1 };
         events.push(Event {
             rv: Rv::new(rv),
             at: at(second),
@@ -369,6 +371,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
 pub(super) fn queue_states() -> Vec<QueueState> {
     let new = QueueState {
         rv: Rv::new(9),
+        lives: vec![life(0x7a1e_0b52, 4, 9)],
         last_at: at(0),
         config: Arc::new(Config::default()),
         auto_created: true,
@@ -403,7 +406,12 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         (18, Outcome::Done),
     ];
     let full = QueueState {
-        rv: Rv::MAX,
+        rv: Rv::new(RV_MAX),
+        lives: vec![
+            life(1, 0, 3),
+            life(u32::MAX, 1 << 21, (1 << 21) + 8),
+            life(0x2f31_9c5d, 1 << 50, RV_MAX),
+        ],
         last_at: at(42),
         config: Arc::new(full_config()),
         auto_created: false,
@@ -433,6 +441,10 @@ pub(super) fn queue_states() -> Vec<QueueState> {
     };
     let admitting = QueueState { config: Arc::new(admitting_config()), ..new.clone() };
     vec![new, started, full, admitting]
+}
+
+fn life(id: u32, first: u64, last: u64) -> Life {
+    Life { id: LifeId::new(id), first: Rv::new(first), last: Rv::new(last) }
 }
 
 fn remembered(newest: &str, before: Option<&str>, rv: u64) -> RememberedVersion {

@@ -1,6 +1,7 @@
 //! Crashes of the process and restarts from the written rows and events.
 
 use deltaq_engine::Queue;
+use deltaq_engine::lives::{Birth, LifeId};
 
 use super::bounds::Bounds;
 use super::{Difference, Setup, World, empty, same, time};
@@ -16,17 +17,23 @@ pub(crate) struct SavedState {
 
 impl World {
     /// Restarts the process from the events alone.
-    pub(super) fn crash(&mut self, unclean: bool) -> Result<(), Difference> {
+    pub(super) fn crash(&mut self, ahead: u64) -> Result<(), Difference> {
         let engine = self.as_of(self.events.len());
         same("after a crash", engine.image(), self.engine.image())?;
-        self.restart(engine, unclean);
+        self.restart(engine, ahead);
         Ok(())
     }
 
-    fn restart(&mut self, engine: Queue, unclean: bool) {
+    /// `ahead` is how far the floor of the next life is above the newest number.
+    fn restart(&mut self, engine: Queue, ahead: u64) {
         self.engine = engine;
-        self.engine.recover(time(self.now), unclean);
-        self.model.crash(self.now, unclean);
+        let floor = self.engine.resource_version().plus(ahead);
+        let birth = Birth {
+            id: LifeId::new(u32::try_from(self.engine.queue_state().lives.len()).unwrap_or_default()),
+            floor,
+        };
+        self.engine.recover(time(self.now), birth).expect("there are numbers left");
+        self.model.crash(self.now, ahead);
         self.jobs.clear();
         (self.resync, self.purge, self.redrive, self.discard) = (None, None, None, None);
     }
@@ -51,18 +58,13 @@ impl World {
     }
 
     /// Restarts the process with `engine`. All changes after `saved` are lost; the tokens that callers got stay issued.
-    pub(crate) fn restore(
-        &mut self,
-        saved: SavedState,
-        engine: Queue,
-        unclean: bool,
-    ) -> Result<(), Difference> {
+    pub(crate) fn restore(&mut self, saved: SavedState, engine: Queue, ahead: u64) -> Result<(), Difference> {
         self.rebuilt = self.as_of(saved.events);
         self.events.truncate(saved.events);
         self.readers.roll_back(&self.rebuilt);
         (self.model, self.setup, self.bounds) = (saved.model, saved.setup, saved.bounds);
         self.synced = engine.has_synced();
-        self.restart(engine, unclean);
+        self.restart(engine, ahead);
         self.engine.set_committed(self.engine.resource_version());
         self.model.committed = self.model.rv;
         self.replay()?;
