@@ -50,17 +50,22 @@ console-pictures:
     cargo build --release --locked
     ./scripts/console.py target/release/deltaq pictures docs/console
 
-# The long forms of the random tests, with random seeds. CI runs them with small budgets and fixed seeds.
-nightly:
-    DELTAQ_PROPERTY_SEED=$RANDOM just properties 4000000
-    just simulate 10000
-    CRASH_SEED=$RANDOM just crash 200
+# The checks that take too long for CI, in about two hours: to be run before a release, and every night.
+judges:
+    just schemathesis 200
+    for client in python python-async rust typescript; do just informer-faults $client; done
+    just pop-replies 100000
     just crash-readers 200
     just crash-nodes 120
     just crash-failovers 20
     just crash-steps
-    just pop-replies 100000
-    just schemathesis 200
+
+# The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
+nightly:
+    DELTAQ_PROPERTY_SEED=$RANDOM just properties 4000000
+    just simulate 10000
+    CRASH_SEED=$RANDOM just crash 200
+    just judges
 
 # Simulated runs of the service with faults; one seed is one run.
 simulate seeds="100000":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every check of the project, after it has installed what they need (scripts/setup.sh). Takes no arguments. Independent steps run beside each
-# other; each prints its seconds, and the output of a step that fails is printed whole. One check may be skipped, and says so: the image, on a
-# machine that can't run containers. The steps keep their output in target/steps.
+# other; each prints its seconds, and the output of a step that fails is printed whole. Two checks may be skipped, and say so: the image, on a
+# machine that can't run containers, and the advisories, where their database can't be fetched. The steps keep their output in target/steps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,6 +41,14 @@ image() { # a machine that can't run containers is no failure
     [ "$status" -eq 0 ] || [ "$status" -eq 77 ]
 }
 
+advisories() { # the RustSec database is on GitHub
+    if timeout 60 cargo deny --locked fetch db; then
+        cargo deny --locked check --disable-fetch advisories
+    else
+        echo "advisories were not checked: their database can't be fetched"
+    fi
+}
+
 # The builds of below are not checked again, so this step does not wait for the lock of cargo.
 tests() {
     cargo nextest run --binaries-metadata "$logs/binaries.json" --cargo-metadata "$logs/cargo.json"
@@ -56,7 +64,6 @@ build() {
 doctests() { cargo test --doc --locked -p deltaq-client -p deltaq-types; }
 
 step "format" cargo fmt --all --check
-# Known vulnerabilities need the RustSec database from GitHub: `just advisories`.
 step "dependency rules" cargo deny --locked check --hide-inclusion-graph bans licenses sources
 step "SBOM" sbom
 step "build" build
@@ -70,6 +77,7 @@ compiling() {
     step "docs" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples --document-private-items --locked
     step "doctests" doctests
     step "packages" ./scripts/rust-packages.sh
+    step "advisories" advisories
 }
 
 serving() {
@@ -96,5 +104,5 @@ trap - EXIT
 
 # What the tests have counted is the last line that a reader looks for.
 grep -h '^ *Summary' "$logs/tests.log"
-grep -h 'not checked' "$logs/image.log" || true
+grep -h 'not checked' "$logs/image.log" "$logs/advisories.log" || true
 printf '%5s s  all checks passed\n' "$((SECONDS - began))"
