@@ -11,10 +11,9 @@ use super::{Server, finished, lines, until};
 #[test]
 fn a_key_goes_from_add_to_ack() {
     let server = Server::in_memory();
-    assert_eq!(
-        server.run(&["add", "prices", r#"{"key":"sku-1","price":1.50}"#]).ok(),
-        "queued 1 (resource version 1)\n"
-    );
+    let added = server.run(&["add", "prices", r#"{"key":"sku-1","price":1.50}"#]).ok();
+    let version = server.json(&["latest", "prices", "sku-1"])["resource_version"].clone();
+    assert_eq!(added, format!("queued 1 (resource version {version})\n"));
     let table = server.run(&["queues"]).ok();
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["QUEUE", "READY", "DELAYED", "LEASED", "PARKED", "KNOWN", "OLDEST", "STATE"]);
@@ -237,18 +236,35 @@ fn watch_goes_on_over_a_restart_of_the_server() {
 fn watch_filters_and_ends_at_a_version_that_is_gone() {
     let server = Server::durable();
     server.run(&["add", "prices", r#"[{"key":"a"},{"key":"b"}]"#]).ok();
+    let second = server.json(&["latest", "prices", "b"])["resource_version"].as_u64().expect("a version");
     let lease = server.run(&["pop", "prices", "-o", "name"]).ok();
     server.run(&["ack", "prices", lease.trim()]).ok();
     let known =
         ["watch", "prices", "--view", "known", "--from", "0", "--shard", "0/1", "-n", "1", "-o", "name"];
     assert_eq!(server.run(&known).ok(), "a\n");
-    let rows =
-        server.run(&["watch", "prices", "--from", "1", "--prefix", "b", "-n", "1", "-o", "ndjson"]).ok();
+    let rows = server
+        .run(&[
+            "watch",
+            "prices",
+            "--from",
+            &(second - 1).to_string(),
+            "--prefix",
+            "b",
+            "-n",
+            "1",
+            "-o",
+            "ndjson",
+        ])
+        .ok();
     assert_eq!(
         rows,
-        "{\"type\":\"Added\",\"key\":\"b\",\"resource_version\":2,\"object\":{\"key\":\"b\"}}\n"
+        format!(
+            "{{\"type\":\"Added\",\"key\":\"b\",\"resource_version\":{second},\"object\":{{\"key\":\"b\"}}}}\n"
+        )
     );
-    let ahead = server.run(&["watch", "prices", "--from", "1000"]).failed(1);
+    let lost = server.run(&["watch", "prices", "--from", "1000"]).failed(1);
+    assert!(lost.contains("never had the version") && lost.contains("--from 0"), "{lost}");
+    let ahead = server.run(&["watch", "prices", "--from", &(second + 1000).to_string()]).failed(1);
     assert!(ahead.contains("ahead of the queue") && ahead.contains("--from 0"), "{ahead}");
     server.run(&["watch", "absent"]).failed(3);
     let wrong = server.run(&["watch", "prices", "--from", "yesterday"]).failed(1);

@@ -155,12 +155,13 @@ async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
     let words = "import --queue other --data-dir";
     let said = run_slowly(words, &[&store], lines.into(), Duration::from_millis(1_500)).printed();
     assert_eq!(said, "2 objects are in queue other\n");
-    // The lease has its full length again, once.
-    assert_eq!(events().await, ["appended", "leased", "extended"]);
+    // A life has begun, and the lease has its full length again, once.
+    assert_eq!(events().await, ["appended", "leased", "recovered", "extended"]);
     let words = "import --queue busy --data-dir";
     let said = run_slowly(words, &[&store], vec![LINES.to_owned()], Duration::from_millis(1_500)).failed();
     assert!(said.contains("the queue is not empty"), "{said}");
-    assert_eq!(events().await, ["appended", "leased", "extended", "extended"]);
+    let twice = ["appended", "leased", "recovered", "extended", "recovered", "extended"];
+    assert_eq!(events().await, twice);
 }
 
 #[test]

@@ -182,8 +182,8 @@ fn damage_is_found_and_named() {
             "a value can't be read",
         ),
         (
-            "UPDATE deltaq.journal SET checksum = checksum + 1 WHERE prev_rv = 5",
-            "UPDATE deltaq.journal SET checksum = checksum - 1 WHERE prev_rv = 5",
+            "UPDATE deltaq.journal SET checksum = checksum + 1 WHERE queue_id = 1 AND prev_rv = 5 + (SELECT min(prev_rv) FROM deltaq.journal WHERE queue_id = 1)",
+            "UPDATE deltaq.journal SET checksum = checksum - 1 WHERE queue_id = 1 AND prev_rv = 5 + (SELECT min(prev_rv) FROM deltaq.journal WHERE queue_id = 1)",
             "table journal, ctid (",
         ),
         (
@@ -192,8 +192,8 @@ fn damage_is_found_and_named() {
             "index queues_by_name is missing",
         ),
         (
-            "CREATE TABLE kept AS SELECT * FROM deltaq.journal WHERE queue_id = 1 AND prev_rv = 7; \
-             DELETE FROM deltaq.journal WHERE queue_id = 1 AND prev_rv = 7",
+            "CREATE TABLE kept AS SELECT * FROM deltaq.journal WHERE queue_id = 1 AND prev_rv = 7 + (SELECT min(prev_rv) FROM deltaq.journal WHERE queue_id = 1); \
+             DELETE FROM deltaq.journal WHERE queue_id = 1 AND prev_rv = 7 + (SELECT min(prev_rv) FROM deltaq.journal WHERE queue_id = 1)",
             "INSERT INTO deltaq.journal SELECT * FROM kept",
             "are missing before this row",
         ),

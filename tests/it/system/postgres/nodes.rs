@@ -468,7 +468,7 @@ fn a_node_goes_on_after_the_database_has_lost_acknowledged_changes() {
     for _ in 0..2 {
         let expired = watch(lost).expect("a reply");
         let problem: Value = serde_json::from_slice(&expired.body).expect("JSON");
-        assert_eq!((expired.status(), &problem["reason"]), (Some(410), &json!("ahead")), "{problem}");
+        assert_eq!((expired.status(), &problem["reason"]), (Some(410), &json!("lost")), "{problem}");
         let page = watch(kept).expect("a reply");
         let page: Value = serde_json::from_slice(&page.body).expect("JSON");
         assert_eq!(page["items"][0]["key"], "new", "{page}");
