@@ -2,7 +2,8 @@
 //!
 //! A refusal often precedes the end of the body. A connection with an unread body takes no other request, and a socket
 //! closed with unread bytes resets the connection, so that the client loses the refusal. Therefore a rest that is
-//! small and arrives soon is read and dropped; otherwise the response says that the connection closes.
+//! small and arrives soon is read and dropped; otherwise the response says that the connection closes, and the connection
+//! lingers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,6 +29,10 @@ pub(super) struct BodyDrain {
     rest: Rest,
     after: After,
 }
+
+/// Marks a response behind which the connection ends although the client may still be sending.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unread;
 
 /// The body, once its reader has dropped it before its end.
 type Rest = Arc<Mutex<Option<Body>>>;
@@ -81,6 +86,7 @@ impl BodyDrain {
         };
         if closes {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response.extensions_mut().insert(Unread);
         }
         response
     }

@@ -1,6 +1,7 @@
 //! Connections: accept, limit, serve and end them.
 
 mod exchange;
+mod linger;
 mod overload;
 mod proxy;
 mod stream;
@@ -37,6 +38,7 @@ use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::CorsLayer;
 
 use self::exchange::Exchanges;
+use self::linger::LingerRoom;
 use self::overload::{LogLimit, OverloadResponder};
 pub use self::proxy::TrustedProxies;
 
@@ -45,6 +47,7 @@ use self::threads::{Thread, Threads};
 use self::timeouts::Timeouts;
 use self::tls::Tls;
 use self::transport::Transport;
+use super::body_drain::Unread;
 use super::context::{Connection, Peer};
 use super::delivery::Outbox;
 use super::origin::URI_BYTES_MAX;
@@ -120,6 +123,7 @@ pub async fn serve(listener: TcpListener, api: Api, limits: ConnectionLimits, co
     let mut log_limit = LogLimit::new(context.clock.clone());
     let mut acceptor = Acceptor {
         permits: Arc::new(Semaphore::new(limits.max_connections)),
+        linger_room: LingerRoom::new(),
         overload: OverloadResponder::new(
             limits.max_connections,
             context.tls.is_some(),
@@ -146,6 +150,7 @@ pub async fn serve(listener: TcpListener, api: Api, limits: ConnectionLimits, co
 /// Gives each new connection a permit and a thread, or the overload response.
 struct Acceptor {
     permits: Arc<Semaphore>,
+    linger_room: LingerRoom,
     overload: OverloadResponder,
     api: Api,
     limits: ConnectionLimits,
@@ -169,6 +174,7 @@ impl Acceptor {
         let stream = thread.take_over(stream)?;
         let (api, limits, clock) = (self.api.clone(), self.limits.clone(), clock.clone());
         let (closing, cut) = (closing.clone(), shutdown.cut().clone());
+        let linger_room = self.linger_room.clone();
         let tls = tls.as_ref().map(|tls| tls.acceptor());
         let permit = ConnectionPermit::new(permit, thread, self.limits.open.clone());
         shutdown.spawn_on(&runtime, "connection", async move {
@@ -177,6 +183,7 @@ impl Acceptor {
                 api: api.for_connection(),
                 timeouts: Timeouts::new(clock, limits.header_read_timeout, limits.idle_timeout),
                 closing: closing.child_token(),
+                linger_room,
                 limits,
                 cut,
             };
@@ -192,6 +199,7 @@ struct ConnectionServer {
     api: Api,
     limits: ConnectionLimits,
     timeouts: Timeouts,
+    linger_room: LingerRoom,
     /// A child token: every poll of the connection takes its lock, and a token that all connections share would be contended.
     closing: CancellationToken,
     /// Cancelled after `closing`.
@@ -265,9 +273,10 @@ impl ConnectionServer {
     }
 
     async fn run(self, stream: impl Transport, address: SocketAddr, certificate: Option<[u8; 32]>) {
-        let Self { api, limits, timeouts, closing, cut } = self;
+        let Self { api, limits, timeouts, linger_room, closing, cut } = self;
         let (outbox, exchanges) = (Outbox::default(), Exchanges::default());
-        let stream = ConnectionStream::new(stream, timeouts.clone(), outbox.clone(), exchanges.clone());
+        let stream =
+            ConnectionStream::new(stream, timeouts.clone(), outbox.clone(), exchanges.clone(), linger_room);
         let peer = Peer { address, forwarded_for: None, certificate };
         let context = Arc::new(ConnectionContext {
             api,
@@ -284,6 +293,9 @@ impl ConnectionServer {
             async move {
                 let response = context.clone().answer(request.map(Body::new)).await;
                 context.timeouts.answered();
+                if response.extensions().get::<Unread>().is_some() {
+                    context.exchanges.leave_unread();
+                }
                 Ok::<_, Infallible>(response.map(|body| exchange.body(body)))
             }
         });

@@ -7,7 +7,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::Body;
@@ -26,6 +26,8 @@ struct Counts {
     produced: AtomicU64,
     /// Requests whose response is on the wire. Invariant: `flushed <= begun`.
     flushed: AtomicU64,
+    /// Whether the last request has a body that nobody reads.
+    has_unread: AtomicBool,
 }
 
 /// One request, until its response body is dropped.
@@ -45,6 +47,16 @@ impl Exchanges {
         if self.0.produced.load(Ordering::Relaxed) == begun {
             self.0.flushed.store(begun, Ordering::Relaxed);
         }
+    }
+
+    /// The connection ends behind the present response, and the client may still be sending.
+    pub(super) fn leave_unread(&self) {
+        self.0.has_unread.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request was left unread in part.
+    pub(super) fn have_unread(&self) -> bool {
+        self.0.has_unread.load(Ordering::Relaxed)
     }
 
     /// Every request has its whole response: what hyper writes now is an automatic response.

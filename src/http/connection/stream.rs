@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanges;
+use super::linger::{Linger, LingerRoom};
 use super::timeouts::Timeouts;
 use super::transport::Transport;
 use crate::http::delivery::Outbox;
@@ -30,6 +31,18 @@ pub(super) struct ConnectionStream<S> {
     /// The problem document that replaces an automatic response of hyper, while it is being written.
     replacement: Option<Replacement>,
     end_delayed: u8,
+    closing: Closing,
+}
+
+/// How far the end of the connection is.
+#[derive(Debug)]
+enum Closing {
+    /// The sending side is open.
+    Open(LingerRoom),
+    /// The sending side has ended, and the peer may still be sending.
+    Lingering(Linger),
+    /// Nothing is left to do.
+    Closed,
 }
 
 #[derive(Debug)]
@@ -40,8 +53,15 @@ struct Replacement {
 }
 
 impl<S> ConnectionStream<S> {
-    pub(super) fn new(stream: S, timeouts: Timeouts, outbox: Outbox, exchanges: Exchanges) -> Self {
-        Self { stream, timeouts, outbox, exchanges, replacement: None, end_delayed: 0 }
+    pub(super) fn new(
+        stream: S,
+        timeouts: Timeouts,
+        outbox: Outbox,
+        exchanges: Exchanges,
+        room: LingerRoom,
+    ) -> Self {
+        let closing = Closing::Open(room);
+        Self { stream, timeouts, outbox, exchanges, replacement: None, end_delayed: 0, closing }
     }
 }
 
@@ -77,6 +97,7 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
         }
         if this.replacement.is_none() && this.exchanges.are_finished() {
             this.replacement = Some(Replacement::of(buffer));
+            this.exchanges.leave_unread();
         }
         let Some(Replacement { rest, replaced }) = &mut this.replacement else {
             // Only bytes that the peer accepts reset the timeout.
@@ -106,7 +127,23 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let this = &mut *self;
+        loop {
+            match &mut this.closing {
+                Closing::Open(room) => {
+                    ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
+                    let linger = this.exchanges.have_unread().then(|| room.enter()).flatten();
+                    this.closing = linger.map_or(Closing::Closed, Closing::Lingering);
+                }
+                Closing::Lingering(linger) => {
+                    if !this.timeouts.are_closing() {
+                        ready!(linger.poll(Pin::new(&mut this.stream), context));
+                    }
+                    this.closing = Closing::Closed;
+                }
+                Closing::Closed => return Poll::Ready(Ok(())),
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Connections over a pipe that holds little, so that buffered bytes and written bytes differ.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,10 @@ fn state(shutdown: &Shutdown) -> AppState {
 }
 
 fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
+    connected_until(state, CancellationToken::new())
+}
+
+fn connected_until(state: &AppState, closing: CancellationToken) -> (DuplexStream, JoinHandle<()>) {
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let hour = Duration::from_hours(1);
     let limits = ConnectionLimits {
@@ -70,7 +75,8 @@ fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
         api: Api::new(state.clone()),
         limits,
         timeouts,
-        closing: CancellationToken::new(),
+        linger_room: LingerRoom::of(1),
+        closing,
         cut: CancellationToken::new(),
     };
     let address = ([127, 0, 0, 1], 1).into();
@@ -119,24 +125,42 @@ async fn half_a_head_takes_little_memory() {
     let shutdown = Shutdown::manual(Duration::ZERO);
     let (stream, connection) = connected(&state(&shutdown));
     let (mut reader, mut writer) = tokio::io::split(stream);
+    let head = [b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nx: ".as_slice(), &vec![b'x'; 200_000]].concat();
+    let written = Cell::new(0);
     let write = async {
-        let mut written = 0;
-        let head =
-            [b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nx: ".as_slice(), &vec![b'x'; 200_000]].concat();
-        while let Ok(bytes @ 1..) = writer.write(&head[written..]).await {
-            written += bytes;
+        while let Some(rest @ [_, ..]) = head.get(written.get()..) {
+            written.set(written.get() + writer.write(rest).await.expect("the server reads"));
         }
-        written
     };
     let read = async {
         let mut response = Vec::new();
-        let _reset_or_end = reader.read_to_end(&mut response).await;
-        String::from_utf8(response).expect("text")
+        reader.read_buf(&mut response).await.expect("a response");
+        let read_before = written.get();
+        reader.read_to_end(&mut response).await.expect("the end");
+        (read_before, String::from_utf8(response).expect("text"))
     };
-    let (written, response) = tokio::join!(write, read);
+    let ((), (read_before, response)) = tokio::join!(write, read);
     assert!(response.contains("\"code\":\"headers-too-large\""), "{response}");
     assert!(response.contains("x-request-id: unparsed-"), "{response}");
-    assert!((16_000..40_000).contains(&written), "{written} bytes were read");
+    assert!((16_000..40_000).contains(&read_before), "{read_before} bytes were read before the response");
+    drop((reader, writer));
     connection.await.expect("no panic");
+    shutdown.signal();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shutdown_ends_a_connection_that_lingers() {
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    let closing = CancellationToken::new();
+    let (mut stream, connection) = connected_until(&state(&shutdown), closing.clone());
+    let head = "POST /v1/queues/q/add?x=1 HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.expect("written");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.expect("the end of the response");
+    assert!(!connection.is_finished(), "the client may still send its body");
+    let before = tokio::time::Instant::now();
+    closing.cancel();
+    connection.await.expect("no panic");
+    assert_eq!(before.elapsed(), Duration::ZERO);
     shutdown.signal();
 }

@@ -81,6 +81,11 @@ impl Timeouts {
         self.sent();
     }
 
+    /// Whether the server stops.
+    pub(super) fn are_closing(&self) -> bool {
+        self.shared.is_closing.load(Ordering::Relaxed)
+    }
+
     /// Ends when the client has exceeded a timeout.
     pub(super) async fn stalled(&self) {
         let mut timer = std::pin::pin!(sleep(self.shared.header_read_timeout));

@@ -120,6 +120,21 @@ async fn requests_go_over_tls() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_everything_first_reads_its_refusal_over_tls() {
+    let authority = Authority::new();
+    let service = authority.serve(&authority.issue("server"), None).await;
+    let body = vec![b'x'; 9 << 20];
+    let (mut client, _) = authority.connect(&service, None).await.expect("trusted");
+    let head = format!(
+        "POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    client.send_bytes(head.as_bytes()).await;
+    client.send_bytes(&body).await;
+    client.reply().await.problem("unsupported-media-type");
+}
+
+#[tokio::test]
 async fn a_reloaded_certificate_applies_to_new_connections() {
     let authority = Authority::new();
     let pair = authority.issue("server");

@@ -99,6 +99,23 @@ async fn unread_replies_to_pops_count_until_they_are_written() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_everything_first_reads_its_refusal() {
+    let service = Service::start().await;
+    let body = vec![b'x'; 9 << 20];
+    for _ in 0..20 {
+        let mut client = service.client().await;
+        let head = format!(
+            "POST {QUEUE}/add HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        client.send_bytes(head.as_bytes()).await;
+        client.send_bytes(&body).await;
+        client.reply().await.problem("unsupported-media-type");
+        client.closed().await;
+    }
+}
+
+#[tokio::test]
 async fn a_refused_transfer_encoding_ends_the_connection() {
     let service = Service::start().await;
     for encodings in ["gzip, chunked", "chunked, chunked"] {

@@ -1,0 +1,131 @@
+//! The lingering close: what happens to the bytes of a request that arrive after its refusal.
+//!
+//! Many clients read the response only when they have sent the whole request. A socket that is closed with unread bytes resets the
+//! connection, so such a client would see a broken pipe instead of the refusal, and repeat the request for ever. Therefore the
+//! connection ends its sending side, and what still arrives is read and dropped, within bounds, as nginx does it
+//! (`lingering_time`, `lingering_timeout`).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Longest time that a connection lingers.
+const TIME_MAX: Duration = Duration::from_secs(30);
+/// Longest time that a lingering connection waits for more bytes.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// Most connections of a listener that linger at a time. A further one is closed at once.
+const CONNECTIONS_MAX: usize = 256;
+/// Bytes that are read and dropped at once.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// The room for lingering connections, which the connections of a listener share.
+#[derive(Clone, Debug)]
+pub(super) struct LingerRoom(Arc<Semaphore>);
+
+/// A connection that lingers.
+#[derive(Debug)]
+pub(super) struct Linger {
+    end: Pin<Box<Sleep>>,
+    silence: Pin<Box<Sleep>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl LingerRoom {
+    pub(super) fn new() -> Self {
+        Self::of(CONNECTIONS_MAX)
+    }
+
+    pub(super) fn of(connections: usize) -> Self {
+        Self(Arc::new(Semaphore::new(connections)))
+    }
+
+    /// Lets a connection linger; `None` if too many do.
+    pub(super) fn enter(&self) -> Option<Linger> {
+        let permit = self.0.clone().try_acquire_owned().ok()?;
+        let (end, silence) = (Box::pin(sleep(TIME_MAX)), Box::pin(sleep(SILENCE_MAX)));
+        Some(Linger { end, silence, _permit: permit })
+    }
+}
+
+impl Linger {
+    /// Reads and drops what arrives. Ready when the peer has ended its sending side, or at a bound.
+    pub(super) fn poll(
+        &mut self,
+        mut stream: Pin<&mut impl AsyncRead>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut piece = [0; PIECE_BYTES];
+        while self.end.as_mut().poll(context).is_pending() {
+            let mut piece = ReadBuf::new(&mut piece);
+            match stream.as_mut().poll_read(context, &mut piece) {
+                Poll::Ready(Ok(())) if !piece.filled().is_empty() => {
+                    self.silence.as_mut().reset(Instant::now() + SILENCE_MAX);
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.silence.as_mut().poll(context),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    async fn finish(mut linger: Linger, mut stream: DuplexStream) {
+        poll_fn(|context| linger.poll(Pin::new(&mut stream), context)).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_lingers_until_its_peer_has_sent_everything() {
+        let (mut near, far) = duplex(64);
+        let linger = LingerRoom::of(1).enter().expect("room");
+        let send = async {
+            near.write_all(&[b'x'; 100_000]).await.expect("everything is read");
+            drop(near);
+        };
+        tokio::join!(send, finish(linger, far));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_peer_does_not_hold_a_connection() {
+        let (near, far) = duplex(64);
+        let begun = Instant::now();
+        finish(LingerRoom::of(1).enter().expect("room"), far).await;
+        assert_eq!(begun.elapsed().as_secs(), SILENCE_MAX.as_secs());
+        drop(near);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_sends_for_ever_does_not_hold_a_connection() {
+        let (mut near, far) = duplex(64);
+        let begun = Instant::now();
+        let send = async {
+            while near.write_all(b"x").await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::join!(send, finish(LingerRoom::of(1).enter().expect("room"), far));
+        assert!(begun.elapsed() >= TIME_MAX, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn few_connections_linger_at_a_time() {
+        let room = LingerRoom::of(1);
+        let first = room.enter();
+        assert!(first.is_some());
+        assert!(room.enter().is_none(), "the second is closed at once");
+        drop(first);
+        assert!(room.enter().is_some());
+    }
+}
