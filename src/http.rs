@@ -35,6 +35,7 @@ mod operation;
 mod operations;
 mod origin;
 mod params;
+mod public_url;
 mod reply;
 mod request_metrics;
 mod routes;

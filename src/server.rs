@@ -222,7 +222,7 @@ fn log_start(
 
 /// The settings of new queues.
 fn defaults(settings: &Settings) -> Result<Config, Error> {
-    to_engine(&settings.queue_defaults).map_err(|problem| Error::Defaults(problem.detail().to_owned()))
+    to_engine(&settings.queue_defaults).map_err(|problem| Error::Defaults(problem.to_string()))
 }
 
 fn limits(settings: &Settings) -> Limits {

@@ -358,8 +358,8 @@ impl Import {
         let log = Log { format: LogFormat::Human, level: LogLevel::Warn };
         telemetry::init(log, config::rust_log().as_deref())?;
         let defaults = to_engine(&settings.queue_defaults);
-        let defaults = defaults
-            .map_err(|problem| format!("the settings in queue_defaults are refused: {}", problem.detail()))?;
+        let defaults =
+            defaults.map_err(|problem| format!("the settings in queue_defaults are refused: {problem}"))?;
         let rules = import::Rules { defaults, max_queues: settings.queues.max_queues, read: http::read_seed };
         let clock = Clock::system();
         let count = runtime()?.block_on(import::import(store, queue, rules, &mut input, &clock))?;

@@ -29,14 +29,32 @@ pub(super) fn node_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
         "a URL without user and path, such as \"http://10.0.0.1:7070\" or \"https://a.example:7070\"";
     text(deserializer, expected, |url| {
         let url = url.strip_suffix('/').unwrap_or(url);
-        let authority = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
-        let is_port = |port: &str| port.parse::<u16>().is_ok();
-        let host = match authority.rsplit_once(':') {
-            Some((host, port)) if is_port(port) => host,
-            _ => authority,
-        };
-        is_host(host).then(|| Some(url.to_owned()))
+        is_authority(without_scheme(url)?).then(|| Some(url.to_owned()))
     })
+}
+
+/// The URL of the server as its clients know it. A proxy may serve it below a path. The result has no slash at its end.
+pub(super) fn public_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected = "a URL without user, query and fragment, such as \"https://deltaq.example\" or \"https://example.com/deltaq\"";
+    text(deserializer, expected, |url| {
+        let url = url.strip_suffix('/').unwrap_or(url);
+        let (authority, path) = without_scheme(url)?.split_once('/').unwrap_or((without_scheme(url)?, ""));
+        let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%".contains(&byte);
+        (is_authority(authority) && path.bytes().all(is_of_path)).then(|| Some(url.to_owned()))
+    })
+}
+
+fn without_scheme(url: &str) -> Option<&str> {
+    url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))
+}
+
+/// Whether this is a host, with or without a port.
+fn is_authority(text: &str) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    match text.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => is_host(host),
+        _ => is_host(text),
+    }
 }
 
 /// Host names without port, IPv6 addresses in brackets, `*` and `*.domain`.

@@ -19,6 +19,9 @@ pub struct Server {
     /// The address of `/metrics`; `None` (an empty text) serves it on the API's listener.
     #[serde(deserialize_with = "range::optional_address")]
     pub metrics_listen: Option<SocketAddr>,
+    /// The URL of the server as its clients know it, without a slash at its end; `None` goes by the request.
+    #[serde(default, deserialize_with = "range::public_url")]
+    pub public_url: Option<String>,
     /// Names that a request's `Host` may have without tokens, besides localhost and IP addresses; `*` and `*.domain` are
     /// patterns.
     #[serde(deserialize_with = "range::hosts")]

@@ -126,6 +126,23 @@ fn the_environment_reaches_every_kind_of_setting() {
     }
     let origins = set("DELTAQ_SERVER__ALLOWED_ORIGINS", "https://console.example").server.allowed_origins;
     assert_eq!(origins, ["https://console.example"]);
+    for (given, url) in [
+        ("https://deltaq.example/", "https://deltaq.example"),
+        ("http://[::1]:7070/a/b", "http://[::1]:7070/a/b"),
+    ] {
+        assert_eq!(set("DELTAQ_SERVER__PUBLIC_URL", given).server.public_url.as_deref(), Some(url));
+    }
+    for wrong in [
+        "deltaq.example",
+        "ftp://a",
+        "https://",
+        "https://u@a",
+        "https://a/?x=1",
+        "https://a/#x",
+        "https://a b",
+    ] {
+        assert!(message(with_variable("DELTAQ_SERVER__PUBLIC_URL", wrong)).contains("public_url"), "{wrong}");
+    }
     assert_eq!(set("DELTAQ_SERVER__TRUSTED_PROXIES", "10.0.0.0/8").server.trusted_proxies.len(), 1);
     assert_eq!(set("DELTAQ_STORAGE__DATA_DIR", "2026").storage.data_dir, Path::new("2026"));
     assert_eq!(set("DELTAQ_LOG__FORMAT", "json").log.format, LogFormat::Json);

@@ -60,10 +60,9 @@ fn check_node(context: &RequestContext, headers: &HeaderMap) -> Result<(), Probl
     let caller = caller.map_err(|denied| match denied {
         Denied::Unknown => {
             let detail = format!(
-                "the owner of the queue does not have the token {name:?} of the node that forwarded the request; all nodes need the \
-                 same tokens"
+                "the owner of the queue does not have the token {name:?} of the node that forwarded the request"
             );
-            Problem::new(Code::Unauthorized, detail)
+            Problem::new(Code::Unauthorized, detail).hint("all nodes need the same tokens")
         }
         Denied::Expired { .. } => refusal(context, denied),
     })?;
@@ -121,7 +120,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = |detail| Problem::new(Code::Unauthorized, detail);
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = given.next() else {
-        return Err(missing("a token is needed: send the header \"authorization: Bearer TOKEN\""));
+        return Err(missing("a token is needed").hint("send the header \"authorization: Bearer TOKEN\""));
     };
     if given.next().is_some() {
         return Err(missing("the header authorization occurs twice"));

@@ -25,7 +25,7 @@ pub(super) use super::body_head::Format;
 use super::body_rate::{BodyRate, TooSlow};
 use super::context::RequestContext;
 use super::operation::BodyKind;
-use super::problem::{Code, Problem};
+use super::problem::{Code, Problem, REPEAT};
 use super::state::HttpLimits;
 
 /// From this size on, parsing a body takes longer than most requests take as a whole.
@@ -98,8 +98,9 @@ fn broke_off(sender: Sender) -> Problem {
             Problem::new(Code::InvalidRequest, "the body broke off before its end; nothing was applied")
         }
         Sender::Node => {
-            let detail = "the connection between two nodes ended before the end of the body; nothing was applied, repeat the request";
-            Problem::new(Code::NotOwner, detail)
+            let detail =
+                "the connection between two nodes ended before the end of the body; nothing was applied";
+            Problem::new(Code::NotOwner, detail).hint(REPEAT)
         }
     }
 }
@@ -270,7 +271,8 @@ impl Incoming {
 
     /// Reads a body that must be empty. Many clients send `{}` for an empty body.
     pub(super) async fn nothing(self) -> Result<(), Problem> {
-        let has_body = || Problem::new(Code::InvalidRequest, "this call takes no body; leave it empty");
+        let has_body =
+            || Problem::new(Code::InvalidRequest, "this call takes no body").hint("leave it empty");
         let text = self.text().await?;
         if text.trim().is_empty() || text.trim() == "{}" { Ok(()) } else { Err(has_body()) }
     }
@@ -308,8 +310,8 @@ impl Incoming {
 
     fn check_is_document(&self) -> Result<(), Problem> {
         if self.format == Format::Ndjson {
-            let detail = "this call takes one JSON document; send it as application/json";
-            return Err(Problem::new(Code::UnsupportedMediaType, detail));
+            let detail = "this call takes one JSON document";
+            return Err(Problem::new(Code::UnsupportedMediaType, detail).hint("send it as application/json"));
         }
         Ok(())
     }
@@ -317,7 +319,7 @@ impl Incoming {
 
 /// Adds a hint to the problem of a field that an empty body does not have.
 pub(super) fn blank_hinted(problem: Problem) -> Problem {
-    problem.hint("the body is empty")
+    problem.hint("the body is empty: send a JSON document")
 }
 
 /// Adds a hint to the problem of an unknown field, if the call has a parameter of that name.
@@ -325,7 +327,7 @@ fn query_hinted(account: &Account, problem: Problem) -> Problem {
     let parameters = account.0.operation().map_or(&[][..], |operation| operation.query);
     let is_parameter = |field: &&str| parameters.contains(field);
     match problem.field("field").filter(is_parameter).map(str::to_owned) {
-        Some(field) => problem.hint(&format!("{field} is a parameter of the query, ?{field}=...")),
+        Some(field) => problem.hint(format!("{field} is a parameter of the query, ?{field}=...")),
         None => problem,
     }
 }

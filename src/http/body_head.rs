@@ -86,9 +86,9 @@ fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
     let charset_is_fine = parts
         .all(|part| part.strip_prefix("charset=").is_none_or(|charset| charset.trim_matches('"') == "utf-8"));
     format.filter(|_| charset_is_fine).ok_or_else(|| {
-        let detail =
-            format!("content-type {}: send application/json or application/x-ndjson in UTF-8", Excerpt(text));
+        let detail = format!("content-type {} is not supported", Excerpt(text));
         Problem::new(Code::UnsupportedMediaType, detail)
+            .hint("send application/json or application/x-ndjson in UTF-8")
     })
 }
 
@@ -98,8 +98,8 @@ fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Prob
         && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
     {
         let text = encoding.to_str().unwrap_or_default();
-        let detail = format!("transfer-encoding {} is not supported; send chunked", Excerpt(text));
-        return Err(Problem::new(Code::UnsupportedMediaType, detail));
+        let detail = format!("transfer-encoding {} is not supported", Excerpt(text));
+        return Err(Problem::new(Code::UnsupportedMediaType, detail).hint("send chunked"));
     }
     let Some(encoding) = only_one("content-encoding", head.content_encoding)? else { return Ok(None) };
     if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
@@ -110,8 +110,11 @@ fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Prob
         Some(encoding) if kind == BodyKind::Objects => Ok(Some(encoding)),
         _ => {
             let text = Excerpt(encoding.to_str().unwrap_or_default());
-            let detail = format!("content-encoding {text} is not supported here; accepted: {accepted}");
-            Err(Problem::new(Code::UnsupportedMediaType, detail).with(ACCEPT_ENCODING, accepted))
+            let problem = Problem::new(
+                Code::UnsupportedMediaType,
+                format!("content-encoding {text} is not supported here"),
+            );
+            Err(problem.hint(format!("this call accepts {accepted}")).with(ACCEPT_ENCODING, accepted))
         }
     }
 }

@@ -272,7 +272,7 @@ impl ConnectionServer {
         }
     }
 
-    async fn run(self, stream: impl Transport, address: SocketAddr, certificate: Option<[u8; 32]>) {
+    async fn run<S: Transport>(self, stream: S, address: SocketAddr, certificate: Option<[u8; 32]>) {
         let Self { api, limits, timeouts, linger_room, closing, cut } = self;
         let (outbox, exchanges) = (Outbox::default(), Exchanges::default());
         let stream =
@@ -280,7 +280,7 @@ impl ConnectionServer {
         let peer = Peer { address, forwarded_for: None, certificate };
         let context = Arc::new(ConnectionContext {
             api,
-            connection: Connection { peer, outbox },
+            connection: Connection { peer, outbox, is_tls: S::IS_TLS },
             timeouts: timeouts.clone(),
             exchanges,
             proxies: limits.proxies.clone(),

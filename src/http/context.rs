@@ -20,6 +20,7 @@ use super::in_flight::{Applicant, Permit, ReplyBytes};
 use super::operation::{BodyKind, Class, Operation, Target};
 use super::params::{Params, Query};
 use super::problem::Problem;
+use super::public_url;
 use super::request_metrics::UNKNOWN;
 use super::state::AppState;
 use super::trace;
@@ -55,6 +56,8 @@ pub(super) struct Connection {
     pub(super) peer: Peer,
     /// The replies to pops that the connection has buffered.
     pub(super) outbox: Outbox,
+    /// Whether the server ends its TLS.
+    pub(super) is_tls: bool,
 }
 
 /// The context of a request.
@@ -66,6 +69,8 @@ pub(super) struct RequestContext {
     target: Target,
     /// None in a test of the routes alone.
     pub(super) connection: Option<Connection>,
+    /// What the request says about the URL of the server.
+    called: public_url::Caller,
     /// Whether another node has sent the request. That node has checked the permission of the client.
     pub(super) is_from_node: bool,
     /// Whether another node returns leases that did not reach its client.
@@ -106,12 +111,14 @@ impl RequestContext {
         state: AppState,
         is_from_node: bool,
     ) -> Arc<Self> {
+        let is_tls = connection.as_ref().is_some_and(|connection| connection.is_tls);
         let body_kind = target.operation.map_or(BodyKind::Ignored, |operation| operation.body);
         Arc::new(Self {
             id: request_id(head, &state),
             begun_us: state.clock.monotonic_us(),
             method: method_label(request.method().as_str()),
             target,
+            called: public_url::Caller::of(request, head, is_tls, is_from_node),
             connection,
             is_from_node,
             is_undelivered: is_from_node && head.is_undelivered,
@@ -207,6 +214,11 @@ impl RequestContext {
             polled
         })
         .await
+    }
+
+    /// The URL of the server as the caller knows it; empty if it is not known.
+    pub(super) fn public_url(&self) -> String {
+        self.called.url(self.state.limits.public_url.as_deref())
     }
 
     /// The template that the path fits.

@@ -1,11 +1,14 @@
 //! The `continue` tokens of lists. A token is opaque to clients and valid only for its list and queue.
 
+use std::borrow::Cow;
+
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::{LifeId, Lives};
 use deltaq_engine::view::View;
+use deltaq_types::ExpiredReason;
 
 use super::params::wrong;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 
 /// A list with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +20,11 @@ pub(super) enum List<'a> {
         index: &'a str,
         value: &'a str,
     },
+    Indexes,
     IndexValues {
         index: &'a str,
     },
+    ParkedErrors,
     Sources,
     Workers,
     History,
@@ -35,11 +40,16 @@ pub(super) fn encode(list: List<'_>, lives: &Lives, rv: Rv, position: &str) -> S
 pub(super) fn decode(list: List<'_>, lives: &Lives, cursor: &str) -> Result<String, Problem> {
     let text = text(cursor)?;
     let read = || {
-        let (issued, position) = text.strip_prefix(&name(list))?.strip_prefix(':')?.split_once(':')?;
+        let (issued, position) = text.strip_prefix(&*name(list))?.strip_prefix(':')?.split_once(':')?;
         let (life, rv) = issued.split_once('-')?;
-        lives.has(LifeId::parse(life)?, rv.parse().ok()?).then(|| position.to_owned())
+        Some((LifeId::parse(life)?, rv.parse().ok()?, position))
     };
-    read().ok_or_else(expired)
+    let (life, rv, position) = read().ok_or_else(of_another_list)?;
+    if !lives.has(life, rv) {
+        let detail = "the continue token belongs to a deleted queue of this name, or to a time that was lost";
+        return Err(expired(ExpiredReason::Lost, detail));
+    }
+    Ok(position.to_owned())
 }
 
 /// Writes a cursor of the list of queues, whose position is the name of a queue.
@@ -49,20 +59,22 @@ pub(super) fn encode_queues(position: &str) -> String {
 
 /// Reads a cursor that [`encode_queues`] wrote.
 pub(super) fn decode_queues(cursor: &str) -> Result<String, Problem> {
-    text(cursor)?.strip_prefix("queues:").map(str::to_owned).ok_or_else(expired)
+    text(cursor)?.strip_prefix("queues:").map(str::to_owned).ok_or_else(of_another_list)
 }
 
-fn name(list: List<'_>) -> String {
+fn name(list: List<'_>) -> Cow<'static, str> {
     match list {
-        List::Items => "items".to_owned(),
-        List::Objects(view) => view.as_str().to_owned(),
+        List::Items => "items".into(),
+        List::Objects(view) => view.as_str().into(),
         // A value may contain the separator.
-        List::WithValue { index, value } => format!("value:{index}:{}:{value}", value.len()),
-        List::IndexValues { index } => format!("index:{index}"),
-        List::Sources => "sources".to_owned(),
-        List::Workers => "workers".to_owned(),
-        List::History => "history".to_owned(),
-        List::Watch(view) => format!("watch:{}", view.as_str()),
+        List::WithValue { index, value } => format!("value:{index}:{}:{value}", value.len()).into(),
+        List::Indexes => "indexes".into(),
+        List::IndexValues { index } => format!("index:{index}").into(),
+        List::ParkedErrors => "parked_errors".into(),
+        List::Sources => "sources".into(),
+        List::Workers => "workers".into(),
+        List::History => "history".into(),
+        List::Watch(view) => format!("watch:{}", view.as_str()).into(),
     }
 }
 
@@ -79,13 +91,16 @@ fn text(cursor: &str) -> Result<String, Problem> {
     let pairs = cursor.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
     let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16));
     let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().map_err(|_| malformed())?;
-    String::from_utf8(bytes).map_err(|_| expired())
+    String::from_utf8(bytes).map_err(|_| of_another_list())
 }
 
-/// The problem of a cursor of another list, of another queue, or of a lost life.
-pub(super) fn expired() -> Problem {
-    let detail = "the continue token belongs to a deleted queue or to another list; start the list again";
-    Problem::new(Code::Expired, detail).with("parameter", "continue")
+/// The problem of a cursor of another list.
+pub(super) fn of_another_list() -> Problem {
+    expired(ExpiredReason::WrongList, "the continue token belongs to another list")
+}
+
+fn expired(reason: ExpiredReason, detail: &'static str) -> Problem {
+    Problem::expired(reason, detail).hint("start the list again").with("parameter", "continue")
 }
 
 #[cfg(test)]
@@ -108,8 +123,10 @@ mod tests {
             with("town", "Rome"),
             List::IndexValues { index: "city" },
             List::IndexValues { index: "town" },
+            List::Indexes,
             List::Sources,
             List::Workers,
+            List::ParkedErrors,
             List::History,
             List::Watch(View::Latest),
             List::Watch(View::Known),
@@ -118,9 +135,14 @@ mod tests {
             let cursor = encode(given, &lives(7), Rv::new(12), "5:x");
             for asked in lists {
                 for life in [7, 70] {
-                    let position = decode(asked, &lives(life), &cursor).ok();
-                    let is_its_own = asked == given && life == 7;
-                    assert_eq!(position.as_deref(), is_its_own.then_some("5:x"), "{given:?} in {asked:?}");
+                    let decoded = decode(asked, &lives(life), &cursor)
+                        .map_err(|problem| problem.field("reason").map(str::to_owned));
+                    let expected = match (asked == given, life == 7) {
+                        (true, true) => Ok("5:x".to_owned()),
+                        (true, false) => Err(Some("lost".to_owned())),
+                        (false, _) => Err(Some("wrong_list".to_owned())),
+                    };
+                    assert_eq!(decoded, expected, "{given:?} in {asked:?}");
                 }
             }
             assert!(decode_queues(&cursor).is_err());

@@ -27,7 +27,7 @@ use super::context::RequestContext;
 use super::node::{self, Node};
 use super::operation::Operation;
 use super::params::Query;
-use super::problem::{Code, Problem};
+use super::problem::{Code, Problem, REPEAT, REPEAT_SAFELY};
 use super::state::AppState;
 
 /// How long a call waits while its queue has no owner.
@@ -61,11 +61,11 @@ pub(super) fn answer(
                 state.on_main_runtime(forwarded(node, context, peer.clone(), queue, request)).await
             }
             Owner::Other(_) => {
-                not_owner("this node does not own the queue; nothing of the request was applied")
+                not_owner("this node does not own the queue; nothing of the request was applied", REPEAT)
             }
             Owner::Nobody => {
                 context.state.request_metrics.forwarded("no_owner");
-                not_owner("no node owns the queue at present; nothing of the request was applied")
+                not_owner("no node owns the queue at present; nothing of the request was applied", REPEAT)
             }
         }
     })
@@ -79,8 +79,8 @@ async fn owner(state: &AppState, queue: &Name) -> Arc<Owner> {
     state.partitions.wait_for_owner(queue, OWNER_WAIT).await
 }
 
-fn not_owner(detail: &'static str) -> Response {
-    Problem::new(Code::NotOwner, detail).into_response()
+fn not_owner(detail: &'static str, hint: &'static str) -> Response {
+    Problem::new(Code::NotOwner, detail).hint(hint).into_response()
 }
 
 /// The response of this node as the owner, if the ownership is still sure at its end.
@@ -90,7 +90,8 @@ async fn own(context: Arc<RequestContext>, response: ResponseFuture) -> Response
     let response = response.await;
     if !is_sure(state) {
         return not_owner(
-            "this node can't be sure that it still owns the queue; whether the request took effect is unknown, repeat it safely",
+            "this node can't be sure that it still owns the queue; whether the request took effect is unknown",
+            REPEAT_SAFELY,
         );
     }
     let mut response = if response.body().size_hint().exact().is_some() {
@@ -101,9 +102,7 @@ async fn own(context: Arc<RequestContext>, response: ResponseFuture) -> Response
     };
     if let Some(partitions) = partitions {
         if partitions != state.partitions.owned() {
-            return not_owner(
-                "the partitions of this node changed while it listed its queues; repeat the request",
-            );
+            return not_owner("the partitions of this node changed while it listed its queues", REPEAT);
         }
         let numbers: Vec<_> = partitions.iter().map(ToString::to_string).collect();
         if let Ok(value) = HeaderValue::from_str(&numbers.join(",")) {

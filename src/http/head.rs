@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, HeaderValue};
 
 /// The headers of a request after one pass over them. One pass takes about as long as two lookups by name, and
-/// ten names are needed.
+/// a dozen names are needed.
 #[derive(Debug, Default)]
 pub(super) struct Head<'h> {
     /// Bytes of all header lines.
@@ -19,6 +19,7 @@ pub(super) struct Head<'h> {
     pub(super) forwarded: Header<'h>,
     pub(super) node_secret: Header<'h>,
     pub(super) caller: Header<'h>,
+    pub(super) public_url: Header<'h>,
     /// A header of calls between nodes.
     pub(super) has_node_headers: bool,
     /// A node returns leases that did not reach their client.
@@ -57,6 +58,7 @@ impl<'h> Head<'h> {
                 "deltaq-forwarded" => head.forwarded.add(value),
                 "deltaq-node-secret" => head.node_secret.add(value),
                 "deltaq-caller" => head.caller.add(value),
+                "deltaq-public-url" => head.public_url.add(value),
                 "deltaq-undelivered" => head.is_undelivered = true,
                 "sec-fetch-site" => {
                     head.is_cross_site |= value.as_bytes().eq_ignore_ascii_case(b"cross-site");
@@ -70,6 +72,7 @@ impl<'h> Head<'h> {
         head.has_node_headers = head.forwarded.first.is_some()
             || head.node_secret.first.is_some()
             || head.caller.first.is_some()
+            || head.public_url.first.is_some()
             || head.is_undelivered;
         head
     }

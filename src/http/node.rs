@@ -41,6 +41,8 @@ pub(super) static FORWARDED: HeaderName = HeaderName::from_static("deltaq-forwar
 pub(super) static SECRET: HeaderName = HeaderName::from_static("deltaq-node-secret");
 /// The name of the token of the client whose call a node forwards.
 pub(super) static CALLER: HeaderName = HeaderName::from_static("deltaq-caller");
+/// The URL under which the client knows the node that forwards its call.
+pub(super) static PUBLIC_URL: HeaderName = HeaderName::from_static("deltaq-public-url");
 /// Marks a release whose leases did not reach the client.
 pub(super) static UNDELIVERED: HeaderName = HeaderName::from_static("deltaq-undelivered");
 /// The URL of the node that owns the queue, in the reply to a client.
@@ -182,7 +184,7 @@ impl Node {
         if head.forwarded.first.is_some() && secret.is_some_and(|secret| self.secrets.load().have(secret)) {
             return Ok(true);
         }
-        let detail = "the headers deltaq-forwarded, deltaq-node-secret, deltaq-caller and deltaq-undelivered are for calls \
+        let detail = "the headers deltaq-forwarded, deltaq-node-secret, deltaq-caller, deltaq-public-url and deltaq-undelivered are for calls \
                       between nodes, and deltaq-node-secret is not a secret of the nodes (cluster.secret_file)";
         Err(Problem::new(Code::Forbidden, detail))
     }

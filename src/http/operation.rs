@@ -30,7 +30,7 @@ pub(super) struct Operation {
 /// The permission that the caller of an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// Nothing: a health check, or a file of the console.
+    /// Nothing: a health check, the page of a problem, or a file of the console.
     Nothing,
     /// A token with any grant; the reply depends on the grants.
     Token,

@@ -90,11 +90,9 @@ pub(super) fn check_site(
             return Ok(());
         }
         if !is_own(origin) {
-            let detail = format!(
-                "a web page of the origin {} sent this; server.allowed_origins can allow that origin",
-                Excerpt(origin)
-            );
-            return refused(detail);
+            let detail = format!("a web page of the origin {} sent this", Excerpt(origin));
+            return refused(detail)
+                .map_err(|problem| problem.hint("server.allowed_origins can allow that origin"));
         }
     }
     // A link to this server from another site: GET changes nothing, and the foreign page cannot read the response.
@@ -136,11 +134,12 @@ fn check_host<'r>(
     let host = request.uri().authority().map(Authority::as_str).or(named);
     if let Some(host) = host.filter(|host| !allowed.host(host)) {
         let detail = format!(
-            "the host {} is not in the setting server.allowed_hosts (DELTAQ_SERVER__ALLOWED_HOSTS); without tokens, this server \
-             takes requests only for localhost, IP addresses and the hosts of that setting",
+            "the host {} is not allowed: without tokens, this server takes requests only for localhost, IP addresses and the \
+             hosts of the setting server.allowed_hosts",
             Excerpt(host)
         );
-        return Err(Problem::new(Code::HostNotAllowed, detail));
+        let hint = "add the host to server.allowed_hosts (DELTAQ_SERVER__ALLOWED_HOSTS)";
+        return Err(Problem::new(Code::HostNotAllowed, detail).hint(hint));
     }
     Ok(host)
 }
@@ -157,7 +156,7 @@ fn text(value: &HeaderValue) -> &str {
 }
 
 /// The host of an authority `host[:port]`; `None` if the authority has any other form.
-fn host_name(authority: &str) -> Option<&str> {
+pub(super) fn host_name(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
         None => authority.find(':').unwrap_or(authority.len()),

@@ -1,5 +1,6 @@
 //! Query parameters. Each is checked, and an error names it. Unknown parameters are refused.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -52,7 +53,9 @@ impl Params {
     /// The name under which a parameter is given that has a former name, too.
     pub(super) fn current_name<'n>(&self, name: &'n str, former: &'n str) -> Result<&'n str, Problem> {
         match (self.text(name), self.text(former)) {
-            (Some(_), Some(_)) => Err(wrong(former, &format!("it is the former name of {name:?}; give one"))),
+            (Some(_), Some(_)) => {
+                Err(wrong(former, &format!("it is the former name of {name:?}")).hint("give one of them"))
+            }
             (None, Some(_)) => Ok(former),
             _ => Ok(name),
         }
@@ -189,12 +192,17 @@ pub(super) fn wrong(name: &str, why: &str) -> Problem {
 }
 
 fn unknown(name: &str, known: &[&str]) -> Problem {
-    let hint = match nearest(name, known) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None if known.is_empty() => "it has no parameters".to_owned(),
-        None => format!("it has {}", known.join(", ")),
-    };
-    wrong(name, &format!("unknown parameter of this call; {hint}"))
+    let problem = wrong(name, "unknown parameter of this call");
+    match did_you_mean(name, known) {
+        None if known.is_empty() => problem.hint("the call has no parameters"),
+        None => problem.hint(format!("the call has {}", known.join(", "))),
+        hint => problem.hint_some(hint),
+    }
+}
+
+/// The hint for an unknown name, if a known one is similar.
+pub(super) fn did_you_mean(name: &str, known: &[&str]) -> Option<Cow<'static, str>> {
+    nearest(name, known).map(|near| format!("did you mean {near:?}?").into())
 }
 
 /// The known name that is most similar to `name`, if one is similar.

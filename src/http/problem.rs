@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use deltaq_engine::command::DeletionGuard;
+use deltaq_engine::command::{DefaultLimit, DeletionGuard};
 use deltaq_engine::event::ReplaceCounts;
 use deltaq_engine::excerpt::cut;
 use deltaq_engine::key::KeyError;
@@ -18,7 +18,7 @@ use deltaq_engine::object_version::VersionError;
 use deltaq_engine::refusal::Refusal;
 use deltaq_service::admission::{self, Unfit, Violation};
 use deltaq_service::{self, FollowError, JournalError, Progress};
-use deltaq_types::ViolationDocument;
+use deltaq_types::{ExpiredReason, ViolationDocument};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -32,7 +32,9 @@ pub(super) const ACCEPT_ENCODING: &str = "accept_encoding";
 pub struct Problem {
     code: Code,
     detail: Cow<'static, str>,
-    fields: Map<String, Value>,
+    hint: Option<Cow<'static, str>>,
+    /// Boxed, because every function that may refuse returns a problem.
+    fields: Box<Map<String, Value>>,
     retry_after: Option<Duration>,
 }
 
@@ -44,6 +46,8 @@ struct Document<'a> {
     title: &'static str,
     status: u16,
     detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
     code: &'static str,
     retryable: bool,
     request_id: &'a str,
@@ -63,9 +67,15 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_HANDOVER: Duration = Duration::from_millis(250);
 /// Longest detail, in characters: a last resort, since every detail shortens the text of the caller that it repeats.
 const DETAIL_CHARS_MAX: usize = 1_500;
+/// The hint where a reader has to begin again.
+const LIST_AGAIN: &str = "list the view again";
+/// The hint where the outcome of a request is unknown.
+pub(super) const REPEAT_SAFELY: &str = "repeat the request, which is safe";
+/// The hint where nothing of a request was applied.
+pub(super) const REPEAT: &str = "repeat the request";
 
 impl Problem {
-    /// A problem. `detail` says what is wrong, where, and what to do.
+    /// A problem. `detail` says what is wrong and where; [`hint`](Self::hint) says what to do.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry_after = match (code, code.status()) {
@@ -77,7 +87,13 @@ impl Problem {
         if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS_MAX) {
             detail = format!("{}...", detail.get(..end).unwrap_or_default()).into();
         }
-        Self { code, detail, fields: Map::new(), retry_after }
+        Self { code, detail, hint: None, fields: Box::default(), retry_after }
+    }
+
+    /// A version or a `continue` token that can't be continued.
+    #[must_use]
+    pub fn expired(reason: ExpiredReason, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::Expired, detail).with("reason", reason.as_str())
     }
 
     /// A setting of a queue is wrong.
@@ -105,9 +121,9 @@ impl Problem {
     pub fn timed_out(limit: Duration) -> Self {
         let limit = deltaq_types::duration::format(limit);
         let detail = format!(
-            "the request took longer than {limit} (server.request_timeout); whether it took effect is unknown, repeat it safely"
+            "the request took longer than {limit} (server.request_timeout); whether it took effect is unknown"
         );
-        Self::new(Code::Timeout, detail).with("limit", limit)
+        Self::new(Code::Timeout, detail).hint(REPEAT_SAFELY).with("limit", limit)
     }
 
     /// Adds a field.
@@ -165,11 +181,24 @@ impl Problem {
         self.fields.get(name).and_then(Value::as_str)
     }
 
-    /// Adds what to do to the detail.
+    /// Says what to do.
     #[must_use]
-    pub fn hint(mut self, hint: &str) -> Self {
-        self.detail = format!("{}; {hint}", self.detail).into();
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
         self
+    }
+
+    /// Says what to do, if there is something.
+    #[must_use]
+    pub(super) fn hint_some(mut self, hint: Option<Cow<'static, str>>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    /// What to do, if something can be done.
+    #[must_use]
+    pub fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// Puts `place` in front of the detail.
@@ -179,14 +208,15 @@ impl Problem {
         self
     }
 
-    /// The document for the request with this id.
+    /// The document for the request with this id. `server_url` is the URL of the server as the caller knows it; it may be empty.
     #[must_use]
-    pub fn document(&self, request_id: &str) -> String {
+    pub fn document(&self, server_url: &str, request_id: &str) -> String {
         let document = Document {
-            kind: format_args!("/problems/{}", self.code.name()),
+            kind: format_args!("{server_url}/problems/{}", self.code.name()),
             title: self.code.title(),
             status: self.code.status(),
             detail: &self.detail,
+            hint: self.hint.as_deref(),
             code: self.code.name(),
             retryable: self.code.is_retryable(),
             request_id,
@@ -206,6 +236,14 @@ impl Problem {
             Some(line) => problem.with("line", line),
             None => problem,
         }
+    }
+}
+
+/// The detail and the hint in one line, where nothing else of the problem is shown.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
 
@@ -235,7 +273,11 @@ impl IntoResponse for Problem {
 
 /// Renders the problem of a response, or the problem for its status if it carries none. Returns the code of the problem.
 #[must_use]
-pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) {
+pub fn render(
+    response: Response,
+    server_url: impl FnOnce() -> String,
+    request_id: &str,
+) -> (Response, Option<Code>) {
     let status = response.status();
     if !(status.is_client_error() || status.is_server_error()) {
         return (response, None);
@@ -246,7 +288,7 @@ pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) 
     }
     let (mut parts, _) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| of_status(status));
-    let body = problem.document(request_id);
+    let body = problem.document(&server_url(), request_id);
     parts.status = StatusCode::from_u16(problem.code.status()).unwrap_or(status);
     parts.headers.remove(header::CONTENT_LENGTH);
     let json = HeaderValue::from_static("application/problem+json");
@@ -276,8 +318,8 @@ pub fn of_status(status: StatusCode) -> Problem {
     let (code, detail) = match status.as_u16() {
         401 => (Code::Unauthorized, "a token is needed"),
         403 => (Code::Forbidden, "this is not allowed"),
-        404 => (Code::NotFound, "the API does not have this path; /openapi.json lists the paths"),
-        405 => (Code::MethodNotAllowed, "the path does not have this method; see the header Allow"),
+        404 => (Code::NotFound, "the API does not have this path"),
+        405 => (Code::MethodNotAllowed, "the path does not have this method"),
         406 => (Code::NotAcceptable, "the reply has none of the accepted types"),
         408 => (Code::RequestTimeout, "the request came too slowly"),
         411 => (Code::LengthRequired, "the length of the body must be known"),
@@ -291,12 +333,15 @@ pub fn of_status(status: StatusCode) -> Problem {
         429 => (Code::TooManyRequests, "the server is overloaded"),
         503 => (Code::Draining, "the server is shutting down"),
         _ if status.is_client_error() => (Code::InvalidRequest, "the request cannot be read"),
-        _ => (
-            Code::Internal,
-            "the request failed inside the server; the log has the cause under the request id",
-        ),
+        _ => (Code::Internal, "the request failed inside the server"),
     };
-    Problem::new(code, detail)
+    let hint = match code {
+        Code::NotFound => Some("/openapi.json lists the paths"),
+        Code::MethodNotAllowed => Some("the header Allow has the methods of the path"),
+        Code::Internal => Some("the log of the server has the cause under the request id"),
+        _ => None,
+    };
+    Problem::new(code, detail).hint_some(hint.map(Cow::from))
 }
 
 impl From<deltaq_service::Error> for Problem {
@@ -305,8 +350,8 @@ impl From<deltaq_service::Error> for Problem {
         let detail = error.to_string();
         match error {
             Error::QueueNotFound => {
-                let way_out = "PUT creates it, and so do add and pop unless queues.auto_create is off";
-                Self::new(Code::QueueNotFound, format!("{detail}; {way_out}"))
+                let way_out = "PUT creates it, and so does add unless queues.auto_create is off";
+                Self::new(Code::QueueNotFound, detail).hint(way_out)
             }
             Error::NotOwner | Error::Journal(JournalError::Closing) => Self::new(Code::NotOwner, detail),
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
@@ -315,12 +360,18 @@ impl From<deltaq_service::Error> for Problem {
                     Self::new(Code::InvalidConfig, format!("follow: {detail}")).with("field", "follow");
                 match error {
                     FollowError::TooMany { limit, .. } => problem.with("limit", limit),
+                    FollowError::NotFound(_) => problem.hint("create it first"),
+                    FollowError::Apart { queue, group, .. } => problem.hint(format!(
+                        "give the follower a name that begins with \"{group}--\", such as \"{group}--{queue}\""
+                    )),
                     _ => problem,
                 }
             }
             Error::Followed(followers) => {
                 let names: Vec<_> = followers.iter().map(ToString::to_string).collect();
-                Self::new(Code::Followed, detail).with("followers", names)
+                Self::new(Code::Followed, detail)
+                    .hint("detach them first (follow: null), or delete with force=true, which detaches them")
+                    .with("followers", names)
             }
             Error::TooManyQueues { limit } | Error::TooManyUnusedQueues { limit } => {
                 Self::new(Code::QueueFull, detail).with("limit", limit)
@@ -333,43 +384,42 @@ impl From<deltaq_service::Error> for Problem {
             Error::Draining => Self::new(Code::Draining, detail),
             Error::Refused(refusal) => refusal.into(),
             Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),
-            Error::Expired { .. } => {
-                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "too_old")
+            Error::Expired { .. } | Error::TooOld => {
+                Self::expired(ExpiredReason::TooOld, detail).hint(LIST_AGAIN)
             }
-            Error::Ahead { .. } => {
-                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "ahead")
-            }
-            Error::Lost => {
-                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "lost")
-            }
-            Error::TooOld => {
-                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "too_old")
-            }
+            Error::Ahead { .. } => Self::expired(ExpiredReason::Ahead, detail).hint(LIST_AGAIN),
+            Error::Lost => Self::expired(ExpiredReason::Lost, detail).hint(LIST_AGAIN),
             Error::VersionAhead { .. } => Self::new(Code::VersionAhead, detail),
-            Error::NoIndex { .. } => Self::new(Code::IndexNotFound, detail),
+            Error::NoIndex { names, .. } => {
+                let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                Self::new(Code::IndexNotFound, detail).hint(format!("the queue has {names}"))
+            }
             Error::IndexBuilding { .. } => Self::new(Code::IndexBuilding, detail),
             Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,
-                "the journal's disk is full; whether the request took effect is unknown, repeat it safely",
-            ),
+                "the journal's disk is full; whether the request took effect is unknown",
+            )
+            .hint("make room on the disk; the server recovers by itself. Then repeat the request, which is safe"),
             Error::Journal(JournalError::Backlog { limit }) => Self::new(
                 Code::JournalBehind,
-                format!("{detail}; nothing of the request was applied, repeat it"),
+                format!("{detail}; nothing of the request was applied"),
             )
+            .hint(REPEAT)
             .with("limit", limit),
             Error::Journal(JournalError::OutcomeUnknown) => Self::new(
                 Code::JournalUnavailable,
-                "the journal could not confirm the write; whether it took effect is unknown, repeat it safely",
-            ),
+                "the journal could not confirm the write; whether it took effect is unknown",
+            )
+            .hint(REPEAT_SAFELY),
         }
     }
 }
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let detail = refusal.to_string();
-        match refusal {
+        let (detail, hint) = (refusal.to_string(), hint_of(&refusal));
+        let problem = match refusal {
             Refusal::QueueFull { limit, .. } => Self::new(Code::QueueFull, detail).with("limit", limit),
             Refusal::KeyFull { field, limit, key, index } => Self::new(Code::KeyFull, detail)
                 .with("limit", limit)
@@ -408,8 +458,35 @@ impl From<Refusal> for Problem {
             Refusal::ImmutableConfig { field, .. } => {
                 Self::new(Code::ImmutableConfig, detail).with("field", field)
             }
-        }
+        };
+        problem.hint_some(hint)
     }
+}
+
+/// What to do about a refusal of the engine, in the words of the API.
+fn hint_of(refusal: &Refusal) -> Option<Cow<'static, str>> {
+    Some(Cow::Borrowed(match refusal {
+        Refusal::TooManySequences { .. } => "leave sequence out",
+        Refusal::TooManyReplaces { .. } | Refusal::SequenceBusy { .. } | Refusal::ConfigChanged => REPEAT,
+        Refusal::Follower { follows } => {
+            let hint = format!("send the call to {follows:?}, or detach this queue with follow: null");
+            return Some(hint.into());
+        }
+        Refusal::ImmutableConfig { .. } => "delete the queue first, or use another",
+        Refusal::MassDelete { guard, .. } => match guard {
+            DeletionGuard::Default(DefaultLimit::EmptyList) => {
+                "if the source has ended, repeat the call with allow_empty=true"
+            }
+            DeletionGuard::Default(DefaultLimit::SingleObject) => {
+                "send the whole list as an array, or repeat the call with max_delete_percent=100"
+            }
+            DeletionGuard::Set { .. } | DeletionGuard::Default(_) => {
+                "if the list is complete, repeat the call with max_delete_percent=100"
+            }
+        },
+        Refusal::WrongMode { call: "done", .. } => "settle with ack, which applies the deltas",
+        _ => return None,
+    }))
 }
 
 fn with_counts(problem: Problem, counts: ReplaceCounts) -> Problem {

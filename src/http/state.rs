@@ -205,6 +205,8 @@ pub struct HttpLimits {
     /// Whether `Host` is checked while there are no tokens. Without tokens a server listens only on loopback, unless
     /// `access.insecure` is set.
     pub checks_hosts: bool,
+    /// The URL of the server as its clients know it; `None` goes by the request.
+    pub public_url: Option<String>,
     /// Names that `Host` may have besides `localhost` and IP addresses.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server.
@@ -236,6 +238,7 @@ impl HttpLimits {
         let (server, queues) = (&settings.server, &settings.queues);
         Self {
             checks_hosts: !settings.access.insecure,
+            public_url: server.public_url.clone(),
             allowed_hosts: server.allowed_hosts.clone(),
             allowed_origins: server.allowed_origins.clone(),
             body_read_timeout: server.body_read_timeout.get(),

@@ -39,7 +39,7 @@ fn with_settled(mut response: Response) -> Response {
 pub(super) fn rendered(context: &RequestContext, response: Response) -> (Response, Option<Code>) {
     let is_pop = context.operation().is_some_and(|operation| operation.class == Limit::Pop);
     let response = if is_pop { with_settled(response) } else { response };
-    problem::render(response, &context.id)
+    problem::render(response, || context.public_url(), &context.id)
 }
 
 /// The response of a handler that panicked. The log has the place of the panic, but never its text, which may contain a part of
@@ -59,10 +59,9 @@ pub(super) fn not_found(path: &str, nearest: Option<String>) -> Problem {
             "the API has a listener of its own, server.listen".to_owned()
         }
         (_, Some(nearest)) => format!("did you mean {}?", Excerpt(&nearest)),
-        _ => "/openapi.json lists them".to_owned(),
+        _ => "/openapi.json lists the paths".to_owned(),
     };
-    let detail = format!("no route has the path {}; {instead}", Excerpt(path));
-    Problem::new(Code::NotFound, detail)
+    Problem::new(Code::NotFound, format!("no route has the path {}", Excerpt(path))).hint(instead)
 }
 
 /// Reports a request when it ends, also if the client disconnects and the handler is dropped.

@@ -118,7 +118,7 @@ async fn calls_without_a_valid_token_are_refused() {
         .filter(|operation| operation.is_open)
         .map(|operation| operation.id.as_str())
         .collect();
-    assert_eq!(open, ["livez", "readyz"]);
+    assert_eq!(open, ["livez", "readyz", "get_problem"]);
     for Operation { id, method, path, on_queue, is_open } in &operations {
         let mut client = service.client().await;
         if *is_open {

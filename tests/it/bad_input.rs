@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Reply, Service};
+use crate::harness::{Reply, Service, said};
 
 /// A server whose queue `q` has a key in every state and a known object.
 struct Bench {
@@ -30,7 +30,7 @@ struct Row {
     body: Vec<u8>,
     /// The problem's code.
     code: &'static str,
-    /// What the detail must contain.
+    /// What the detail and the hint must contain.
     tells: Vec<String>,
     /// Headers that the reply must have.
     replies_with: Vec<(&'static str, String)>,
@@ -113,9 +113,9 @@ impl Row {
         if !(400..500).contains(&reply.status) || reply.body["code"] != self.code {
             return Err(format!("the code is not {}", self.code));
         }
-        let detail = reply.body["detail"].as_str().unwrap_or_default();
-        if let Some(text) = self.tells.iter().find(|text| !detail.contains(*text)) {
-            return Err(format!("the detail has no {text:?}"));
+        let said = said(&reply.body);
+        if let Some(text) = self.tells.iter().find(|text| !said.contains(*text)) {
+            return Err(format!("neither the detail nor the hint has {text:?}"));
         }
         for (name, value) in &self.replies_with {
             if reply.header(name) != Some(value) {

@@ -22,6 +22,19 @@ use tokio::task::JoinHandle;
 const PATIENCE: Duration = Duration::from_secs(40);
 /// The time between the stages of a shutdown: tests end each stage with a signal.
 const NEVER: Duration = Duration::from_hours(1);
+/// How an advice begins, which belongs into the hint of a problem.
+const ADVICE: [&str; 10] = [
+    "did you mean",
+    "; repeat",
+    "; send",
+    "; use ",
+    "; give ",
+    "; add ",
+    "; leave ",
+    "; see ",
+    "; create ",
+    "; detach ",
+];
 
 /// A server in this process. Dropping it stops the server.
 pub(crate) struct Service {
@@ -349,12 +362,22 @@ impl Reply {
         assert_eq!(body["status"], *status, "{text}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{text}");
         assert_eq!(self.header("x-request-id"), body["request_id"].as_str(), "{text}");
-        assert_eq!(body["type"], format!("/problems/{code}"), "{text}");
-        assert!(body["title"].is_string() && body["detail"].is_string(), "{text}");
+        assert!(
+            body["type"].as_str().is_some_and(|url| url.ends_with(&format!("/problems/{code}"))),
+            "{text}"
+        );
+        assert!(body["title"].is_string(), "{text}");
+        let detail = body["detail"].as_str().expect("a detail");
+        assert!(!ADVICE.iter().any(|words| detail.contains(words)), "the advice is a hint: {text}");
         let retries = matches!(status, 429 | 503 | 504 | 507) && body["retryable"] == true;
         assert_eq!(self.header("retry-after").is_some(), retries, "{status} {text}");
         self.body
     }
+}
+
+/// The detail and the hint of a problem.
+pub(crate) fn said(problem: &Value) -> String {
+    ["detail", "hint"].map(|name| problem[name].as_str().unwrap_or_default()).join("; ")
 }
 
 /// Awaits `future` with a timeout.

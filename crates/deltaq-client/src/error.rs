@@ -50,7 +50,7 @@ pub enum Error {
         silence: Duration,
     },
     /// The server refused the request.
-    #[error("{} ({}, {})", .0.detail, .0.status, .0.code)]
+    #[error("{}{} ({}, {})", .0.detail, hinted(.0), .0.status, .0.code)]
     Problem(Box<ProblemDocument>),
     /// The reply is not of a deltaq server.
     #[error("{address} answered with status {status} and no problem document; is it a deltaq server?")]
@@ -106,6 +106,11 @@ pub enum Error {
         /// The queue.
         queue: String,
     },
+}
+
+/// What to do, behind the detail.
+fn hinted(problem: &ProblemDocument) -> String {
+    problem.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"))
 }
 
 impl Error {

@@ -53,21 +53,21 @@ pub enum Refusal {
         mode: Mode,
     },
     /// Too many Replaces run or wait.
-    #[error("{limit} Replaces of this queue already run or wait; that is the limit")]
+    #[error("{limit} Replaces of this queue already run or wait, which is the limit")]
     TooManyReplaces {
         /// [`limits::REPLACES_MAX`](super::limits::REPLACES_MAX).
         limit: usize,
     },
     /// The call would give a source its first sequence, and the queue remembers as many as it may.
     #[error(
-        "the queue remembers the sequences of {limit} sources, which is the limit, and the source has none yet; leave sequence out"
+        "the queue remembers the sequences of {limit} sources, which is the limit, and the source has none yet"
     )]
     TooManySequences {
         /// [`limits::SOURCES_MAX`](super::limits::SOURCES_MAX).
         limit: usize,
     },
     /// A Replace of the same source that has a sequence number has not ended.
-    #[error("the Replace with sequence number {number} of the source has not ended; repeat the call")]
+    #[error("the Replace with sequence number {number} of the source has not ended")]
     SequenceBusy {
         /// The sequence number of that Replace.
         number: u64,
@@ -100,17 +100,13 @@ pub enum Refusal {
         waiting: usize,
     },
     /// The queue follows another queue, so it takes no calls of producers.
-    #[error(
-        "the queue follows {follows:?} and takes its objects from there; send the call to {follows:?}, or detach this queue with follow: null"
-    )]
+    #[error("the queue follows {follows:?} and takes its objects from there")]
     Follower {
         /// The followed queue.
         follows: Arc<str>,
     },
     /// The setting can't change while the queue holds keys.
-    #[error(
-        "{field} can't change while the queue holds keys, and it holds {keys}; delete the queue first, or use another"
-    )]
+    #[error("{field} can't change while the queue holds keys, and it holds {keys}")]
     ImmutableConfig {
         /// The field.
         field: &'static str,
@@ -119,27 +115,24 @@ pub enum Refusal {
     },
 }
 
-/// The text of [`Refusal::MassDelete`]: what would be deleted, the limits that are set, and how to allow it.
+/// The text of [`Refusal::MassDelete`]: what would be deleted, and the limits that are set.
 fn mass_delete(deletions: u64, owned: u64, guard: DeletionGuard) -> String {
     let what = format!("would delete {deletions} of {owned} keys of its source");
-    let allow = "if the list is complete, repeat the call with max_delete_percent=100";
     match guard {
         DeletionGuard::Set { max_deletes, max_percent } => {
             let percent = max_percent.map(|percent| format!("max_delete_percent is {percent}"));
             let deletes = max_deletes.map(|deletes| format!("max_deletes is {deletes}"));
             let limits: Vec<String> = [percent, deletes].into_iter().flatten().collect();
-            format!("the list {what}, and {}; {allow}", limits.join(" and "))
+            format!("the list {what}, and {}", limits.join(" and "))
         }
         DeletionGuard::Default(DefaultLimit::EmptyList) => {
-            format!(
-                "the list is empty and {what}; if the source has ended, repeat the call with allow_empty=true"
-            )
+            format!("the list is empty and {what}")
         }
-        DeletionGuard::Default(DefaultLimit::SingleObject) => format!(
-            "the body is one object and no list, and {what}; send the whole list as an array, or repeat the call with max_delete_percent=100"
-        ),
+        DeletionGuard::Default(DefaultLimit::SingleObject) => {
+            format!("the body is one object and no list, and {what}")
+        }
         DeletionGuard::Default(DefaultLimit::Half | DefaultLimit::None) => {
-            format!("the list {what}, more than half of them, which is the default limit; {allow}")
+            format!("the list {what}, more than half of them, which is the default limit")
         }
     }
 }

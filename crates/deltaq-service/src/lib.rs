@@ -156,7 +156,7 @@ pub enum Error {
         newest: Rv,
     },
     /// The queue has no index of this name.
-    #[error("the queue has no index {}; {}", Excerpt(index), indexes_named(names))]
+    #[error("the queue has no index {}", Excerpt(index))]
     NoIndex {
         /// The name.
         index: String,
@@ -177,23 +177,15 @@ pub enum Error {
     Journal(#[from] deltaq_journal::Error),
 }
 
-fn indexes_named(names: &[Arc<str>]) -> String {
-    match names {
-        [] => "it has none".to_owned(),
-        names => format!("it has {}", names.join(", ")),
-    }
-}
-
 /// The reason for which a queue can't follow another queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FollowError {
     /// There is no queue of the name.
-    #[error("there is no queue {0:?}; create it first")]
+    #[error("there is no queue {0:?}")]
     NotFound(String),
     /// The queues are in different partitions.
     #[error(
-        "{queue:?} can't follow {followed:?}, because on several nodes a follower must be in the partition of the queue that it follows; \
-         a follower whose name begins with \"{group}--\" is, such as \"{group}--{queue}\""
+        "{queue:?} can't follow {followed:?}, because on several nodes a follower must be in the partition of the queue that it follows"
     )]
     Apart {
         /// The follower.
@@ -230,8 +222,5 @@ fn followed_by(followers: &[Name]) -> String {
     let names: Vec<&str> = followers.iter().take(SHOWN).map(Name::as_str).collect();
     let more = followers.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!(
-        "the queue is followed by {}{more}; detach them first (follow: null), or delete with force=true, which detaches them",
-        names.join(", ")
-    )
+    format!("the queue is followed by {}{more}", names.join(", "))
 }

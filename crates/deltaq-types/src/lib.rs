@@ -62,7 +62,9 @@ pub use self::read::{
 pub use self::server::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
-pub use self::words::{DeltaType, EventName, HoldReason, ItemState, LeaseOutcome, RowType, SettleResult};
+pub use self::words::{
+    DeltaType, EventName, ExpiredReason, HoldReason, ItemState, LeaseOutcome, RowType, SettleResult,
+};
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u64) -> bool {

@@ -3,20 +3,23 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ExtendedDocument, SettledDocument};
+use super::{ExpiredReason, ExtendedDocument, SettledDocument};
 
 /// The reply to a refused or failed request. Some problems have further fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemDocument {
-    /// The path of the page that explains the problem.
+    /// The URL of the page that explains the problem; its path alone where the server does not know its own name.
     #[serde(rename = "type")]
     pub kind: String,
     /// The problem in a few words.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong, where, and what to do.
+    /// What is wrong, and where.
     pub detail: String,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// The name to program against.
     pub code: String,
     /// Whether the same request may succeed later.
@@ -29,6 +32,9 @@ pub struct ProblemDocument {
     /// The exceeded limit: a number, or a duration as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<serde_json::Value>,
+    /// Of `expired`: why the position can't be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ExpiredReason>,
     /// In a list: the queue that cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,

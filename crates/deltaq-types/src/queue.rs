@@ -49,8 +49,11 @@ pub struct UnavailableQueue {
     pub name: String,
     /// The code of the problem that a GET of the queue gets.
     pub code: String,
-    /// What is wrong, and what to do.
+    /// What is wrong.
     pub detail: String,
+    /// What to do.
+    #[schema(required = true)]
+    pub hint: Option<String>,
 }
 
 /// The state of a queue in numbers.

@@ -1,6 +1,11 @@
 //! Words of replies. A newer server may send other words, which become `Unrecognized`.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 macro_rules! words {
     ($($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal,)* })*) => {$(
@@ -21,6 +26,22 @@ macro_rules! words {
                     $(Self::$variant => $text,)*
                     Self::Unrecognized => "Unrecognized",
                 }
+            }
+        }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                ObjectBuilder::new()
+                    .schema_type(Type::String)
+                    .description(Some(concat!($($doc),*).trim()))
+                    .enum_values(Some([$($text),*]))
+                    .into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
             }
         }
     )*};
@@ -114,6 +135,17 @@ words! {
         NothingWaits = "nothing_waits",
         /// The queue does not have the key.
         Unknown = "unknown",
+    }
+    /// Why a version or a `continue` token can't be continued.
+    ExpiredReason {
+        /// The version is above the newest one of the queue.
+        Ahead = "ahead",
+        /// The queue has forgotten which keys were deleted since.
+        TooOld = "too_old",
+        /// The version or the token is of a deleted queue, or of a time that the server has lost.
+        Lost = "lost",
+        /// The token belongs to another list.
+        WrongList = "wrong_list",
     }
     /// The kind of an event in the history of a key.
     EventName {

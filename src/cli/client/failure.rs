@@ -118,6 +118,18 @@ impl Failure {
         }
     }
 
+    /// What the server says to do, unless it says so to a program that makes HTTP calls and the advice says the same for this one.
+    fn hint(&self) -> Option<&str> {
+        let (Self::Client(error) | Self::At { source: error, .. } | Self::OfSource { source: error, .. }) =
+            self
+        else {
+            return None;
+        };
+        let problem = error.problem()?;
+        let is_replaced = own_advice(&problem.code).is_some() && !HINTED.contains(&problem.code.as_str());
+        problem.hint.as_deref().filter(|_| !is_replaced)
+    }
+
     /// What the user can do.
     fn advice(&self) -> Option<String> {
         match self {
@@ -140,6 +152,9 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         eprintln!("deltaq: {}", self.text());
+        if let Some(hint) = self.hint() {
+            eprintln!("  hint: {hint}");
+        }
         if let Some(advice) = self.advice() {
             eprintln!("  next: {advice}");
         }
@@ -147,22 +162,13 @@ impl Failure {
     }
 }
 
-/// The message of a failed call. Of a failed connection only the first cause is of interest. What to do with an HTTP client is left
-/// out where the advice says it for this one.
+/// The message of a failed call. Of a failed connection only the first cause is of interest.
 pub(super) fn text_of(error: &Error) -> String {
     match error {
         Error::Connect { .. } | Error::NoReply { .. } | Error::Tls { .. } => {
             first_cause(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
         }
-        Error::Problem(problem) => {
-            let advice = match problem.code.as_str() {
-                "queue-not-found" | "no-key" => "; PUT ",
-                "duplicate-key" => "; send each key once",
-                _ => return error.to_string(),
-            };
-            let detail = problem.detail.split(advice).next().unwrap_or_default();
-            format!("{detail} ({}, {})", problem.status, problem.code)
-        }
+        Error::Problem(problem) => format!("{} ({}, {})", problem.detail, problem.status, problem.code),
         error => with_causes(error),
     }
 }
@@ -225,7 +231,19 @@ fn advice_of(error: &Error) -> Option<String> {
         Error::Problem(problem) => problem,
         _ => return None,
     };
-    let advice = match problem.code.as_str() {
+    if let Some(advice) = own_advice(&problem.code) {
+        return Some(advice.to_owned());
+    }
+    let known = Code::ALL.iter().find(|known| known.name() == problem.code);
+    known.filter(|_| problem.hint.is_none()).map(|known| known.help().to_owned())
+}
+
+/// Problems whose advice is general, so that the hint of the server goes with it.
+const HINTED: [&str; 3] = ["invalid-config", "invalid-parameter", "invalid-request"];
+
+/// What to do about a problem in words of the command line.
+fn own_advice(code: &str) -> Option<&'static str> {
+    Some(match code {
         "unauthorized" => {
             "give a token with --token-file or DELTAQ_TOKEN, or a certificate with --cert-file and --key-file if the server asks for one"
         }
@@ -247,11 +265,8 @@ fn advice_of(error: &Error) -> Option<String> {
         "incomplete-list" => "check the program that makes the list, and the number of --count",
         "not-empty" => "let workers drain the queue, or empty it: deltaq queue purge QUEUE",
         "queue-closed" => "workers may end; deltaq queue reopen QUEUE opens the queue again",
-        code => {
-            return Code::ALL.iter().find(|known| known.name() == code).map(|known| known.help().to_owned());
-        }
-    };
-    Some(advice.to_owned())
+        _ => return None,
+    })
 }
 
 /// What to do about the list of a source, where that is another thing than for a command that sends objects.

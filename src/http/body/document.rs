@@ -8,7 +8,7 @@ use deltaq_engine::object::{self, SyntaxError};
 use deltaq_types::strict::Named;
 use serde::Deserialize;
 
-use crate::http::params::nearest;
+use crate::http::params::did_you_mean;
 use crate::http::problem::{Code, Problem};
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -163,10 +163,7 @@ fn document_problem(error: &serde_json::Error, start: Start) -> Problem {
         ["unknown field", "missing field", "duplicate field"].iter().any(|kind| text.starts_with(kind));
     let mut problem = Problem::new(code, if is_named { text.clone() } else { shortened(&text) });
     if let Some((field, known)) = named.split_first().filter(|_| is_named) {
-        if let Some(near) = nearest(field, known) {
-            problem = Problem::new(code, format!("{text}; did you mean {near:?}?"));
-        }
-        problem = problem.with("field", *field);
+        problem = problem.hint_some(did_you_mean(field, known)).with("field", *field);
     }
     problem.with("line", line).with("column", column)
 }

@@ -94,9 +94,9 @@ impl Inflated {
         match ready!(self.decoder.reader_mut().as_mut().poll_fill_buf(cx)) {
             Ok([]) => Poll::Ready(None),
             Ok(_) => {
-                let detail =
-                    format!("the body goes on after the end of its {name} data; send one member or frame");
-                Poll::Ready(Some(Err(Problem::new(Code::InvalidRequest, detail))))
+                let detail = format!("the body goes on after the end of its {name} data");
+                let problem = Problem::new(Code::InvalidRequest, detail);
+                Poll::Ready(Some(Err(problem.hint("send one member or frame"))))
             }
             Err(error) => Poll::Ready(Some(Err(self.problem(sender, &error)))),
         }

@@ -91,7 +91,7 @@ mod tests {
         let (mut near, far) = duplex(64);
         let linger = LingerRoom::of(1).enter().expect("room");
         let send = async {
-            near.write_all(&[b'x'; 100_000]).await.expect("everything is read");
+            near.write_all(&vec![b'x'; 100_000]).await.expect("everything is read");
             drop(near);
         };
         tokio::join!(send, finish(linger, far));

@@ -158,10 +158,11 @@ impl Replacement {
     }
 }
 
-/// A complete response to a request that hyper refused. The connection ends after it.
+/// A complete response to a request that hyper refused. The connection ends after it. Nothing of the request is known, so its `type` is
+/// a path alone.
 pub(super) fn closing_response(problem: &Problem) -> Bytes {
     let request_id = format!("unparsed-{:016x}", fastrand::u64(..));
-    let (body, status) = (problem.document(&request_id), problem.code().status());
+    let (body, status) = (problem.document("", &request_id), problem.code().status());
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let retry_after = problem.retry_after_seconds().map(|wait| format!("retry-after: {wait}\r\n"));
     let text = format!(

@@ -7,6 +7,9 @@ use tokio_rustls::server::TlsStream;
 
 /// A byte stream whose peer may close its sending side.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Whether the stream is encrypted.
+    const IS_TLS: bool;
+
     /// Whether the peer has closed the connection or its sending side, even if unread bytes come before the end.
     ///
     /// tokio knows only what the last event of the socket said, so this asks the kernel.
@@ -14,6 +17,8 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 }
 
 impl Transport for TcpStream {
+    const IS_TLS: bool = false;
+
     fn is_closed_by_peer(&self) -> bool {
         let mut socket = [PollFd::new(self, PollFlags::RDHUP)];
         // The kernel reports HUP and ERR as well, for a connection that was reset.
@@ -22,6 +27,8 @@ impl Transport for TcpStream {
 }
 
 impl Transport for TlsStream<TcpStream> {
+    const IS_TLS: bool = true;
+
     fn is_closed_by_peer(&self) -> bool {
         self.get_ref().0.is_closed_by_peer()
     }
@@ -29,6 +36,8 @@ impl Transport for TlsStream<TcpStream> {
 
 #[cfg(test)]
 impl Transport for tokio::io::DuplexStream {
+    const IS_TLS: bool = false;
+
     fn is_closed_by_peer(&self) -> bool {
         false
     }

@@ -24,7 +24,7 @@ use crate::http::forwarded_leases::{ForwardedLeases, ReturnPath};
 use crate::http::in_flight::CountedReply;
 use crate::http::node::{self, CallError, Node};
 use crate::http::operation::Class;
-use crate::http::problem::{Code, PassedOn, Problem};
+use crate::http::problem::{Code, PassedOn, Problem, REPEAT, REPEAT_SAFELY};
 
 /// How long the reply to a pop is awaited after its client has disconnected.
 const LATE_REPLY: Duration = Duration::from_secs(1);
@@ -136,39 +136,39 @@ async fn moved(partitions: Arc<Partitions>, queue: Name, peer: Arc<Peer>) {
 /// The problem of an owner that could not be called.
 pub(in crate::http) fn unreachable(peer: &Peer) -> Problem {
     let detail = format!(
-        "the node {:?}, which owns the queue, can't be reached; nothing of the request was applied, repeat it",
+        "the node {:?}, which owns the queue, can't be reached; nothing of the request was applied",
         peer.name
     );
-    Problem::new(Code::NotOwner, detail)
+    Problem::new(Code::NotOwner, detail).hint(REPEAT)
 }
 
 /// The problem of an owner that has not replied before its connection ended or before the queue moved.
 pub(in crate::http) fn interrupted(peer: &Peer) -> Problem {
     let detail = format!(
         "the node {:?} owned the queue and did not reply before its connection ended or the queue moved; whether the request took \
-         effect is unknown, repeat it safely",
+         effect is unknown",
         peer.name
     );
-    Problem::new(Code::NotOwner, detail)
+    Problem::new(Code::NotOwner, detail).hint(REPEAT_SAFELY)
 }
 
 /// The problem of an owner that does not accept this node.
 pub(in crate::http) fn refused(peer: &Peer) -> Problem {
     let detail = format!(
-        "the node {:?}, which owns the queue, does not accept calls of this node; nothing of the request was applied, repeat it",
+        "the node {:?}, which owns the queue, does not accept calls of this node; nothing of the request was applied",
         peer.name
     );
-    Problem::new(Code::NotOwner, detail)
+    Problem::new(Code::NotOwner, detail).hint(REPEAT)
 }
 
 /// The problem of an owner at whose URL another server replies.
 pub(in crate::http) fn not_the_node(peer: &Peer) -> Problem {
     let detail = format!(
         "another server replies at the URL of the node {:?}, which owns the queue (cluster.advertise); whether the request took effect \
-         is unknown, repeat it safely",
+         is unknown",
         peer.name
     );
-    Problem::new(Code::NotOwner, detail)
+    Problem::new(Code::NotOwner, detail).hint(REPEAT_SAFELY)
 }
 
 /// The request as another node gets it.
@@ -185,6 +185,9 @@ pub(in crate::http) fn outgoing(context: &RequestContext, request: Request) -> R
     let caller = context.caller.get().and_then(|caller| HeaderValue::from_str(caller.name()).ok());
     if let Some(caller) = caller {
         headers.insert(&node::CALLER, caller);
+    }
+    if let Ok(url) = HeaderValue::from_str(&context.public_url()) {
+        headers.insert(&node::PUBLIC_URL, url);
     }
     parts.version = Version::HTTP_11;
     parts.extensions.clear();

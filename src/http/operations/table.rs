@@ -114,7 +114,7 @@ operations! {
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;
     GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body server::readyz;
     GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body api_document::openapi_json;
-    GET    "/problems/{name}"                  get_problem    Token            Read      Ignored  []                long  without_body server::problem;
+    GET    "/problems/{name}"                  get_problem    Nothing          Read      Ignored  []                long  without_body server::problem;
     GET    "/"                                 None           Nothing          Unlimited Ignored  []                long  without_body console::root;
     GET    "/console"                          None           Nothing          Unlimited Ignored  []                long  without_body console::folder;
     GET    "/console/"                         None           Nothing          Unlimited Ignored  []                long  without_body console::file;

@@ -116,7 +116,7 @@ codes! {
     QueueDeleted "queue-deleted" 410 true "The queue was deleted"
         "The queue was deleted while the request waited. A new request uses a new queue of the name, if there is one.";
     Expired "expired" 410 false "The position has expired"
-        "The queue of the continue token or version was deleted, or the token belongs to another list: start the list again. A watch: the queue no longer knows which keys were deleted after the version, or (reason ahead) a restored backup is older than the version: list the view again, and watch from the version of that list.";
+        "reason says why. too_old: the queue no longer knows which keys were deleted after the version. ahead: the queue does not have the version, for example because a restored backup is older. lost: the version or the token is of a deleted queue. wrong_list: the token belongs to another list. Start the list again; a watch goes on from the version of that list.";
     NoKey "no-key" 422 false "The object has no key"
         "A required pointer of the queue's key leads nowhere, to null or to an empty text. index, line and pointer say where. Nothing of the request was applied.";
     InvalidKey "invalid-key" 422 false "The key is not allowed"

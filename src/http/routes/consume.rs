@@ -280,8 +280,9 @@ const fn are_all_lost(lost: usize, leases: usize) -> bool {
 
 /// The refusal has the same fields as the reply to a call that changed something.
 fn lease_lost(done: &str, lost: usize) -> Problem {
-    let detail = format!("none of the leases could be {done}; outcome says how each ended");
-    Problem::new(Code::LeaseLost, detail).with("stale", lost)
+    let detail = format!("none of the leases could be {done}");
+    let hint = "outcome says how each ended: drop the result of the work, or make the work safe to repeat";
+    Problem::new(Code::LeaseLost, detail).hint(hint).with("stale", lost)
 }
 
 /// Checks the settles of a request before any of them takes effect.
@@ -363,6 +364,6 @@ fn check_done(state: &AppState, name: &Name, hows: &[How]) -> Result<(), Problem
     if mode == Mode::Keys {
         return Ok(());
     }
-    let reason = "only mode keys has Done without Forget; settle with ack, which applies the deltas";
+    let reason = "only mode keys has Done without Forget";
     Err(Refusal::WrongMode { call: "done", reason, mode }.into())
 }

@@ -10,8 +10,8 @@ pub(super) type Field<T> = (&'static str, Option<T>);
 pub(super) fn either<T>(current: Field<T>, former: Field<T>) -> Result<Option<(&'static str, T)>, Problem> {
     match (current, former) {
         ((name, Some(_)), (former, Some(_))) => {
-            let detail = format!("field {former:?}: it is the former name of {name:?}; give one");
-            Err(Problem::new(Code::InvalidRequest, detail).with("field", former))
+            let detail = format!("field {former:?}: it is the former name of {name:?}");
+            Err(Problem::new(Code::InvalidRequest, detail).hint("give one of them").with("field", former))
         }
         ((name, Some(value)), _) | (_, (name, Some(value))) => Ok(Some((name, value))),
         _ => Ok(None),

@@ -38,7 +38,7 @@ pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Reply<Page<EventDo
     )
 )]
 pub(in crate::http) async fn history(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
-    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required; it names the key"))?;
+    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required"))?;
     page(&call, &key).await.map(|page| Reply::of(&call.context, page))
 }
 
@@ -48,7 +48,7 @@ async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem
     let before = match params.text("continue") {
         Some(token) => {
             let position = cursor::decode(List::History, &handle.lives(), token)?;
-            Some(position.parse::<Rv>().map_err(|_| cursor::expired())?)
+            Some(position.parse::<Rv>().map_err(|_| cursor::of_another_list())?)
         }
         None => None,
     };

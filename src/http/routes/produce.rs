@@ -94,7 +94,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     let explicit = params.key("key")?;
     let rate_limited = params.flag("rate_limited")?;
     if rate_limited && delay.is_some() {
-        return Err(wrong("rate_limited", "the rate limiter gives the delay; leave delay out"));
+        return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave delay out"));
     }
     let rules = AdmissionRules::of(&state, &name, &incoming);
     let (parsed, many) = objects(incoming, &rules.config, BatchLimit::of_batch(&state)).await?;
@@ -121,8 +121,8 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         let read = move |reader: &mut Reader<'_>, _, explicit: &Option<Key>| match explicit {
             Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None, None)),
             _ if kind == DeltaKind::Deleted => {
-                let detail = "the body is empty and the query has no key; delete takes one of them";
-                Err(Problem::new(Code::NoKey, detail))
+                let detail = "the body is empty and the query has no key";
+                Err(Problem::new(Code::NoKey, detail).hint("delete takes one of them"))
             }
             _ => Err(empty_body()),
         };
@@ -200,7 +200,8 @@ async fn apply<C: Send + Sync + 'static>(
 /// The sequence of a call of `source`.
 fn read_sequence(params: &Params, source: Option<&Source>) -> Result<Option<Sequence>, Problem> {
     let Some(number) = params.count("sequence", 0..=u64::MAX)? else { return Ok(None) };
-    let source = source.ok_or_else(|| wrong("sequence", "it numbers the calls of a source; add source"))?;
+    let source =
+        source.ok_or_else(|| wrong("sequence", "it numbers the calls of a source").hint("add source"))?;
     Ok(Some(Sequence { source: source.clone(), number }))
 }
 

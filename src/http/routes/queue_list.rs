@@ -3,6 +3,7 @@
 //! Each partition has one owner, and each owner lists its own queues. The node that the client has called merges the pages. A list
 //! that misses a partition is refused, because a client must not take a part for the whole.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
@@ -19,7 +20,7 @@ use crate::http::cursor;
 use crate::http::forward;
 use crate::http::limits::PAGE_BYTES_MAX;
 use crate::http::node::{self, CallError, Node};
-use crate::http::problem::{Code, Problem};
+use crate::http::problem::{Code, Problem, REPEAT};
 use crate::http::wire;
 
 /// Names outlive queues, so a cursor in the list of queues never expires.
@@ -46,8 +47,9 @@ struct Part {
 pub(super) fn complete(page: QueuePage) -> Result<Page<QueueDocument>, Problem> {
     let QueuePage { items, unavailable, next, resource_version } = page;
     match unavailable.into_iter().next() {
-        Some(UnavailableQueue { name, code, detail }) => {
-            Err(Problem::new(Code::named(&code).unwrap_or(Code::Internal), detail).with("queue", name))
+        Some(UnavailableQueue { name, code, detail, hint }) => {
+            let problem = Problem::new(Code::named(&code).unwrap_or(Code::Internal), detail);
+            Err(problem.hint_some(hint.map(Cow::from)).with("queue", name))
         }
         None => Ok(Page { items, next, resource_version }),
     }
@@ -119,8 +121,12 @@ impl QueueList {
                 Err(deltaq_service::Error::QueueDeleted) => continue,
                 Err(error) => {
                     let problem = Problem::from(error);
-                    let (code, detail) = (problem.code().name().to_owned(), problem.detail().to_owned());
-                    Err(UnavailableQueue { name: name.clone(), code, detail })
+                    Err(UnavailableQueue {
+                        name: name.clone(),
+                        code: problem.code().name().to_owned(),
+                        detail: problem.detail().to_owned(),
+                        hint: problem.advice().map(str::to_owned),
+                    })
                 }
             };
             part.rows.push((name, row));
@@ -167,14 +173,12 @@ impl QueueList {
 /// The name at which a page ended.
 fn position(cursor: &str) -> Result<Name, Problem> {
     let name = cursor::decode_queues(cursor)?;
-    Name::new(&name).map_err(|_| cursor::expired())
+    Name::new(&name).map_err(|_| cursor::of_another_list())
 }
 
 fn incomplete() -> Problem {
-    Problem::new(
-        Code::NotOwner,
-        "the owners of some queues are changing, so the list would be incomplete; repeat the request",
-    )
+    Problem::new(Code::NotOwner, "the owners of some queues are changing, so the list would be incomplete")
+        .hint(REPEAT)
 }
 
 /// One page of all parts. A name behind the end of a part is left to the next page, because that part may have names before it.

@@ -28,7 +28,7 @@ use crate::http::openapi::params::{
     ExplainQuery, InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery, WorkersQuery,
 };
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
-use crate::http::params::{Params, check_error, digits, nearest, wrong};
+use crate::http::params::{Params, check_error, did_you_mean, digits, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, STATES, Selected};
@@ -168,10 +168,8 @@ fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
     for name in text.split(',') {
         let mut named = STATES.into_iter().zip(ListedState::ALL);
         let Some((_, state)) = named.find(|(known, _)| *known == name) else {
-            let near = nearest(name, &STATES).map(|near| format!("; did you mean {near:?}?"));
-            let known =
-                format!("{} is none of {}{}", Excerpt(name), STATES.join(", "), near.unwrap_or_default());
-            return Err(wrong("state", &known));
+            let known = format!("{} is none of {}", Excerpt(name), STATES.join(", "));
+            return Err(wrong("state", &known).hint_some(did_you_mean(name, &STATES)));
         };
         states.push(state);
     }
@@ -203,7 +201,7 @@ fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
         rv: Rv::new(rv),
         key: Key::new(key).ok(),
     });
-    position.ok_or_else(cursor::expired)
+    position.ok_or_else(cursor::of_another_list)
 }
 
 async fn item_page(
@@ -289,7 +287,7 @@ pub(in crate::http) async fn explain(call: ReadCall) -> Result<Json<ExplainDocum
     )
 )]
 pub(in crate::http) async fn explain_of(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
-    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required; it names the key"))?;
+    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required"))?;
     explanation(&call, &key).await
 }
 

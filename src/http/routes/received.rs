@@ -81,8 +81,8 @@ pub(super) fn parsed_line(
 
 /// The problem of an empty body where objects are required.
 pub(super) fn empty_body() -> Problem {
-    let detail = "the body is empty; this call takes an object or a list";
-    Problem::new(Code::InvalidJson, detail).with("line", 1).with("column", 1)
+    let problem = Problem::new(Code::InvalidJson, "the body is empty");
+    problem.hint("send an object or a list of objects").with("line", 1).with("column", 1)
 }
 
 /// Most objects of a list.
@@ -117,7 +117,7 @@ impl BatchLimit {
         if objects <= most {
             return Ok(());
         }
-        let detail = format!("the list has more than {most} objects ({setting}); {way_out}");
-        Err(Problem::new(Code::BatchTooLarge, detail).with("limit", most))
+        let detail = format!("the list has more than {most} objects ({setting})");
+        Err(Problem::new(Code::BatchTooLarge, detail).hint(way_out).with("limit", most))
     }
 }

@@ -72,9 +72,10 @@ impl Places {
             Some((first, line)) => format!("lines {first} and {line}"),
             None => format!("objects {first} and {index}"),
         };
-        let detail = format!("{at} have the same key {key}; send each key once, or add duplicates=last");
-        let problem =
-            Problem::new(Code::DuplicateKey, detail).with("first_index", first).with("index", index);
+        let problem = Problem::new(Code::DuplicateKey, format!("{at} have the same key {key}"))
+            .hint("send each key once, or add duplicates=last")
+            .with("first_index", first)
+            .with("index", index);
         Err(match lines {
             Some((first, line)) => problem.with("first_line", first).with("line", line),
             None => problem,
@@ -96,13 +97,14 @@ pub(super) async fn read_list(
         if count.is_none() && end.is_none() {
             let have = list.len();
             return Err(incomplete(&format!(
-                "{have} objects arrived, but nothing declares that the list is complete: send count=N or a last line {{\"$end\":N}}"
-            )));
+                "{have} objects arrived, but nothing declares that the list is complete"
+            ))
+            .hint("send count=N or a last line {\"$end\":N}"));
         }
     } else {
         match read_objects(&mut list, incoming, rules, most).await? {
             None if count != Some(0) => {
-                return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
+                return Err(incomplete("the body is empty").hint("[] or count=0 empties a source"));
             }
             is_list => is_single = is_list == Some(false),
         }

@@ -147,7 +147,7 @@ impl SeedReader<'_> {
 /// The detail of the problem that a caller of `/seed` would get.
 pub fn read_seed(line: &str, config: &Config, admission: Option<&Admission>) -> Result<Seed, String> {
     let document = Document::alone(line.to_owned());
-    seed_call(&document, &mut Reader::new(config, admission)).map_err(|problem| problem.detail().to_owned())
+    seed_call(&document, &mut Reader::new(config, admission)).map_err(|problem| problem.to_string())
 }
 
 fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Problem> {

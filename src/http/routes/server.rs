@@ -50,8 +50,9 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     if state.partitions.is_unfit() {
         return Err(Problem::new(
             Code::NotOwner,
-            "this node can load none of the partitions that it should own; its log says why",
-        ));
+            "this node can load none of the partitions that it should own",
+        )
+        .hint("the log of the node has the cause"));
     }
     state.partitions.registries().try_for_each(|registry| registry.check_queues())?;
     Ok("ok\n")
@@ -120,7 +121,7 @@ pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result
 
 /// The meaning of a problem and what to do.
 #[utoipa::path(
-    get, path = "/problems/{name}", tag = "server", operation_id = "get_problem",
+    get, path = "/problems/{name}", tag = "server", operation_id = "get_problem", security(()),
     params(OfProblem),
     responses(
         (status = 200, description = "The explanation.", body = String, content_type = "text/plain"),
@@ -132,9 +133,10 @@ pub(in crate::http) async fn problem(ReadCall { uri, .. }: ReadCall) -> Result<S
     let code = Code::ALL.iter().find(|code| code.name() == name);
     let Some(code) = code else {
         let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        let detail =
-            format!("no problem has the name {}; the problems are {}", Excerpt(name), names.join(", "));
-        return Err(Problem::new(Code::NotFound, detail));
+        let detail = format!("no problem has the name {}", Excerpt(name));
+        return Err(
+            Problem::new(Code::NotFound, detail).hint(format!("the problems are {}", names.join(", ")))
+        );
     };
     let retry = if code.is_retryable() { "may succeed later" } else { "will fail again" };
     Ok(format!(

@@ -14,7 +14,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::lives::LifeId;
 use deltaq_engine::view::View;
 use deltaq_service::{self, Handle, KeyFilter, Shard, WatchFrom, Watcher};
-use deltaq_types::{Page, WatchRow};
+use deltaq_types::{ExpiredReason, Page, WatchRow};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ use crate::http::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WATCH_SP
 use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::params::{Params, digits, wrong};
-use crate::http::problem::{Code, Problem};
+use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::http::wire;
 
@@ -75,7 +75,9 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     }
     for (name, is_given) in [("wait", wait.is_some()), ("limit", rows.is_some())] {
         if is_given {
-            return Err(wrong(name, "a stream has none; send \"accept: application/json\" for a long poll"));
+            return Err(
+                wrong(name, "a stream has none").hint("send \"accept: application/json\" for a long poll")
+            );
         }
     }
     let watcher = handle.watch(view, from, filter).await?;
@@ -165,7 +167,7 @@ fn from(
         let position = cursor::decode(List::Watch(view), &handle.lives(), token)?;
         let numbers = position.split_once(':');
         let numbers = numbers.and_then(|(after, since)| Some((after.parse().ok()?, since.parse().ok()?)));
-        let (after, since) = numbers.ok_or_else(cursor::expired)?;
+        let (after, since) = numbers.ok_or_else(cursor::of_another_list)?;
         return Ok(WatchFrom::List { after: Rv::new(after), since: Rv::new(since) });
     }
     if params.flag("send_initial_events")? {
@@ -198,8 +200,9 @@ fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, P
         WatchFrom::Start | WatchFrom::Now => Rv::ZERO,
     };
     if !handle.lives().has(life, newest) {
-        let detail = "the version belongs to a deleted queue of this name, or to a time that was lost; list the view again";
-        return Err(Problem::new(Code::Expired, detail).with("parameter", parameter));
+        let detail = "the version belongs to a deleted queue of this name, or to a time that was lost";
+        let problem = Problem::expired(ExpiredReason::Lost, detail).hint("list the view again");
+        return Err(problem.with("parameter", parameter));
     }
     Ok(from)
 }
@@ -264,7 +267,8 @@ impl Stream {
         }
         if let Err(problem) = self.fill(&mut text).await {
             self.has_ended = true;
-            self.write(&mut text, &wire::watch_error(&problem, &self.context.id), None);
+            let row = wire::watch_error(&problem, &self.context.public_url(), &self.context.id);
+            self.write(&mut text, &row, None);
         }
         Some((Ok(text.into()), self))
     }

@@ -260,7 +260,8 @@ fn problem_of(Fault { setting, is_unknown, why }: Fault) -> Problem {
         Some(nearest) => format!("did you mean {nearest:?}?"),
         None => "a GET of a queue shows all settings".to_owned(),
     };
-    Problem::new(Code::InvalidRequest, format!("unknown field {}; {hint}", Excerpt(&setting)))
+    Problem::new(Code::InvalidRequest, format!("unknown field {}", Excerpt(&setting)))
+        .hint(hint)
         .with("field", setting)
 }
 

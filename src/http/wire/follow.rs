@@ -46,10 +46,8 @@ pub(super) fn read(value: Value) -> Result<FollowPatch, Problem> {
         return Ok(FollowPatch::Detach);
     }
     let document: deltaq_types::Follow = serde_json::from_value(value).map_err(|error| {
-        Problem::invalid_setting(
-            "follow",
-            &shortened(&format!("{error}; it is like {{\"queue\":\"prices\"}}, or null to detach the queue")),
-        )
+        Problem::invalid_setting("follow", &shortened(&error.to_string()))
+            .hint("it is like {\"queue\":\"prices\"}, or null to detach the queue")
     })?;
     let deltaq_types::Follow { queue, view, prefix, max_waiting } = document;
     Name::new(&queue).map_err(|why| Problem::invalid_setting("follow.queue", &why.to_string()))?;
@@ -89,10 +87,8 @@ pub(super) fn document(follow: &Follow) -> deltaq_types::Follow {
 pub(super) fn check(config: &Config) -> Result<(), Problem> {
     let Some(follow) = &config.follow else { return Ok(()) };
     if !config.rules().has_objects {
-        return Err(Problem::invalid_setting(
-            "follow",
-            "a queue of mode keys has no objects, so it can't follow; use mode latest",
-        ));
+        let why = "a queue of mode keys has no objects, so it can't follow";
+        return Err(Problem::invalid_setting("follow", why).hint("use mode latest"));
     }
     if !config.known_objects {
         let why = "a follower needs known_objects, because they tell which keys were deleted";
@@ -100,10 +96,9 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
     }
     if config.admission.is_some() || config.version.is_some() {
         let queue = &follow.queue;
-        let why = format!(
-            "a follower takes objects as {queue:?} has accepted them; set schema, prune and version there"
-        );
-        return Err(Problem::invalid_setting("follow", &why));
+        let why = format!("a follower takes objects as {queue:?} has accepted them");
+        let problem = Problem::invalid_setting("follow", &why);
+        return Err(problem.hint(format!("set schema, prune and version of {queue:?}")));
     }
     Ok(())
 }

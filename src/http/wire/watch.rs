@@ -46,8 +46,8 @@ pub fn watch_bookmark(rv: Rv, ends_list: bool) -> WatchRow {
 
 /// The problem that ends a watch.
 #[must_use]
-pub fn watch_error(problem: &Problem, request_id: &str) -> WatchRow {
-    let problem = serde_json::from_str(&problem.document(request_id)).ok();
+pub fn watch_error(problem: &Problem, server_url: &str, request_id: &str) -> WatchRow {
+    let problem = serde_json::from_str(&problem.document(server_url, request_id)).ok();
     WatchRow { kind: RowType::Error, problem, ..EMPTY }
 }
 

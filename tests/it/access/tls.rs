@@ -131,7 +131,8 @@ async fn a_client_that_sends_everything_first_reads_its_refusal_over_tls() {
     );
     client.send_bytes(head.as_bytes()).await;
     client.send_bytes(&body).await;
-    client.reply().await.problem("unsupported-media-type");
+    let refused = client.reply().await.problem("unsupported-media-type");
+    assert_eq!(refused["type"], "https://localhost/problems/unsupported-media-type");
 }
 
 #[tokio::test]

@@ -22,6 +22,18 @@ async fn a_call_is_forwarded_once() {
 }
 
 #[tokio::test]
+async fn the_node_that_was_called_names_itself_in_a_problem() {
+    let cluster = Cluster::start().await;
+    let queue = queue_of(&cluster.a, 1, 0);
+    let mut client = cluster.a.client().await;
+    let head = format!("GET /v1/queues/{queue} HTTP/1.1\r\nhost: 10.0.0.1:7070\r\n\r\n");
+    client.send_bytes(head.as_bytes()).await;
+    let reply = client.reply().await;
+    assert!(reply.header("deltaq-owner").is_some(), "the owner has answered: {}", reply.text);
+    assert_eq!(reply.problem("queue-not-found")["type"], "http://10.0.0.1:7070/problems/queue-not-found");
+}
+
+#[tokio::test]
 async fn a_call_waits_for_an_owner_and_is_refused_without_one() {
     let cluster = Cluster::start().await;
     let queue = queue_of(&cluster.a, 1, 0);

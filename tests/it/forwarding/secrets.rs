@@ -75,8 +75,8 @@ async fn a_follower_must_be_in_the_partition_of_the_queue_that_it_follows() {
     for node in [&cluster.a, &cluster.b] {
         let refused = node.call("PUT", &format!("/v1/queues/{apart}"), &follow).await;
         let problem = refused.problem("invalid-config");
-        let detail = problem["detail"].as_str().expect("a detail");
-        assert!(detail.contains(&format!("{followed}--{apart}")), "{detail}");
+        let hint = problem["hint"].as_str().expect("a hint");
+        assert!(hint.contains(&format!("{followed}--{apart}")), "{hint}");
         node.get(&format!("/v1/queues/{apart}")).await.problem("queue-not-found");
     }
     let created = cluster.a.call("PUT", &format!("/v1/queues/{followed}--{apart}"), &follow).await;
@@ -91,8 +91,5 @@ async fn the_owner_needs_the_token_too() {
     let mut client = cluster.a.client().await;
     let refused = client.call_as("new", "GET", &path, &Value::Null).await;
     let problem = refused.problem("unauthorized");
-    assert!(
-        problem["detail"].as_str().expect("a detail").contains("all nodes need the same tokens"),
-        "{problem}"
-    );
+    assert!(problem["hint"] == "all nodes need the same tokens", "{problem}");
 }

@@ -273,7 +273,7 @@ async fn invalid_rules_change_nothing_and_the_problem_names_the_place() {
     let problem = put(json!({"key": ["/debug/name"]})).await;
     assert_eq!(problem.problem("invalid-config")["field"], "prune", "what is pruned can't become the key");
     let problem = put(json!({"shema": {}})).await;
-    assert!(problem.problem("invalid-request")["detail"].to_string().contains("schema"));
+    assert!(problem.problem("invalid-request")["hint"].to_string().contains("schema"));
     let document = service.get(QUEUE).await.ok();
     for rule in ["schema", "prune"] {
         assert_eq!(document["config"][rule], rules()[rule]);

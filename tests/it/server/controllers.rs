@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, lease, object, objects, settling, waiters};
-use crate::harness::Service;
+use crate::harness::{Service, said};
 
 /// The default length of a lease.
 const LEASE_MS: i64 = 30_000;
@@ -254,7 +254,7 @@ async fn problems_say_the_next_step() {
     let service = Service::start().await;
     let refused = service.post(&format!("{QUEUE}/add"), &json!({"name": "a"})).await.problem("no-key");
     assert!(
-        refused["detail"].as_str().is_some_and(|detail| detail.contains("PUT {\"key\":[\"/name\"]}")),
+        refused["hint"].as_str().is_some_and(|hint| hint.contains("PUT {\"key\":[\"/name\"]}")),
         "{refused}"
     );
     service.call("PUT", QUEUE, &json!({"key": "/name"})).await.ok();
@@ -274,10 +274,7 @@ async fn problems_say_the_next_step() {
         ("/helthz/", "/openapi.json lists"),
     ] {
         let refused = service.get(path).await.problem("not-found");
-        assert!(
-            refused["detail"].as_str().is_some_and(|detail| detail.contains(nearest)),
-            "{path}: {refused}"
-        );
+        assert!(said(&refused).contains(nearest), "{path}: {refused}");
     }
 
     for (body, hint) in
@@ -287,10 +284,7 @@ async fn problems_say_the_next_step() {
             let mut client = service.client().await;
             client.send_text("POST", &format!("{QUEUE}/{call}"), &[], body).await;
             let refused = client.reply().await.problem("invalid-json");
-            assert!(
-                refused["detail"].as_str().is_some_and(|detail| detail.contains(hint)),
-                "{call} {body}: {refused}"
-            );
+            assert!(said(&refused).contains(hint), "{call} {body}: {refused}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Service, within};
+use crate::harness::{Service, said, within};
 
 const PARENT: &str = "/v1/queues/prices";
 const FOLLOWER: &str = "/v1/queues/search";
@@ -154,12 +154,12 @@ async fn impossible_followers_are_refused() {
         (
             "third",
             json!({"prune": ["/x"], "follow": {"queue": "prices"}}),
-            "set schema, prune and version there",
+            "set schema, prune and version of",
         ),
         (
             "third",
             json!({"version": "/v", "follow": {"queue": "prices"}}),
-            "set schema, prune and version there",
+            "set schema, prune and version of",
         ),
         ("third", json!({"follow": {"queue": "prices", "veiw": "known"}}), "unknown field `veiw`"),
         ("third", json!({"follow": {"queue": "prices", "max_waiting": 0}}), "1 to 1000000000, not 0"),
@@ -169,8 +169,8 @@ async fn impossible_followers_are_refused() {
     for (queue, settings, wanted) in cases {
         let reply = service.call("PUT", &format!("/v1/queues/{queue}"), &settings).await;
         let problem = reply.problem("invalid-config");
-        let detail = problem["detail"].as_str().expect("a detail");
-        assert!(detail.contains(wanted) && detail.starts_with("follow"), "{settings}: {detail}");
+        let said = said(&problem);
+        assert!(said.contains(wanted) && said.starts_with("follow"), "{settings}: {said}");
     }
     assert_eq!(service.get("/v1/queues/third").await.status, 404, "a refused PUT creates no queue");
 }

@@ -1,6 +1,7 @@
 //! The names under which clients reach the server.
 
 use deltaq::config::access::Verb;
+use serde_json::Value;
 
 use crate::access::token;
 use crate::harness::{Client, Reply, Service};
@@ -28,6 +29,31 @@ async fn without_tokens_a_server_on_loopback_takes_only_allowed_hosts() {
         let foreign = "origin: https://evil.example\r\n";
         get_as(service.client().await, "/v1/info", NAME, foreign).await.problem("cross-site");
     }
+}
+
+#[tokio::test]
+async fn the_type_of_a_problem_leads_to_its_page() {
+    let service = Service::start().await;
+    let kind = |problem: Value| problem["type"].as_str().expect("a URL").to_owned();
+    let path = "/v1/queues/absent";
+    let host = service.api.to_string();
+    let refused = get_as(service.client().await, path, &host, "").await.problem("queue-not-found");
+    let page = kind(refused);
+    let page = page.strip_prefix(&format!("http://{host}")).expect("the URL that was called");
+    assert_eq!(service.get(page).await.status, 200);
+    // A host that is no host is not repeated.
+    for malformed in ["<b>", "a b", "user@localhost", ""] {
+        let refused = get_as(service.client().await, path, malformed, "").await;
+        assert_eq!(kind(refused.problem("host-not-allowed")), "/problems/host-not-allowed", "{malformed}");
+    }
+    let mut client = service.client().await;
+    client.send_bytes(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await;
+    assert_eq!(kind(client.reply().await.problem("queue-not-found")), "/problems/queue-not-found");
+
+    let url = "https://example.com/deltaq";
+    let service = Service::with(|settings| settings.server.public_url = Some(url.to_owned())).await;
+    let refused = get_as(service.client().await, path, &host, "").await.problem("queue-not-found");
+    assert_eq!(kind(refused), format!("{url}/problems/queue-not-found"));
 }
 
 #[tokio::test]

@@ -157,7 +157,10 @@ async fn indexes_change_while_many_objects_are_there() {
     put(&service, json!({"indexes": null})).await.ok();
     assert_eq!(service.get(QUEUE).await.ok()["config"].get("indexes"), None);
     let unknown = service.get(&format!("{QUEUE}/known?index=i&value=1")).await.problem("index-not-found");
-    assert_eq!(unknown["detail"], "the queue has no index \"i\"; it has none");
+    assert_eq!(
+        (&unknown["detail"], &unknown["hint"]),
+        (&json!("the queue has no index \"i\""), &json!("the queue has none"))
+    );
 }
 
 #[tokio::test]
@@ -179,10 +182,7 @@ async fn wrong_indexes_are_refused() {
         assert!(problem["detail"].as_str().is_some_and(|text| text.contains(detail)), "{problem}");
     }
     let unknown = put(&service, json!({"index": {}})).await.problem("invalid-request");
-    assert!(
-        unknown["detail"].as_str().is_some_and(|text| text.contains("did you mean \"indexes\"?")),
-        "{unknown}"
-    );
+    assert!(unknown["hint"] == "did you mean \"indexes\"?", "{unknown}");
     for config in [json!({"mode": "keys"}), json!({"known_objects": false})] {
         let mut config = config;
         config["indexes"] = json!({"a": "/a"});
@@ -221,7 +221,7 @@ async fn wrong_lookups_are_refused() {
     }
     for path in ["known?index=by_town&value=a", "indexes/by_town"] {
         let problem = service.get(&format!("{QUEUE}/{path}")).await.problem("index-not-found");
-        assert_eq!(problem["detail"], "the queue has no index \"by_town\"; it has by_city");
+        assert_eq!(problem["hint"], "the queue has by_city");
     }
     service.get(&format!("{QUEUE}/indexes/%zz")).await.problem("invalid-parameter");
 }

@@ -53,7 +53,7 @@ async fn a_number_needs_a_source_and_has_64_bits() {
         let refused = service.post(&format!("{QUEUE}/{call}?sequence=1"), &json!([])).await;
         let problem = refused.problem("invalid-parameter");
         assert_eq!(problem["parameter"], "sequence");
-        assert!(problem["detail"].as_str().is_some_and(|text| text.contains("add source")), "{problem}");
+        assert!(problem["hint"] == "add source", "{problem}");
     }
     for wrong in ["-1", "1.5", "x", "18446744073709551616"] {
         let refused = service.post(&format!("{QUEUE}/add?source=a&sequence={wrong}"), &object("a")).await;

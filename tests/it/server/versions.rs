@@ -99,7 +99,11 @@ async fn an_object_without_a_version_is_refused_with_its_place() {
                 "{problem}"
             );
             let detail = problem["detail"].as_str().expect("a text");
-            assert!(detail.contains(words) && detail.contains("PUT {\"version\":null}"), "{detail}");
+            assert!(detail.contains(words), "{detail}");
+            assert!(
+                problem["hint"].as_str().is_some_and(|hint| hint.contains("PUT {\"version\":null}")),
+                "{problem}"
+            );
         }
     }
     assert_eq!(service.get(QUEUE).await.ok()["status"]["resource_version"], before, "nothing was accepted");

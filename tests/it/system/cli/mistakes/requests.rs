@@ -96,10 +96,11 @@ fn every_mistake_of_a_request_has_a_message() {
         assert_refused(line, &run, run.stdout.contains("\"code\":"));
         let status = run.stdout.split("\"status\":").nth(1).and_then(|rest| rest.split(',').next());
         let code = run.stdout.split("\"code\":\"").nth(1).and_then(|rest| rest.split('"').next());
-        let detail = serde_json::from_str::<serde_json::Value>(&run.stdout).expect("a problem");
-        let detail = detail["detail"].as_str().expect("a detail");
+        let problem = serde_json::from_str::<serde_json::Value>(&run.stdout).expect("a problem");
+        let detail = problem["detail"].as_str().expect("a detail");
+        let hint = problem["hint"].as_str().map_or(String::new(), |hint| format!("hint: {hint}\n"));
         let (status, code) = (status.expect("a status"), code.expect("a code"));
-        messages.push(format!("$ {line}\n{detail} ({status}, {code})\n"));
+        messages.push(format!("$ {line}\n{detail} ({status}, {code})\n{hint}"));
     }
     insta::assert_snapshot!(folder.normalized(&messages.join("\n")));
 }
