@@ -50,4 +50,4 @@ pub use operations::{operation, operation_ids};
 pub use request_metrics::RequestMetrics;
 pub use router::{Api, router};
 pub use routes::read_seed;
-pub use state::{AppState, Durability, Gate, HttpLimits, Parts, StoreInfo};
+pub use state::{AppState, Gate, HttpLimits, Parts, StoreInfo};

@@ -39,9 +39,11 @@ popped = calls["pop"]("generated-2", pop_body=PopBody())
 assert popped.items[0].key == "a", popped
 acked = calls["ack"]("generated-2", LeasesBody(lease_ids=[popped.items[0].lease.id]))
 assert acked.settled[0].result == "ok", acked
+rows = [row.actual_instance for row in calls["watch"]("generated-2", _headers={"accept": "application/json"}).items]
+assert [type(row).__name__ for row in rows] == ["AddedRow", "BookmarkRow"] and rows[0].key == "a", rows
 try:
     calls["get_queue"]("absent")
     raise AssertionError("a queue that does not exist")
 except openapi_client.exceptions.NotFoundException as refused:
     assert refused.data.code == "queue-not-found", refused.data
-print(f"openapi-generator: {len(operations)} operations; add, pop, ack and a problem")
+print(f"openapi-generator: {len(operations)} operations; add, pop, ack, watch and a problem")

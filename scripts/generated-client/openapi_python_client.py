@@ -38,6 +38,8 @@ popped = calls["pop"].sync("generated", client=client, body=PopBody())
 assert popped.items[0].key == "a", popped
 acked = calls["ack"].sync("generated", client=client, body=LeasesBody(lease_ids=[popped.items[0].lease.id]))
 assert acked.settled[0].result == "ok", acked
+rows = calls["watch"].sync("generated", client=client.with_headers({"accept": "application/json"})).items
+assert [type(row).__name__ for row in rows] == ["AddedRow", "BookmarkRow"] and rows[0].key == "a", rows
 problem = calls["get_queue"].sync("absent", client=client)
 assert isinstance(problem, ProblemDocument) and problem.code == "queue-not-found", problem
-print(f"openapi-python-client: {len(operations)} operations; add, pop, ack and a problem")
+print(f"openapi-python-client: {len(operations)} operations; add, pop, ack, watch and a problem")

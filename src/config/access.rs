@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use deltaq_types::GrantVerb;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use toml::de::DeTable;
@@ -68,6 +69,17 @@ pub enum Verb {
     Consume,
     /// Configure, pause, purge, seed and delete it; redrive and discard parked keys.
     Admin,
+}
+
+impl From<Verb> for GrantVerb {
+    fn from(verb: Verb) -> Self {
+        match verb {
+            Verb::Read => Self::Read,
+            Verb::Produce => Self::Produce,
+            Verb::Consume => Self::Consume,
+            Verb::Admin => Self::Admin,
+        }
+    }
 }
 
 impl Verb {

@@ -94,6 +94,7 @@ pub(super) fn document(has_tokens: bool) -> Value {
         if let Some(body) = operation.get_mut("requestBody") {
             make_optional(body);
         }
+        add_examples(operation);
         let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
         if let Some(responses) = responses {
             responses.insert("default".to_owned(), json!({ "$ref": "#/components/responses/Problem" }));
@@ -112,6 +113,22 @@ fn security_schemes() -> Value {
             "description": "A token with a grant for the call. A server without tokens accepts calls without one.",
         },
     })
+}
+
+/// Examples by operation: `body` of the request, `reply` of the response 200.
+static EXAMPLES: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).unwrap_or_default());
+
+/// Adds the examples of an operation.
+fn add_examples(operation: &mut Value) {
+    let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default();
+    let Some(examples) = EXAMPLES.get(id) else { return };
+    for (name, place) in [("body", "/requestBody"), ("reply", "/responses/200")] {
+        let content = operation.pointer_mut(&format!("{place}/content/application~1json"));
+        if let (Some(example), Some(content)) = (examples.get(name), content.and_then(Value::as_object_mut)) {
+            content.insert("example".to_owned(), example.clone());
+        }
+    }
 }
 
 /// utoipa describes an optional body as nullable. No body may be null, but some may be absent.

@@ -179,11 +179,13 @@ impl Incoming {
         let sender = self.sender();
         let next = poll_fn(|cx| self.source.poll_next(sender, cx));
         let Ok(piece) = tokio::time::timeout(limits.body_read_timeout, next).await else {
-            let limit = deltaq_types::duration::format(limits.body_read_timeout);
+            let limit = limits.body_read_timeout;
             let detail = format!(
-                "the body paused for longer than {limit} (server.body_read_timeout); nothing was applied"
+                "the body paused for longer than {} (server.body_read_timeout); nothing was applied",
+                deltaq_types::duration::format(limit)
             );
-            return Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit));
+            return Err(Problem::new(Code::RequestTimeout, detail)
+                .with("limit_ms", deltaq_types::duration::whole_ms(limit)));
         };
         if has_released_permit {
             self.account.0.acquire_permit()?;

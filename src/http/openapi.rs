@@ -5,5 +5,6 @@ pub(super) mod params;
 pub(super) mod responses;
 pub(super) mod schemas;
 
+mod kinds;
 mod reference;
 mod settings;

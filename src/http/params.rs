@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 
 use super::problem::{Code, Problem};
 
-const PERCENT_MAX: f64 = 100.0;
+const PERCENT_MAX: u8 = 100;
 
 /// The query parameters of a request, by name.
 #[derive(Debug)]
@@ -104,7 +104,8 @@ impl Params {
         let Some(text) = self.text(name) else { return Ok(None) };
         // The form of numbers in JSON: the parser of Rust would also accept "inf" and "nan".
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b".-+eE".contains(&byte));
-        let number = text.parse().ok().filter(|number| plain && (0.0..=PERCENT_MAX).contains(number));
+        let number =
+            text.parse().ok().filter(|number| plain && (0.0..=f64::from(PERCENT_MAX)).contains(number));
         number.map(Some).ok_or_else(|| {
             wrong(name, &format!("{} is not a number from 0 to 100", Excerpt(text)))
                 .with("limit", PERCENT_MAX)
@@ -125,7 +126,8 @@ impl Params {
 #[derive(Debug)]
 pub(super) struct Wrong {
     why: String,
-    limit: Option<serde_json::Value>,
+    /// The exceeded limit: the name and the value of a field of the problem.
+    limit: Option<(&'static str, u64)>,
 }
 
 impl Wrong {
@@ -141,8 +143,8 @@ impl Wrong {
     }
 
     fn limited(&self, problem: Problem) -> Problem {
-        match &self.limit {
-            Some(limit) => problem.with("limit", limit.clone()),
+        match self.limit {
+            Some((name, limit)) => problem.with(name, limit),
             None => problem,
         }
     }
@@ -164,14 +166,15 @@ pub(super) fn read_duration(
         return Ok(parsed);
     }
     let (least, most) = (duration::format(*range.start()), duration::format(*range.end()));
-    Err(Wrong { why: format!("{} is not from {least} to {most}", Excerpt(text)), limit: Some(most.into()) })
+    let limit = Some(("limit_ms", duration::whole_ms(*range.end())));
+    Err(Wrong { why: format!("{} is not from {least} to {most}", Excerpt(text)), limit })
 }
 
 /// Checks the name of a source, worker or pop.
 pub(super) fn check_name(text: &str) -> Result<(), Wrong> {
     if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
         let why = format!("it takes 1 to {NAME_BYTES_MAX} bytes of text without control characters");
-        return Err(Wrong { why, limit: Some(NAME_BYTES_MAX.into()) });
+        return Err(Wrong { why, limit: Some(("limit", NAME_BYTES_MAX as u64)) });
     }
     Ok(())
 }
@@ -180,7 +183,7 @@ pub(super) fn check_name(text: &str) -> Result<(), Wrong> {
 pub(super) fn check_error(text: &str) -> Result<(), Wrong> {
     if text.len() > ERROR_BYTES_MAX {
         let why = format!("it has more than {ERROR_BYTES_MAX} bytes");
-        return Err(Wrong { why, limit: Some(ERROR_BYTES_MAX.into()) });
+        return Err(Wrong { why, limit: Some(("limit", ERROR_BYTES_MAX as u64)) });
     }
     Ok(())
 }

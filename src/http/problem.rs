@@ -18,6 +18,7 @@ use deltaq_engine::object_version::VersionError;
 use deltaq_engine::refusal::Refusal;
 use deltaq_service::admission::{self, Unfit, Violation};
 use deltaq_service::{self, FollowError, JournalError, Progress};
+use deltaq_types::duration::whole_ms;
 use deltaq_types::{ExpiredReason, ViolationDocument};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -119,11 +120,11 @@ impl Problem {
     /// The request took longer than `limit`.
     #[must_use]
     pub fn timed_out(limit: Duration) -> Self {
-        let limit = deltaq_types::duration::format(limit);
         let detail = format!(
-            "the request took longer than {limit} (server.request_timeout); whether it took effect is unknown"
+            "the request took longer than {} (server.request_timeout); whether it took effect is unknown",
+            deltaq_types::duration::format(limit)
         );
-        Self::new(Code::Timeout, detail).hint(REPEAT_SAFELY).with("limit", limit)
+        Self::new(Code::Timeout, detail).hint(REPEAT_SAFELY).with("limit_ms", whole_ms(limit))
     }
 
     /// Adds a field.
@@ -220,7 +221,7 @@ impl Problem {
             code: self.code.name(),
             retryable: self.code.is_retryable(),
             request_id,
-            retry_after_ms: self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            retry_after_ms: self.retry_after.map(whole_ms),
             fields: &self.fields,
         };
         serde_json::to_string(&document).unwrap_or_default() + "\n"

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::{
-    ExtendedList, KeysCount, Page, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
+    ExtendedList, KeysCount, Page, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
 };
 use serde::Serialize;
 
@@ -100,6 +100,12 @@ impl<T: Serialize> ReplyCounts for Page<T> {
 }
 
 impl<T: Serialize> ReplyCounts for QueuePage<T> {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for ParkedErrors {
     fn counts(&self) -> RequestCounts {
         RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
     }

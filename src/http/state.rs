@@ -9,6 +9,7 @@ use std::time::Duration;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::Partitions;
+use deltaq_types::{Durability, StoreKind};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
@@ -163,8 +164,8 @@ impl Gate {
 /// Where changes are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreInfo {
-    /// The kind: `memory`, `sqlite` or `postgres`.
-    pub kind: &'static str,
+    /// The kind.
+    pub kind: StoreKind,
     /// What an acknowledged change survives.
     pub durability: Durability,
     /// Whether a standby has a change before it is acknowledged; `None` if the store can't have a standby.
@@ -173,30 +174,8 @@ pub struct StoreInfo {
 
 impl StoreInfo {
     /// A server without a journal.
-    pub const MEMORY: Self = Self { kind: "memory", durability: Durability::Memory, is_replicated: None };
-}
-
-/// What an acknowledged change survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Nothing: queues end with the process.
-    Memory,
-    /// The end of the process. A power loss may lose the last changes.
-    Normal,
-    /// A power loss.
-    Full,
-}
-
-impl Durability {
-    /// The word in JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Normal => "normal",
-            Self::Full => "full",
-        }
-    }
+    pub const MEMORY: Self =
+        Self { kind: StoreKind::Memory, durability: Durability::Memory, is_replicated: None };
 }
 
 /// The limits of the HTTP layer; each is a setting.

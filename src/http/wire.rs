@@ -13,10 +13,9 @@ mod queue;
 mod read;
 mod watch;
 
-use std::time::Duration;
-
 use deltaq_engine::object::Object;
 use deltaq_engine::time::Time;
+pub use deltaq_types::duration::whole_ms as millis;
 use deltaq_types::{RawObject, Timestamp};
 
 pub use self::consume::{LeaseRef, delta, extended, settled};
@@ -37,10 +36,4 @@ pub fn timestamp(at: Time) -> Timestamp {
 /// An object. Its text is shared, not copied.
 fn raw(object: &Object) -> RawObject {
     RawObject::from_valid(object.shared())
-}
-
-/// Whole milliseconds.
-#[must_use]
-pub fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -13,11 +13,12 @@ use deltaq_journal::{Journal, WriterOptions};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
+use deltaq_types::{Durability, StoreKind};
 use tokio::task::JoinHandle;
 
 use super::Error;
 use crate::config::{self, Storage};
-use crate::http::{Durability, StoreInfo};
+use crate::http::StoreInfo;
 
 /// The partition of a server: one server has the whole database.
 const PARTITION: i16 = 0;
@@ -92,7 +93,7 @@ pub(super) async fn open(parts: Parts<'_>) -> Result<Opened, Error> {
     let place = Place::Folder(storage.data_dir.clone());
     let opened = Sqlite::open(&storage.data_dir, sync).await;
     let (store, reader, opening) = opened.map_err(|source| Error::Store { place: place.clone(), source })?;
-    let info = StoreInfo { kind: "sqlite", durability, is_replicated: None };
+    let info = StoreInfo { kind: StoreKind::Sqlite, durability, is_replicated: None };
     parts.start((store, reader as Arc<dyn Reader>, opening), place, info).await
 }
 
@@ -137,5 +138,5 @@ pub(super) fn in_postgres(protection: &Protection, place: &Place) -> StoreInfo {
         );
     }
     let durability = if *is_durable { Durability::Full } else { Durability::Normal };
-    StoreInfo { kind: "postgres", durability, is_replicated: Some(*is_replicated) }
+    StoreInfo { kind: StoreKind::Postgres, durability, is_replicated: Some(*is_replicated) }
 }

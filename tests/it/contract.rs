@@ -3,7 +3,7 @@
 //! Only the test moves the clock, so the transcripts contain instants and durations. Names replace random values (incarnations, lives,
 //! request ids).
 
-mod lists;
+mod documents;
 mod types;
 
 use std::fmt::Write as _;
@@ -469,6 +469,9 @@ async fn reading() {
     talk.note("one item");
     talk.get("/v1/queues/q/items/leased").await;
     talk.get("/v1/queues/q/items?key=parked").await;
+    talk.get("/v1/queues/q/items?key=parked&state=ready").await;
+    talk.get("/v1/queues/q/items?key=parked&error=broken&fields=key").await;
+    talk.get("/v1/queues/q/parked/errors?limit=1").await;
     talk.get("/v1/queues/q/items/a/b").await;
     talk.get("/v1/queues/q/items/a%0Ab").await;
     talk.note("failures only");

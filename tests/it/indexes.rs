@@ -75,7 +75,7 @@ async fn a_read_of_an_index_that_is_built_waits_or_is_refused() {
     assert_eq!(count(&handle, "a", "1", Duration::ZERO).await, building);
     let status = handle.document().await.expect("the queue").status;
     assert_eq!(status.building_indexes, [Arc::from("a")]);
-    assert!(!handle.indexes().await.expect("the indexes").entries[0].is_ready);
+    assert!(!handle.indexes(None, 10).await.expect("the indexes").entries[0].is_ready);
     let values = handle.index_values("a", "", None, 10, Duration::ZERO).await;
     assert_eq!(values.err(), building.err());
     assert_eq!(count(&handle, "a", "1", WAIT).await, Ok(2_500));

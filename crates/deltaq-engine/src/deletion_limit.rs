@@ -37,8 +37,8 @@ impl DefaultLimit {
         match self {
             Self::None => "none",
             Self::Half => "half",
-            Self::EmptyList => "empty-list",
-            Self::SingleObject => "single-object",
+            Self::EmptyList => "empty_list",
+            Self::SingleObject => "single_object",
         }
     }
 }

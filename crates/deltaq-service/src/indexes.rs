@@ -59,12 +59,18 @@ impl Handle {
     ///
     /// # Errors
     /// As for reads.
-    pub async fn indexes(&self) -> Result<ListPage<IndexStatus, ()>, Error> {
-        self.read(|queue, moment| ListPage {
-            entries: queue.indexes(),
-            next: None,
-            resource_version: queue.resource_version(),
-            moment,
+    pub async fn indexes(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<ListPage<IndexStatus, Arc<str>>, Error> {
+        self.read(|queue, moment| {
+            let mut entries = queue.indexes();
+            entries.retain(|index| after.as_deref().is_none_or(|after| *index.name > *after));
+            let has_more = entries.len() > limit;
+            entries.truncate(limit);
+            let next = entries.last().filter(|_| has_more).map(|last| last.name.clone());
+            ListPage { entries, next, resource_version: queue.resource_version(), moment }
         })
         .await
     }

@@ -49,7 +49,7 @@ pub use self::history::History;
 pub use self::indexes::{IndexValue, Lookup};
 pub use self::lease_id::LeaseId;
 pub use self::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
-pub use self::parked::{ParkedGroup, ParkedGroups};
+pub use self::parked::{ParkedGroup, ParkedGroups, ParkedPosition};
 pub use self::partitions::{Owner, Partitions, Peer};
 pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};

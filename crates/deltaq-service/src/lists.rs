@@ -139,6 +139,26 @@ impl Handle {
         item.await
     }
 
+    /// The key, if [`items`](Self::items) lists it; and the queue's newest event.
+    ///
+    /// # Errors
+    /// As [`items`](Self::items).
+    pub async fn listed_item(
+        &self,
+        key: &Key,
+        filter: &ItemFilter,
+    ) -> Result<(Option<(KeyState, Moment)>, Rv), Error> {
+        let is_listed = |entry: &&Entry| {
+            let mut states = filter.states.iter().copied();
+            states.any(|state| is_in(entry, state) && filter.includes(entry, state))
+        };
+        let item = self.read(|queue, moment| {
+            let entry = queue.table().get(key.as_str()).filter(is_listed);
+            (entry.map(|entry| (entry.state(), moment)), queue.resource_version())
+        });
+        item.await
+    }
+
     /// Why a key is not delivered.
     ///
     /// # Errors
@@ -253,6 +273,17 @@ impl ItemFilter {
                 .is_none_or(|wanted| entry.owner().is_some_and(|owner| owner.as_str() == wanted));
         // A leased or ready key may have a delay, too.
         is_wanted && (state != ListedState::Delayed || entry.schedule_state.is_delayed())
+    }
+}
+
+/// Whether the list of a state has the key. A leased or ready key that also has a delay is not in the list of delayed keys.
+fn is_in(entry: &Entry, state: ListedState) -> bool {
+    let schedule = &entry.schedule_state;
+    match state {
+        ListedState::Ready => matches!(schedule.place, Place::Ready(_)),
+        ListedState::Delayed => schedule.is_delayed(),
+        ListedState::Leased => matches!(schedule.place, Place::Leased(_)),
+        ListedState::Parked => schedule.place == Place::Parked,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The errors of the parked keys of a queue.
 
+use std::cmp::Ordering;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -27,15 +29,49 @@ pub struct ParkedGroup {
     pub first_key: Key,
 }
 
-/// The parked keys by their errors.
+/// The place of a group in the list: after the larger groups and, among those of the same size, in the order of the first keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedPosition {
+    keys: usize,
+    first_key: Key,
+}
+
+impl ParkedPosition {
+    /// Reads the text that `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (keys, first_key) = text.split_once(':')?;
+        Some(Self { keys: keys.parse().ok()?, first_key: Key::new(first_key).ok()? })
+    }
+}
+
+impl fmt::Display for ParkedPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.keys, self.first_key.as_str())
+    }
+}
+
+/// A page of the parked keys by their errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedGroups {
-    /// The largest groups, the largest one first.
+    /// The groups, the largest one first.
     pub groups: Vec<ParkedGroup>,
-    /// The number of keys that are in none of the groups.
+    /// The position of the last group; `None` on the last page.
+    pub next: Option<ParkedPosition>,
+    /// The number of keys that are in no group of any page.
     pub other_keys: usize,
     /// The queue's newest event when the last key was read.
     pub resource_version: Rv,
+}
+
+impl ParkedGroup {
+    fn position(&self) -> ParkedPosition {
+        ParkedPosition { keys: self.keys, first_key: self.first_key.clone() }
+    }
+}
+
+fn order(group: &ParkedGroup, position: &ParkedPosition) -> Ordering {
+    position.keys.cmp(&group.keys).then_with(|| group.first_key.cmp(&position.first_key))
 }
 
 #[derive(Debug, Default)]
@@ -75,29 +111,35 @@ impl Counting {
 }
 
 impl Handle {
-    /// The parked keys by their errors, at most `limit` of them. The keys are counted in parts, so a key that is parked or
-    /// leaves meanwhile may be missing or be counted.
+    /// The parked keys by their errors: at most `limit` groups behind `after`. The keys are counted anew for each page, and in parts. So
+    /// a key that is parked or leaves meanwhile may be missing or be counted, and a group whose size changes may be on two pages or on none.
     ///
     /// # Errors
     /// As for reads.
-    pub async fn parked_errors(&self, limit: usize) -> Result<ParkedGroups, Error> {
+    pub async fn parked_errors(
+        &self,
+        after: Option<ParkedPosition>,
+        limit: usize,
+    ) -> Result<ParkedGroups, Error> {
         let mut counting = Counting::default();
-        let mut after = None;
+        let mut counted = None;
         let resource_version = loop {
             let (last, version) = self
-                .read(|queue, _| (counting.visit(queue, after.as_ref()), queue.resource_version()))
+                .read(|queue, _| (counting.visit(queue, counted.as_ref()), queue.resource_version()))
                 .await?;
             if last.is_none() {
                 break version;
             }
-            after = last;
+            counted = last;
         };
         let groups = counting.groups.into_iter();
         let mut groups: Vec<_> =
             groups.map(|(error, (keys, first_key))| ParkedGroup { error, keys, first_key }).collect();
-        groups.sort_unstable_by(|a, b| b.keys.cmp(&a.keys).then_with(|| a.error.cmp(&b.error)));
-        let left_out = groups.iter().skip(limit).map(|group| group.keys).sum::<usize>();
+        groups.retain(|group| after.as_ref().is_none_or(|after| order(group, after).is_gt()));
+        groups.sort_unstable_by(|a, b| order(a, &b.position()));
+        let has_more = groups.len() > limit;
         groups.truncate(limit);
-        Ok(ParkedGroups { groups, other_keys: counting.other_keys + left_out, resource_version })
+        let next = groups.last().filter(|_| has_more).map(ParkedGroup::position);
+        Ok(ParkedGroups { groups, next, other_keys: counting.other_keys, resource_version })
     }
 }

@@ -1,16 +1,16 @@
 //! Requests and replies of workers.
 
+use serde::ser::{SerializeMap as _, Serializer};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{DeltaType, LeaseOutcome, RawObject, SettleResult, Timestamp, strict, terms};
 
-/// A delta.
+/// A delta. In the reply to a pop, a delta leaves out the last four members where they say nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeltaDocument {
-    /// `Added`, `Updated`, `Deleted`, `Replaced` or `Sync`.
+    /// The type.
     #[serde(rename = "type")]
-    #[schema(value_type = String)]
     pub kind: DeltaType,
     /// The number of the event that queued the delta.
     pub resource_version: u64,
@@ -19,22 +19,48 @@ pub struct DeltaDocument {
     /// The object as it was sent.
     pub object: RawObject,
     /// A tombstone: the deletion was inferred, and the object may be older than the last state.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub final_state_unknown: bool,
     /// The producer, if the call named one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub source: Option<String>,
     /// The number of older deltas that the cap of the key merged into this one.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub coalesced: u32,
     /// The trace of the call that queued the delta, if the call named one (W3C Trace Context).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub traceparent: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// A delta in the reply to a pop.
+struct PoppedDelta<'d>(&'d DeltaDocument);
+
+impl Serialize for PoppedDelta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(delta) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", &delta.kind)?;
+        map.serialize_entry("resource_version", &delta.resource_version)?;
+        map.serialize_entry("queued_at", &delta.queued_at)?;
+        map.serialize_entry("object", &delta.object)?;
+        if delta.final_state_unknown {
+            map.serialize_entry("final_state_unknown", &true)?;
+        }
+        if let Some(source) = &delta.source {
+            map.serialize_entry("source", source)?;
+        }
+        if delta.coalesced > 0 {
+            map.serialize_entry("coalesced", &delta.coalesced)?;
+        }
+        if let Some(trace) = &delta.traceparent {
+            map.serialize_entry("traceparent", trace)?;
+        }
+        map.end()
+    }
+}
+
+fn popped_deltas<S: Serializer>(deltas: &[DeltaDocument], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(deltas.iter().map(PoppedDelta))
 }
 
 /// A lease of a key.
@@ -67,6 +93,7 @@ pub struct PoppedItem {
     /// Whether the key belongs to the initial list.
     pub is_in_initial_list: bool,
     /// Every change since the last ack, oldest first; the oldest alone in mode events; empty in mode keys.
+    #[serde(serialize_with = "popped_deltas")]
     pub deltas: Vec<DeltaDocument>,
     /// With `with=known`: the object that was acknowledged last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

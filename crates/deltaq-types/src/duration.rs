@@ -133,6 +133,12 @@ fn fraction_ns(digits: &str, unit_ns: u64) -> u128 {
     numerator * u128::from(unit_ns) / denominator
 }
 
+/// The whole milliseconds of a duration, as replies have them.
+#[must_use]
+pub fn whole_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Writes a duration with the largest unit that divides it exactly: `90s`, `2m`, `1500us`. Zero is `0s`.
 ///
 /// Parts below a microsecond are dropped. A duration of more than `u64::MAX` microseconds is written as `u64::MAX`

@@ -1,71 +1,82 @@
 //! The history of a key.
 
+use serde::ser::{SerializeMap as _, Serializer};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::kinds::Members;
 use super::{DeltaType, EventName, LeaseOutcome, RawObject, Timestamp};
 
-/// An event of a key. Fields that the event does not have are absent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+// `EventName::members` says which members the events of a kind have.
+/// An event of a key. Its kind determines its members.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 pub struct EventDocument {
     /// The number of the event.
     pub resource_version: u64,
     /// When the event happened.
     pub at: Timestamp,
-    /// The kind of the event: `appended` (a delta), `queued` and `failed` (mode keys), `dropped`, `taken_over`, `leased`,
-    /// `extended`, `settled`, `delay_elapsed` (a delay or backoff, also one that promote ended), `forgotten`, `redriven`, `removed`, `version_remembered`,
-    /// `seeded`.
-    #[schema(value_type = String)]
+    /// The kind of the event.
     pub event: EventName,
-    /// Appended: the type of the delta.
-    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    /// The type of the delta.
+    #[serde(rename = "type", default)]
     pub kind: Option<DeltaType>,
-    /// Appended: a tombstone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether the delta is a tombstone.
+    #[serde(default)]
     pub final_state_unknown: bool,
-    /// Appended: the producer, if the call named one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The source that owns the key from then on; of a deletion, the source that deleted the key.
+    #[serde(default)]
     pub source: Option<String>,
-    /// Appended, taken over, seeded: the owner of the key from then on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// Appended: the trace of the call, if the call named one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The trace of the call, if the call named one.
+    #[serde(default)]
     pub traceparent: Option<String>,
-    /// Leased, settled: the id of the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The id of the lease.
+    #[serde(default)]
     pub lease_id: Option<String>,
-    /// The former name of `lease_id`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(deprecated)]
-    pub lease: Option<String>,
-    /// Leased: the worker, if the pop named one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The worker, if the pop named one.
+    #[serde(default)]
     pub worker: Option<String>,
-    /// Leased, extended: when the lease expires.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When the lease expires.
+    #[serde(default)]
     pub expires_at: Option<Timestamp>,
-    /// Settled: `acked`, `nacked`, `expired`, `released`, `rejected`, or `returned` (the delivery did not arrive).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    /// How the lease ended.
+    #[serde(default)]
     pub outcome: Option<LeaseOutcome>,
-    /// Settled: the error that the worker gave.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The error that the worker gave.
+    #[serde(default)]
     pub error: Option<String>,
-    /// Settled: the key was parked.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether the key was parked.
+    #[serde(default)]
     pub parked: bool,
-    /// Appended, queued, settled: when the key becomes ready at the latest, unless it is ready at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When the key becomes ready at the latest, unless it is ready at once.
+    #[serde(default)]
     pub due_at: Option<Timestamp>,
-    /// Appended, seeded: the object as it was sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The object as it was sent.
+    #[serde(default)]
     pub object: Option<RawObject>,
 }
 
+impl EventName {
+    /// The members of the events of this kind, beside `resource_version`, `at` and `event`.
+    #[must_use]
+    pub const fn members(self) -> Members {
+        let (present, nullable): (&[_], &[_]) = match self {
+            Self::Appended => {
+                (&["type", "final_state_unknown", "object"], &["source", "traceparent", "due_at"])
+            }
+            Self::Queued => (&[], &["due_at"]),
+            Self::TakenOver => (&["source"], &[]),
+            Self::Leased => (&["lease_id", "expires_at"], &["worker"]),
+            Self::Extended => (&["expires_at"], &[]),
+            Self::Settled => (&["lease_id", "outcome", "parked"], &["error", "due_at"]),
+            Self::Seeded => (&["object"], &["source"]),
+            _ => (&[], &[]),
+        };
+        Members { present, nullable }
+    }
+}
+
 impl EventDocument {
-    /// An event without further fields.
+    /// An event without further members.
     #[must_use]
     pub const fn new(resource_version: u64, at: Timestamp, event: EventName) -> Self {
         Self {
@@ -75,10 +86,8 @@ impl EventDocument {
             kind: None,
             final_state_unknown: false,
             source: None,
-            owner: None,
             traceparent: None,
             lease_id: None,
-            lease: None,
             worker: None,
             expires_at: None,
             outcome: None,
@@ -87,5 +96,32 @@ impl EventDocument {
             due_at: None,
             object: None,
         }
+    }
+}
+
+impl Serialize for EventDocument {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("resource_version", &self.resource_version)?;
+        map.serialize_entry("at", &self.at)?;
+        map.serialize_entry("event", &self.event)?;
+        for name in self.event.members().names() {
+            match name {
+                "type" => map.serialize_entry(name, &self.kind)?,
+                "final_state_unknown" => map.serialize_entry(name, &self.final_state_unknown)?,
+                "source" => map.serialize_entry(name, &self.source)?,
+                "traceparent" => map.serialize_entry(name, &self.traceparent)?,
+                "lease_id" => map.serialize_entry(name, &self.lease_id)?,
+                "worker" => map.serialize_entry(name, &self.worker)?,
+                "expires_at" => map.serialize_entry(name, &self.expires_at)?,
+                "outcome" => map.serialize_entry(name, &self.outcome)?,
+                "error" => map.serialize_entry(name, &self.error)?,
+                "parked" => map.serialize_entry(name, &self.parked)?,
+                "due_at" => map.serialize_entry(name, &self.due_at)?,
+                "object" => map.serialize_entry(name, &self.object)?,
+                _ => {}
+            }
+        }
+        map.end()
     }
 }

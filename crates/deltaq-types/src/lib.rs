@@ -22,6 +22,7 @@ pub mod terms;
 mod config;
 mod consume;
 mod history;
+mod kinds;
 mod page;
 mod problem;
 mod produce;
@@ -45,28 +46,25 @@ pub use self::consume::{
     Popped, PoppedItem, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
 };
 pub use self::history::EventDocument;
+pub use self::kinds::Members;
 pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, KeysCount, Produced, Replaced, SeedCall,
 };
 pub use self::queue::{
-    FollowState, FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus,
-    ReplaceCounts, UnavailableQueue,
+    FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,
+    UnavailableQueue,
 };
 pub use self::raw::RawObject;
 pub use self::read::{
-    ExplainDocument, IndexDocument, IndexState, IndexValueDocument, ItemDocument, ObjectDocument,
-    ParkedError, ParkedErrors, SourceDocument, SyncedDocument, WorkerDocument,
+    ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
+    ParkedErrors, SourceDocument, SyncedDocument, WorkerDocument,
 };
 pub use self::server::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
-    DeltaType, EventName, ExpiredReason, HoldReason, ItemState, LeaseOutcome, RowType, SettleResult,
+    DeltaType, Durability, EventName, ExpiredReason, FollowState, GrantVerb, HoldReason, IndexState,
+    ItemState, LeaseOutcome, RowType, SettleResult, StoreKind,
 };
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}

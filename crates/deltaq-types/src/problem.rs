@@ -29,9 +29,13 @@ pub struct ProblemDocument {
     /// How long to wait before the request is repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The exceeded limit: a number, or a duration as text.
+    /// The exceeded limit: a number of bytes, objects, requests or the like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<serde_json::Value>,
+    #[schema(value_type = Option<f64>)]
+    pub limit: Option<serde_json::Number>,
+    /// The exceeded limit, if it is a duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_ms: Option<u64>,
     /// Of `expired`: why the position can't be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ExpiredReason>,

@@ -16,7 +16,7 @@ pub struct Produced {
     /// Deletes that had nothing to delete.
     pub ignored: u64,
     /// Objects that were not newer than the newest state of their key, by the setting `version`; absent for 0.
-    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub stale: u64,
     /// Whether the call's sequence number had been applied before: this call changed nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -24,6 +24,11 @@ pub struct Produced {
     /// Only with rate_limited: the keys of the call, in its order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<FailedKey>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The failures of a key, and when the key is delivered again.

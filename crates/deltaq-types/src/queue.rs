@@ -3,14 +3,11 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{QueueConfig, Timestamp};
+use super::{FollowState, QueueConfig, Timestamp};
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueueDocument {
-    /// Only in the reply to `close?drain=true`: whether no key is ready, delayed or leased.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drained: Option<bool>,
     /// The name of the queue.
     pub name: String,
     /// The id of this queue among all queues that had the name.
@@ -25,6 +22,10 @@ pub struct QueueDocument {
     pub config: QueueConfig,
     /// The state of the queue in numbers.
     pub status: QueueStatus,
+    /// In the reply to `close?drain=true`: whether no key is ready, delayed or leased; null in other replies.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub drained: Option<bool>,
 }
 
 /// A page of the list of queues.
@@ -94,8 +95,8 @@ pub struct QueueStatus {
     /// The latest Replace, if there was one.
     #[schema(required = true)]
     pub last_replace: Option<LastReplaceDocument>,
-    /// How far a follower has got; absent for other queues.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How far a follower has got; null for other queues.
+    #[schema(required = true)]
     pub follow: Option<FollowStatus>,
     /// The queues that follow this queue, in the order of their names.
     pub followers: Vec<String>,
@@ -114,22 +115,8 @@ pub struct FollowStatus {
     /// How long the follower has been behind, in milliseconds; 0 if it has everything.
     pub lag_ms: u64,
     /// While the follower waits: why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = true)]
     pub detail: Option<String>,
-}
-
-/// What a follower does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FollowState {
-    /// The follower takes the list of all keys.
-    Listing,
-    /// The follower takes changes.
-    Following,
-    /// The follower takes nothing, because it has too many keys.
-    Blocked,
-    /// The follower takes nothing, because the followed queue can't be read or the follower can't be changed.
-    Waiting,
 }
 
 /// The latest Replace of a queue or of a source.
@@ -141,10 +128,10 @@ pub struct LastReplaceDocument {
     /// The counts of the Replace.
     pub counts: ReplaceCounts,
     /// When the Replace started.
-    pub started: Timestamp,
+    pub started_at: Timestamp,
     /// When the Replace ended; null while it runs.
     #[schema(required = true)]
-    pub ended: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
     /// Whether the server ended before the Replace did.
     pub aborted: bool,
 }
@@ -162,8 +149,9 @@ pub struct ReplaceCounts {
     pub skipped: u64,
     /// Keys that another source owned.
     pub taken_over: u64,
-    /// Objects that were not newer than the newest state of their key, by the setting `version`; absent for 0.
-    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    /// Objects that were not newer than the newest state of their key, by the setting `version`.
+    #[serde(default)]
+    #[schema(required = true)]
     pub stale: u64,
 }
 

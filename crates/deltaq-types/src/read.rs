@@ -4,9 +4,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::terms::JsonPointer;
-use super::{DeltaDocument, HoldReason, ItemState, LastReplaceDocument, LeaseDocument, RawObject, Timestamp};
+use super::{
+    DeltaDocument, HoldReason, IndexState, ItemState, LastReplaceDocument, LeaseDocument, RawObject,
+    Timestamp,
+};
 
-/// Whether a queue has synced. The fields after `remaining` are in the reply to a call with a version.
+/// Whether a queue has synced. The fields after `remaining` are null in the reply to a call without a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SyncedDocument {
     /// Whether the initial list is processed.
@@ -14,13 +17,13 @@ pub struct SyncedDocument {
     /// Keys of the initial list that are not processed.
     pub remaining: u64,
     /// Whether every change up to `resource_version` is acknowledged, or belongs to a parked key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = true)]
     pub reached: Option<bool>,
     /// The version that the call asked for; with `now`, the newest version when the call arrived.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = true)]
     pub resource_version: Option<u64>,
     /// Parked keys with a change up to `resource_version`, which `reached` leaves out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = true)]
     pub parked: Option<u64>,
 }
 
@@ -29,7 +32,7 @@ pub struct SyncedDocument {
 pub struct ObjectDocument {
     /// The key.
     pub key: String,
-    /// The owner of the key.
+    /// The source that owns the key.
     #[schema(required = true)]
     pub source: Option<String>,
     /// The version of the key in the view: the number of the event that changed the key there last. For a known object the
@@ -78,16 +81,6 @@ pub struct IndexDocument {
     pub omitted_values: u64,
 }
 
-/// Whether an index can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum IndexState {
-    /// It has all known objects.
-    Ready,
-    /// It is being built.
-    Building,
-}
-
 /// A value of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IndexValueDocument {
@@ -118,7 +111,7 @@ pub struct WorkerDocument {
     pub waiting: u64,
     /// When the first of these pops arrived.
     #[schema(required = true)]
-    pub waiting_since: Option<Timestamp>,
+    pub oldest_waiting_at: Option<Timestamp>,
 }
 
 /// The parked keys of a queue by their errors.
@@ -126,7 +119,11 @@ pub struct WorkerDocument {
 pub struct ParkedErrors {
     /// The errors, those with the most keys first.
     pub items: Vec<ParkedError>,
-    /// Parked keys with errors that are not among the items.
+    /// The `continue` parameter of the next page; null on the last page.
+    #[serde(rename = "continue")]
+    #[schema(required = true)]
+    pub next: Option<String>,
+    /// Parked keys whose errors are on no page, because there are too many different errors.
     pub other_keys: u64,
     /// The number of the queue's newest event when the keys were read.
     pub resource_version: u64,
@@ -148,8 +145,8 @@ pub struct ParkedError {
 pub struct ItemDocument {
     /// The key.
     pub key: String,
-    /// `leased`, `parked`, `ready` or `delayed`; null for a key that has only failures.
-    #[schema(value_type = Option<String>, required = true)]
+    /// The state; null for a key that has only failures.
+    #[schema(required = true)]
     pub state: Option<ItemState>,
     /// Deltas that wait.
     pub deltas: Vec<DeltaDocument>,
@@ -168,9 +165,9 @@ pub struct ItemDocument {
     /// When the delay or backoff of the key ends.
     #[schema(required = true)]
     pub due_at: Option<Timestamp>,
-    /// The owner of the key.
+    /// The source that owns the key.
     #[schema(required = true)]
-    pub owner: Option<String>,
+    pub source: Option<String>,
 }
 
 /// Why a key is not delivered.
@@ -178,8 +175,7 @@ pub struct ItemDocument {
 pub struct ExplainDocument {
     /// The key.
     pub key: String,
-    /// `leased`, `delayed`, `backing_off`, `parked`, `paused`, `closed`, `queued`, `next`, `nothing_waits` or `unknown`.
-    #[schema(value_type = String)]
+    /// Why.
     pub reason: HoldReason,
     /// The reason as a sentence.
     pub explanation: String,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Timestamp;
+use super::{Durability, GrantVerb, StoreKind, Timestamp};
 
 /// The server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -12,17 +12,17 @@ pub struct Info {
     pub name: String,
     /// The version of the server.
     pub version: String,
-    /// What an acknowledged change survives: `memory` nothing, `normal` the end of the process, `full` a power loss.
-    pub durability: String,
+    /// What an acknowledged change survives.
+    pub durability: Durability,
     /// Where changes are stored.
     pub store: InfoStore,
-    /// This server as one of several nodes; absent if it is alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// This server as one of several nodes; null if it is alone.
+    #[schema(required = true)]
     pub node: Option<InfoNode>,
     /// How long the process has run, in milliseconds.
     pub uptime_ms: u64,
-    /// The token of the call and what it permits; absent on a server without tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The token of the call and what it permits; null on a server without tokens.
+    #[schema(required = true)]
     pub caller: Option<InfoCaller>,
     /// The limits of requests.
     pub limits: InfoLimits,
@@ -43,8 +43,8 @@ pub struct InfoCaller {
 /// Verbs that are permitted on some queues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InfoGrant {
-    /// Of `read`, `produce`, `consume` and `admin`.
-    pub verbs: Vec<String>,
+    /// What is permitted.
+    pub verbs: Vec<GrantVerb>,
     /// Names of queues, in which `*` matches any text.
     pub queues: Vec<String>,
 }
@@ -52,10 +52,10 @@ pub struct InfoGrant {
 /// Where changes are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InfoStore {
-    /// `memory`, `sqlite` or `postgres`.
-    pub kind: String,
-    /// PostgreSQL: whether a standby has a change before it is acknowledged, so that the change survives a failover.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The kind of the store.
+    pub kind: StoreKind,
+    /// PostgreSQL: whether a standby has a change before it is acknowledged, so that the change survives a failover; null for other stores.
+    #[schema(required = true)]
     pub replicated: Option<bool>,
 }
 
@@ -79,10 +79,10 @@ pub struct InfoLimits {
     pub json_depth: u64,
     /// Most keys in one pop.
     pub pop_max: u64,
-    /// Longest wait of a pop, a duration.
-    pub wait: String,
-    /// Longest lease, a duration.
-    pub lease: String,
+    /// Longest wait of a call, in milliseconds.
+    pub wait_ms: u64,
+    /// Longest lease, in milliseconds.
+    pub lease_ms: u64,
     /// Most entries of a page.
     pub list_page: u64,
     /// Most objects in one produce call.

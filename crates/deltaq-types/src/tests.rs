@@ -14,19 +14,19 @@ fn same<T: Serialize + DeserializeOwned + Debug>(text: &str) {
 }
 
 const CONFIG: &str = r#"{"mode":"latest","key":[{"pointer":"/ns","optional":true},"/name"],"known_objects":true,"emit_replaced":false,"lease":"1m","max_failures":5,"rate_limiter":{"item_exponential":{"base":"5ms","max":"1000s"},"item_fast_slow":{"fast":"1s","slow":"1m","max_fast":3},"bucket":{"qps":0.5,"burst":2},"max_wait":"1h","jitter":0.1},"resync_period":"10h","max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":12.5,"max_deletes":3,"retention":{"age":"7d","bytes":9},"schema":{"minimum":1.50},"prune":["/debug"]}"#;
-const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"oldest_unacknowledged_age_ms":9,"paused":false,"closed":true,"drained":false,"building_indexes":["by_city"],"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5},"started":"2026-11-21T04:20:03.491Z","ended":null,"aborted":true},"follow":{"state":"waiting","resource_version":null,"lag_events":10,"lag_ms":11,"detail":"why"},"followers":["b"]}"#;
+const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"oldest_unacknowledged_age_ms":9,"paused":false,"closed":true,"drained":false,"building_indexes":["by_city"],"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5,"stale":6},"started_at":"2026-11-21T04:20:03.491Z","ended_at":null,"aborted":true},"follow":{"state":"waiting","resource_version":null,"lag_events":10,"lag_ms":11,"detail":"why"},"followers":["b"]}"#;
 
 #[test]
 fn replies_survive_a_round_trip() {
     same::<QueueConfig>(CONFIG);
     let queue = format!(
-        r#"{{"name":"a","incarnation":"7a1e0b52","life":"2f319c5d","auto_created":false,"created_at":"2026-11-21T04:20:03.491Z","config":{CONFIG},"status":{STATUS}}}"#
+        r#"{{"name":"a","incarnation":"7a1e0b52","life":"2f319c5d","auto_created":false,"created_at":"2026-11-21T04:20:03.491Z","config":{CONFIG},"status":{STATUS},"drained":null}}"#
     );
     same::<QueueDocument>(&queue);
-    same::<QueueDocument>(&queue.replacen('{', r#"{"drained":true,"#, 1));
+    same::<QueueDocument>(&queue.replace(r#""drained":null"#, r#""drained":true"#));
     same::<Produced>(r#"{"resource_version":4,"queued":1,"ignored":0}"#);
     same::<Replaced>(
-        r#"{"resource_version":8,"queued":2,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4}"#,
+        r#"{"resource_version":8,"queued":2,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4,"stale":0}"#,
     );
     same::<SettledList>(
         r#"{"settled":[{"lease_id":"a-1","as":"ack","result":"ok"},{"lease":"a-2","as":"nack","result":"stale","outcome":"expired"}],"stale":1}"#,
@@ -35,16 +35,19 @@ fn replies_survive_a_round_trip() {
         r#"{"leases":[{"lease_id":"a-1","result":"ok","expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5,"pending_deltas":1,"deleted":false},{"lease":"a-2","result":"stale","outcome":"unknown"}],"stale":1}"#,
     );
     same::<Page<ItemDocument>>(
-        r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"attempt":1,"failures":0,"last_error":null,"due_at":null,"owner":"o"}],"continue":"ff","resource_version":3}"#,
+        r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"attempt":1,"failures":0,"last_error":null,"due_at":null,"source":"o"}],"continue":"ff","resource_version":3}"#,
     );
     same::<Page<ObjectDocument>>(
         r#"{"items":[{"key":"k","source":null,"resource_version":1,"object":{}}],"continue":null,"resource_version":3}"#,
     );
     same::<Page<EventDocument>>(
-        r#"{"items":[{"resource_version":1,"at":"2026-11-21T04:20:03.491Z","event":"settled","lease_id":"a-1","lease":"a-1","outcome":"returned","parked":true}],"continue":null,"resource_version":3}"#,
+        r#"{"items":[{"resource_version":1,"at":"2026-11-21T04:20:03.491Z","event":"settled","lease_id":"a-1","outcome":"returned","parked":true,"error":null,"due_at":null},{"resource_version":2,"at":"2026-11-21T04:20:03.491Z","event":"removed"}],"continue":null,"resource_version":3}"#,
+    );
+    same::<Page<WatchRow>>(
+        r#"{"items":[{"type":"Added","key":"k","resource_version":1,"object":{},"source":null},{"type":"Deleted","key":"k","resource_version":2,"final_state_unknown":true,"object":null,"source":"s"},{"type":"Bookmark","resource_version":2,"initial_events_end":false}],"continue":null,"resource_version":3}"#,
     );
     same::<ProblemDocument>(
-        r#"{"type":"/problems/lease-lost","title":"t","status":409,"detail":"d","code":"lease-lost","retryable":false,"request_id":"r","limit":"1s","settled":[],"stale":0}"#,
+        r#"{"type":"/problems/lease-lost","title":"t","status":409,"detail":"d","code":"lease-lost","retryable":false,"request_id":"r","limit":7,"limit_ms":1000,"settled":[],"stale":0}"#,
     );
 }
 

@@ -19,6 +19,9 @@ macro_rules! words {
         }
 
         impl $name {
+            /// All known words.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
             /// The word in JSON.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
@@ -101,6 +104,53 @@ words! {
         Returned = "returned",
         /// The lease never existed, or ended too long ago to be remembered.
         Unknown = "unknown",
+    }
+    /// Whether an index can be read.
+    IndexState {
+        /// It has all known objects.
+        Ready = "ready",
+        /// It is being built.
+        Building = "building",
+    }
+    /// What a follower does.
+    FollowState {
+        /// The follower takes the list of all keys.
+        Listing = "listing",
+        /// The follower takes changes.
+        Following = "following",
+        /// The follower takes nothing, because it has too many keys.
+        Blocked = "blocked",
+        /// The follower takes nothing, because the followed queue can't be read or the follower can't be changed.
+        Waiting = "waiting",
+    }
+    /// What an acknowledged change survives.
+    Durability {
+        /// Nothing: queues end with the process.
+        Memory = "memory",
+        /// The end of the process. A power loss may lose the last changes.
+        Normal = "normal",
+        /// A power loss.
+        Full = "full",
+    }
+    /// Where changes are stored.
+    StoreKind {
+        /// Nowhere.
+        Memory = "memory",
+        /// A file of SQLite.
+        Sqlite = "sqlite",
+        /// A PostgreSQL database.
+        Postgres = "postgres",
+    }
+    /// What a grant of a token permits.
+    GrantVerb {
+        /// Read the state of the queues.
+        Read = "read",
+        /// Send objects to them.
+        Produce = "produce",
+        /// Pop from them, and settle leases.
+        Consume = "consume",
+        /// Configure, pause, purge, seed and delete them; redrive and discard parked keys.
+        Admin = "admin",
     }
     /// The state of a key.
     ItemState {

@@ -11,7 +11,6 @@ use deltaq_types::{IndexDocument, IndexState, IndexValueDocument};
 use super::failure::Failure;
 use super::output::{Cell, Row, Tone};
 use super::pages::{Limit, print_list};
-use super::reply::PageTexts;
 use super::session::{Execute, Session};
 
 /// How long the server may wait for an index that is being built.
@@ -61,12 +60,8 @@ impl Execute for Indexes {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let Some(index) = &self.index else {
-            let call = session.on_queue("list_indexes", &self.queue)?;
-            let (mut page, _) = session.fetch::<PageTexts>(call).await?;
-            page.items.truncate(self.limit.entries());
-            let mut list = session.output.list::<IndexDocument>();
-            list.add::<IndexDocument>(&page.items)?;
-            return list.finish("no indexes");
+            let call = || session.on_queue("list_indexes", &self.queue);
+            return print_list::<IndexDocument>(session, call, &self.limit, "no indexes").await;
         };
         let call = || {
             let call = session.call("list_index_values", self.queue.as_str(), index)?;
@@ -81,10 +76,9 @@ impl Row for IndexDocument {
     const COLUMNS: &'static [&'static str] = &["INDEX", "POINTER", "STATE", "VALUES", "KEYS", "OMITTED"];
 
     fn cells(&self) -> Vec<Cell> {
-        let state = match self.state {
-            IndexState::Ready => Cell::new("ready"),
-            IndexState::Building => Cell::new("building").tone(Tone::Notice),
-        };
+        let is_building = self.state == IndexState::Building;
+        let tone = if is_building { Tone::Notice } else { Tone::Plain };
+        let state = Cell::new(self.state.as_str()).tone(tone);
         vec![
             Cell::new(&self.name),
             Cell::new(&self.pointer),

@@ -20,13 +20,6 @@ pub struct Limit {
     pub limit: Option<u64>,
 }
 
-impl Limit {
-    /// The number of entries to print.
-    pub(super) fn entries(&self) -> usize {
-        self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
-    }
-}
-
 /// Prints all pages of a list.
 pub(super) async fn print_list<T: Row>(
     session: &Session,

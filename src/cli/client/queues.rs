@@ -327,7 +327,7 @@ fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
         let source = replace.source.as_deref().unwrap_or("no source");
         let text = format!(
             "{source}, {}: {} replaced, {} deleted, {} unchanged",
-            replace.started, counts.replaced, counts.deleted, counts.unchanged
+            replace.started_at, counts.replaced, counts.deleted, counts.unchanged
         );
         fields.push(("last replace", Cell::new(text)));
     }

@@ -17,7 +17,7 @@ use super::session::{Execute, Session};
 super::commands! {
     /// Commands that read a queue, and commands on parked keys.
     Commands {
-        /// List waiting and leased keys, or show one key.
+        /// List the keys of all states that wait, are leased or are parked, or show one key.
         #[command(after_help = "Example:\n  deltaq items prices --state leased")]
         Items(Items),
         /// Say why a key is not delivered.
@@ -60,7 +60,7 @@ pub struct Items {
     pub queue: Name,
     /// One key: its deltas, lease and failures.
     pub key: Option<String>,
-    /// States: ready, delayed, leased, parked, joined by commas [default: ready,delayed; with --worker, leased].
+    /// States: ready, delayed, leased, parked, joined by commas [default: all].
     #[arg(long, value_name = "STATES", conflicts_with = "key")]
     pub state: Option<String>,
     /// Keys that this worker holds.
@@ -386,7 +386,7 @@ fn item_fields(item: &ItemDocument) -> Vec<(&'static str, Cell)> {
     let mut fields = vec![
         ("key", Cell::new(&item.key)),
         ("state", item_state(item)),
-        ("owner", Cell::optional(item.owner.as_deref())),
+        ("source", Cell::optional(item.source.as_deref())),
         ("attempt", Cell::new(item.attempt.to_string())),
         ("failures", Cell::new(item.failures.to_string())),
         ("last error", Cell::optional(item.last_error.as_deref())),
@@ -486,7 +486,7 @@ impl Row for EventDocument {
             self.outcome.map(LeaseOutcome::as_str),
             self.source.as_deref(),
             self.worker.as_deref(),
-            self.lease.as_deref(),
+            self.lease_id.as_deref(),
             parked,
             self.error.as_deref(),
             self.object.as_ref().map(deltaq_types::RawObject::as_str),

@@ -8,7 +8,7 @@ use clap::Args;
 use deltaq_client::{Call, Client, Method};
 use deltaq_runtime::clock::Clock;
 use deltaq_types::Info;
-use deltaq_types::duration::{self, DurationText};
+use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -108,7 +108,7 @@ impl Session {
     pub(super) async fn longest_wait(&self) -> Result<Duration, Failure> {
         let asked = self.longest_wait.get_or_try_init(async || {
             let info: Info = self.client.fetch(call("get_info", "", "")?).await?;
-            Ok(duration::parse(&info.limits.wait).map_or(CALL_WAIT_MAX, |wait| wait.min(CALL_WAIT_MAX)))
+            Ok(Duration::from_millis(info.limits.wait_ms).min(CALL_WAIT_MAX))
         });
         asked.await.copied()
     }

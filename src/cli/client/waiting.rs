@@ -69,7 +69,7 @@ impl Row for WorkerDocument {
             Cell::optional(self.oldest_leased_at.map(|at| at.to_string())),
             Cell::optional(self.next_expires_in_ms.map(|left| format!("in {}", duration_text(left)))),
             Cell::number(self.waiting),
-            Cell::optional(self.waiting_since.map(|at| at.to_string())),
+            Cell::optional(self.oldest_waiting_at.map(|at| at.to_string())),
         ]
     }
 

@@ -124,7 +124,7 @@ impl Execute for Status {
         let fields = vec![
             ("server", Cell::new(session.client.address())),
             ("version", Cell::new(format!("{} {}", info.name, info.version))),
-            ("durability", Cell::new(&info.durability)),
+            ("durability", Cell::new(info.durability.as_str())),
             ("uptime", Cell::new(duration_text(info.uptime_ms))),
             ("queues", Cell::new(sums.queues.to_string())),
             ("ready", Cell::new(sums.ready.to_string())),

@@ -100,12 +100,12 @@ parameters! {
         "with" With "`known` adds the object that was acknowledged last.";
     }
     ItemsQuery in Query {
-        "state" States "States, joined by commas; default ready,delayed, with worker leased.";
+        "state" States "States, joined by commas; default all.";
         "worker" Label "Leased keys of this worker only.";
         "prefix" Prefix "The start of the keys.";
         "source" Label "Keys that this source owns.";
         "error" ErrorText "Keys whose last failure had exactly this error; the empty text means keys without an error.";
-        "key" Key "Only this key, in any state.";
+        "key" Key "Only this key.";
         "fields" Fields "The fields of each item, such as `key`; default all.";
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
@@ -157,7 +157,14 @@ parameters! {
         "continue" Continue "The `continue` of the previous page.";
     }
     ExplainQuery in Query { "key" Key required "The key."; }
-    ParkedQuery in Query { "limit" PageLimit "Most errors; default 500."; }
+    ParkedQuery in Query {
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
+    IndexesQuery in Query {
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
     KeyHistoryQuery in Query {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";

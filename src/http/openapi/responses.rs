@@ -26,7 +26,7 @@ macro_rules! responses {
 
 responses! {
     /// Problems of any request, from the middleware.
-    Always = 400, 401, 403, 405, 414, 429, 431, 500, 504;
+    Always = 400, 401, 403, 405, 414, 429, 431, 500, 503, 504;
     /// Problems of any call on a queue.
     OfQueue = 404, 410, 503, 507;
     /// Problems of any request with a body.
@@ -43,7 +43,7 @@ responses! {
     Unprocessable = 422;
     /// A limit of the queue or of the server.
     Full = 429;
-    /// A server that accepts no requests.
+    /// A server that can't read its queues.
     Unavailable = 503, 507;
 }
 

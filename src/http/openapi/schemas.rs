@@ -15,7 +15,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::reference::reference;
-use super::settings;
+use super::{kinds, settings};
 use crate::http::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
 use crate::http::wire::{STATES, Selectable};
@@ -50,6 +50,10 @@ macro_rules! terms {
                 }
                 $schemas.insert(stringify!($name).to_owned(), schema);
             )*
+            kinds::split_all($schemas);
+            name_entries($schemas);
+            name_codes($schemas);
+            make_selectable($schemas);
         }
     };
 }
@@ -123,6 +127,39 @@ terms! { schemas;
 /// The pattern of some of these names, joined by commas.
 fn selection(names: &[&str]) -> String {
     format!("^({0})(,({0}))*$", names.join("|"))
+}
+
+/// utoipa repeats the schema of the entries in that of a page.
+fn name_entries(schemas: &mut Map<String, Value>) {
+    let pages: Vec<_> =
+        schemas.keys().filter_map(|name| name.strip_prefix("Page_")).map(str::to_owned).collect();
+    for entry in pages {
+        if let Some(page) = schemas.get_mut(&format!("Page_{entry}"))
+            && let Some(items) = page.pointer_mut("/properties/items/items")
+        {
+            *items = reference(&entry);
+        }
+    }
+}
+
+/// The codes of problems are known.
+fn name_codes(schemas: &mut Map<String, Value>) {
+    for document in ["ProblemDocument", "UnavailableQueue"] {
+        if let Some(code) =
+            schemas.get_mut(document).and_then(|schema| schema.pointer_mut("/properties/code"))
+        {
+            *code = reference("ProblemName");
+        }
+    }
+}
+
+/// With the parameter `fields` a document may have any of its members.
+fn make_selectable(schemas: &mut Map<String, Value>) {
+    for document in ["ItemDocument", "ObjectDocument", "QueueDocument"] {
+        if let Some(schema) = schemas.get_mut(document).and_then(Value::as_object_mut) {
+            schema.remove("required");
+        }
+    }
 }
 
 fn one_or_many(name: &str) -> Value {

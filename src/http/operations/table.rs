@@ -6,8 +6,8 @@ use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExplainQuery, HistoryQuery, IndexQuery,
-    ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, ParkedQuery, PopQuery,
-    ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    IndexesQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, ParkedQuery,
+    PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::routes::{
@@ -90,7 +90,7 @@ operations! {
     POST   "/v1/queues/{queue}/release"        release        OnQueue(Consume) Settle    Document []                long  with_body    consume::release;
     POST   "/v1/queues/{queue}/reject"         reject         OnQueue(Consume) Settle    Document []                long  with_body    consume::reject;
     POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document []                long  with_body    consume::extend;
-    GET    "/v1/queues/{queue}/parked"         list_parked_errors OnQueue(Read) Read     Ignored  [ParkedQuery]     long  without_body parked::errors;
+    GET    "/v1/queues/{queue}/parked/errors"  list_parked_errors OnQueue(Read) Read     Ignored  [ParkedQuery]     long  without_body parked::errors;
     POST   "/v1/queues/{queue}/delayed/promote" promote_delayed OnQueue(Admin) Write    Document []                long  with_body    parked::promote;
     POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;
     POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::discard;
@@ -102,7 +102,7 @@ operations! {
     GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
     GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body views::known_list;
     GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::known;
-    GET    "/v1/queues/{queue}/indexes"        list_indexes   OnQueue(Read)    Read      Ignored  []                long  without_body indexes::list;
+    GET    "/v1/queues/{queue}/indexes"        list_indexes   OnQueue(Read)    Read      Ignored  [IndexesQuery]    long  without_body indexes::list;
     GET    "/v1/queues/{queue}/indexes/{name}" list_index_values OnQueue(Read) Read      Ignored  [IndexQuery]      long  without_body indexes::values;
     GET    "/v1/queues/{queue}/watch"          watch          OnQueue(Read)    Watch     Ignored  [WatchQuery]      quick without_body watch::watch;
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;

@@ -8,11 +8,11 @@ use deltaq_engine::limits::INDEX_VALUE_BYTES_MAX;
 use deltaq_service::{Handle, Lookup};
 use deltaq_types::{IndexDocument, IndexValueDocument, Page};
 
-use super::read::{lines, page_limit, stream_pages, wants_lines};
+use super::read::{page_limit, reply_in_pages, stream_pages, wants_lines};
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
 use crate::http::limits::INDEX_WAIT_MAX;
-use crate::http::openapi::params::{InQueue, IndexQuery, OfIndex};
+use crate::http::openapi::params::{InQueue, IndexQuery, IndexesQuery, OfIndex};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::params::{Params, path_index, wrong};
 use crate::http::problem::Problem;
@@ -22,19 +22,27 @@ use crate::http::wire;
 /// List the indexes of the queue, in the order of their names.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/indexes", tag = "reading", operation_id = "list_indexes",
-    params(InQueue),
+    params(InQueue, IndexesQuery),
     responses(
-        (status = 200, description = "All indexes.", content((Page<IndexDocument> = "application/json"), (Vec<IndexDocument> = "application/x-ndjson"))),
+        (status = 200, description = "A page.", content((Page<IndexDocument> = "application/json"), (Vec<IndexDocument> = "application/x-ndjson"))),
         Always, OfQueue, NotAcceptable,
     )
 )]
 pub(in crate::http) async fn list(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.partitions.get(&call.name()?)?;
-    let streams = wants_lines(&call.headers)?;
-    let indexes = handle.indexes().await?;
-    let items = indexes.entries.iter().map(wire::index).collect();
-    let page = Page { items, next: None, resource_version: indexes.resource_version.get() };
-    Ok(if streams { lines(&page)? } else { Reply::of(&call.context, page).into_response() })
+    reply_in_pages(call, index_page).await
+}
+
+async fn index_page(
+    handle: Arc<Handle>,
+    after: Option<String>,
+    limit: usize,
+) -> Result<Page<IndexDocument>, Problem> {
+    let after = after.map(|after| cursor::decode(List::Indexes, &handle.lives(), &after)).transpose()?;
+    let page = handle.indexes(after, limit).await?;
+    let items = page.entries.iter().map(wire::index).collect();
+    let next =
+        page.next.map(|name| cursor::encode(List::Indexes, &handle.lives(), page.resource_version, &name));
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
 /// List the values of an index in the order of their bytes, with the number of keys of each.

@@ -2,43 +2,72 @@
 
 use std::sync::Arc;
 
+use axum::response::{IntoResponse, Response};
 use deltaq_engine::command::KeySelection;
-use deltaq_service::Handle;
-use deltaq_types::{KeysBody, KeysCount, ParkedError, ParkedErrors};
+use deltaq_service::{Handle, ParkedPosition};
+use deltaq_types::{KeysBody, KeysCount, Page, ParkedError, ParkedErrors};
 
 use super::consume::read_keys;
+use super::read::{page_limit, stream_pages, wants_lines};
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::context::RequestContext;
-use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::http::cursor::{self, List};
 use crate::http::openapi::params::{InQueue, ParkedQuery};
-use crate::http::openapi::responses::{Always, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfBody, OfQueue, Unprocessable};
 use crate::http::params::check_error;
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::{Json, Reply};
+use crate::http::reply::Reply;
 
 /// List the errors of the parked keys, with the number of keys of each.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/parked", tag = "consuming", operation_id = "list_parked_errors",
+    get, path = "/v1/queues/{queue}/parked/errors", tag = "consuming", operation_id = "list_parked_errors",
     params(InQueue, ParkedQuery),
     responses(
-        (status = 200, description = "The errors, those with the most keys first.", body = ParkedErrors),
-        Always, OfQueue,
+        (status = 200, description = "The errors, those with the most keys first.", content((ParkedErrors = "application/json"), (Vec<ParkedError> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable,
     )
 )]
-pub(in crate::http) async fn errors(call: ReadCall) -> Result<Json<ParkedErrors>, Problem> {
+pub(in crate::http) async fn errors(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.partitions.get(&call.name()?)?;
-    let limit = call.params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
-    let found = handle.parked_errors(usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+    let streams = wants_lines(&call.headers)?;
+    let limit = page_limit(&call.params, streams)?.entries;
+    let after = call.params.text("continue").map(str::to_owned);
+    if !streams {
+        return Ok(Reply::of(&call.context, error_page(handle, after, limit).await?).into_response());
+    }
+    let page = move |after| {
+        let page = error_page(handle.clone(), after, limit);
+        async move {
+            let ParkedErrors { items, next, resource_version, .. } = page.await?;
+            Ok(Page { items, next, resource_version })
+        }
+    };
+    stream_pages(call.context, after, page).await
+}
+
+async fn error_page(
+    handle: Arc<Handle>,
+    after: Option<String>,
+    limit: usize,
+) -> Result<ParkedErrors, Problem> {
+    let list = List::ParkedErrors;
+    let after = after.map(|after| cursor::decode(list, &handle.lives(), &after)).transpose()?;
+    let after =
+        after.map(|text| ParkedPosition::parse(&text).ok_or_else(cursor::of_another_list)).transpose()?;
+    let found = handle.parked_errors(after, limit).await?;
     let items = found.groups.into_iter().map(|group| ParkedError {
         error: group.error.to_string(),
         keys: group.keys as u64,
         first_key: group.first_key.as_str().to_owned(),
     });
-    Ok(Json(ParkedErrors {
+    Ok(ParkedErrors {
         items: items.collect(),
+        next: found.next.map(|position| {
+            cursor::encode(list, &handle.lives(), found.resource_version, &position.to_string())
+        }),
         other_keys: found.other_keys as u64,
         resource_version: found.resource_version.get(),
-    }))
+    })
 }
 
 /// Make delayed keys ready before they are due: some, those with one error, or all.

@@ -20,7 +20,7 @@ use crate::http::call::{QueueCall, ReadCall};
 use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
 use crate::http::openapi::responses::{
-    Always, Conflict, ExpiredToken, Full, NotAcceptable, OfBody, OfQueue, Unprocessable,
+    Always, Conflict, ExpiredToken, Full, NotAcceptable, OfBody, OfQueue, Unavailable, Unprocessable,
 };
 use crate::http::openapi::schemas::QueuePatch;
 use crate::http::params::wrong;
@@ -77,7 +77,7 @@ pub(in crate::http) async fn put(
     params(ListQuery),
     responses(
         (status = 200, description = "A page.", content((QueuePage = "application/json"), (Vec<QueueDocument> = "application/x-ndjson"))),
-        Always, NotAcceptable, ExpiredToken,
+        Always, NotAcceptable, ExpiredToken, Unavailable,
     )
 )]
 pub(in crate::http) async fn list(

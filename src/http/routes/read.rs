@@ -125,7 +125,7 @@ fn lines_of<T: Serialize>(page: &Page<T>) -> Result<RenderedPage, String> {
     Ok((text.into(), page.next.clone()))
 }
 
-/// List the keys with waiting or leased deltas; with `key`, at most that key.
+/// List the keys that are ready, delayed, leased or parked; with `key`, at most that key.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/items", tag = "reading", operation_id = "list_items",
     params(InQueue, ItemsQuery),
@@ -142,6 +142,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let error = params.text("error");
     error.map(check_error).transpose().map_err(|wrong| wrong.parameter("error"))?;
     let filter = ItemFilter {
+        // Only leased keys have a worker.
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
         prefix: params.text("prefix").unwrap_or_default().to_owned(),
@@ -150,7 +151,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     };
     let limit = page_limit(&params, streams)?;
     if let Some(key) = params.key("key")? {
-        let page = item_page_of(&handle, &key, fields).await?;
+        let page = item_page_of(&handle, &key, &filter, fields).await?;
         return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
     }
     let after = params.text("continue").map(str::to_owned);
@@ -163,7 +164,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
 }
 
 fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
-    let Some(text) = text else { return Ok(vec![ListedState::Ready, ListedState::Delayed]) };
+    let Some(text) = text else { return Ok(ListedState::ALL.to_vec()) };
     let mut states = Vec::new();
     for name in text.split(',') {
         let mut named = STATES.into_iter().zip(ListedState::ALL);
@@ -223,13 +224,14 @@ async fn item_page(
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
-/// The page with one key, or none if the queue does not have the key.
+/// The page with one key, or none if the queue does not have the key or the filter excludes it.
 async fn item_page_of(
     handle: &Handle,
     key: &Key,
+    filter: &ItemFilter,
     fields: Fields,
 ) -> Result<Page<Selected<ItemDocument>>, Problem> {
-    let (item, resource_version) = handle.item(key).await?;
+    let (item, resource_version) = handle.listed_item(key, filter).await?;
     let item = item.map(|(item, moment)| fields.of(wire::item(handle, &item, moment)));
     Ok(Page { items: item.into_iter().collect(), next: None, resource_version: resource_version.get() })
 }
@@ -302,7 +304,7 @@ pub(super) fn no_key(key: &Key, why: &str) -> Problem {
 }
 
 /// A list of a queue that has no parameters of its own: a page, or all pages as lines.
-async fn reply_in_pages<T, F>(
+pub(super) async fn reply_in_pages<T, F>(
     call: ReadCall,
     read: fn(Arc<Handle>, Option<String>, usize) -> F,
 ) -> Result<Response, Problem>

@@ -4,8 +4,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
-use deltaq_types::duration;
-use deltaq_types::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, Timestamp};
+use deltaq_types::{GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, Timestamp};
 
 use crate::access::Caller;
 use crate::http::call::ReadCall;
@@ -76,8 +75,8 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
     Ok(Json(Info {
         name: "deltaq".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        durability: state.store.durability.as_str().to_owned(),
-        store: InfoStore { kind: state.store.kind.to_owned(), replicated: state.store.is_replicated },
+        durability: state.store.durability,
+        store: InfoStore { kind: state.store.kind, replicated: state.store.is_replicated },
         node,
         uptime_ms: millis(state.clock.since(0)),
         caller: context.caller.get().map(|caller| caller_document(caller)),
@@ -85,8 +84,8 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
             key_bytes: KEY_BYTES_MAX as u64,
             json_depth: JSON_DEPTH_MAX as u64,
             pop_max: POP_MAX,
-            wait: duration::format(state.limits.max_wait),
-            lease: duration::format(LEASE_MAX),
+            wait_ms: millis(state.limits.max_wait),
+            lease_ms: millis(LEASE_MAX),
             list_page: PAGE_MAX,
             batch: state.limits.max_batch as u64,
             replace_objects: state.limits.max_replace_objects as u64,
@@ -100,7 +99,7 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
 
 fn caller_document(caller: &Caller) -> InfoCaller {
     let grants = caller.grants().map(|(verbs, queues)| InfoGrant {
-        verbs: verbs.iter().map(|verb| verb.as_str().to_owned()).collect(),
+        verbs: verbs.iter().copied().map(GrantVerb::from).collect(),
         queues,
     });
     InfoCaller {

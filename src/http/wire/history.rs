@@ -22,8 +22,7 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
             EventDocument {
                 kind: Some(delta_type(*delta)),
                 final_state_unknown: *final_state_unknown,
-                source: provenance.source().map(ToString::to_string),
-                owner: provenance.owner().map(ToString::to_string),
+                source: provenance.owner().or(provenance.source()).map(ToString::to_string),
                 due_at: due.map(timestamp),
                 traceparent: provenance.trace().map(ToString::to_string),
                 object: Some(raw(object)),
@@ -31,10 +30,9 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
             }
         }
         EventKind::Queued(Queued { due, .. }) => EventDocument { due_at: due.map(timestamp), ..document },
-        EventKind::TakenOver { owner, .. } => EventDocument { owner: Some(owner.to_string()), ..document },
+        EventKind::TakenOver { owner, .. } => EventDocument { source: Some(owner.to_string()), ..document },
         EventKind::Leased(Leased { deadline, worker, .. }) => EventDocument {
             lease_id: lease(Token::new(event.rv)),
-            lease: lease(Token::new(event.rv)),
             worker: worker.as_ref().map(ToString::to_string),
             expires_at: Some(timestamp(*deadline)),
             ..document
@@ -48,7 +46,6 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
             let due_at = due.map(timestamp);
             EventDocument {
                 lease_id: lease(*token),
-                lease: lease(*token),
                 outcome: Some(outcome),
                 error,
                 parked,
@@ -57,7 +54,7 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
             }
         }
         EventKind::Seeded { object, owner, .. } => EventDocument {
-            owner: owner.as_ref().map(ToString::to_string),
+            source: owner.as_ref().map(ToString::to_string),
             object: Some(raw(object)),
             ..document
         },

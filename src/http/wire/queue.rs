@@ -13,7 +13,6 @@ use super::{millis, timestamp};
 #[must_use]
 pub fn queue(document: &Document) -> QueueDocument {
     QueueDocument {
-        drained: None,
         name: document.name.to_string(),
         incarnation: document.incarnation.to_string(),
         life: document.life.to_string(),
@@ -21,6 +20,7 @@ pub fn queue(document: &Document) -> QueueDocument {
         created_at: timestamp(document.created_at),
         config: settings(&document.config),
         status: status(document),
+        drained: None,
     }
 }
 
@@ -56,8 +56,8 @@ pub(super) fn last_replace(last: &LastReplace, moment: Moment) -> LastReplaceDoc
     LastReplaceDocument {
         source: last.source.as_deref().map(str::to_owned),
         counts: counts(last.counts),
-        started: timestamp(last.started),
-        ended: last.ended.map(timestamp),
+        started_at: timestamp(last.started),
+        ended_at: last.ended.map(timestamp),
         aborted: last.aborted,
     }
 }

@@ -62,7 +62,7 @@ selectable! { ItemDocument, ["deltas", "leased_deltas"]:
     "failures" failures
     "last_error" last_error
     "due_at" due_at
-    "owner" owner
+    "source" source
 }
 
 selectable! { QueueDocument, []:
@@ -73,6 +73,7 @@ selectable! { QueueDocument, []:
     "created_at" created_at
     "config" config
     "status" status
+    "drained" drained
 }
 
 selectable! { ObjectDocument, ["object"]:
@@ -200,7 +201,7 @@ pub fn worker(name: &str, state: &WorkerState, moment: Moment) -> WorkerDocument
         next_expires_at: state.next_expiry.map(wall),
         next_expires_in_ms: state.next_expiry.map(|at| millis(at.since(moment.now))),
         waiting: state.waiting as u64,
-        waiting_since: state.waiting_since.map(wall),
+        oldest_waiting_at: state.waiting_since.map(wall),
     }
 }
 
@@ -224,7 +225,7 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
         failures: schedule_state.failures,
         last_error: schedule_state.last_error().map(str::to_owned),
         due_at: schedule_state.delay().map(|delay| timestamp(moment.wall(delay.due))),
-        owner: key.owner().map(ToString::to_string),
+        source: key.owner().map(ToString::to_string),
     }
 }
 

@@ -33,7 +33,7 @@ pub fn watch_row(row: &Row) -> WatchRow {
         resource_version: Some(row.rv.get()),
         object: row.object.as_ref().map(raw),
         source: row.source.as_deref().map(str::to_owned),
-        final_state_unknown: row.final_state_unknown.then_some(true),
+        final_state_unknown: Some(row.final_state_unknown),
         ..EMPTY
     }
 }
@@ -41,7 +41,7 @@ pub fn watch_row(row: &Row) -> WatchRow {
 /// A bookmark: the watch has sent everything up to `rv`.
 #[must_use]
 pub fn watch_bookmark(rv: Rv, ends_list: bool) -> WatchRow {
-    WatchRow { resource_version: Some(rv.get()), initial_events_end: ends_list.then_some(true), ..EMPTY }
+    WatchRow { resource_version: Some(rv.get()), initial_events_end: Some(ends_list), ..EMPTY }
 }
 
 /// The problem that ends a watch.

@@ -125,7 +125,7 @@ async fn a_paused_body_times_out() {
             "POST /v1/queues/new/add{query} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\
              content-type: application/{kind}\r\n\r\n{{\"key\":\"a\"}}\n"
         );
-        let row = any("request-timeout").tells("50ms").has("limit", "50ms");
+        let row = any("request-timeout").tells("50ms").has("limit_ms", 50);
         refuses(&bench, text.as_bytes(), row).await.closed().await;
     }
 }

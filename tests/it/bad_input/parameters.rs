@@ -1,5 +1,7 @@
 //! Query parameters and parts of the path.
 
+use deltaq_types::duration;
+
 use super::{Bench, filled, operations, row};
 
 /// The name of the parameter without its last letter.
@@ -100,7 +102,8 @@ async fn durations_have_units_and_are_in_their_range() {
         }
         for value in outside {
             let row = row(method, &format!("{path}{name}={value}"), "invalid-parameter");
-            bench.refuses([row.has("parameter", name).has("limit", limit).tells(limit)]).await;
+            let limit_ms = duration::whole_ms(duration::parse(limit).expect("a duration"));
+            bench.refuses([row.has("parameter", name).has("limit_ms", limit_ms).tells(limit)]).await;
         }
     }
     bench

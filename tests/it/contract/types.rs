@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use deltaq_types::{
     EventDocument, ExplainDocument, ExtendedList, Info, ItemDocument, KeysCount, ObjectDocument, Page,
-    Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced,
-    SettledList, SourceDocument, SyncedDocument, WorkerDocument,
+    ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus,
+    Replaced, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "add" | "update" | "delete" | "deltas" | "resync" | "seed"]) => same::<Produced>(text),
         (_, [_, "replace"]) => same::<Replaced>(text),
         (_, [_, "purge"]) => same::<PurgedDocument>(text),
+        ("GET", [_, "parked", "errors"]) => same::<ParkedErrors>(text),
         (_, [_, "forget"] | [_, "parked" | "delayed", _]) => same::<KeysCount>(text),
         (_, [_, "pop"]) => same::<Popped>(text),
         (_, [_, "settle" | "ack" | "done" | "nack" | "release" | "reject"]) => same::<SettledList>(text),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::command::{Change, Command, Keyed, Options, Selection, Settle};
 
 /// Where all keys with work are.
-pub(super) const PLACES: &str = "/items?state=ready,delayed,leased,parked&limit=5000";
+pub(super) const PLACES: &str = "/items?limit=5000";
 /// The status of the queue.
 pub(super) const STATUS: &str = "/status";
 /// The code of a call whose leases are all stale. Its other members are those of a reply.
@@ -112,7 +112,7 @@ impl Call {
                 }
             },
             Command::Sources => Self::get("/sources"),
-            Command::Parked => Self::get("/parked"),
+            Command::Parked => Self::get("/parked/errors"),
         }
     }
 

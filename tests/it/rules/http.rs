@@ -228,7 +228,7 @@ impl Http {
             last_error: item.last_error,
             due_in_ms: item.due_at.map(|at| self.ms_until(at)),
             expires_in_ms: item.lease.map(|lease| lease.expires_in_ms),
-            owner: item.owner,
+            owner: item.source,
         }
     }
 

@@ -36,7 +36,7 @@ async fn post_text(service: &Service, call: &str, kind: &str, body: &str) -> Rep
 async fn waiting(service: &Service) -> String {
     let reply = service.get(&format!("{QUEUE}/items/a")).await;
     let (_, rest) = reply.text.split_once("\"object\":").expect("an object");
-    rest.split_once("}]").expect("its end").0.to_owned()
+    rest.split_once(",\"final_state_unknown\":").expect("its end").0.to_owned()
 }
 
 const CAME: &str = r#"{"key" : "a", "debug":{"x":[1]},"price": 1e400}"#;

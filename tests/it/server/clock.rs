@@ -105,7 +105,7 @@ async fn replies_show_wall_times_if_the_time_of_the_queue_is_ten_days_ahead() {
     let history = read(bench.call("GET", "/history/b", &Value::Null).await).await;
     assert_eq!((&history["items"][0]["at"], &history["items"][1]["at"]), (&json!(START), &json!(START)));
     let queue = read(bench.call("GET", "", &Value::Null).await).await;
-    assert_eq!(queue["status"]["last_replace"]["ended"], START);
+    assert_eq!(queue["status"]["last_replace"]["ended_at"], START);
     let held = lease(&popped, 0);
     let extended = bench.post("/extend", &json!({"leases": [held], "lease": "5s"})).await;
     assert_eq!(extended["leases"][0]["expires_at"], "2023-11-14T22:13:25.000Z");

@@ -195,6 +195,21 @@ async fn wrong_indexes_are_refused() {
 }
 
 #[tokio::test]
+async fn indexes_come_in_pages() {
+    let service = Service::start().await;
+    put(&service, json!({"indexes": {"c": "/c", "a": "/a", "b": "/b"}})).await.ok();
+    let page = get(&service, "indexes?limit=2").await;
+    let names = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().expect("items");
+        items.iter().map(|index| index["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names(&page), ["a", "b"]);
+    let next = page["continue"].as_str().expect("a token");
+    let last = get(&service, &format!("indexes?limit=2&continue={next}")).await;
+    assert_eq!((names(&last), &last["continue"]), (vec!["c".to_owned()], &Value::Null));
+}
+
+#[tokio::test]
 async fn wrong_lookups_are_refused() {
     let service = Service::start().await;
     put(&service, json!({"indexes": {"by_city": "/city"}})).await.ok();

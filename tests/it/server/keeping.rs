@@ -369,9 +369,9 @@ async fn a_history_lists_the_newest_event_first_in_pages_and_outlives_a_restart(
     let [deleted, settled, leased, added] = items(&all) else { panic!("{all}") };
     assert_eq!((&deleted["type"], &deleted["final_state_unknown"]), (&json!("Deleted"), &json!(true)));
     assert_eq!((&settled["outcome"], &settled["error"]), (&json!("nacked"), &json!("no luck")));
-    assert_eq!((&leased["worker"], &leased["lease"]), (&json!("w"), &json!(lease(&popped, 0))));
+    assert_eq!((&leased["worker"], &leased["lease_id"]), (&json!("w"), &json!(lease(&popped, 0))));
     assert_eq!((&added["type"], &added["source"]), (&json!("Added"), &json!("erp")));
-    assert_eq!((&settled["parked"], &settled["due_at"]), (&Value::Null, &Value::Null));
+    assert_eq!((&settled["parked"], &settled["due_at"]), (&json!(false), &Value::Null));
 
     let mut paged = Vec::new();
     let mut next = String::new();
@@ -413,7 +413,7 @@ async fn a_history_shows_where_a_failed_key_went() {
     let expected = [
         (Some("rejected"), Some(true), false),
         (Some("nacked"), Some(true), false),
-        (Some("nacked"), None, true),
+        (Some("nacked"), Some(false), true),
     ];
     assert_eq!(found, expected);
 }

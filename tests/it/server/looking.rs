@@ -36,6 +36,26 @@ async fn pages(service: &Service, path: &str, member: &str, sizes: &[usize]) -> 
 }
 
 #[tokio::test]
+async fn the_errors_of_parked_keys_come_in_pages() {
+    let service = Service::start().await;
+    added(&service, &numbered(6)).await;
+    for error in ["b", "a", "a", "c", "", "a"] {
+        let reject = json!({"lease_ids": [take(&service).await], "error": error});
+        service.post(&format!("{QUEUE}/reject"), &reject).await.ok();
+    }
+    let path = format!("{QUEUE}/parked/errors?limit=2");
+    assert_eq!(pages(&service, &path, "error", &[2, 2]).await, ["a", "b", "c", ""]);
+    let page = service.get(&path).await.ok();
+    let first = json!({"error": "a", "keys": 3, "first_key": "k0001"});
+    assert_eq!((&page["items"][0], &page["other_keys"]), (&first, &json!(0)));
+    let next = page["continue"].as_str().expect("a token");
+    service.get(&format!("{QUEUE}/workers?continue={next}")).await.problem("expired");
+    let mut client = service.client().await;
+    client.send_text("GET", &path, &[("accept", "application/x-ndjson")], "").await;
+    assert_eq!(client.reply().await.text.lines().count(), 4);
+}
+
+#[tokio::test]
 async fn lists_come_in_pages() {
     let service = Service::start().await;
     let names = numbered(7);
@@ -50,9 +70,27 @@ async fn lists_come_in_pages() {
     let reject = json!({"leases": [held]});
     service.post(&format!("{QUEUE}/reject"), &reject).await.ok();
     service.post(&format!("{QUEUE}/add?delay=1h"), &object("later")).await.ok();
-    let all = format!("{QUEUE}/items?state=ready,delayed,leased,parked&limit=3");
+    let all = format!("{QUEUE}/items?limit=3");
     let expected = ["k0003", "k0004", "k0005", "k0006", "later", "k0000", "k0001", "k0002"];
     assert_eq!(pages(&service, &all, "key", &[3, 3, 2]).await, expected);
+    let of_key = async |query: &str| {
+        let page = service.get(&format!("{QUEUE}/items?key=k0002&{query}")).await.ok();
+        assert_eq!(page["continue"], Value::Null);
+        page["items"].as_array().expect("items").len()
+    };
+    for (query, items) in [
+        ("", 1),
+        ("state=parked", 1),
+        ("state=ready,delayed,leased", 0),
+        ("prefix=k0002", 1),
+        ("prefix=k3", 0),
+        ("error=", 1),
+        ("error=none", 0),
+        ("source=erp", 0),
+        ("worker=w", 0),
+    ] {
+        assert_eq!(of_key(query).await, items, "{query}");
+    }
     for name in ["r", "s", "q-2"] {
         service.call("PUT", &format!("/v1/queues/{name}"), &json!({})).await.ok();
     }

@@ -46,6 +46,11 @@ async fn deleting_a_queue_ends_waiting_calls_and_a_new_queue_starts_above_its_nu
     assert!(token(&again) > token(&popped), "fencing tokens rise over the queue's end");
 }
 
+/// The reply to a call without a version.
+fn synced(synced: bool, remaining: u64) -> Value {
+    json!({"synced": synced, "remaining": remaining, "reached": null, "resource_version": null, "parked": null})
+}
+
 #[tokio::test]
 async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
     let service = Service::start().await;
@@ -55,14 +60,14 @@ async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
     service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
     let mut late = sent(&service, "GET", &wait).await;
     let now = service.get(&format!("{QUEUE}/synced")).await.ok();
-    assert_eq!(now, json!({"synced": false, "remaining": 2}));
+    assert_eq!(now, synced(false, 2));
     let (a, b) = (take(&service).await, take(&service).await);
     service.post(&format!("{QUEUE}/ack"), &json!({"leases": [a]})).await.ok();
     let now = service.get(&format!("{QUEUE}/synced?wait=1ms")).await.ok();
-    assert_eq!(now, json!({"synced": false, "remaining": 1}));
+    assert_eq!(now, synced(false, 1));
     service.post(&format!("{QUEUE}/reject"), &json!({"leases": [b]})).await.ok();
     for waiter in [&mut early, &mut late] {
-        assert_eq!(waiter.reply().await.ok(), json!({"synced": true, "remaining": 0}));
+        assert_eq!(waiter.reply().await.ok(), synced(true, 0));
     }
     service.post(&format!("{QUEUE}/add"), &object("c")).await.ok();
     assert_eq!(service.get(&wait).await.ok()["synced"], true, "it never turns false again");

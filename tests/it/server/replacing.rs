@@ -33,7 +33,7 @@ async fn running(service: &Service) {
     within(async {
         loop {
             let last = status(service, "last_replace").await;
-            if last.is_object() && last["ended"].is_null() {
+            if last.is_object() && last["ended_at"].is_null() {
                 return;
             }
         }
@@ -64,7 +64,7 @@ async fn other_calls_run_between_the_slices_of_a_replace_and_are_newer() {
         "{\"key\":\"k000001\",\"price\":1}\n{\"$end\":1}",
     )
     .await;
-    assert!(status(&service, "last_replace").await["ended"].is_null(), "all this was while it ran");
+    assert!(status(&service, "last_replace").await["ended_at"].is_null(), "all this was while it ran");
 
     let first = first.reply().await.ok();
     let counts =
@@ -83,7 +83,7 @@ async fn other_calls_run_between_the_slices_of_a_replace_and_are_newer() {
     assert_eq!(kinds(&item(updated).await.ok()), [json!("Updated"), json!("Deleted")]);
     item(deleted).await.problem("key-not-found");
     let last = status(&service, "last_replace").await;
-    assert!(last["ended"].is_string() && last["aborted"] == false, "{last}");
+    assert!(last["ended_at"].is_string() && last["aborted"] == false, "{last}");
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_replace_continues_after_its_client_has_disconnected() {
     let caller = send_lines(&service, &format!("count={MANY}"), &lines(MANY)).await;
     running(&service).await;
     drop(caller);
-    within(async { while status(&service, "last_replace").await["ended"].is_null() {} }).await;
+    within(async { while status(&service, "last_replace").await["ended_at"].is_null() {} }).await;
     assert_eq!(status(&service, "ready").await, MANY);
 }
 
@@ -216,10 +216,10 @@ async fn a_list_that_would_delete_most_keys_is_refused_unless_the_call_allows_it
 
     let refused = replace(&service, "", &json!([])).await.problem("mass-delete");
     assert_eq!((&refused["deletions"], &refused["owned"]), (&json!(12), &json!(12)));
-    assert_eq!(refused["default_limit"], "empty-list");
+    assert_eq!(refused["default_limit"], "empty_list");
     assert!(refused.get("max_deletes").is_none() && refused.get("max_delete_percent").is_none());
     let refused = replace(&service, "", &object("k00")).await.problem("mass-delete");
-    assert_eq!(refused["default_limit"], "single-object");
+    assert_eq!(refused["default_limit"], "single_object");
     let refused = replace(&service, "", &json!([object("k00")])).await.problem("mass-delete");
     assert_eq!((&refused["default_limit"], &refused["deletions"]), (&json!("half"), &json!(11)));
     let refused = replace(&service, "&dry_run=true", &json!([])).await.problem("mass-delete");
@@ -230,7 +230,7 @@ async fn a_list_that_would_delete_most_keys_is_refused_unless_the_call_allows_it
     // A list that is allowed to be empty is not allowed to delete most keys.
     replace(&service, "&allow_empty=true", &json!([object("k00")])).await.problem("mass-delete");
     let lines = replace_lines(&service, "source=erp&count=0", "").await.problem("mass-delete");
-    assert_eq!(lines["default_limit"], "empty-list");
+    assert_eq!(lines["default_limit"], "empty_list");
     assert_eq!(listed(&service, "ready").await.len(), 12, "nothing was deleted");
 
     let half: Value = names.iter().take(6).map(|name| object(name)).collect();

@@ -120,7 +120,7 @@ async fn workers_are_listed_with_their_leases_and_their_waiting_pops() {
             worker["waiting"].as_u64(),
         );
         let left = worker["next_expires_in_ms"].as_u64().map(|left| left.div_ceil(60_000));
-        (counts, left, worker["oldest_leased_at"].is_null(), worker["waiting_since"].is_null())
+        (counts, left, worker["oldest_leased_at"].is_null(), worker["oldest_waiting_at"].is_null())
     };
     let rows: Vec<_> = list["items"].as_array().expect("a list").iter().map(row).collect();
     let name = |name: &str| Some(name.to_owned());

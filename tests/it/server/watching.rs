@@ -79,8 +79,7 @@ async fn a_watch_sends_all_keys_and_then_each_change() {
     let added = post(&service, "add", json!([{"key": "a", "v": 1}, {"key": "b"}])).await;
     let second = added["resource_version"].as_u64().expect("a version");
     let mut watch = Watch::begin(&service, "resource_version=0").await;
-    let row =
-        json!({"type": "Added", "key": "a", "resource_version": second - 1, "object": {"key": "a", "v": 1}});
+    let row = json!({"type": "Added", "key": "a", "resource_version": second - 1, "object": {"key": "a", "v": 1}, "source": null});
     assert_eq!(watch.row().await, row);
     assert_eq!(watch.row().await["key"], "b");
     let end = json!({"type": "Bookmark", "resource_version": second, "initial_events_end": true});
@@ -90,7 +89,7 @@ async fn a_watch_sends_all_keys_and_then_each_change() {
     let row = json!({"type": "Updated", "key": "a", "resource_version": second + 1, "object": {"key": "a", "v": 2}, "source": "erp"});
     assert_eq!(watch.row().await, row);
     post(&service, "delete?key=b", Value::Null).await;
-    let row = json!({"type": "Deleted", "key": "b", "resource_version": second + 2, "object": {"key": "b"}, "final_state_unknown": true});
+    let row = json!({"type": "Deleted", "key": "b", "resource_version": second + 2, "object": {"key": "b"}, "source": null, "final_state_unknown": true});
     assert_eq!(watch.row().await, row);
     // Deliveries and acknowledgements change nothing in the view.
     ack_all(&service).await;
@@ -119,7 +118,7 @@ async fn the_view_known_has_what_was_acknowledged() {
     ack_all(&service).await;
     let row = watch.row().await;
     assert_eq!((&row["type"], &row["object"]), (&json!("Deleted"), &json!({"key": "a", "v": 2})));
-    assert_eq!(row["final_state_unknown"], Value::Null);
+    assert_eq!(row["final_state_unknown"], false);
 }
 
 #[tokio::test]
@@ -181,7 +180,7 @@ async fn events_have_ids_from_which_a_browser_goes_on() {
     let text = String::from_utf8(client.chunk().await.expect("a stream").expect("rows")).expect("text");
     let life = service.get(QUEUE).await.ok()["life"].as_str().expect("a text").to_owned();
     let event = format!(
-        "event: Added\ndata: {{\"type\":\"Added\",\"key\":\"a\",\"resource_version\":{first},\"object\":{{\"key\":\"a\"}}}}\n\n"
+        "event: Added\ndata: {{\"type\":\"Added\",\"key\":\"a\",\"resource_version\":{first},\"object\":{{\"key\":\"a\"}},\"source\":null}}\n\n"
     );
     assert!(text.starts_with(&format!("retry: 1000\n\nid: {life}-{first}-{first}\n{event}")), "{text}");
 
@@ -319,7 +318,10 @@ async fn a_stream_ends_with_a_bookmark_when_the_server_drains() {
     let added = post(&service, "add", objects(&["a"])).await;
     let mut watch = Watch::begin(&service, "resource_version=now").await;
     service.shutdown.signal();
-    assert_eq!(watch.row().await, json!({"type": "Bookmark", "resource_version": added["resource_version"]}));
+    assert_eq!(
+        watch.row().await,
+        json!({"type": "Bookmark", "resource_version": added["resource_version"], "initial_events_end": false})
+    );
     assert_eq!(watch.next().await, None);
     drop(watch);
     service.stopped().await;
@@ -336,7 +338,7 @@ async fn a_stream_ends_with_a_bookmark_when_the_queue_is_at_another_node() {
     let rest = to_bytes(stream.into_body(), usize::MAX).await.expect("a whole reply");
     let row: Value = serde_json::from_slice(&rest).expect("one row");
     // The stream was not read in time to have the last change. The client gets that change from the other node.
-    let expected = json!({"type": "Bookmark", "resource_version": version.map(|version| version - 1)});
+    let expected = json!({"type": "Bookmark", "resource_version": version.map(|version| version - 1), "initial_events_end": false});
     assert_eq!(row, expected);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use deltaq_types::duration::format;
 use deltaq_types::{
-    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, ParkedErrors, PopBody, Popped, SettleBody,
+    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody,
     SettleCall, SettledList,
 };
 use reqwest::Method;
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::Queue;
 use crate::error::Error;
+use crate::list::List;
 use crate::request::{Request, requests, send};
 
 /// Random bytes of the id of a pop: the id is all that is needed to get the same leases.
@@ -142,11 +143,8 @@ impl Queue {
     }
 
     /// The errors of the parked keys, the most frequent ones first, with the number of keys of each.
-    ///
-    /// # Errors
-    /// The call failed.
-    pub async fn parked_errors(&self) -> Result<ParkedErrors, Error> {
-        self.client().request(self.call(Method::GET, ["parked"])).await
+    pub fn parked_errors(&self) -> List<ParkedError> {
+        List::new(Request::new(self.client().clone(), self.call(Method::GET, ["parked", "errors"])))
     }
 
     /// Makes delayed keys ready before they are due.

@@ -22,7 +22,7 @@ impl Reader {
         let (operation, path) = match self.client.rng.u32(..4) {
             0 => (Operation::Read, ""),
             1 => (Operation::Read, "/known?limit=5000"),
-            _ => (Operation::Items, "/items?state=ready,delayed,leased,parked&limit=5000"),
+            _ => (Operation::Items, "/items?limit=5000"),
         };
         self.client.call(spec.name, operation, &Message::get(spec.path(path)));
     }

@@ -42,7 +42,7 @@ pub(crate) fn snapshot(client: &mut Client) -> Result<Vec<Snapshot>, String> {
 }
 
 fn snapshot_of(client: &mut Client, spec: &'static Spec) -> Result<Snapshot, String> {
-    let (page, (start, end)) = get_all(client, spec, "/items?state=ready,delayed,leased,parked&limit=5000")?;
+    let (page, (start, end)) = get_all(client, spec, "/items?limit=5000")?;
     let (all_known, _) = get_all(client, spec, "/known?limit=5000")?;
     let document = get(client, spec, "")?;
     let status = &document["status"];
@@ -118,7 +118,7 @@ fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
         };
         let leases: Vec<String> = reply.leases.into_iter().map(|lease| lease.id).collect();
         if leases.is_empty() {
-            let items = Message::get(spec.path("/items?state=ready,delayed,leased,parked&limit=1"));
+            let items = Message::get(spec.path("/items?limit=1"));
             let page = client.read(spec.name, &items).ok_or("a list has no reply")?;
             if list(&page, "items")?.is_empty() {
                 return Ok(());

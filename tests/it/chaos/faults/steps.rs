@@ -82,7 +82,7 @@ fn look(server: &Spawned) -> Value {
         "gone": get("/v1/queues/gone")["name"],
         "config": get(QUEUE)["config"],
         "known": get(&format!("{QUEUE}/known?limit=5000"))["items"],
-        "items": get(&format!("{QUEUE}/items?limit=5000&state=ready,delayed,leased,parked"))["items"],
+        "items": get(&format!("{QUEUE}/items?limit=5000"))["items"],
     });
     plain(&mut seen);
     seen

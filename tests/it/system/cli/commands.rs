@@ -259,7 +259,7 @@ fn watch_filters_and_ends_at_a_version_that_is_gone() {
     assert_eq!(
         rows,
         format!(
-            "{{\"type\":\"Added\",\"key\":\"b\",\"resource_version\":{second},\"object\":{{\"key\":\"b\"}}}}\n"
+            "{{\"type\":\"Added\",\"key\":\"b\",\"resource_version\":{second},\"object\":{{\"key\":\"b\"}},\"source\":null}}\n"
         )
     );
     let lost = server.run(&["watch", "prices", "--from", "1000"]).failed(1);
@@ -380,7 +380,7 @@ fn known_objects_are_found_by_a_field() {
         server.run(&["indexes", "prices", "by_city", "--prefix", "Ber", "--limit", "1", "-o", "name"]).ok();
     assert_eq!(values, "Berlin\n");
     let unknown = server.run(&["indexes", "prices", "by_town"]).failed(3);
-    assert!(unknown.contains("it has by_city"), "{unknown}");
+    assert!(unknown.contains("hint: the queue has by_city"), "{unknown}");
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub(super) fn contents(server: &Spawned) -> BTreeMap<String, Value> {
         for name in ["config", "created_at", "incarnation"] {
             contents.insert(format!("{queue} {name}"), document[name].clone());
         }
-        for list in ["known?limit=1000", "items?state=ready,delayed,leased,parked&limit=1000"] {
+        for list in ["known?limit=1000", "items?limit=1000"] {
             let mut page = call(server, "GET", &format!("/v1/queues/{queue}/{list}"), &Value::Null);
             for item in page["items"].as_array_mut().expect("items") {
                 let lease = item["lease"]["id"].take();

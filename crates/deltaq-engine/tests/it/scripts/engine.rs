@@ -423,7 +423,8 @@ impl Engine {
                 None => errors.push((error.to_owned(), 1, key.to_string())),
             }
         }
-        errors.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        // Errors with as many keys stay in the order of their first keys.
+        errors.sort_by_key(|(_, keys, _)| std::cmp::Reverse(*keys));
         Reply::Parked(errors)
     }
 
