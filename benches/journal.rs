@@ -301,10 +301,13 @@ fn pop(connection: &mut Connection, lease: &str) -> String {
     let settle = if lease.is_empty() {
         "[]".to_owned()
     } else {
-        format!("[{{\"lease\":\"{lease}\",\"as\":\"ack\"}}]")
+        format!("[{{\"lease_id\":\"{lease}\",\"as\":\"ack\"}}]")
     };
-    let popped =
-        connection.call("POST", &format!("{QUEUE}/pop?lease=5m"), &format!("{{\"settle\":{settle}}}"));
+    let popped = connection.call(
+        "POST",
+        &format!("{QUEUE}/pop?lease_duration=5m"),
+        &format!("{{\"settle\":{settle}}}"),
+    );
     let id = popped.pointer("/items/0/lease/id").and_then(Value::as_str);
     id.unwrap_or_default().to_owned()
 }
@@ -313,7 +316,7 @@ fn pop(connection: &mut Connection, lease: &str) -> String {
 fn settles(popped: &Value) -> String {
     let items = popped.get("items").and_then(Value::as_array).expect("items");
     let ids = items.iter().filter_map(|item| item.pointer("/lease/id")?.as_str());
-    let acks: Vec<String> = ids.map(|id| format!("{{\"lease\":\"{id}\",\"as\":\"ack\"}}")).collect();
+    let acks: Vec<String> = ids.map(|id| format!("{{\"lease_id\":\"{id}\",\"as\":\"ack\"}}")).collect();
     format!("[{}]", acks.join(","))
 }
 

@@ -122,7 +122,7 @@ fn probe(clock: &Clock, mut connection: Connection, phase: &AtomicU8) -> Vec<(u8
         let popped = connection.call("POST", &format!("{QUEUE}/pop"), &settle);
         samples.push((now, clock.monotonic_us() - due_us));
         let lease = popped.pointer("/items/0/lease/id").and_then(Value::as_str).expect("a key is ready");
-        settle = format!(r#"{{"settle":[{{"lease":"{lease}","as":"ack"}}]}}"#);
+        settle = format!(r#"{{"settle":[{{"lease_id":"{lease}","as":"ack"}}]}}"#);
     }
     samples
 }

@@ -108,7 +108,7 @@ fn work(clock: &Clock, mut connection: Connection, first: usize, stop: &AtomicBo
         let popped = connection.call("POST", &format!("{}/pop", path(queue)), &settle);
         took.push(clock.monotonic_us() - due_us);
         let lease = popped.pointer("/items/0/lease/id").and_then(Value::as_str).expect("a key is ready");
-        settle = format!(r#"{{"settle":[{{"lease":"{lease}","as":"ack"}}]}}"#);
+        settle = format!(r#"{{"settle":[{{"lease_id":"{lease}","as":"ack"}}]}}"#);
         // The second of two pops at each queue acknowledges the key of the first.
         if number % 2 == 1 {
             connection.call("POST", &format!("{}/settle", path(queue)), &settle);

@@ -229,7 +229,6 @@ fn limits(settings: &Settings) -> Limits {
     Limits {
         auto_create: settings.queues.auto_create,
         max_queues: settings.queues.max_queues,
-        created_by_pop_percent: settings.queues.created_by_pop_percent,
         max_waiters: settings.queues.max_waiters,
         watch: WatchLimits {
             idle: settings.watch.idle.get(),

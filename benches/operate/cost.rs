@@ -130,7 +130,7 @@ fn body(lease: &str) -> String {
     if lease.is_empty() {
         return "{\"settle\":[]}".to_owned();
     }
-    format!("{{\"settle\":[{{\"lease\":\"{lease}\",\"as\":\"ack\"}}]}}")
+    format!("{{\"settle\":[{{\"lease_id\":\"{lease}\",\"as\":\"ack\"}}]}}")
 }
 
 fn median(values: &mut [f64]) -> f64 {

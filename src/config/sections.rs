@@ -106,15 +106,11 @@ pub struct Server {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queues {
-    /// Whether the first produce or pop creates its queue.
+    /// Whether the first produce call creates its queue.
     pub auto_create: bool,
     /// Most queues.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_queues: usize,
-    /// Most queues that pops have created and to which nothing was ever produced, in percent of `max_queues`. With 0 a pop
-    /// creates no queue.
-    #[serde(deserialize_with = "range::whole::<0, 100, _, _>")]
-    pub created_by_pop_percent: usize,
     /// Most waiting pops of one queue.
     #[serde(deserialize_with = "range::whole::<1, 10_000_000, _, _>")]
     pub max_waiters: usize,

@@ -50,18 +50,13 @@ impl Params {
         Ok(self)
     }
 
-    /// The name under which a parameter is given that has a former name, too.
-    pub(super) fn current_name<'n>(&self, name: &'n str, former: &'n str) -> Result<&'n str, Problem> {
-        match (self.text(name), self.text(former)) {
-            (Some(_), Some(_)) => {
-                Err(wrong(former, &format!("it is the former name of {name:?}")).hint("give one of them"))
-            }
-            (None, Some(_)) => Ok(former),
-            _ => Ok(name),
-        }
+    /// A value. An empty one is absent, because typed clients send it for a parameter that is not set.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.text_or_empty(name).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    /// A value that may be an empty text.
+    pub(super) fn text_or_empty(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
@@ -79,8 +74,9 @@ impl Params {
             .map_err(|error| Problem::from(error).with("parameter", name))
     }
 
+    /// A flag. `?dry_run` without a value is refused, because it hardly means false.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
-        match self.text(name) {
+        match self.text_or_empty(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
             Some(other) => Err(wrong(name, &format!("{} is neither true nor false", Excerpt(other)))),

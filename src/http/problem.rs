@@ -130,7 +130,7 @@ impl Problem {
     /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.fields.insert(name.to_owned(), cut_texts(value.into()));
+        self.fields.insert(name.to_owned(), tidied(value.into()));
         self
     }
 
@@ -147,7 +147,7 @@ impl Problem {
     #[must_use]
     pub fn with_default(mut self, name: &str, value: impl serde::Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or_default();
-        self.fields.entry(name).or_insert_with(|| cut_texts(value));
+        self.fields.entry(name).or_insert_with(|| tidied(value));
         self
     }
 
@@ -248,15 +248,22 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A field of a problem. The text of a caller is shortened.
-fn cut_texts(mut value: Value) -> Value {
+/// A field of a problem. The text of a caller is shortened, and a number without a fraction is a whole number.
+fn tidied(mut value: Value) -> Value {
     match &mut value {
         Value::String(text) => {
             let end = cut(text).len();
             text.truncate(end);
         }
-        Value::Array(all) => all.iter_mut().for_each(|one| *one = cut_texts(one.take())),
-        Value::Object(members) => members.values_mut().for_each(|one| *one = cut_texts(one.take())),
+        // JSON does not distinguish 50.0 from 50, but parsers of typed languages do.
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|_| number.is_f64()).filter(|number| number.fract() == 0.0);
+            if let Some(whole) = whole.and_then(|whole| whole.to_string().parse::<i64>().ok()) {
+                *number = whole.into();
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(|one| *one = tidied(one.take())),
+        Value::Object(members) => members.values_mut().for_each(|one| *one = tidied(one.take())),
         _ => {}
     }
     value
@@ -374,10 +381,7 @@ impl From<deltaq_service::Error> for Problem {
                     .hint("detach them first (follow: null), or delete with force=true, which detaches them")
                     .with("followers", names)
             }
-            Error::TooManyQueues { limit } | Error::TooManyUnusedQueues { limit } => {
-                Self::new(Code::QueueFull, detail).with("limit", limit)
-            }
-            Error::PopsCreateNothing => Self::new(Code::QueueNotFound, detail),
+            Error::TooManyQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
             Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),
             Error::TooManyAdmissions { limit } => {
                 Self::new(Code::TooManyRequests, detail).with("limit", limit)
@@ -456,6 +460,7 @@ impl From<Refusal> for Problem {
             }
             Refusal::NoKnownObjects => Self::new(Code::NoKnownObjects, detail),
             Refusal::NotEmpty { waiting } => Self::new(Code::NotEmpty, detail).with("waiting", waiting),
+            Refusal::CountChanged { count, .. } => Self::new(Code::CountChanged, detail).with("count", count),
             Refusal::ImmutableConfig { field, .. } => {
                 Self::new(Code::ImmutableConfig, detail).with("field", field)
             }

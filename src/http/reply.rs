@@ -3,9 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{
-    ExtendedList, KeysCount, Page, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
-};
+use deltaq_types::{KeysCount, Page, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList};
 use serde::Serialize;
 
 use super::context::{RequestContext, RequestCounts};
@@ -78,12 +76,6 @@ impl ReplyCounts for Replaced {
 impl ReplyCounts for SettledList {
     fn counts(&self) -> RequestCounts {
         RequestCounts { leases: Some(self.settled.len() as u64), ..RequestCounts::default() }
-    }
-}
-
-impl ReplyCounts for ExtendedList {
-    fn counts(&self) -> RequestCounts {
-        RequestCounts { leases: Some(self.leases.len() as u64), ..RequestCounts::default() }
     }
 }
 

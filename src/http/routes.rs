@@ -15,7 +15,6 @@ pub(super) mod watch;
 
 mod admitted;
 mod documents;
-mod former;
 mod queue_list;
 mod received;
 mod replace_list;

@@ -18,7 +18,7 @@ use deltaq_engine::time::Time;
 pub use deltaq_types::duration::whole_ms as millis;
 use deltaq_types::{RawObject, Timestamp};
 
-pub use self::consume::{LeaseRef, delta, extended, settled};
+pub use self::consume::{delta, settled};
 pub use self::explain::explain;
 pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};

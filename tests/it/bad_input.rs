@@ -140,10 +140,10 @@ impl Bench {
     async fn on(service: Service) -> Self {
         let post = async |path: &str, body: Value| service.post(path, &body).await.ok();
         post("/v1/queues/q/add", json!([{ "key": "known" }, { "key": "parked" }, { "key": "leased" }])).await;
-        let popped = post("/v1/queues/q/pop?max=3&lease=12h", json!({})).await;
+        let popped = post("/v1/queues/q/pop?max=3&lease_duration=12h", json!({})).await;
         let lease = |index: usize| popped["items"][index]["lease"]["id"].clone();
-        post("/v1/queues/q/ack", json!({ "leases": [lease(0)] })).await;
-        post("/v1/queues/q/reject", json!({ "leases": [lease(1)] })).await;
+        post("/v1/queues/q/ack", json!({ "lease_ids": [lease(0)] })).await;
+        post("/v1/queues/q/reject", json!({ "lease_ids": [lease(1)] })).await;
         post("/v1/queues/q/add?delay=100d", json!({ "key": "delayed" })).await;
         post("/v1/queues/q/add", json!({ "key": "ready" })).await;
         let before = state(&service).await;

@@ -43,13 +43,7 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn new() -> Self {
-        Self::with(Limits {
-            auto_create: true,
-            max_queues: 3,
-            created_by_pop_percent: 100,
-            max_waiters: 0,
-            watch: WatchLimits::default(),
-        })
+        Self::with(Limits { auto_create: true, max_queues: 3, max_waiters: 0, watch: WatchLimits::default() })
     }
 
     fn with(limits: Limits) -> Self {
@@ -59,13 +53,8 @@ impl Talk {
 
     /// An API with the default limits of bodies.
     pub(crate) fn large() -> Self {
-        let limits = Limits {
-            auto_create: true,
-            max_queues: 3,
-            created_by_pop_percent: 100,
-            max_waiters: 0,
-            watch: WatchLimits::default(),
-        };
+        let limits =
+            Limits { auto_create: true, max_queues: 3, max_waiters: 0, watch: WatchLimits::default() };
         Self::within(limits, HttpLimits::of(&Settings::default()))
     }
 
@@ -238,7 +227,7 @@ async fn queues() {
     let popped = talk.post("auto/pop", Value::Null).await;
     talk.post("auto/close", Value::Null).await;
     talk.post("auto/close?drain=true&wait=0s", Value::Null).await;
-    talk.post("auto/pop", json!({ "settle": [{ "lease": lease(&popped, 0), "as": "ack" }] })).await;
+    talk.post("auto/pop", json!({ "settle": [{ "lease_id": lease(&popped, 0), "as": "ack" }] })).await;
     talk.post("auto/close?drain=true", Value::Null).await;
     talk.post("auto/close?wait=1s", Value::Null).await;
     talk.post("auto/reopen", Value::Null).await;
@@ -369,8 +358,11 @@ async fn producing() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
 async fn consuming() {
     let mut talk = Talk::new();
+    talk.post("q/pop?wait=1s", Value::Null).await;
+    talk.ask("PUT", "/v1/queues/q", json!({})).await;
     talk.post("q/pop", Value::Null).await;
     talk.post("q/pop?wait=1s", Value::Null).await;
     talk.post("q/pop?wait=56s", Value::Null).await;
@@ -382,62 +374,77 @@ async fn consuming() {
     .await;
     talk.post("q/update", json!({ "key": "a", "n": 2 })).await;
     talk.note("pop, extend");
-    let popped = talk.post("q/pop?max=3&lease=1m&worker=w1&id=pop-1&with=known", Value::Null).await;
-    talk.post("q/pop?max=3&lease=1m&worker=w1&id=pop-1", Value::Null).await;
+    let popped = talk.post("q/pop?max=3&lease_duration=1m&worker=w1&id=pop-1&with=known", Value::Null).await;
+    talk.post("q/pop?max=3&lease_duration=1m&worker=w1&id=pop-1", Value::Null).await;
     let leases: Vec<String> = (0..3).map(|index| lease(&popped, index)).collect();
     talk.hand.advance(Duration::from_secs(10));
     talk.post("q/delete?key=b", Value::Null).await;
-    talk.post("q/extend", json!({ "leases": [leases[0], leases[1], "00000000-1"], "lease": "2m" })).await;
+    talk.post(
+        "q/extend",
+        json!({ "lease_ids": [leases[0], leases[1], "00000000-1"], "lease_duration": "2m" }),
+    )
+    .await;
     talk.post("q/extend", json!({ "lease_ids": ["00000000-1"] })).await;
     talk.post("q/extend", json!({ "lease_ids": [leases[0]], "lease_duration": "2m" })).await;
-    talk.post("q/extend", json!({ "leases": [leases[0]], "lease": "13h" })).await;
+    talk.post("q/extend", json!({ "lease_ids": [leases[0]], "lease_duration": "13h" })).await;
     talk.note("settle");
     let settles = json!([
-        { "lease": leases[0], "as": "ack" },
-        { "lease": leases[1], "as": "nack", "delay": "1h", "error": "no stock" },
-        { "lease": "forged", "as": "release" },
+        { "lease_id": leases[0], "as": "ack" },
+        { "lease_id": leases[1], "as": "nack", "delay": "1h", "error": "no stock" },
+        { "lease_id": "forged", "as": "release" },
     ]);
     talk.post("q/settle", json!({ "settle": settles })).await;
     talk.post("q/settle", json!({ "settle": settles })).await;
     talk.post("q/settle", json!({ "settle": [{ "lease_id": leases[0], "as": "nack" }] })).await;
     talk.post(
         "q/settle",
-        json!({ "settle": [{ "lease": "x", "as": "ack" }, { "lease": "x", "as": "nack" }] }),
+        json!({ "settle": [{ "lease_id": "x", "as": "ack" }, { "lease_id": "x", "as": "nack" }] }),
     )
     .await;
     talk.post("q/settle", json!({})).await;
     talk.post("absent/settle", json!({ "settle": [] })).await;
     talk.note("settle inside a pop; with the known object");
     talk.post("q/update", json!({ "key": "a", "n": 3 })).await;
-    let pop = json!({ "settle": [{ "lease": leases[2], "as": "release" }, { "lease": leases[0], "as": "reject" }] });
+    let pop = json!({ "settle": [{ "lease_id": leases[2], "as": "release" }, { "lease_id": leases[0], "as": "reject" }] });
     let popped = talk.post("q/pop?max=1000&with=known", pop).await;
     talk.post("q/pop?max=0", json!({ "settle": [] })).await;
+    talk.note("several ways in one call, an extension among them");
+    talk.post(
+        "q/settle",
+        json!({ "settle": [
+        { "lease_id": lease(&popped, 0), "as": "extend", "lease_duration": "2m" },
+        { "lease_ids": ["x", "y"], "as": "ack" },
+    ] }),
+    )
+    .await;
     talk.note("all in one way");
     let held: Vec<String> =
         (0..popped["items"].as_array().map_or(0, Vec::len)).map(|index| lease(&popped, index)).collect();
     talk.post("q/ack", json!({ "lease_ids": [held[0]] })).await;
-    talk.post("q/nack", json!({ "leases": [held[1]], "error": "again" })).await;
-    talk.post("q/reject", json!({ "leases": [held[2]], "error": "broken" })).await;
-    talk.post("q/release", json!({ "leases": [held[3]] })).await;
+    talk.post("q/nack", json!({ "lease_ids": [held[1]], "error": "again" })).await;
+    talk.post("q/reject", json!({ "lease_ids": [held[2]], "error": "broken" })).await;
+    talk.post("q/release", json!({ "lease_ids": [held[3]] })).await;
     talk.post("q/ack", json!({ "lease_ids": [held[1], held[2]] })).await;
-    talk.post("q/ack", json!({ "leases": [held[0]], "delay": "1s" })).await;
+    talk.post("q/ack", json!({ "lease_ids": [held[0]], "delay": "1s" })).await;
     talk.note("expiry");
     let popped = talk.post("q/pop?lease_duration=1s", Value::Null).await;
     talk.hand.advance(Duration::from_secs(2));
-    talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
+    talk.post("q/ack", json!({ "lease_ids": [lease(&popped, 0)] })).await;
     talk.note("delayed");
     talk.post("q/delayed/promote", json!({ "keys": ["a", "absent"] })).await;
-    talk.post("q/delayed/promote", Value::Null).await;
+    talk.post("q/delayed/promote", json!({ "all": true })).await;
     talk.note("parked");
+    talk.post("q/parked/redrive", json!({ "keys": ["a", "absent"], "expected_count": 2 })).await;
     talk.post("q/parked/redrive", json!({ "keys": ["a", "absent"] })).await;
-    talk.post("q/parked/redrive", Value::Null).await;
+    talk.post("q/parked/redrive", json!({ "error": "broken" })).await;
+    talk.post("q/parked/discard", json!({ "all": true })).await;
     talk.post("q/parked/discard", Value::Null).await;
     talk.post("q/parked/discard", json!({ "keys": [""] })).await;
     talk.note("while the server stops, settles are accepted");
     let popped = talk.post("q/pop", Value::Null).await;
     talk.shutdown.signal();
-    talk.post("q/pop", json!({ "settle": [{ "lease": lease(&popped, 0), "as": "ack" }] })).await;
-    talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
+    talk.post("q/pop", json!({ "settle": [{ "lease_id": lease(&popped, 0), "as": "ack" }] })).await;
+    talk.post("q/ack", json!({ "lease_ids": [lease(&popped, 0)] })).await;
     assert_snapshot!(talk.end());
 }
 
@@ -449,8 +456,8 @@ async fn reading() {
     talk.get("/v1/queues/absent/synced").await;
     talk.post("q/add?source=erp", json!([{ "key": "a/b" }, { "key": "leased" }, { "key": "parked" }])).await;
     let popped = talk.post("q/pop?max=3&worker=w1", Value::Null).await;
-    talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
-    talk.post("q/reject", json!({ "leases": [lease(&popped, 2)], "error": "broken" })).await;
+    talk.post("q/ack", json!({ "lease_ids": [lease(&popped, 0)] })).await;
+    talk.post("q/reject", json!({ "lease_ids": [lease(&popped, 2)], "error": "broken" })).await;
     talk.post("q/update", json!({ "key": "leased", "n": 2 })).await;
     talk.post("q/add?delay=1h", json!({ "key": "delayed" })).await;
     talk.post("q/add", json!({ "key": "ready", "long": 1 })).await;
@@ -559,7 +566,6 @@ async fn server() {
     let mut strict = Talk::with(Limits {
         auto_create: false,
         max_queues: 3,
-        created_by_pop_percent: 100,
         max_waiters: 0,
         watch: WatchLimits::default(),
     });

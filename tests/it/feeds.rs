@@ -14,7 +14,7 @@ use deltaq_engine::view::View;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
-use deltaq_service::{FirstCommand, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
+use deltaq_service::{FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
 use futures_util::FutureExt as _;
 
 use crate::harness::spawn;
@@ -26,7 +26,6 @@ fn registry(clock: Clock) -> Registry {
     let limits = Limits {
         auto_create: true,
         max_queues: 100,
-        created_by_pop_percent: 100,
         max_waiters: 0,
         watch: WatchLimits { idle: Duration::from_mins(10), ..WatchLimits::default() },
     };
@@ -36,7 +35,7 @@ fn registry(clock: Clock) -> Registry {
 
 fn queue(registry: &Registry, name: &str) -> Arc<Handle> {
     let name = Name::new(name).expect("a name");
-    registry.get_or_create(&name, FirstCommand::Produce(&[])).expect("it is created")
+    registry.get_or_create(&name, FirstCall::Produce(&[])).expect("it is created")
 }
 
 fn call(key: &str) -> Call {

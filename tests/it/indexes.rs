@@ -25,13 +25,7 @@ const WAIT: Duration = Duration::from_mins(1);
 const LIMIT: PageLimit = PageLimit { entries: 100_000, bytes: usize::MAX };
 
 fn queue() -> (Registry, Arc<Handle>) {
-    let limits = Limits {
-        auto_create: true,
-        max_queues: 100,
-        created_by_pop_percent: 100,
-        max_waiters: 0,
-        watch: WatchLimits::default(),
-    };
+    let limits = Limits { auto_create: true, max_queues: 100, max_waiters: 0, watch: WatchLimits::default() };
     let metrics = Metrics::new(100).expect("metrics");
     let shutdown = Shutdown::manual(Duration::ZERO);
     let registry = Registry::new(limits, Config::default(), Clock::system(), None, shutdown, metrics);

@@ -106,9 +106,9 @@ async fn bodies_of_one_token_leave_bytes_for_others() {
 async fn with_a_lease(adapt: impl FnOnce(&mut Settings), bytes: usize) -> (Service, String) {
     let service = Service::with(adapt).await;
     service.post("/v1/queues/a/add", &json!({ "key": "a" })).await.ok();
-    let popped = service.post("/v1/queues/a/pop?lease=12h", &json!({})).await.ok();
+    let popped = service.post("/v1/queues/a/pop?lease_duration=12h", &json!({})).await.ok();
     let lease = popped["items"][0]["lease"]["id"].as_str().expect("a lease").to_owned();
-    (service, format!("{{\"leases\":[{}\"{lease}\"]}}", " ".repeat(bytes)))
+    (service, format!("{{\"lease_ids\":[{}\"{lease}\"]}}", " ".repeat(bytes)))
 }
 
 /// A call that has sent its head and the start of its body, once the server waits for the rest.
@@ -266,11 +266,13 @@ async fn an_unread_reply_times_out() {
 #[tokio::test]
 async fn a_refused_pop_reports_the_settled_leases() {
     let service = Service::with(|settings| {
-        settings.access.tokens = vec![TokenEntry { rate: Some(1), ..token("slow", &Verb::ALL, "*") }];
+        let slow = TokenEntry { rate: Some(1), ..token("slow", &Verb::ALL, "*") };
+        settings.access.tokens = vec![slow, token("maker", &Verb::ALL, "*")];
     })
     .await;
     let mut client = service.client().await;
-    let settle = json!({ "settle": [{ "lease": "1-1", "as": "ack" }] });
+    client.call_as("maker", "PUT", "/v1/queues/a", &json!({})).await.ok();
+    let settle = json!({ "settle": [{ "lease_id": "1-1", "as": "ack" }] });
     client.call_as("slow", "POST", "/v1/queues/a/pop", &settle).await.ok();
     for (token, code) in [("slow", "too-many-requests"), ("nobody", "unauthorized")] {
         let problem = client.call_as(token, "POST", "/v1/queues/a/pop", &settle).await.problem(code);

@@ -70,8 +70,7 @@ pub(crate) async fn start_with<S: Store + Reader + Clone>(
     let (journal, writer, contents) =
         writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, options).await?;
     let writing = shutdown.spawn_last("journal writer", writer.run());
-    let limits =
-        Limits { auto_create: true, max_queues: 100, created_by_pop_percent: 100, max_waiters: 100, watch };
+    let limits = Limits { auto_create: true, max_queues: 100, max_waiters: 100, watch };
     let metrics = Metrics::new(100).expect("metrics");
     let registry =
         Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);

@@ -1,7 +1,6 @@
 //! Runs the rule scripts of `docs/rules` over HTTP. The engine runs the same scripts in its own tests.
 
 mod calls;
-#[expect(dead_code, reason = "the target of the engine uses the rest")]
 #[path = "../../crates/deltaq-engine/tests/it/scripts/command.rs"]
 mod command;
 #[path = "../../crates/deltaq-engine/tests/it/scripts/duration.rs"]

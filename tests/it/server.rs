@@ -89,20 +89,29 @@ async fn listed(service: &Service, states: &str) -> Vec<String> {
 
 /// The body of a pop that settles `lease` first.
 fn settling(lease: &str, how: &str) -> Value {
-    json!({"settle": [{"lease": lease, "as": how}]})
+    json!({"settle": [{"lease_id": lease, "as": how}]})
 }
 
 /// The results of settles without what they say about the key.
 fn results(settled: &Value) -> Value {
     let mut settled = settled.clone();
     for one in settled.as_array_mut().expect("a list") {
-        let members = one.as_object_mut().expect("an object");
-        members.retain(|name, _| !["failures", "due_at", "parked"].contains(&name.as_str()));
+        for name in ["failures", "due_at", "parked"] {
+            one[name] = Value::Null;
+        }
     }
     settled
 }
 
-/// The member `settled` of a reply after one successful settle.
+/// The member `settled` of a reply after one settle that says nothing about the key.
 fn settled(lease: &str, how: &str, result: &str) -> Value {
-    json!([{"lease": lease, "as": how, "result": result}])
+    json!([row(lease, how, result, &Value::Null)])
+}
+
+/// The result of a settle that says nothing about the key.
+fn row(lease: &str, how: &str, result: &str, outcome: &Value) -> Value {
+    json!({
+        "lease_id": lease, "as": how, "result": result, "outcome": outcome,
+        "failures": null, "due_at": null, "parked": null,
+    })
 }

@@ -88,7 +88,8 @@ async fn requests_belong_to_the_traces_of_their_callers() {
     let unsampled = format!("00-{}-b7ad6b7169203331-00", "1".repeat(32));
     client.send_text("GET", "/v1/queues/prices", &[("traceparent", &unsampled)], "").await;
     client.reply().await.ok();
-    let popped = client.call("POST", "/v1/queues/prices/pop?max=9&lease=1s", &Value::Null).await.ok();
+    let popped =
+        client.call("POST", "/v1/queues/prices/pop?max=9&lease_duration=1s", &Value::Null).await.ok();
     assert_eq!(popped["items"][0]["deltas"][0]["traceparent"], traceparent.as_str());
     client.call("GET", "/v1/queues/nothing", &Value::Null).await.problem("queue-not-found");
     service.shutdown.signal();

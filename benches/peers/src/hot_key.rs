@@ -62,7 +62,7 @@ async fn pop(address: &str) -> io::Result<Seen> {
         let reply = caller.call("POST", &path("/pop?wait=5s"), &body).await?;
         let popped: Value = serde_json::from_slice(reply)?;
         let Some(lease) = popped.pointer("/items/0/lease/id").and_then(Value::as_str) else { break };
-        body = format!("{{\"settle\":[{{\"lease\":\"{lease}\",\"as\":\"ack\"}}]}}");
+        body = format!("{{\"settle\":[{{\"lease_id\":\"{lease}\",\"as\":\"ack\"}}]}}");
         let deltas = popped.pointer("/items/0/deltas").and_then(Value::as_array);
         for delta in deltas.into_iter().flatten() {
             seen.add(delta)

@@ -41,6 +41,13 @@ impl RetryOptions {
     }
 }
 
+/// The pauses of a worker whose queue does not exist yet: 1 s, doubling to 15 s.
+pub fn pauses_without_queue() -> impl Iterator<Item = Duration> {
+    const MAX: Duration = Duration::from_secs(15);
+    let doubled = |pause: &Duration| Some(pause.saturating_mul(2).min(MAX));
+    std::iter::successors(Some(Duration::from_secs(1)), doubled)
+}
+
 /// The failures of a call so far, and the pauses that follow from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
@@ -89,6 +96,12 @@ impl From<RetryOptions> for Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pauses_without_a_queue_double_to_their_maximum() {
+        let seconds: Vec<u64> = pauses_without_queue().take(6).map(|pause| pause.as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 15, 15]);
+    }
 
     #[test]
     fn pauses_are_random_parts_of_a_limit_that_doubles() {

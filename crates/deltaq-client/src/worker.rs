@@ -51,6 +51,11 @@ pub enum Notice<'a> {
         /// The pause.
         pause: Duration,
     },
+    /// The queue does not exist yet. The worker asks again after 1 s, doubling to 15 s, and says this once.
+    QueueNotFound {
+        /// The name of the queue.
+        queue: &'a str,
+    },
     /// A lease was lost before its handler had ended.
     LeaseLost {
         /// The key.
@@ -168,7 +173,8 @@ impl Worker {
         self
     }
 
-    /// Works until `stop` is cancelled, or until the queue is closed and has no keys. Errors that may pass are repeated for ever.
+    /// Works until `stop` is cancelled, or until the queue is closed and has no keys. Errors that may pass are repeated for ever, and a
+    /// queue that does not exist is asked again.
     ///
     /// After `stop`, no handler is started: keys whose handlers have not begun are released, running handlers may finish, and their leases
     /// are extended meanwhile. Handlers that run after [`Worker::grace`] are aborted, and their keys released.

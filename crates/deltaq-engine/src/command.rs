@@ -83,6 +83,8 @@ pub struct Produced {
     pub resource_version: Rv,
     /// Calls that were accepted. A Delete that the dedup rule drops counts: the deletion of its key is queued already.
     pub queued: u64,
+    /// Mode keys: adds of keys that were ready already, and not leased.
+    pub merged: u64,
     /// Calls that were ignored.
     pub ignored: u64,
     /// Calls that were not newer than the newest state of their key.
@@ -229,6 +231,29 @@ pub enum KeySelection {
     WithError(String),
 }
 
+/// A command on parked or delayed keys, between its steps.
+#[derive(Debug)]
+pub struct SelectedKeys {
+    pub(super) selection: KeySelection,
+    /// How many keys the caller expects, until they are counted.
+    pub(super) expected_count: Option<u64>,
+    pub(super) cursor: ScanCursor,
+}
+
+impl SelectedKeys {
+    /// A command on the keys of `selection`, which is refused unless they are `expected_count` keys.
+    #[must_use]
+    pub fn new(selection: KeySelection, expected_count: Option<u64>) -> Self {
+        Self { selection, expected_count, cursor: ScanCursor::default() }
+    }
+}
+
+impl From<KeySelection> for SelectedKeys {
+    fn from(selection: KeySelection) -> Self {
+        Self::new(selection, None)
+    }
+}
+
 impl KeySelection {
     /// These keys, or all.
     #[must_use]
@@ -305,11 +330,11 @@ pub struct Item {
 pub struct Settle {
     /// The fencing token.
     pub token: Token,
-    /// How the lease ends.
+    /// How the lease ends, or goes on.
     pub how: How,
 }
 
-/// The ways to settle a lease.
+/// The ways to settle a lease. All of them but the extension end it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
     /// Done: the delivered deltas become known.
@@ -333,6 +358,11 @@ pub enum How {
         /// The error text.
         error: Option<Arc<str>>,
     },
+    /// The lease gets a new deadline, which may be earlier than the present one.
+    Extend {
+        /// The time from now to the deadline. The queue's setting is the default.
+        lease: Option<Duration>,
+    },
 }
 
 /// The result of a settle.
@@ -344,6 +374,15 @@ pub enum Settled {
         worked: Duration,
         /// The key after a nack or reject.
         failed: Option<FailureState>,
+    },
+    /// The lease has a new deadline.
+    Extended {
+        /// The new deadline.
+        deadline: Time,
+        /// Number of deltas that arrived during the lease.
+        pending_deltas: usize,
+        /// Whether the key's newest delta is a deletion.
+        deleted: bool,
     },
     /// The lease had already ended in the same way.
     Repeated,
@@ -363,25 +402,6 @@ pub struct FailureState {
     pub due: Option<Time>,
     /// Whether the key is parked.
     pub is_parked: bool,
-}
-
-/// The result of an extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extended {
-    /// The lease has a new deadline.
-    Ok {
-        /// The new deadline.
-        deadline: Time,
-        /// Number of deltas that arrived during the lease.
-        pending_deltas: usize,
-        /// Whether the key's newest delta is a deletion.
-        deleted: bool,
-    },
-    /// The lease has ended.
-    Stale {
-        /// How the lease ended.
-        outcome: Outcome,
-    },
 }
 
 /// The result of a purge: how much work is lost.

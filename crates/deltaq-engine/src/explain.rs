@@ -4,6 +4,7 @@ use super::key::Key;
 use super::queue::Queue;
 use super::schedule::Place;
 use super::snapshot::KeyState;
+use super::time::Time;
 
 /// Most keys that are counted ahead of a key.
 pub const AHEAD_MAX: usize = 5_000;
@@ -21,6 +22,8 @@ pub struct Explanation {
     pub is_paused: bool,
     /// Whether delays do not end, because the queue is closed.
     pub has_frozen_delays: bool,
+    /// When the delay of a ready or leased key adds it again; only in mode keys, where a delay is an add of its own.
+    pub added_again: Option<Time>,
     /// Whether a new change makes a parked key ready.
     pub wakes_parked_keys: bool,
 }
@@ -37,13 +40,16 @@ impl Queue {
             }
             _ => None,
         });
+        let rules = self.state().config.rules();
+        let delay = entry.and_then(|entry| entry.schedule_state.delay());
         Explanation {
+            added_again: delay.filter(|_| rules.delays_are_adds).map(|delay| delay.due),
             key: entry.map(super::table::Entry::state),
             ahead: before.map(|before| before.min(AHEAD_MAX)),
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.switches().paused,
             has_frozen_delays: self.state().freezes_delays(),
-            wakes_parked_keys: !self.state().config.rules().leases_oldest_delta,
+            wakes_parked_keys: !rules.leases_oldest_delta,
         }
     }
 }

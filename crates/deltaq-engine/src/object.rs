@@ -162,10 +162,10 @@ pub fn check_envelope(text: &str) -> Result<(), SyntaxError> {
 }
 
 /// The objects of a text that is one JSON object or an array of objects, read one at a time, so that a caller can stop at
-/// the first bound that is passed.
+/// the first bound that is passed. Null is an empty array, because encoders such as Go's write an unset list as null.
 pub struct Objects<'j, 's> {
     reader: Reader<'j, 's>,
-    /// Whether the text is an array.
+    /// Whether the text is an array or null.
     is_list: bool,
     /// The next token, unless the text has ended.
     next: Option<Peek>,
@@ -192,12 +192,15 @@ impl<'j, 's> Objects<'j, 's> {
 
     fn begin(mut reader: Reader<'j, 's>) -> Result<Self, SyntaxError> {
         let first = reader.peek()?;
-        let is_list = first == Peek::Array;
-        let next = if is_list {
-            reader.walk.array().map_err(|error| reader.syntax_error(&error))?
-        } else {
-            Some(first)
+        let next = match first {
+            Peek::Array => reader.walk.array().map_err(|error| reader.syntax_error(&error))?,
+            Peek::Null => {
+                reader.value(first, 1, 0)?;
+                None
+            }
+            _ => Some(first),
         };
+        let is_list = matches!(first, Peek::Array | Peek::Null);
         let mut objects = Self { reader, is_list, next, read: 0 };
         if objects.next.is_none() {
             objects.reader.finish()?;
@@ -205,7 +208,7 @@ impl<'j, 's> Objects<'j, 's> {
         Ok(objects)
     }
 
-    /// Whether the text is an array.
+    /// Whether the text is an array or null.
     #[must_use]
     pub fn is_list(&self) -> bool {
         self.is_list

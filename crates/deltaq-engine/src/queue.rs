@@ -147,16 +147,10 @@ impl Queue {
         &self.state.config
     }
 
-    /// Whether a produce or pop created the queue, and nobody configured it since.
+    /// Whether a produce call created the queue, and nobody configured it since.
     #[must_use]
     pub fn is_auto_created(&self) -> bool {
         self.state.auto_created
-    }
-
-    /// Whether a produce or pop created the queue, nothing was ever produced to it, and nobody configured it.
-    #[must_use]
-    pub fn is_unused(&self) -> bool {
-        self.state.auto_created && self.state.initial == InitialList::Missing && self.state.table.is_empty()
     }
 
     /// The effects of all commands since the last call. [`Effects`] says what the caller does with them.

@@ -99,6 +99,16 @@ pub enum Refusal {
         /// Keys that are ready, delayed, leased or parked.
         waiting: usize,
     },
+    /// The caller expects another number of keys.
+    #[error(
+        "the number of selected keys is {count} now, and expected_count is {expected}; look at the keys again before you repeat the call"
+    )]
+    CountChanged {
+        /// The number that the caller expects.
+        expected: u64,
+        /// The number of keys that the command would have changed.
+        count: u64,
+    },
     /// The queue follows another queue, so it takes no calls of producers.
     #[error("the queue follows {follows:?} and takes its objects from there")]
     Follower {

@@ -182,6 +182,11 @@ impl Schedule {
         self.idle_delayed
     }
 
+    /// Number of delays, those of ready and leased keys included.
+    pub(super) fn delays_len(&self) -> usize {
+        self.delayed.len()
+    }
+
     /// Number of leased keys.
     #[must_use]
     pub fn leased_len(&self) -> usize {

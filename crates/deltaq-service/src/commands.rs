@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use deltaq_engine::command::{
-    Call, Extended, FailureState, KeySelection, Produced, Progress, Purged, Replace, Replaced, Settle,
-    Settled,
+    Call, FailureState, Produced, Progress, Purged, Replace, Replaced, SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::Config;
-use deltaq_engine::id::{Rv, Sequence, Token};
+use deltaq_engine::id::{Rv, Sequence};
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::Trace;
@@ -87,18 +86,6 @@ impl Handle {
         self.command(|queue, now| queue.settle(now, settles)).await
     }
 
-    /// Sets the deadlines of leases to now + `lease`. The queue's lease length is the default.
-    ///
-    /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn extend(
-        self: &Arc<Self>,
-        tokens: &[Token],
-        lease: Option<std::time::Duration>,
-    ) -> Result<Vec<Extended>, Error> {
-        self.command(|queue, now| queue.extend(now, tokens, lease)).await
-    }
-
     /// Drops the failures of keys. Returns how many of the keys had any.
     ///
     /// # Errors
@@ -115,20 +102,20 @@ impl Handle {
         self.command(|queue, now| queue.set_paused(now, paused)).await
     }
 
-    /// Closes the queue so that pops end as soon as no key is ready.
-    ///
-    /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn close_at_once(self: &Arc<Self>) -> Result<(), Error> {
-        self.command(Queue::close_at_once).await
+    /// Closes the queue. `at_once` is whether pops end as soon as no key is ready.
+    pub(super) async fn switch_closed(self: &Arc<Self>, at_once: bool) -> Result<(), Error> {
+        let close = |queue: &mut Queue, now| {
+            if at_once { queue.close_at_once(now) } else { queue.set_closed(now, true) }
+        };
+        self.command(close).await
     }
 
-    /// Closes or reopens the queue.
+    /// Opens the queue again.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn set_closed(self: &Arc<Self>, closed: bool) -> Result<(), Error> {
-        self.command(|queue, now| queue.set_closed(now, closed)).await
+    pub async fn reopen(self: &Arc<Self>) -> Result<(), Error> {
+        self.command(|queue, now| queue.set_closed(now, false)).await
     }
 
     /// Replaces the settings by the result of `edit`, which gets the present settings. The result, a refusal too, depends on the commit. The
@@ -201,31 +188,25 @@ impl Handle {
     /// Makes delayed keys ready before they are due. Returns the number of keys.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn promote(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
-        let mut cursor = ScanCursor::default();
-        self.long_command(move |queue, now| Ok(queue.promote_step(now, &mut keys, &mut cursor, STEP_KEYS)))
-            .await
+    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn promote(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
+        self.long_command(move |queue, now| queue.promote_step(now, &mut keys, STEP_KEYS)).await
     }
 
     /// Makes parked keys ready. Returns the number of keys.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn redrive(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
-        let mut cursor = ScanCursor::default();
-        self.long_command(move |queue, now| Ok(queue.redrive_step(now, &mut keys, &mut cursor, STEP_KEYS)))
-            .await
+    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn redrive(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
+        self.long_command(move |queue, now| queue.redrive_step(now, &mut keys, STEP_KEYS)).await
     }
 
     /// Drops parked keys and their deltas. Returns the number of keys.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn discard_parked(self: &Arc<Self>, mut keys: KeySelection) -> Result<u64, Error> {
-        let mut cursor = ScanCursor::default();
-        self.long_command(move |queue, now| Ok(queue.discard_step(now, &mut keys, &mut cursor, STEP_KEYS)))
-            .await
+    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn discard_parked(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
+        self.long_command(move |queue, now| queue.discard_step(now, &mut keys, STEP_KEYS)).await
     }
 
     /// Makes objects known without a delta. Their keys were read by the settings `config`. Other calls run in between. `kept` is

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::admission::{self, Admission};
 use crate::metrics::Metrics;
-use crate::{FirstCommand, Limits, Registry, WatchLimits};
+use crate::{FirstCall, Limits, Registry, WatchLimits};
 
 /// How much longer than its object a line may be, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
@@ -128,7 +128,7 @@ async fn seed(registry: &Registry, name: &Name, read: ReadSeed, input: impl BufR
     let admission = admission.map_err(|source| Error::Schema { name: name.clone(), source })?;
     let seeds = seeds(input, &config, admission.as_ref(), read)?;
     let count = seeds.len();
-    let handle = registry.get_or_create(name, FirstCommand::Seed(&seeds)).map_err(refused)?;
+    let handle = registry.get_or_create(name, FirstCall::Seed(&seeds)).map_err(refused)?;
     handle.seed_at_once(config, seeds).await.map_err(|source| match source {
         crate::Error::Journal(_) => Error::Unconfirmed { name: name.clone(), source },
         source => refused(source),
@@ -197,7 +197,6 @@ impl Running {
         let limits = Limits {
             auto_create: true,
             max_queues: rules.max_queues,
-            created_by_pop_percent: 100,
             max_waiters: 0,
             watch: WatchLimits::default(),
         };

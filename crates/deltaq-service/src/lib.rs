@@ -35,7 +35,6 @@ mod recovery;
 mod requests;
 mod task;
 mod time;
-mod unused;
 mod version_wait;
 mod waiters;
 mod watch;
@@ -55,7 +54,7 @@ pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
 pub use self::queue_admission::QueueAdmission;
 pub use self::reaching::Acknowledged;
-pub use self::registry::{Creator, FirstCommand, Limits, Registry};
+pub use self::registry::{Creator, FirstCall, Limits, Registry};
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
 pub use self::workers::WorkerState;
@@ -91,17 +90,6 @@ pub enum Error {
     #[error("there are {limit} queues, the limit set by max_queues")]
     TooManyQueues {
         /// The setting `max_queues`.
-        limit: usize,
-    },
-    /// The call is a pop, and pops create no queues.
-    #[error("there is no queue of this name, and pops create none: queues.created_by_pop_percent is 0")]
-    PopsCreateNothing,
-    /// The number of unused queues that pops have created is at its limit.
-    #[error(
-        "pops have created {limit} queues to which nothing was ever produced, the limit set by queues.created_by_pop_percent"
-    )]
-    TooManyUnusedQueues {
-        /// The share of `max_queues` that the setting `created_by_pop_percent` allows.
         limit: usize,
     },
     /// The number of waiting pops of the queue is at its limit.

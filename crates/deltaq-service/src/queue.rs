@@ -30,7 +30,6 @@ use super::metrics::{QueueMetrics, Sample, Waiting};
 use super::queue_admission::{CompiledRules, QueueAdmission};
 use super::requests::{Requests, Undelivered};
 use super::time::{Moment, QueueClock};
-use super::unused::UnusedQueue;
 use super::version_wait::VersionWaits;
 use super::{Error, Incarnation, JournalError, LeaseId, Name};
 
@@ -50,6 +49,8 @@ pub struct Handle {
     milestones: watch::Sender<Milestones>,
     /// Wakes long commands that wait for another one to end.
     pub(super) long_command_ended: Notify,
+    /// Wakes the drains that wait, when another call closes the queue.
+    drains_ended: Notify,
     admission: CompiledRules,
     /// The readers of the change feeds.
     pub(super) feed_readers: FeedReaders,
@@ -131,6 +132,7 @@ impl Handle {
             requests: Arc::default(),
             milestones: watch::Sender::default(),
             long_command_ended: Notify::new(),
+            drains_ended: Notify::new(),
             admission: CompiledRules::default(),
             feed_readers: FeedReaders::default(),
             ack_waits: VersionWaits::default(),
@@ -168,11 +170,6 @@ impl Handle {
     /// Takes over the lives of the queue, which has been loaded.
     pub(super) fn set_lives(&self, queue: &Queue) {
         self.lives.store(Arc::new(queue.lives().clone()));
-    }
-
-    /// Counts the queue as unused, until a change uses it.
-    pub(super) fn set_unused(&self, unused: UnusedQueue) {
-        self.lock().unused = Some(unused);
     }
 
     /// The journal, and the queue's id in the journal.
@@ -302,12 +299,33 @@ impl Handle {
         self.read(|queue, _| (queue.has_synced(), queue.initial_remaining())).await
     }
 
-    /// Waits until the queue is closed and drained, at most `wait`. Returns whether it is drained.
+    /// Closes the queue, and ends the drains that wait, as client-go's `ShutDown` ends a `ShutDownWithDrain`. `at_once` is whether pops end
+    /// as soon as no key is ready.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub async fn wait_drained(&self, wait: Duration) -> Result<bool, Error> {
-        self.wait_for(wait, |milestones| milestones.drained, Queue::is_drained).await;
+    pub async fn close(self: &Arc<Self>, at_once: bool) -> Result<(), Error> {
+        self.switch_closed(at_once).await?;
+        self.drains_ended.notify_waiters();
+        Ok(())
+    }
+
+    /// Closes the queue, then waits until it is drained or another call closes it without a drain, at most `wait`. Returns whether it is
+    /// drained.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn drain(self: &Arc<Self>, at_once: bool, wait: Duration) -> Result<bool, Error> {
+        let ended = self.drains_ended.notified();
+        tokio::pin!(ended);
+        // A close may come before the wait begins.
+        ended.as_mut().enable();
+        self.switch_closed(at_once).await?;
+        tokio::select! {
+            biased;
+            () = ended => {}
+            () = self.wait_for(wait, |milestones| milestones.drained, Queue::is_drained) => {}
+        }
         self.read(|queue, _| queue.is_drained()).await
     }
 
@@ -341,7 +359,6 @@ impl Handle {
     /// Fails all waiting pops with `error` after `commit`, and later calls with `ended`. Drops the state.
     fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, ended: &Error, commit: &Commit) {
         state.ended = Some(ended.clone());
-        state.unused = None;
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
         self.context.metrics.absorb(&mut state.counters);

@@ -27,30 +27,19 @@ use super::commands::DryRun;
 use super::feed_readers::WatchLimits;
 use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle};
-use super::unused::UnusedQueues;
 use super::{Error, Incarnation, Name, lives, task};
 
 /// The limits on queues.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Whether the first produce or pop creates a queue.
+    /// Whether the first produce call creates a queue.
     pub auto_create: bool,
     /// Maximum number of queues.
     pub max_queues: usize,
-    /// Maximum number of unused queues that pops have created, in percent of `max_queues`, rounded up. 0 means that a pop
-    /// creates no queue.
-    pub created_by_pop_percent: usize,
     /// Maximum number of waiting pops of a queue.
     pub max_waiters: usize,
     /// The limits of the change feeds of a queue.
     pub watch: WatchLimits,
-}
-
-impl Limits {
-    /// Maximum number of unused queues that pops have created.
-    fn max_unused(&self) -> usize {
-        self.max_queues.saturating_mul(self.created_by_pop_percent).div_ceil(100)
-    }
 }
 
 /// The caller that creates a queue.
@@ -60,15 +49,11 @@ pub enum Creator {
     Operator,
     /// A producer.
     Producer,
-    /// A pop.
-    Pop,
 }
 
-/// The command that creates a queue, unless the queue exists.
+/// The produce call that creates a queue, unless the queue exists.
 #[derive(Clone, Copy, Debug)]
-pub enum FirstCommand<'c> {
-    /// A pop.
-    Pop,
+pub enum FirstCall<'c> {
     /// Add, Update or Delete.
     Produce(&'c [Call]),
     /// A Replace.
@@ -96,8 +81,6 @@ pub struct Registry {
     shutdown: Shutdown,
     metrics: Metrics,
     queues: RwLock<Queues>,
-    /// The queues that pops have created and to which nothing was ever produced.
-    unused: UnusedQueues,
     /// Wakes the recovery when a panic has lost the state of a queue.
     panicked: Arc<Notify>,
     /// Wakes the task that runs the followers.
@@ -147,7 +130,6 @@ impl Registry {
             shutdown,
             metrics,
             queues: RwLock::new(Queues { last_deleted, ..Queues::default() }),
-            unused: UnusedQueues::default(),
             panicked: Arc::default(),
             followers_changed: Notify::new(),
             has_tasks: true,
@@ -192,25 +174,23 @@ impl Registry {
         self.find(name).ok_or(Error::QueueNotFound)
     }
 
-    /// The queue of this name, created with the default settings for its first command. A command that an empty queue would
+    /// The queue of this name, created with the default settings for its first produce call. A call that an empty queue would
     /// refuse creates no queue.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`] if commands create no queues, or a refusal of the engine; others as [`create`](Self::create).
-    pub fn get_or_create(&self, name: &Name, first: FirstCommand<'_>) -> Result<Arc<Handle>, Error> {
+    /// [`Error::QueueNotFound`] if calls create no queues, or a refusal of the engine; others as [`create`](Self::create).
+    pub fn get_or_create(&self, name: &Name, first: FirstCall<'_>) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.find(name) {
             return Ok(handle);
         }
         let queue = self.empty_queue()?;
-        let mut creator = Creator::Producer;
         match first {
-            FirstCommand::Pop => creator = Creator::Pop,
-            FirstCommand::Produce(calls) => queue.check_calls(calls)?,
-            FirstCommand::Replace(replace) => queue.check_replace(replace)?,
-            FirstCommand::Resync => queue.check_resync()?,
-            FirstCommand::Seed(seeds) => queue.check_seed(seeds)?,
+            FirstCall::Produce(calls) => queue.check_calls(calls)?,
+            FirstCall::Replace(replace) => queue.check_replace(replace)?,
+            FirstCall::Resync => queue.check_resync()?,
+            FirstCall::Seed(seeds) => queue.check_seed(seeds)?,
         }
-        self.create(name, self.defaults.clone(), creator).map(|(handle, _)| handle)
+        self.create(name, self.defaults.clone(), Creator::Producer).map(|(handle, _)| handle)
     }
 
     /// A dry run of a Replace that would create its queue.
@@ -223,7 +203,7 @@ impl Registry {
         Ok(DryRun { queue, replace })
     }
 
-    /// An empty queue with the default settings, if commands create queues.
+    /// An empty queue with the default settings, if calls create queues.
     fn empty_queue(&self) -> Result<Queue, Error> {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
@@ -234,8 +214,7 @@ impl Registry {
     /// The queue of this name, which is created with `config` if it does not exist, and whether this call created it.
     ///
     /// # Errors
-    /// [`Error::TooManyQueues`] and [`Error::Draining`]; for a pop also [`Error::PopsCreateNothing`] and
-    /// [`Error::TooManyUnusedQueues`].
+    /// [`Error::TooManyQueues`] and [`Error::Draining`].
     pub fn create(
         &self,
         name: &Name,
@@ -253,14 +232,11 @@ impl Registry {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues });
         }
         queues.check_follow(name, &config)?;
-        if creator == Creator::Pop {
-            self.check_unused()?;
-        }
         let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
         let Birth { id, floor } = self.birth();
         let mut queue = Queue::new(config, floor.max(above(queues.last_deleted)), created_at).in_life(id);
-        if creator != Creator::Operator {
+        if creator == Creator::Producer {
             queue = queue.auto_created();
         }
         let meta = QueueMeta { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
@@ -272,23 +248,8 @@ impl Registry {
             None => (None, Commit::done()),
         };
         let handle = Arc::new(Handle::new(meta, queue, commit, self.context(name, journal)));
-        if creator == Creator::Pop {
-            handle.set_unused(self.unused.add());
-        }
         self.start(&mut queues, &handle);
         Ok((handle, true))
-    }
-
-    /// Checks that a pop may create a queue.
-    fn check_unused(&self) -> Result<(), Error> {
-        let limit = self.limits.max_unused();
-        if limit == 0 {
-            return Err(Error::PopsCreateNothing);
-        }
-        if self.unused.count() >= limit {
-            return Err(Error::TooManyUnusedQueues { limit });
-        }
-        Ok(())
     }
 
     /// Deletes the queue and its state; waiting pops fail. Followers in `detached` are detached first. All of that is durable once the
@@ -385,11 +346,7 @@ impl Registry {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let context = self.context(&name, Some((journal.clone(), id)));
         let meta = QueueMeta { name, incarnation, created_at };
-        let is_unused = loaded.queue.is_unused();
         let handle = Arc::new(Handle::loaded(meta, loaded, epoch, self.birth(), context)?);
-        if is_unused {
-            handle.set_unused(self.unused.add());
-        }
         self.start(&mut self.queues.write(), &handle);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Requests and replies of workers.
 
-use serde::ser::{SerializeMap as _, Serializer};
-use serde::{Deserialize, Serialize};
+use serde::ser::{SerializeMap as _, SerializeStruct as _};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{DeltaType, LeaseOutcome, RawObject, SettleResult, Timestamp, strict, terms};
@@ -108,10 +108,8 @@ pub struct Popped {
     /// The results of the settles in the request.
     pub settled: Vec<SettledDocument>,
     /// The queue is closed: pops drain it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed: bool,
     /// The queue is paused: nothing is delivered.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
 
@@ -135,33 +133,94 @@ pub struct SettleBody {
     pub settle: Vec<SettleCall>,
 }
 
-/// One lease to settle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SettleCall {
-    /// The id of the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::LeaseId, required = true)]
-    pub lease_id: Option<String>,
-    /// The former name of `lease_id`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub lease: Option<String>,
-    /// How the lease is settled.
-    #[serde(rename = "as", deserialize_with = "strict::word")]
-    pub how: SettleAs,
-    /// Only with nack and done. With nack: how long the key waits, instead of its backoff. With done: the time after which the
-    /// key is added again. A [duration](crate::duration).
-    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<terms::Delay>)]
-    pub delay: Option<String>,
-    /// Only with nack and reject: the reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<terms::Failure>)]
-    pub error: Option<String>,
+/// Declares the options of the calls that settle leases: each once, with the ways to settle with which it goes.
+macro_rules! settle_options {
+    ($($(#[doc = $doc:literal])* $option:ident $schema:ident $read:literal goes with $($how:ident)+;)*) => {
+        /// The body of a call that settles all its leases in one way: exactly one of `lease_id` and `lease_ids`, and options.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct LeasesBody {
+            /// The id of the lease.
+            #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<terms::LeaseId>)]
+            pub lease_id: Option<String>,
+            /// The ids of several leases. A lease may appear once.
+            #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<Vec<terms::LeaseId>>, max_items = 10_000)]
+            pub lease_ids: Option<Vec<String>>,
+            $(
+                $(#[doc = $doc])*
+                #[serde(default, deserialize_with = $read, skip_serializing_if = "Option::is_none")]
+                #[schema(value_type = Option<terms::$schema>)]
+                pub $option: Option<String>,
+            )*
+        }
+
+        /// Leases to settle in one way: exactly one of `lease_id` and `lease_ids`, the way, and its options.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct SettleCall {
+            /// The id of the lease.
+            #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<terms::LeaseId>)]
+            pub lease_id: Option<String>,
+            /// The ids of several leases.
+            #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<Vec<terms::LeaseId>>, max_items = 10_000)]
+            pub lease_ids: Option<Vec<String>>,
+            /// How the leases are settled.
+            #[serde(rename = "as", deserialize_with = "strict::word")]
+            pub how: SettleAs,
+            $(
+                $(#[doc = $doc])*
+                #[serde(default, deserialize_with = $read, skip_serializing_if = "Option::is_none")]
+                #[schema(value_type = Option<terms::$schema>)]
+                pub $option: Option<String>,
+            )*
+        }
+
+        impl LeasesBody {
+            /// The same as an entry of a list of settles.
+            #[must_use]
+            pub fn settled_as(self, how: SettleAs) -> SettleCall {
+                let Self { lease_id, lease_ids, $($option),* } = self;
+                SettleCall { lease_id, lease_ids, how, $($option),* }
+            }
+        }
+
+        impl SettleCall {
+            /// A settle of one lease without options.
+            #[must_use]
+            pub fn new(lease_id: impl Into<String>, how: SettleAs) -> Self {
+                LeasesBody { lease_id: Some(lease_id.into()), ..LeasesBody::default() }.settled_as(how)
+            }
+
+            /// The first option that does not go with the way to settle, and the ways with which it goes.
+            #[must_use]
+            pub fn misplaced_option(&self) -> Option<(&'static str, &'static [SettleAs])> {
+                $(
+                    let ways = &[$(SettleAs::$how),+];
+                    if self.$option.is_some() && !ways.contains(&self.how) {
+                        return Some((stringify!($option), ways));
+                    }
+                )*
+                None
+            }
+        }
+    };
 }
 
-/// The ways to settle a lease.
+settle_options! {
+    /// Only with nack and done. With nack: how long the keys wait, instead of their backoff. With done: the time after which the
+    /// keys are added again. A [duration](crate::duration).
+    delay Delay "strict::duration_text" goes with Nack Done;
+    /// Only with nack and reject: the reason.
+    error Failure "strict::optional_text" goes with Nack Reject;
+    /// Only with extend: the time from now to the new deadlines, a [duration](crate::duration); by default the queue's setting.
+    lease_duration LeaseLength "strict::duration_text" goes with Extend;
+}
+
+/// The ways to settle a lease. All of them but extend end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SettleAs {
@@ -175,6 +234,8 @@ pub enum SettleAs {
     Release,
     /// Parked at once.
     Reject,
+    /// The lease goes on: its deadline is now plus a length, which may shorten it.
+    Extend,
 }
 
 impl SettleAs {
@@ -187,147 +248,121 @@ impl SettleAs {
             Self::Nack => "nack",
             Self::Release => "release",
             Self::Reject => "reject",
+            Self::Extend => "extend",
         }
     }
 }
 
-/// Leases that are all settled in the same way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LeasesBody {
-    /// The ids of the leases. A lease may appear once.
-    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<terms::LeaseId>>, required = true, max_items = 10_000)]
-    pub lease_ids: Option<Vec<String>>,
-    /// The former name of `lease_ids`.
-    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub leases: Option<Vec<String>>,
-    /// Only with nack and done: how long the keys wait; a [duration](crate::duration).
-    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<terms::Delay>)]
-    pub delay: Option<String>,
-    /// Only with nack and reject: the reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<terms::Failure>)]
-    pub error: Option<String>,
-}
-
-/// The result of one settle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// The result of the settle of one lease.
+///
+/// In JSON an extension has the members from `expires_at` on, every other settle those before; each member is there, null without a value.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 pub struct SettledDocument {
     /// The id of the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = true)]
-    pub lease_id: Option<String>,
-    /// The id of the lease, in the reply to a request that used this former name of `lease_id`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub lease: Option<String>,
+    pub lease_id: String,
     /// How the request wanted to settle the lease.
     #[serde(rename = "as")]
     pub how: SettleAs,
     /// `ok`, `repeated` or `stale`.
     #[schema(value_type = String)]
     pub result: SettleResult,
-    /// How a stale lease ended: acked, nacked, released, rejected, expired or unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    /// How a stale lease ended: acked, done, nacked, released, rejected, expired or unknown.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, required = true)]
     pub outcome: Option<LeaseOutcome>,
     /// After a nack or reject: failures since the last ack.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub failures: Option<u32>,
-    /// After a nack: when the delay or backoff of the key ends; absent if the key is ready or parked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// After a nack: when the delay or backoff of the key ends; null if the key is ready or parked.
+    #[serde(default)]
     pub due_at: Option<Timestamp>,
     /// After a nack or reject: whether the key is parked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub parked: Option<bool>,
+    /// After an extension: when the lease expires now.
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+    /// After an extension: milliseconds until the lease expires.
+    #[serde(default)]
+    pub expires_in_ms: Option<u64>,
+    /// After an extension: deltas that have arrived since the key was leased.
+    #[serde(default)]
+    pub pending_deltas: Option<u64>,
+    /// After an extension: whether the newest delta of the key is a deletion.
+    #[serde(default)]
+    pub deleted: Option<bool>,
 }
 
-/// The reply to a settle.
+impl SettledDocument {
+    /// A result without further values.
+    #[must_use]
+    pub const fn new(lease_id: String, how: SettleAs, result: SettleResult) -> Self {
+        Self {
+            lease_id,
+            how,
+            result,
+            outcome: None,
+            failures: None,
+            due_at: None,
+            parked: None,
+            expires_at: None,
+            expires_in_ms: None,
+            pending_deltas: None,
+            deleted: None,
+        }
+    }
+}
+
+impl Serialize for SettledDocument {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let is_extension = self.how == SettleAs::Extend;
+        let mut row = serializer.serialize_struct("SettledDocument", if is_extension { 8 } else { 7 })?;
+        row.serialize_field("lease_id", &self.lease_id)?;
+        row.serialize_field("as", &self.how)?;
+        row.serialize_field("result", &self.result)?;
+        row.serialize_field("outcome", &self.outcome)?;
+        if is_extension {
+            row.serialize_field("expires_at", &self.expires_at)?;
+            row.serialize_field("expires_in_ms", &self.expires_in_ms)?;
+            row.serialize_field("pending_deltas", &self.pending_deltas)?;
+            row.serialize_field("deleted", &self.deleted)?;
+        } else {
+            row.serialize_field("failures", &self.failures)?;
+            row.serialize_field("due_at", &self.due_at)?;
+            row.serialize_field("parked", &self.parked)?;
+        }
+        row.end()
+    }
+}
+
+/// The reply to a call that settles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SettledList {
-    /// The results, in the order of the request.
+    /// One result for each lease, in the order of the request.
     pub settled: Vec<SettledDocument>,
     /// The number of leases that were not settled, because they had ended.
     pub stale: u64,
 }
 
-/// Leases to extend.
+/// Parked keys to redrive or to discard, or delayed keys to promote: exactly one of `keys`, `error` and `all`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExtendBody {
-    /// The ids of the leases. A lease may appear once.
-    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<terms::LeaseId>>, required = true, max_items = 10_000)]
-    pub lease_ids: Option<Vec<String>>,
-    /// The former name of `lease_ids`.
-    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub leases: Option<Vec<String>>,
-    /// The time from now to the new deadline, a [duration](crate::duration); by default the queue's setting.
-    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<terms::LeaseLength>)]
-    pub lease_duration: Option<String>,
-    /// The former name of `lease_duration`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub lease: Option<String>,
-}
-
-/// The result of one extension.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ExtendedDocument {
-    /// The id of the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = true)]
-    pub lease_id: Option<String>,
-    /// The id of the lease, in the reply to a request that used this former name of `lease_id`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub lease: Option<String>,
-    /// `ok` or `stale`.
-    #[schema(value_type = String)]
-    pub result: SettleResult,
-    /// When the lease expires now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// Milliseconds until the lease expires.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_in_ms: Option<u64>,
-    /// Deltas that have arrived since the key was leased.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pending_deltas: Option<u64>,
-    /// Whether the newest delta of the key is a deletion.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deleted: Option<bool>,
-    /// How a stale lease ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub outcome: Option<LeaseOutcome>,
-}
-
-/// The reply to an extend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ExtendedList {
-    /// The results, in the order of the request.
-    pub leases: Vec<ExtendedDocument>,
-    /// The number of leases that were not extended, because they had ended.
-    pub stale: u64,
-}
-
-/// Parked keys to redrive or to discard, or delayed keys to promote: those of the one field that is present; all without fields.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(examples(json!({ "keys": ["sku-1"] }), json!({ "error": "timeout" })))]
+#[schema(examples(json!({ "keys": ["sku-1"] }), json!({ "error": "timeout", "expected_count": 39 }), json!({ "all": true })))]
 pub struct KeysBody {
-    /// The keys; absent for all parked or all delayed keys. Null is an empty list, because a client whose list is null hardly means all keys.
+    /// These keys. Null is an empty list, because a client whose list is null hardly means all keys.
     #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<terms::Key>>)]
     pub keys: Option<Vec<String>>,
-    /// All parked or all delayed keys whose last error is this one; the empty text means those without an error. Null is refused.
-    #[serde(default, deserialize_with = "strict::present_text", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::ErrorText, required = false)]
+    /// The keys whose last error is this one; the empty text means those without an error, or nothing beside `keys` or `all`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::ErrorText>)]
     pub error: Option<String>,
+    /// True: all parked or all delayed keys.
+    #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
+    #[schema(value_type = Option<bool>)]
+    pub all: bool,
+    /// Change nothing unless so many keys are selected.
+    #[serde(default, deserialize_with = "strict::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Count>)]
+    pub expected_count: Option<u64>,
 }

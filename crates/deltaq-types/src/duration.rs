@@ -29,7 +29,7 @@ const UNITS_OF_GO: [(&str, u64); 3] = [("ns", 1), ("\u{b5}s", NS_PER_US), ("\u{3
 const NS_PER_US: u64 = 1_000;
 
 /// The units as an error message lists them.
-const UNIT_NAMES: &str = "us, ms, s, m, h, d";
+const UNIT_NAMES: &str = "ns, us, ms, s, m, h, d";
 
 /// The reason for which a text is not a duration. Each message quotes the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// The text is not a sum of numbers with one of `us`, `ms`, `s`, `m`, `h`, `d`, or the value exceeds `u64::MAX` microseconds.
+/// The text is not a sum of numbers with one of `ns`, `us`, `ms`, `s`, `m`, `h`, `d`, or the value exceeds `u64::MAX` microseconds.
 pub fn parse(text: &str) -> Result<Duration, Error> {
     parse_us(text).map(Duration::from_micros)
 }

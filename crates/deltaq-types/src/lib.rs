@@ -42,8 +42,8 @@ pub use self::config::{
     RateLimiter, Retention,
 };
 pub use self::consume::{
-    DeltaDocument, ExtendBody, ExtendedDocument, ExtendedList, KeysBody, LeaseDocument, LeasesBody, PopBody,
-    Popped, PoppedItem, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
+    DeltaDocument, KeysBody, LeaseDocument, LeasesBody, PopBody, Popped, PoppedItem, SettleAs, SettleBody,
+    SettleCall, SettledDocument, SettledList,
 };
 pub use self::history::EventDocument;
 pub use self::kinds::Members;

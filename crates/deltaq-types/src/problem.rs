@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ExpiredReason, ExtendedDocument, SettledDocument};
+use super::{ExpiredReason, SettledDocument};
 
 /// The reply to a refused or failed request. Some problems have further fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -66,13 +66,13 @@ pub struct ProblemDocument {
     /// The encodings of a body that the call accepts, as in the header `Accept-Encoding`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_encoding: Option<String>,
-    /// The results of the settles of a pop or settle.
+    /// The results of the settles of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Vec<SettledDocument>>,
-    /// The results of an extend.
+    /// The number of keys that a call with `expected_count` selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leases: Option<Vec<ExtendedDocument>>,
-    /// The number of leases that were not settled or extended, because they had ended.
+    pub count: Option<u64>,
+    /// The number of leases that were not settled, because they had ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<u64>,
 }

@@ -7,28 +7,23 @@ use utoipa::ToSchema;
 use super::{RawObject, ReplaceCounts, Timestamp, strict, terms};
 
 /// The reply to a produce call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Produced {
     /// The number of the queue's newest event after the call.
     pub resource_version: u64,
     /// Deltas that were queued.
     pub queued: u64,
+    /// Mode keys: adds that changed nothing, because their key was ready already, and not leased.
+    pub merged: u64,
     /// Deletes that had nothing to delete.
     pub ignored: u64,
-    /// Objects that were not newer than the newest state of their key, by the setting `version`; absent for 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// Objects that were not newer than the newest state of their key, by the setting `version`.
     pub stale: u64,
     /// Whether the call's sequence number had been applied before: this call changed nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
-    /// Only with rate_limited: the keys of the call, in its order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// With rate_limited: the keys of the call, in its order.
+    #[schema(required = true)]
     pub keys: Option<Vec<FailedKey>>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// The failures of a key, and when the key is delivered again.
@@ -52,13 +47,14 @@ pub struct Replaced {
     pub resource_version: u64,
     /// Deltas that were queued: `replaced` and `deleted` together.
     pub queued: u64,
+    /// Always 0, as in the reply to a produce call of another mode than keys.
+    pub merged: u64,
     /// Always 0: objects that a Replace does not queue are `unchanged`, `skipped` or `stale`.
     pub ignored: u64,
     /// The counts.
     #[serde(flatten)]
     pub counts: ReplaceCounts,
     /// Whether the call's sequence number had been applied before: this call changed nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
 }
 
@@ -70,7 +66,7 @@ pub struct DeltaCall<'a> {
     #[serde(rename = "type", deserialize_with = "strict::word")]
     pub kind: DeltaCallType,
     /// The key. It must equal the key in the object, if the object carries one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Key>)]
     pub key: Option<String>,
     /// The object. A Deleted that names a key needs no object.
@@ -78,7 +74,7 @@ pub struct DeltaCall<'a> {
     #[schema(value_type = Option<RawObject>)]
     pub object: Option<&'a RawValue>,
     /// The producer, who owns the key from now on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Label>)]
     pub source: Option<String>,
     /// Time until the delta may be delivered; a [duration](crate::duration).
@@ -86,7 +82,7 @@ pub struct DeltaCall<'a> {
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
     /// Only with Deleted: the deletion was inferred, and the object may be older than the last state.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
     pub final_state_unknown: bool,
 }
 
@@ -106,11 +102,11 @@ pub enum DeltaCallType {
 #[serde(deny_unknown_fields)]
 pub struct SeedCall<'a> {
     /// The key. It must equal the key in the object, if the object carries one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Key>)]
     pub key: Option<String>,
     /// The owner of the key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Label>)]
     pub source: Option<String>,
     /// Ignored, so that the lines of `GET .../known` can be sent unchanged.

@@ -150,8 +150,6 @@ pub struct ReplaceCounts {
     /// Keys that another source owned.
     pub taken_over: u64,
     /// Objects that were not newer than the newest state of their key, by the setting `version`.
-    #[serde(default)]
-    #[schema(required = true)]
     pub stale: u64,
 }
 

@@ -163,12 +163,18 @@ pub(crate) fn present_texts<'de, D: Deserializer<'de>>(
     texts(deserializer).map(Some)
 }
 
-/// Reads a text that may be absent, but not null.
-pub(crate) fn present_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(Some)
+/// Reads a text that may be absent. An empty text is absent, because encoders of typed languages write it for a member that is not set.
+pub(crate) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.filter(|text| !text.is_empty()))
 }
 
-/// Reads the text of a duration, or null.
+/// Reads a flag that may be absent.
+pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Option::<bool>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Reads the text of a duration that may be absent, as [`optional_text`] does.
 pub(crate) fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     struct Text;
 
@@ -180,7 +186,7 @@ pub(crate) fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-            Ok(Some(text.to_owned()))
+            Ok((!text.is_empty()).then(|| text.to_owned()))
         }
 
         fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
@@ -229,20 +235,22 @@ mod tests {
     fn arrays_and_objects_do_not_replace_structs_and_words() {
         assert!(error::<PopBody>("[]").contains("expected an object"));
         assert!(error::<PopBody>(r#"{"settle":[["1-1","ack"]]}"#).contains("expected an object"));
-        assert!(error::<PopBody>(r#"{"settle":[{"lease":"1-1","as":{"ack":null}}]}"#).contains("a string"));
+        assert!(
+            error::<PopBody>(r#"{"settle":[{"lease_id":"1-1","as":{"ack":null}}]}"#).contains("a string")
+        );
         assert!(error::<DeltaCall<'_>>(r#"{"type":{"Added":null},"object":{}}"#).contains("a string"));
         assert!(error::<DeltaCall<'_>>(r#"{"type":"Add","object":{}}"#).contains("expected one of `Added`"));
-        let number = error::<LeasesBody>(r#"{"leases":[],"delay":5}"#);
+        let number = error::<LeasesBody>(r#"{"lease_ids":[],"delay":5}"#);
         assert!(number.starts_with("delay: ") && number.contains("a duration such as \"30s\""), "{number}");
         let Named(none) =
-            serde_json::from_str::<Named<LeasesBody>>(r#"{"leases":[],"delay":null}"#).expect("right");
+            serde_json::from_str::<Named<LeasesBody>>(r#"{"lease_ids":[],"delay":null}"#).expect("right");
         assert_eq!(none.delay, None);
-        let nested = error::<PopBody>(r#"{"settle":[{"lease":"1-1","as":"fail"}]}"#);
+        let nested = error::<PopBody>(r#"{"settle":[{"lease_id":"1-1","as":"fail"}]}"#);
         assert!(
-            nested.starts_with("as: unknown variant `fail`") && nested.ends_with(" column 38"),
+            nested.starts_with("as: unknown variant `fail`") && nested.ends_with(" column 41"),
             "{nested}"
         );
-        let text = r#"{"settle":[{"lease":"1-1","as":"ack"}]}"#;
+        let text = r#"{"settle":[{"lease_id":"1-1","as":"ack"}]}"#;
         let Named(body) = serde_json::from_str::<Named<PopBody>>(text).expect("right");
         assert_eq!(body.settle.len(), 1);
         let text = r#"{"type":"Added","object":{"n":1.10}}"#;

@@ -54,13 +54,13 @@ terms! {
     LeaseId = text().max_length(Some(LABEL_BYTES_MAX));
     /// The reason for which work failed; at most 4,096 bytes long in UTF-8.
     Failure = text().max_length(Some(ERROR_BYTES_MAX));
-    /// A duration: numbers with one of us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s.
+    /// A duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s.
     Span = duration("duration-text");
-    /// How long a call waits, a duration: numbers with one of us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. At most server.max_wait, 55s by default.
+    /// How long a call waits, a duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. At most server.max_wait, 55s by default.
     Wait = duration("duration-wait");
-    /// The length of a lease, a duration: numbers with one of us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. From 1s to 12h.
+    /// The length of a lease, a duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. From 1s to 12h.
     LeaseLength = duration("duration-lease");
-    /// How long a key waits, a duration: numbers with one of us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. At most 366d.
+    /// How long a key waits, a duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. At most 366d.
     Delay = duration("duration-delay");
     /// The error of a failure.
     ErrorText = text().max_length(Some(ERROR_BYTES_MAX));

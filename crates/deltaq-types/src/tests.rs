@@ -24,15 +24,17 @@ fn replies_survive_a_round_trip() {
     );
     same::<QueueDocument>(&queue);
     same::<QueueDocument>(&queue.replace(r#""drained":null"#, r#""drained":true"#));
-    same::<Produced>(r#"{"resource_version":4,"queued":1,"ignored":0}"#);
+    same::<Produced>(
+        r#"{"resource_version":4,"queued":1,"merged":2,"ignored":0,"stale":0,"duplicate":false,"keys":null}"#,
+    );
     same::<Replaced>(
-        r#"{"resource_version":8,"queued":2,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4,"stale":0}"#,
+        r#"{"resource_version":8,"queued":2,"merged":0,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4,"stale":5,"duplicate":true}"#,
     );
     same::<SettledList>(
-        r#"{"settled":[{"lease_id":"a-1","as":"ack","result":"ok"},{"lease":"a-2","as":"nack","result":"stale","outcome":"expired"}],"stale":1}"#,
+        r#"{"settled":[{"lease_id":"a-1","as":"ack","result":"ok","outcome":null,"failures":null,"due_at":null,"parked":null},{"lease_id":"a-2","as":"nack","result":"stale","outcome":"expired","failures":null,"due_at":null,"parked":null},{"lease_id":"a-3","as":"nack","result":"ok","outcome":null,"failures":2,"due_at":"2026-11-21T04:20:03.491Z","parked":false}],"stale":1}"#,
     );
-    same::<ExtendedList>(
-        r#"{"leases":[{"lease_id":"a-1","result":"ok","expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5,"pending_deltas":1,"deleted":false},{"lease":"a-2","result":"stale","outcome":"unknown"}],"stale":1}"#,
+    same::<SettledList>(
+        r#"{"settled":[{"lease_id":"a-1","as":"extend","result":"ok","outcome":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5,"pending_deltas":1,"deleted":false},{"lease_id":"a-2","as":"extend","result":"stale","outcome":"unknown","expires_at":null,"expires_in_ms":null,"pending_deltas":null,"deleted":null}],"stale":1}"#,
     );
     same::<Page<ItemDocument>>(
         r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"attempt":1,"failures":0,"last_error":null,"due_at":null,"source":"o"}],"continue":"ff","resource_version":3}"#,
@@ -55,13 +57,12 @@ fn replies_survive_a_round_trip() {
 fn requests_survive_a_round_trip() {
     same::<PopBody>(r#"{"settle":[{"lease_id":"a-1","as":"nack","delay":"5m","error":"no route"}]}"#);
     same::<PopBody>("{}");
-    same::<PopBody>(r#"{"settle":[{"lease":"a-1","as":"ack"}]}"#);
+    same::<PopBody>(r#"{"settle":[{"lease_ids":["a-1","a-2"],"as":"extend","lease_duration":"1m"}]}"#);
     same::<LeasesBody>(r#"{"lease_ids":["a-1"],"error":"no"}"#);
-    same::<LeasesBody>(r#"{"leases":["a-1"]}"#);
-    same::<ExtendBody>(r#"{"leases":["a-1"],"lease":"1m"}"#);
-    same::<ExtendBody>(r#"{"lease_ids":["a-1"],"lease_duration":"1m"}"#);
+    same::<LeasesBody>(r#"{"lease_id":"a-1","lease_duration":"1m"}"#);
     same::<KeysBody>(r#"{"keys":["a"]}"#);
-    same::<KeysBody>(r#"{"error":""}"#);
+    same::<KeysBody>(r#"{"error":"","expected_count":3}"#);
+    same::<KeysBody>(r#"{"all":true}"#);
     same::<ForgetBody>(r#"{"keys":[]}"#);
     for text in [
         r#"{"type":"Deleted","key":"k","source":"s","delay":"1s","final_state_unknown":true}"#,
@@ -79,8 +80,43 @@ fn requests_survive_a_round_trip() {
 fn requests_refuse_unknown_fields() {
     let refused = |text: &str| serde_json::from_str::<KeysBody>(text).expect_err(text).to_string();
     assert!(refused(r#"{"keyz":[]}"#).contains("unknown field `keyz`"));
-    // An error of null must not mean all parked keys.
-    assert!(refused(r#"{"error":null}"#).contains("expected a string"));
+    let former =
+        serde_json::from_str::<LeasesBody>(r#"{"leases":[]}"#).expect_err("a former name").to_string();
+    assert!(former.contains("unknown field `leases`"), "{former}");
+}
+
+#[test]
+fn empty_texts_and_null_are_absent() {
+    let text = r#"{"lease_id":"","lease_ids":["a-1"],"as":"nack","delay":"","error":"","lease_duration":""}"#;
+    let call: SettleCall = serde_json::from_str(text).expect(text);
+    let expected = LeasesBody { lease_ids: Some(vec!["a-1".to_owned()]), ..LeasesBody::default() };
+    assert_eq!(call, expected.settled_as(SettleAs::Nack));
+    let text = r#"{"lease_id":null,"delay":null,"error":null,"lease_duration":null}"#;
+    assert_eq!(serde_json::from_str::<LeasesBody>(text).expect(text), LeasesBody::default());
+    let text = r#"{"error":null,"all":null,"expected_count":null}"#;
+    assert_eq!(serde_json::from_str::<KeysBody>(text).expect(text), KeysBody::default());
+    let text =
+        r#"{"type":"Deleted","key":"","object":null,"source":"","delay":"","final_state_unknown":null}"#;
+    let call: DeltaCall<'_> = serde_json::from_str(text).expect(text);
+    assert_eq!(serde_json::to_string(&call).expect("it can be written"), r#"{"type":"Deleted"}"#);
+}
+
+#[test]
+fn each_option_goes_with_some_ways_to_settle() {
+    let misplaced = |how: SettleAs| {
+        let all = LeasesBody {
+            delay: Some("1s".to_owned()),
+            error: Some("no".to_owned()),
+            lease_duration: Some("1m".to_owned()),
+            ..LeasesBody::default()
+        };
+        all.settled_as(how).misplaced_option().map(|(option, _)| option)
+    };
+    assert_eq!(misplaced(SettleAs::Ack), Some("delay"));
+    assert_eq!(misplaced(SettleAs::Done), Some("error"));
+    assert_eq!(misplaced(SettleAs::Nack), Some("lease_duration"));
+    assert_eq!(misplaced(SettleAs::Extend), Some("delay"));
+    assert_eq!(SettleCall::new("a-1", SettleAs::Extend).misplaced_option(), None);
 }
 
 #[test]
@@ -91,7 +127,7 @@ fn null_is_an_empty_list() {
     assert_eq!(forget.keys, Vec::<String>::new());
     assert_eq!(serde_json::from_str::<PopBody>(r#"{"settle":null}"#).expect("null"), PopBody::default());
     let leases: LeasesBody = serde_json::from_str(r#"{"lease_ids":null}"#).expect("null");
-    assert_eq!((leases.lease_ids, leases.leases), (Some(Vec::new()), None));
+    assert_eq!(leases.lease_ids, Some(Vec::new()));
 }
 
 #[test]

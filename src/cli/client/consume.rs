@@ -4,11 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_client::pauses_without_queue;
 use deltaq_types::duration::{self, DurationText};
 use deltaq_types::name::Name;
-use deltaq_types::{
-    ExtendBody, ExtendedDocument, LeaseOutcome, LeasesBody, PoppedItem, SettleResult, SettledDocument,
-};
+use deltaq_types::{LeaseOutcome, LeasesBody, PoppedItem, SettleAs, SettleResult, SettledDocument};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -17,7 +16,7 @@ use super::output::{Cell, Row, Tone};
 use super::produce::Forget;
 use super::reply::PoppedTexts;
 use super::session::{Execute, Session};
-use super::work::Work;
+use super::work::{Work, is_absent, report_absence};
 
 super::commands! {
     /// Commands of workers.
@@ -156,17 +155,12 @@ struct SettledTexts {
     stale: u64,
 }
 
-#[derive(Debug, Deserialize)]
-struct ExtendedTexts {
-    leases: Vec<Box<RawValue>>,
-    stale: u64,
-}
-
 impl Execute for Pop {
     const OPERATIONS: &'static [&'static str] = &["pop"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let wait = session.wait(Some(self.wait.into())).await?;
+        let mut absence = pauses_without_queue().enumerate();
         let PoppedTexts { items, closed, paused } = loop {
             let left = wait.next();
             let call = session
@@ -178,7 +172,17 @@ impl Execute for Pop {
                 .query("id", self.id.as_deref())
                 .query("with", self.with_known.then_some("known"))
                 .wait(left.into());
-            let popped: PoppedTexts = session.client.fetch(call).await?;
+            let popped: PoppedTexts = match session.client.fetch(call).await {
+                Err(error) if is_absent(&error) && !wait.is_over() => {
+                    let (asked, pause) = absence.next().unwrap_or_default();
+                    if asked == 0 {
+                        report_absence(&self.queue);
+                    }
+                    tokio::time::sleep(pause.min(wait.next().into())).await;
+                    continue;
+                }
+                popped => popped?,
+            };
             if !popped.items.is_empty() || wait.is_over() {
                 break popped;
             }
@@ -201,7 +205,7 @@ impl Execute for Ack {
     const OPERATIONS: &'static [&'static str] = &["ack"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        settle(session, "ack", &self.leases, None, None).await
+        settle(session, "ack", &self.leases, LeasesBody::default()).await
     }
 }
 
@@ -210,7 +214,7 @@ impl Execute for Done {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let delay = self.delay.map(|delay| delay.to_string());
-        settle(session, "done", &self.leases, delay, None).await
+        settle(session, "done", &self.leases, LeasesBody { delay, ..LeasesBody::default() }).await
     }
 }
 
@@ -218,8 +222,8 @@ impl Execute for Nack {
     const OPERATIONS: &'static [&'static str] = &["nack"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let delay = self.delay.map(|delay| delay.to_string());
-        settle(session, "nack", &self.leases, delay, self.error.clone()).await
+        let (delay, error) = (self.delay.map(|delay| delay.to_string()), self.error.clone());
+        settle(session, "nack", &self.leases, LeasesBody { delay, error, ..LeasesBody::default() }).await
     }
 }
 
@@ -227,7 +231,7 @@ impl Execute for Release {
     const OPERATIONS: &'static [&'static str] = &["release"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        settle(session, "release", &self.leases, None, None).await
+        settle(session, "release", &self.leases, LeasesBody::default()).await
     }
 }
 
@@ -235,7 +239,8 @@ impl Execute for Reject {
     const OPERATIONS: &'static [&'static str] = &["reject"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        settle(session, "reject", &self.leases, None, self.error.clone()).await
+        let error = self.error.clone();
+        settle(session, "reject", &self.leases, LeasesBody { error, ..LeasesBody::default() }).await
     }
 }
 
@@ -243,18 +248,8 @@ impl Execute for Extend {
     const OPERATIONS: &'static [&'static str] = &["extend"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let lease_ids = self.leases.ids()?;
-        let body = ExtendBody {
-            lease_ids: Some(lease_ids),
-            lease_duration: self.lease.map(|lease| lease.to_string()),
-            ..ExtendBody::default()
-        };
-        let call = session.on_queue("extend", &self.leases.queue)?.json(&body);
-        let extended: ExtendedTexts = session.client.fetch_results(call).await?;
-        let mut list = session.output.list::<ExtendedDocument>();
-        list.add::<ExtendedDocument>(&extended.leases)?;
-        list.finish("")?;
-        check_stale(extended.stale, extended.leases.len())
+        let lease_duration = self.lease.map(|lease| lease.to_string());
+        settle(session, "extend", &self.leases, LeasesBody { lease_duration, ..LeasesBody::default() }).await
     }
 }
 
@@ -279,22 +274,26 @@ async fn settle(
     session: &Session,
     operation: &str,
     leases: &Leases,
-    delay: Option<String>,
-    error: Option<String>,
+    options: LeasesBody,
 ) -> Result<(), Failure> {
-    let body = LeasesBody { lease_ids: Some(leases.ids()?), delay, error, ..LeasesBody::default() };
+    let body = LeasesBody { lease_ids: Some(leases.ids()?), ..options };
     let call = session.on_queue(operation, &leases.queue)?.json(&body);
     let settled: SettledTexts = session.client.fetch_results(call).await?;
-    let mut list = session.output.list::<SettledDocument>();
-    list.add::<SettledDocument>(&settled.settled)?;
-    list.finish("")?;
-    check_stale(settled.stale, settled.settled.len())
-}
-
-fn check_stale(stale: u64, leases: usize) -> Result<(), Failure> {
-    match stale {
+    if operation == SettleAs::Extend.as_str() {
+        let mut list = session.output.list::<ExtendedRow>();
+        list.add::<ExtendedRow>(&settled.settled)?;
+        list.finish("")?;
+    } else {
+        let mut list = session.output.list::<SettledDocument>();
+        list.add::<SettledDocument>(&settled.settled)?;
+        list.finish("")?;
+    }
+    match settled.stale {
         0 => Ok(()),
-        stale => Err(Failure::LeaseLost(format!("{stale} of {leases} leases had ended before the call"))),
+        stale => {
+            let leases = settled.settled.len();
+            Err(Failure::LeaseLost(format!("{stale} of {leases} leases had ended before the call")))
+        }
     }
 }
 
@@ -331,7 +330,7 @@ impl Row for SettledDocument {
     fn cells(&self) -> Vec<Cell> {
         let outcome = self.outcome.map(LeaseOutcome::as_str);
         vec![
-            Cell::optional(self.lease_id.as_deref()),
+            Cell::new(&self.lease_id),
             Cell::new(self.how.as_str()),
             result_cell(self.result),
             Cell::optional(outcome),
@@ -339,25 +338,31 @@ impl Row for SettledDocument {
     }
 
     fn name(&self) -> String {
-        self.lease_id.clone().unwrap_or_default()
+        self.lease_id.clone()
     }
 }
 
-impl Row for ExtendedDocument {
+/// The result of an extension.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct ExtendedRow(SettledDocument);
+
+impl Row for ExtendedRow {
     const COLUMNS: &'static [&'static str] = &["LEASE", "RESULT", "EXPIRES", "PENDING", "DELETED", "OUTCOME"];
 
     fn cells(&self) -> Vec<Cell> {
+        let Self(settled) = self;
         vec![
-            Cell::optional(self.lease_id.as_deref()),
-            result_cell(self.result),
-            Cell::optional(self.expires_at.map(|at| at.to_string())),
-            Cell::optional(self.pending_deltas.map(|pending| pending.to_string())),
-            Cell::optional(self.deleted.map(|deleted| deleted.to_string())),
-            Cell::optional(self.outcome.map(LeaseOutcome::as_str)),
+            Cell::new(&settled.lease_id),
+            result_cell(settled.result),
+            Cell::optional(settled.expires_at.map(|at| at.to_string())),
+            Cell::optional(settled.pending_deltas.map(|pending| pending.to_string())),
+            Cell::optional(settled.deleted.map(|deleted| deleted.to_string())),
+            Cell::optional(settled.outcome.map(LeaseOutcome::as_str)),
         ]
     }
 
     fn name(&self) -> String {
-        self.lease_id.clone().unwrap_or_default()
+        self.0.lease_id.clone()
     }
 }

@@ -357,8 +357,8 @@ impl Bodies {
 struct Total {
     resource_version: u64,
     queued: u64,
+    merged: u64,
     ignored: u64,
-    #[serde(skip_serializing_if = "is_zero")]
     stale: u64,
     #[serde(skip)]
     duplicate: bool,
@@ -374,6 +374,7 @@ impl Total {
         let produced: Produced = parse(&text)?;
         self.resource_version = produced.resource_version;
         self.queued += produced.queued;
+        self.merged += produced.merged;
         self.ignored += produced.ignored;
         self.stale += produced.stale;
         self.duplicate |= produced.duplicate;
@@ -389,20 +390,17 @@ impl Total {
             (1, Some(text)) => text,
             _ => &sum()?,
         };
-        let Self { resource_version, queued, ignored, stale, duplicate, .. } = self;
+        let Self { resource_version, queued, merged, ignored, stale, duplicate, .. } = self;
         if duplicate {
             let sentence = "the sequence number had been applied; nothing was changed";
             return session.output.change(text, queue.as_str(), sentence);
         }
+        let merged = if merged == 0 { String::new() } else { format!(", {merged} merged") };
         let ignored =
             if ignored == 0 { String::new() } else { format!(", ignored {ignored} deletions of nothing") };
         let stale = if stale == 0 { String::new() } else { format!(", {stale} stale") };
-        let sentence = format!("queued {queued}{ignored}{stale} (resource version {resource_version})");
+        let sentence =
+            format!("queued {queued}{merged}{ignored}{stale} (resource version {resource_version})");
         session.output.change(text, queue.as_str(), &sentence)
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }

@@ -167,6 +167,9 @@ pub struct KeySelection {
     /// The keys, or all of them.
     #[command(flatten)]
     pub which: WhichKeys,
+    /// Change nothing unless so many keys are selected.
+    #[arg(long, value_name = "N")]
+    pub expected_count: Option<u64>,
 }
 
 /// Some parked or delayed keys, or all.
@@ -348,7 +351,8 @@ impl Execute for Discard {
 impl KeySelection {
     async fn send(&self, session: &Session, operation: &str, state: &str, done: &str) -> Result<(), Failure> {
         let keys = (!self.which.are_unnamed()).then(|| self.which.keys.clone());
-        let body = KeysBody { keys, error: self.which.error.clone() };
+        let WhichKeys { all, error, .. } = &self.which;
+        let body = KeysBody { keys, error: error.clone(), all: *all, expected_count: self.expected_count };
         let call = session.on_queue(operation, &self.queue)?.json(&body);
         let (count, text) = session.fetch::<KeysCount>(call).await?;
         session.output.change(

@@ -176,7 +176,11 @@ async fn send(session: &Session, operation: &str, queue: &str) -> Result<(), Fai
 
 async fn redrive(session: &Session, queue: &str, key: Option<&str>) -> Result<String, Failure> {
     let keys = key.map(|key| vec![key.to_owned()]);
-    let call = session.call("redrive_parked", queue, "")?.json(&KeysBody { keys, error: None });
+    let call = session.call("redrive_parked", queue, "")?.json(&KeysBody {
+        all: keys.is_none(),
+        keys,
+        ..KeysBody::default()
+    });
     let count: KeysCount = session.client.fetch(call).await?;
     Ok(format!("{} of queue {queue} made ready", counted(count.keys, "parked key")))
 }

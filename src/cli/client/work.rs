@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::worker::Worker;
-pub(super) use self::worker::{pause_of, pauses};
+pub(super) use self::worker::{is_absent, pause_of, pauses, report_absence};
 
 use super::failure::Failure;
 use super::session::{Execute, Session};
@@ -44,7 +44,7 @@ pub struct Work {
     /// Add the object that was acknowledged last to the item.
     #[arg(long)]
     pub with_known: bool,
-    /// End when the queue has no ready key.
+    /// End when the queue has no ready key; with exit code 3 if the queue does not exist.
     #[arg(long)]
     pub until_empty: bool,
     /// After SIGTERM or SIGINT: how long commands may finish before they are stopped and their keys released.

@@ -21,13 +21,7 @@ const PIPE_BYTES: usize = 512;
 
 fn state(shutdown: &Shutdown) -> AppState {
     let clock = Clock::system();
-    let limits = Limits {
-        auto_create: true,
-        max_queues: 1,
-        created_by_pop_percent: 100,
-        max_waiters: 1,
-        watch: WatchLimits::default(),
-    };
+    let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1, watch: WatchLimits::default() };
     let metrics = Metrics::new(100).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let limits = HttpLimits {

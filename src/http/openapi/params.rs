@@ -1,7 +1,7 @@
 //! The parameters of the operations: their descriptions, and their names.
 
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::{Deprecated, Ref, Required};
+use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
@@ -94,7 +94,6 @@ parameters! {
         "wait" Wait "The longest wait for a key; default 0s.";
         "max" PopMax "Most keys; default 1.";
         "lease_duration" LeaseLength "The length of the leases; default: the setting of the queue.";
-        "lease" LeaseLength deprecated "The former name of lease_duration.";
         "worker" Label "The name of the worker, shown with its leases.";
         "id" Label "The name of the pop: a repeat while its leases live returns the same leases.";
         "with" With "`known` adds the object that was acknowledged last.";
@@ -189,11 +188,6 @@ parameters! {
 /// Marks a parameter as required.
 fn required(parameter: ParameterBuilder) -> ParameterBuilder {
     parameter.required(Required::True)
-}
-
-/// Marks a former name.
-fn deprecated(parameter: ParameterBuilder) -> ParameterBuilder {
-    parameter.deprecated(Some(Deprecated::True))
 }
 
 fn parameter<T: ToSchema>(name: &str, place: ParameterIn, description: &str) -> ParameterBuilder {

@@ -94,13 +94,15 @@ codes! {
     HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
         "server.max_header_bytes bounds the request's head, 100 fields are the most, and a Content-Length must be below 2^64 - 2.";
     LeaseLost "lease-lost" 409 false "None of the leases could be settled"
-        "settled, or leases of an extend, says how each lease ended: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key: drop the result of the work, or make the work safe to repeat.";
+        "settled says how each lease ended: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key: drop the result of the work, or make the work safe to repeat.";
     ImmutableConfig "immutable-config" 409 false "The setting cannot change now"
         "mode, key and known_objects can change only while the queue has no keys. Drain and delete the queue, or use another.";
     MassDelete "mass-delete" 409 false "The list would delete too many keys"
         "The Replace changed nothing. Without limits of the call or the queue, a list may delete at most half of 10 or more keys of its source, and an empty list or a single object may delete none. The detail says what would be deleted. If the list is complete and right, repeat the call with max_delete_percent=100 (or allow_empty=true for an empty list), or set max_delete_percent of the queue.";
     NotEmpty "not-empty" 409 false "The queue is not empty"
         "A seed needs a queue without waiting, leased and parked keys. Drain or purge the queue first.";
+    CountChanged "count-changed" 409 false "The number of keys has changed"
+        "count is the number of keys that the call selects now, and it is not expected_count. Nothing was changed. Look at the keys again, and repeat the call with the present number.";
     NoKnownObjects "no-known-objects" 409 false "The queue stores no known objects"
         "known_objects of the queue is false, so there is nothing to seed. The setting can change while the queue has no keys.";
     Follower "follower" 409 false "The queue follows another queue"
@@ -130,7 +132,7 @@ codes! {
     IncompleteList "incomplete-list" 422 false "The list does not declare that it is complete"
         "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"
-        "limit is the queue's max_keys (new keys are refused; existing keys still accept deltas), queues.max_queues, or the share of it that pops may create (queues.created_by_pop_percent). Let workers drain the queue, delete keys, or raise the limit.";
+        "limit is the queue's max_keys (new keys are refused; existing keys still accept deltas) or queues.max_queues. Let workers drain the queue, delete keys, or raise the limit.";
     KeyFull "key-full" 429 true "The key has too many deltas"
         "A queue of mode events merges no deltas: field is the setting that another delta of the key would exceed, max_deltas_per_key or max_bytes_per_key, and limit its value. Nothing of the request was applied. Let workers acknowledge deltas of the key, discard the delta that fails, or raise the limit.";
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"

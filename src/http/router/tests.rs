@@ -46,13 +46,7 @@ static LIVEZ: Endpoint =
 /// A server with two permits for each class and this request timeout.
 fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
-    let limits = Limits {
-        auto_create: true,
-        max_queues: 1,
-        created_by_pop_percent: 100,
-        max_waiters: 1,
-        watch: WatchLimits::default(),
-    };
+    let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1, watch: WatchLimits::default() };
     let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let bounds = config::Server {

@@ -1,4 +1,4 @@
-//! Calls of workers: pop, settle and extend.
+//! Calls of workers: pop, and settle in all its ways.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,21 +7,19 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::response::Response;
-use deltaq_engine::command::{Extended, How, Pop, Settle, Settled};
+use deltaq_engine::command::{How, Pop, Settle, Settled};
 use deltaq_engine::config::Mode;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::id::{Token, Worker};
+use deltaq_engine::id::Worker;
 use deltaq_engine::key::Key;
 use deltaq_engine::limits::NAME_BYTES_MAX;
 use deltaq_engine::refusal::Refusal;
-use deltaq_service::{FirstCommand, Handle, Moment, Name, PopCall};
+use deltaq_service::{Handle, Moment, PopCall};
 use deltaq_types::{
-    ExtendBody, ExtendedList, LeasesBody, PopBody, Popped, SettleAs, SettleBody, SettleCall, SettledDocument,
-    SettledList,
+    LeasesBody, PopBody, Popped, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
 };
 use foldhash::fast::RandomState;
 
-use super::former;
 use crate::http::blocking::run_blocking;
 use crate::http::body::blank_hinted;
 use crate::http::call::QueueCall;
@@ -36,7 +34,7 @@ use crate::http::params::{check_error, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, json};
 use crate::http::state::AppState;
-use crate::http::wire::{self, LeaseRef, popped, popped_bytes};
+use crate::http::wire::{self, popped, popped_bytes};
 
 /// Most keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;
@@ -45,11 +43,17 @@ const KEYS_MAX: usize = 10_000;
 const LARGE_REPLY_BYTES: usize = 256 << 10;
 /// A pop or settle of more keys runs on the main runtime, for the same reason.
 const LARGE_CALL_KEYS: usize = 100;
-/// Most leases in one settle or extend.
+/// Most leases in one settle.
 const SETTLES_MAX: usize = 10_000;
 
-/// A lease as a request names it, and how it is settled.
-type NamedSettle = (LeaseRef, SettleAs);
+/// A lease that a request settles.
+#[derive(Debug)]
+struct NamedSettle {
+    lease_id: String,
+    how: SettleAs,
+    /// The index of the lease in a list of leases, or of its entry in a list of settles.
+    index: usize,
+}
 
 /// Settle earlier leases, then pop keys, and wait for keys if none is ready.
 #[utoipa::path(
@@ -68,7 +72,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let pop = Pop {
         max: usize::try_from(max).unwrap_or(usize::MAX),
         max_bytes: state.limits.max_reply_bytes,
-        lease: params.duration(params.current_name("lease_duration", "lease")?, LEASE_MIN..=LEASE_MAX)?,
+        lease: params.duration("lease_duration", LEASE_MIN..=LEASE_MAX)?,
         worker: params.name("worker")?.map(Worker::from),
         id: params.name("id")?.map(Arc::from),
         with_known: match params.text("with") {
@@ -79,9 +83,8 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     };
     let body: PopBody = incoming.document().await?;
     let (leases, hows) = read_settles(body.settle)?;
-    check_done(&state, &name, &hows)?;
-
-    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCommand::Pop)?;
+    let handle = state.partitions.get(&name)?;
+    check_done(&handle, &hows)?;
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &leases, hows);
     let popping = {
@@ -145,7 +148,8 @@ pub(in crate::http) async fn settle(
 ) -> Result<Reply<SettledList>, Problem> {
     let body: SettleBody = incoming.document().await?;
     let (leases, hows) = read_settles(body.settle)?;
-    settle_all(&state, &name, leases, hows).await.map(|list| Reply::of(&context, list))
+    let handle = state.partitions.get(&name)?;
+    settle_all(&state, &handle, leases, hows).await.map(|list| Reply::of(&context, list))
 }
 
 /// Calls that settle all their leases in one way.
@@ -178,39 +182,8 @@ settle_in_one_way! {
     release "/v1/queues/{queue}/release" "release" Release;
     /// Park keys at once.
     reject "/v1/queues/{queue}/reject" "reject" Reject;
-}
-
-/// Set the deadline of leases to now plus a length, which may shorten them.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/extend", tag = "consuming", operation_id = "extend",
-    params(InQueue),
-    request_body(content = ExtendBody),
-    responses(
-        (status = 200, description = "The result for each lease.", body = ExtendedList),
-        Always, OfQueue, OfBody, Conflict,
-    )
-)]
-pub(in crate::http) async fn extend(
-    QueueCall { state, name, incoming, context, .. }: QueueCall,
-) -> Result<Reply<ExtendedList>, Problem> {
-    let (body, is_blank): (ExtendBody, _) = incoming.document_or_blank().await?;
-    let leases = read_leases(body.lease_ids, body.leases, is_blank)?;
-    check_leases(leases.iter())?;
-    let length = former::either(("lease_duration", body.lease_duration), ("lease", body.lease))?;
-    let length = length
-        .map(|(field, text)| read_duration(&text, LEASE_MIN..=LEASE_MAX).map_err(|wrong| wrong.field(field)));
-    let length = length.transpose()?;
-    let handle = state.partitions.get(&name)?;
-    let tokens: Vec<Token> = leases.iter().map(|lease| handle.token(lease.id())).collect();
-    let extended = handle.extend(&tokens, length).await?;
-    let moment = handle.moment();
-    let pairs = leases.into_iter().zip(&extended);
-    let leases: Vec<_> = pairs.map(|(lease, extended)| wire::extended(lease, *extended, moment)).collect();
-    let lost = extended.iter().filter(|extended| matches!(extended, Extended::Stale { .. })).count();
-    if are_all_lost(lost, leases.len()) {
-        return Err(lease_lost("extended", lost).with_default("leases", leases));
-    }
-    Ok(Reply::of(&context, ExtendedList { leases, stale: lost as u64 }))
+    /// Set the deadline of leases to now plus a length, which may shorten them.
+    extend "/v1/queues/{queue}/extend" "extend" Extend;
 }
 
 /// The keys of a request.
@@ -224,41 +197,30 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
         .collect()
 }
 
-fn read_leases(
-    lease_ids: Option<Vec<String>>,
-    leases: Option<Vec<String>>,
-    is_blank: bool,
-) -> Result<Vec<LeaseRef>, Problem> {
-    let leases = former::leases(lease_ids, leases);
-    leases.map_err(|problem| if is_blank { blank_hinted(problem) } else { problem })
-}
-
 async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledList>, Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
     let (body, is_blank): (LeasesBody, _) = incoming.document_or_blank().await?;
-    // All leases share one copy of the error, which may be long.
-    let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
-    let leases = read_leases(body.lease_ids, body.leases, is_blank)?;
-    check_leases(leases.iter())?;
+    let mut leases = Vec::new();
+    let how = read_settle(body.settled_as(how), &mut leases, |place| place);
+    let how = how.map_err(|problem| if is_blank { blank_hinted(problem) } else { problem })?;
+    check_leases(&leases)?;
+    let handle = state.partitions.get(&name)?;
     if context.is_undelivered {
-        let handle = state.partitions.get(&name)?;
-        handle.reclaim(leases.iter().map(|lease| handle.token(lease.id())).collect());
+        handle.reclaim(leases.iter().map(|lease| handle.token(&lease.lease_id)).collect());
         return Ok(Reply::of(&context, SettledList { settled: Vec::new(), stale: 0 }));
     }
-    let hows = vec![how_all; leases.len()];
-    let leases = leases.into_iter().map(|lease| (lease, how)).collect();
-    settle_all(&state, &name, leases, hows).await.map(|list| Reply::of(&context, list))
+    let hows = vec![how; leases.len()];
+    settle_all(&state, &handle, leases, hows).await.map(|list| Reply::of(&context, list))
 }
 
 async fn settle_all(
     state: &AppState,
-    name: &Name,
+    handle: &Arc<Handle>,
     leases: Vec<NamedSettle>,
     hows: Vec<How>,
 ) -> Result<SettledList, Problem> {
-    let handle = state.partitions.get(name)?;
-    check_done(state, name, &hows)?;
-    let settles = settles_of(&handle, &leases, hows);
+    check_done(handle, &hows)?;
+    let settles = settles_of(handle, &leases, hows);
     let is_large = settles.len() > LARGE_CALL_KEYS;
     let settling = {
         let handle = handle.clone();
@@ -268,7 +230,7 @@ async fn settle_all(
     let settled = settled_documents(leases, &results, handle.moment());
     let lost = results.iter().filter(|settled| matches!(settled, Settled::Stale { .. })).count();
     if are_all_lost(lost, settled.len()) {
-        return Err(lease_lost("settled", lost).with_default("settled", settled));
+        return Err(lease_lost(lost).with_default("settled", settled));
     }
     Ok(SettledList { settled, stale: lost as u64 })
 }
@@ -279,65 +241,88 @@ const fn are_all_lost(lost: usize, leases: usize) -> bool {
 }
 
 /// The refusal has the same fields as the reply to a call that changed something.
-fn lease_lost(done: &str, lost: usize) -> Problem {
-    let detail = format!("none of the leases could be {done}");
+fn lease_lost(lost: usize) -> Problem {
     let hint = "outcome says how each ended: drop the result of the work, or make the work safe to repeat";
-    Problem::new(Code::LeaseLost, detail).hint(hint).with("stale", lost)
+    Problem::new(Code::LeaseLost, "none of the leases could be settled").hint(hint).with("stale", lost)
 }
 
-/// Checks the settles of a request before any of them takes effect.
+/// Checks the settles of a request before any of them takes effect. All leases of an entry share one copy of its error, which may
+/// be long.
 fn read_settles(calls: Vec<SettleCall>) -> Result<(Vec<NamedSettle>, Vec<How>), Problem> {
     let (mut leases, mut hows) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
     for (index, call) in calls.into_iter().enumerate() {
-        let in_item = |problem: Problem| problem.in_item(index, None);
-        let lease = former::lease(call.lease_id, call.lease).map_err(in_item)?;
-        hows.push(read_how(call.how, call.delay.as_deref(), call.error.as_deref()).map_err(in_item)?);
-        leases.push((lease, call.how));
+        let how = read_settle(call, &mut leases, |_| index);
+        let how = how.map_err(|problem: Problem| problem.in_item(index, None))?;
+        hows.resize(leases.len(), how);
     }
-    check_leases(leases.iter().map(|(lease, _)| lease))?;
+    check_leases(&leases)?;
     Ok((leases, hows))
 }
 
-fn read_how(how: SettleAs, delay: Option<&str>, error: Option<&str>) -> Result<How, Problem> {
-    let wrong = |field: &str, detail: &'static str| {
-        Err(Problem::new(Code::InvalidRequest, detail).with("field", field))
+/// Reads one settle of one or several leases, which are added to `leases`. `index` is the place of a lease in the request, by its place
+/// in this settle.
+fn read_settle(
+    call: SettleCall,
+    leases: &mut Vec<NamedSettle>,
+    index: impl Fn(usize) -> usize,
+) -> Result<How, Problem> {
+    let wrong = |field: &str, detail: String| Problem::new(Code::InvalidRequest, detail).with("field", field);
+    if let Some((option, ways)) = call.misplaced_option() {
+        let ways: Vec<&str> = ways.iter().map(|how| how.as_str()).collect();
+        return Err(wrong(option, format!("{option} goes with {} only", ways.join(" and "))));
+    }
+    let how = call.how;
+    let ids = match (call.lease_id, call.lease_ids) {
+        (Some(id), None) => vec![id],
+        // A typed client writes null for a list that it does not set.
+        (Some(id), Some(ids)) if ids.is_empty() => vec![id],
+        (Some(_), Some(_)) => {
+            return Err(wrong(
+                "lease_ids",
+                "fields \"lease_id\" and \"lease_ids\": give one of them".to_owned(),
+            ));
+        }
+        (None, Some(ids)) => ids,
+        (None, None) => {
+            return Err(wrong("lease_id", "missing field `lease_id` or `lease_ids`".to_owned()));
+        }
     };
-    if delay.is_some() && !matches!(how, SettleAs::Nack | SettleAs::Done) {
-        return wrong("delay", "delay goes with nack and done only");
-    }
-    if error.is_some() && !matches!(how, SettleAs::Nack | SettleAs::Reject) {
-        return wrong("error", "error goes with nack and reject only");
-    }
-    let delay = delay.map(|text| read_duration(text, Duration::ZERO..=DELAY_MAX)).transpose();
-    let delay = delay.map_err(|wrong| wrong.field("delay"))?;
-    error.map(check_error).transpose().map_err(|wrong| wrong.field("error"))?;
-    let error = error.map(Arc::from);
+    let length = |field: &str, text: Option<String>, range| {
+        let read = text.map(|text| read_duration(&text, range)).transpose();
+        read.map_err(|wrong| wrong.field(field))
+    };
+    let delay = length("delay", call.delay, Duration::ZERO..=DELAY_MAX)?;
+    let lease = length("lease_duration", call.lease_duration, LEASE_MIN..=LEASE_MAX)?;
+    call.error.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("error"))?;
+    let error = call.error.map(Arc::from);
+    let places = ids.into_iter().enumerate();
+    leases.extend(places.map(|(place, lease_id)| NamedSettle { lease_id, how, index: index(place) }));
     Ok(match how {
         SettleAs::Ack => How::Ack,
         SettleAs::Done => How::Done { delay },
         SettleAs::Nack => How::Nack { delay, error },
         SettleAs::Release => How::Release,
         SettleAs::Reject => How::Reject { error },
+        SettleAs::Extend => How::Extend { lease },
     })
 }
 
-fn check_leases<'a>(leases: impl ExactSizeIterator<Item = &'a LeaseRef>) -> Result<(), Problem> {
-    let ids = leases.map(LeaseRef::id);
-    if ids.len() > SETTLES_MAX {
+fn check_leases(leases: &[NamedSettle]) -> Result<(), Problem> {
+    let refused = |detail: String| Problem::new(Code::InvalidRequest, detail);
+    if leases.len() > SETTLES_MAX {
         let detail = format!("the request names more than {SETTLES_MAX} leases");
-        return Err(Problem::new(Code::InvalidRequest, detail).with("limit", SETTLES_MAX));
+        return Err(refused(detail).with("limit", SETTLES_MAX));
     }
     let mut seen: HashSet<_, RandomState> = HashSet::default();
-    let is_alone = ids.len() == 1;
-    for (index, id) in ids.enumerate() {
-        if id.len() > NAME_BYTES_MAX {
-            let detail = format!("the lease id {} has more than {NAME_BYTES_MAX} bytes", Excerpt(id));
-            let problem = Problem::new(Code::InvalidRequest, detail).with("index", index);
-            return Err(problem.with("limit", NAME_BYTES_MAX));
+    let is_alone = leases.len() == 1;
+    for NamedSettle { lease_id, index, .. } in leases {
+        if lease_id.len() > NAME_BYTES_MAX {
+            let detail = format!("the lease id {} has more than {NAME_BYTES_MAX} bytes", Excerpt(lease_id));
+            return Err(refused(detail).with("index", *index).with("limit", NAME_BYTES_MAX));
         }
-        if !is_alone && !seen.insert(id) {
-            let detail = format!("the lease {} is named twice", Excerpt(id));
-            return Err(Problem::new(Code::InvalidRequest, detail).with("index", index));
+        if !is_alone && !seen.insert(lease_id) {
+            let detail = format!("the lease {} is named twice", Excerpt(lease_id));
+            return Err(refused(detail).with("index", *index));
         }
     }
     Ok(())
@@ -345,22 +330,21 @@ fn check_leases<'a>(leases: impl ExactSizeIterator<Item = &'a LeaseRef>) -> Resu
 
 fn settles_of(handle: &Handle, leases: &[NamedSettle], hows: Vec<How>) -> Vec<Settle> {
     let pairs = leases.iter().zip(hows);
-    pairs.map(|((lease, _), how)| Settle { token: handle.token(lease.id()), how }).collect()
+    pairs.map(|(lease, how)| Settle { token: handle.token(&lease.lease_id), how }).collect()
 }
 
 fn settled_documents(leases: Vec<NamedSettle>, results: &[Settled], moment: Moment) -> Vec<SettledDocument> {
     let pairs = leases.into_iter().zip(results);
-    pairs.map(|((lease, how), settled)| wire::settled(lease, how, *settled, moment)).collect()
+    pairs.map(|(lease, settled)| wire::settled(lease.lease_id, lease.how, *settled, moment)).collect()
 }
 
 /// Refuses `done` in the other modes: it would drop the deltas of the lease. A queue with keys keeps its mode, so the mode
 /// cannot change before the settle of a live lease.
-fn check_done(state: &AppState, name: &Name, hows: &[How]) -> Result<(), Problem> {
+fn check_done(handle: &Handle, hows: &[How]) -> Result<(), Problem> {
     if !hows.iter().any(|how| matches!(how, How::Done { .. })) {
         return Ok(());
     }
-    let handle = state.partitions.find(name);
-    let mode = handle.map_or(state.partitions.defaults().mode, |handle| handle.config().mode);
+    let mode = handle.config().mode;
     if mode == Mode::Keys {
         return Ok(());
     }

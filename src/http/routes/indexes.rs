@@ -91,7 +91,7 @@ async fn value_page(
 /// The lookup of a list of known objects, if it has one.
 pub(super) fn lookup(params: &Params) -> Result<Option<Arc<Lookup>>, Problem> {
     let wait = wait(params)?;
-    let (index, value) = match (params.text("index"), params.text("value")) {
+    let (index, value) = match (params.text("index"), params.text_or_empty("value")) {
         (Some(index), Some(value)) => (index.into(), value.to_owned()),
         (Some(_), None) => return Err(wrong("index", "it needs value")),
         (None, Some(_)) => return Err(wrong("value", "it needs index")),

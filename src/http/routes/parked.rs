@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
-use deltaq_engine::command::KeySelection;
+use deltaq_engine::command::{KeySelection, SelectedKeys};
 use deltaq_service::{Handle, ParkedPosition};
 use deltaq_types::{KeysBody, KeysCount, Page, ParkedError, ParkedErrors};
 
@@ -13,7 +13,7 @@ use crate::http::call::{QueueCall, ReadCall};
 use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::openapi::params::{InQueue, ParkedQuery};
-use crate::http::openapi::responses::{Always, NotAcceptable, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::responses::{Always, Conflict, NotAcceptable, OfBody, OfQueue, Unprocessable};
 use crate::http::params::check_error;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
@@ -74,10 +74,10 @@ async fn error_page(
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/delayed/promote", tag = "consuming", operation_id = "promote_delayed",
     params(InQueue),
-    request_body(content = Option<KeysBody>),
+    request_body(content = KeysBody),
     responses(
         (status = 200, description = "The number of keys.", body = KeysCount),
-        Always, OfQueue, OfBody, Unprocessable,
+        Always, OfQueue, OfBody, Conflict, Unprocessable,
     )
 )]
 pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
@@ -89,10 +89,10 @@ pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<KeysCount>
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming", operation_id = "redrive_parked",
     params(InQueue),
-    request_body(content = Option<KeysBody>),
+    request_body(content = KeysBody),
     responses(
         (status = 200, description = "The number of keys.", body = KeysCount),
-        Always, OfQueue, OfBody, Unprocessable,
+        Always, OfQueue, OfBody, Conflict, Unprocessable,
     )
 )]
 pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
@@ -104,10 +104,10 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/parked/discard", tag = "consuming", operation_id = "discard_parked",
     params(InQueue),
-    request_body(content = Option<KeysBody>),
+    request_body(content = KeysBody),
     responses(
         (status = 200, description = "The number of keys.", body = KeysCount),
-        Always, OfQueue, OfBody, Unprocessable,
+        Always, OfQueue, OfBody, Conflict, Unprocessable,
     )
 )]
 pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
@@ -115,19 +115,28 @@ pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>
     Ok(Reply::of(&context, KeysCount { keys: handle.discard_parked(keys).await? }))
 }
 
-async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, KeySelection, Arc<RequestContext>), Problem> {
+async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, SelectedKeys, Arc<RequestContext>), Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
     let body: KeysBody = incoming.document().await?;
-    let keys = match (body.keys, body.error) {
-        (Some(_), Some(_)) => {
-            let detail = "fields \"keys\" and \"error\": give one of them";
-            return Err(Problem::new(Code::InvalidRequest, detail).with("field", "error"));
-        }
-        (None, Some(error)) => {
+    let is_alone = body.keys.is_none() && !body.all;
+    // A typed client writes an empty text for a member that it does not set.
+    let error = body.error.filter(|error| is_alone || !error.is_empty());
+    let selection = match (body.keys, error, body.all) {
+        (Some(keys), None, false) => KeySelection::Named(read_keys(&keys)?.into_iter()),
+        (None, Some(error), false) => {
             check_error(&error).map_err(|wrong| wrong.field("error"))?;
             KeySelection::WithError(error)
         }
-        (keys, None) => KeySelection::named(keys.as_deref().map(read_keys).transpose()?),
+        (None, None, true) => KeySelection::All,
+        (None, None, false) => {
+            let detail = "the call selects no keys: give \"keys\", \"error\" or \"all\":true";
+            return Err(Problem::new(Code::InvalidRequest, detail).with("field", "keys"));
+        }
+        (_, _, all) => {
+            let field = if all { "all" } else { "error" };
+            let detail = "fields \"keys\", \"error\" and \"all\": give one of them";
+            return Err(Problem::new(Code::InvalidRequest, detail).with("field", field));
+        }
     };
-    Ok((state.partitions.get(&name)?, keys, context))
+    Ok((state.partitions.get(&name)?, SelectedKeys::new(selection, body.expected_count), context))
 }

@@ -14,7 +14,7 @@ use deltaq_engine::object::{self, Object};
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::trace::Trace;
-use deltaq_service::{self, FirstCommand, Handle, Name};
+use deltaq_service::{self, FirstCall, Handle, Name};
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Replaced};
 
 use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
@@ -97,7 +97,8 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave delay out"));
     }
     let rules = AdmissionRules::of(&state, &name, &incoming);
-    let (parsed, many) = objects(incoming, &rules.config, BatchLimit::of_batch(&state)).await?;
+    let (parsed, many) =
+        objects(incoming, &rules.config, BatchLimit::of_batch(&state), explicit.is_some()).await?;
     if explicit.is_some() && (many || parsed.len() > 1) {
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
@@ -185,7 +186,7 @@ async fn apply<C: Send + Sync + 'static>(
         let handle = if let Some(handle) = there {
             handle
         } else {
-            state.partitions.registry(name)?.get_or_create(name, FirstCommand::Produce(&calls))?
+            state.partitions.registry(name)?.get_or_create(name, FirstCall::Produce(&calls))?
         };
         match handle.produce_and_read(&rules.config, &calls, sequence.as_ref()).await {
             Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
@@ -323,7 +324,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
         let replaced = run_blocking(account, move || dry_run.run()).await?;
         return Ok(Reply::of(&context, wire::replaced(replaced)));
     }
-    let handle = registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
+    let handle = registry.get_or_create(&name, FirstCall::Replace(&replace))?;
     let now = handle.config();
     // After a change of admission the objects cannot be read again: their original text is gone.
     let reads_otherwise = now.key != config.key || now.version != config.version;
@@ -350,7 +351,7 @@ pub(in crate::http) async fn resync(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<Produced>, Problem> {
     incoming.nothing().await?;
-    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCommand::Resync)?;
+    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Resync)?;
     let resynced = handle.resync(context.trace()).await?;
     Ok(Reply::of(&context, wire::produced(resynced)))
 }

@@ -201,7 +201,7 @@ pub(in crate::http) async fn resume(call: QueueCall) -> Result<Json<QueueDocumen
     )
 )]
 pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
-    switch(call, async |handle| handle.set_closed(false).await).await
+    switch(call, async |handle| handle.reopen().await).await
 }
 
 /// Drain the queue: pops get the keys that are left, then 410.
@@ -233,12 +233,12 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
     incoming.nothing().await?;
     let registry = state.partitions.registry(&name)?;
     let handle = registry.get(&name)?;
-    if at_once {
-        handle.close_at_once().await?;
+    let drained = if drain {
+        Some(handle.drain(at_once, wait.unwrap_or_default()).await?)
     } else {
-        handle.set_closed(true).await?;
-    }
-    let drained = if drain { Some(handle.wait_drained(wait.unwrap_or_default()).await?) } else { None };
+        handle.close(at_once).await?;
+        None
+    };
     let Json(queue) = document(&registry, &handle).await?;
     Ok(Json(QueueDocument { drained, ..queue }))
 }

@@ -139,7 +139,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let ReadCall { params, headers, context, .. } = call;
     let fields = Fields::read::<ItemDocument>(params.text("fields"))?;
     let streams = wants_lines(&headers)?;
-    let error = params.text("error");
+    let error = params.text_or_empty("error");
     error.map(check_error).transpose().map_err(|wrong| wrong.parameter("error"))?;
     let filter = ItemFilter {
         // Only leased keys have a worker.

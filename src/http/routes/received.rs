@@ -19,11 +19,12 @@ pub(super) struct ReceivedObject {
     pub(super) line: Option<usize>,
 }
 
-/// The objects of a body, which may be empty, and whether the body is a list.
+/// The objects of a body, which may be empty, and whether the body is a list. With a key in the query null is no list, but an empty body.
 pub(super) async fn objects(
     incoming: Incoming,
     config: &Config,
     most: BatchLimit,
+    has_key: bool,
 ) -> Result<(Vec<ReceivedObject>, bool), Problem> {
     let (mut all, account) = (Vec::new(), incoming.account());
     if incoming.format == Format::Ndjson {
@@ -37,7 +38,7 @@ pub(super) async fn objects(
         return Ok((all, true));
     }
     let text = incoming.text().await?;
-    if text.trim().is_empty() {
+    if text.trim().is_empty() || (has_key && text.trim() == "null") {
         return Ok((all, false));
     }
     let wrong = |error: SyntaxError| hinted(error.into(), &text);

@@ -7,7 +7,7 @@ use deltaq_engine::config::Config;
 use deltaq_engine::id::Source;
 use deltaq_engine::key::{Key, KeySpec};
 use deltaq_engine::object::Objects;
-use deltaq_service::FirstCommand;
+use deltaq_service::FirstCall;
 use deltaq_service::admission::Admission;
 use deltaq_types::{Produced, SeedCall};
 
@@ -42,13 +42,10 @@ pub(in crate::http) async fn seed(
     let account = rules.account();
     let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
     let queued = seeds.len() as u64;
-    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCommand::Seed(&seeds))?;
+    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
     let resource_version = resource_version.get();
-    Ok(Reply::of(
-        &context,
-        Produced { resource_version, queued, ignored: 0, stale: 0, duplicate: false, keys: None },
-    ))
+    Ok(Reply::of(&context, Produced { resource_version, queued, ..Produced::default() }))
 }
 
 /// Reads the objects of a seed. The first wrong object ends the reading.

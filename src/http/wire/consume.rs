@@ -1,11 +1,9 @@
 //! Replies to workers, except the reply to a pop.
 
-use deltaq_engine::command::{Extended, Outcome, Settled};
+use deltaq_engine::command::{Outcome, Settled};
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_service::Moment;
-use deltaq_types::{
-    DeltaDocument, DeltaType, ExtendedDocument, LeaseOutcome, SettleAs, SettleResult, SettledDocument,
-};
+use deltaq_types::{DeltaDocument, DeltaType, LeaseOutcome, SettleAs, SettleResult, SettledDocument};
 
 use super::{millis, raw, timestamp};
 
@@ -34,77 +32,28 @@ pub(super) const fn delta_type(kind: DeltaKind) -> DeltaType {
     }
 }
 
-/// The id of a lease in a request, which its result repeats under the same name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseRef {
-    /// In the field `lease_id`.
-    LeaseId(String),
-    /// In the field `lease`, the former name.
-    Lease(String),
-}
-
-impl LeaseRef {
-    /// The id.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        let (Self::LeaseId(id) | Self::Lease(id)) = self;
-        id
-    }
-
-    /// The values of the fields `lease_id` and `lease`.
-    fn fields(self) -> (Option<String>, Option<String>) {
-        match self {
-            Self::LeaseId(id) => (Some(id), None),
-            Self::Lease(id) => (None, Some(id)),
-        }
-    }
-}
-
-/// The result of a settle of `lease`.
+/// The result of a settle of the lease, as of `moment`.
 #[must_use]
-pub fn settled(lease: LeaseRef, how: SettleAs, settled: Settled, moment: Moment) -> SettledDocument {
-    let (result, outcome, failed) = match settled {
-        Settled::Ok { failed, .. } => (SettleResult::Ok, None, failed),
-        Settled::Repeated => (SettleResult::Repeated, None, None),
-        Settled::Stale { outcome } => (SettleResult::Stale, Some(lease_outcome(outcome)), None),
-    };
-    let (lease_id, lease) = lease.fields();
-    SettledDocument {
-        lease_id,
-        lease,
-        how,
-        result,
-        outcome,
-        failures: failed.map(|failed| failed.failures),
-        due_at: failed.and_then(|failed| failed.due).map(|due| timestamp(moment.wall(due))),
-        parked: failed.map(|failed| failed.is_parked),
-    }
-}
-
-/// The result of the extension of `lease`, as of `moment`.
-#[must_use]
-pub fn extended(lease: LeaseRef, extended: Extended, moment: Moment) -> ExtendedDocument {
-    let (lease_id, lease) = lease.fields();
-    let document = ExtendedDocument {
-        lease_id,
-        lease,
-        result: SettleResult::Stale,
-        expires_at: None,
-        expires_in_ms: None,
-        pending_deltas: None,
-        deleted: None,
-        outcome: None,
-    };
-    match extended {
-        Extended::Stale { outcome } => ExtendedDocument { outcome: Some(lease_outcome(outcome)), ..document },
-        Extended::Ok { deadline, pending_deltas, deleted } => ExtendedDocument {
-            result: SettleResult::Ok,
+pub fn settled(lease_id: String, how: SettleAs, settled: Settled, moment: Moment) -> SettledDocument {
+    let document = |result| SettledDocument::new(lease_id, how, result);
+    match settled {
+        Settled::Ok { failed, .. } => SettledDocument {
+            failures: failed.map(|failed| failed.failures),
+            due_at: failed.and_then(|failed| failed.due).map(|due| timestamp(moment.wall(due))),
+            parked: failed.map(|failed| failed.is_parked),
+            ..document(SettleResult::Ok)
+        },
+        Settled::Extended { deadline, pending_deltas, deleted } => SettledDocument {
             expires_at: Some(timestamp(moment.wall(deadline))),
             expires_in_ms: Some(millis(deadline.since(moment.now))),
             pending_deltas: Some(pending_deltas as u64),
             deleted: Some(deleted),
-            ..document
+            ..document(SettleResult::Ok)
         },
+        Settled::Repeated => document(SettleResult::Repeated),
+        Settled::Stale { outcome } => {
+            SettledDocument { outcome: Some(lease_outcome(outcome)), ..document(SettleResult::Stale) }
+        }
     }
 }
 

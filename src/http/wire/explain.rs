@@ -46,8 +46,17 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             )
         }
     };
+    let again = match explanation.added_again {
+        Some(_) if explanation.has_frozen_delays => {
+            ", and its delay does not end, because the queue is closed".to_owned()
+        }
+        Some(due) => format!("; its delay adds it again at {}", timestamp(moment.wall(due))),
+        None => String::new(),
+    };
     match (&schedule.place, schedule.delay()) {
-        (Place::Leased(lease), _) => (HoldReason::Leased, leased(lease, state.waiting.len(), moment)),
+        (Place::Leased(lease), _) => {
+            (HoldReason::Leased, leased(lease, state.waiting.len(), moment) + &again)
+        }
         (Place::Parked, _) => {
             let way_out = if explanation.wakes_parked_keys {
                 "a new change or a redrive makes it ready again"
@@ -56,7 +65,10 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             };
             (HoldReason::Parked, format!("it is parked{failures}; {way_out}"))
         }
-        (Place::Ready(_), _) => ready(explanation),
+        (Place::Ready(_), _) => {
+            let (reason, sentence) = ready(explanation);
+            (reason, sentence + &again)
+        }
         (Place::Idle, Some(_)) if explanation.has_frozen_delays => (
             HoldReason::Closed,
             "it is delayed, and the queue is closed, so the delay does not end".to_owned(),

@@ -12,14 +12,15 @@ use deltaq_engine::delta::Delta;
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::{LifeId, Lives};
 use deltaq_service::Moment;
-use deltaq_types::SettledDocument;
+use deltaq_types::{LeaseOutcome, SettleAs, SettledDocument, Timestamp};
 
 use super::millis;
 use crate::instant::Seconds;
 
-/// The approximate bytes of a key without its objects, and of a delta without its object.
+/// The approximate bytes of a key without its objects, of a delta without its object, and of the result of a settle.
 const KEY_BYTES: usize = 256;
 const DELTA_BYTES: usize = 128;
+const SETTLED_BYTES: usize = 160;
 
 thread_local! {
     /// The writers of deadlines and of the times of queueing. Consecutive replies mostly have the same seconds.
@@ -34,7 +35,7 @@ pub fn popped_bytes(items: &[Item], settled: &[SettledDocument]) -> usize {
         let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
         KEY_BYTES + known + deltas.sum::<usize>()
     });
-    bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)
+    bytes.sum::<usize>() + SETTLED_BYTES * settled.len() + KEY_BYTES
 }
 
 /// The reply as of `moment`.
@@ -57,12 +58,8 @@ pub fn popped(
         };
         reply.list("{\"items\":", items, Reply::item);
         reply.list(",\"settled\":", settled, Reply::settled);
-        if switches.closed {
-            reply.raw(",\"closed\":true");
-        }
-        if switches.paused {
-            reply.raw(",\"paused\":true");
-        }
+        reply.flag(",\"closed\":", Some(switches.closed));
+        reply.flag(",\"paused\":", Some(switches.paused));
         reply.raw("}\n");
         reply.text
     })
@@ -94,8 +91,7 @@ impl Reply<'_> {
         self.number("\",\"expires_in_ms\":", millis(item.deadline.since(self.moment.now)));
         self.number("},\"attempt\":", item.attempt);
         self.number(",\"failures\":", item.failures);
-        self.raw(",\"is_in_initial_list\":");
-        self.raw(if item.is_in_initial_list { "true" } else { "false" });
+        self.flag(",\"is_in_initial_list\":", Some(item.is_in_initial_list));
         self.list(",\"deltas\":", &item.deltas, Self::delta);
         if let Some(known) = &item.known {
             self.raw(",\"known\":");
@@ -136,23 +132,19 @@ impl Reply<'_> {
     }
 
     fn settled(&mut self, settled: &SettledDocument) {
-        match (&settled.lease_id, &settled.lease) {
-            (Some(id), _) => self.string("{\"lease_id\":", id),
-            (None, former) => self.string("{\"lease\":", former.as_deref().unwrap_or_default()),
-        }
-        self.string(",\"as\":", settled.how.as_str());
-        self.string(",\"result\":", settled.result.as_str());
-        if let Some(outcome) = settled.outcome {
-            self.string(",\"outcome\":", outcome.as_str());
-        }
-        if let Some(failures) = settled.failures {
-            self.number(",\"failures\":", failures);
-        }
-        if let Some(due_at) = &settled.due_at {
-            self.string(",\"due_at\":", &due_at.to_string());
-        }
-        if let Some(parked) = settled.parked {
-            self.raw(if parked { ",\"parked\":true" } else { ",\"parked\":false" });
+        self.string("{\"lease_id\":", &settled.lease_id);
+        self.word(",\"as\":", Some(settled.how.as_str()));
+        self.word(",\"result\":", Some(settled.result.as_str()));
+        self.word(",\"outcome\":", settled.outcome.map(LeaseOutcome::as_str));
+        if settled.how == SettleAs::Extend {
+            self.instant(",\"expires_at\":", settled.expires_at);
+            self.number_or_null(",\"expires_in_ms\":", settled.expires_in_ms);
+            self.number_or_null(",\"pending_deltas\":", settled.pending_deltas);
+            self.flag(",\"deleted\":", settled.deleted);
+        } else {
+            self.number_or_null(",\"failures\":", settled.failures);
+            self.instant(",\"due_at\":", settled.due_at);
+            self.flag(",\"parked\":", settled.parked);
         }
         self.raw("}");
     }
@@ -178,9 +170,43 @@ impl Reply<'_> {
         self.raw(itoa::Buffer::new().format(number));
     }
 
+    fn number_or_null(&mut self, before: &str, number: Option<impl itoa::Integer>) {
+        match number {
+            Some(number) => self.number(before, number),
+            None => self.null(before),
+        }
+    }
+
     fn string(&mut self, before: &str, value: &str) {
         self.text.push_str(before);
         self.text.push_str(&serde_json::to_string(value).unwrap_or_default());
+    }
+
+    /// A text without characters that JSON escapes.
+    fn word(&mut self, before: &str, word: Option<&str>) {
+        let Some(word) = word else { return self.null(before) };
+        self.raw(before);
+        self.raw("\"");
+        self.raw(word);
+        self.raw("\"");
+    }
+
+    fn instant(&mut self, before: &str, at: Option<Timestamp>) {
+        let Some(at) = at else { return self.null(before) };
+        self.raw(before);
+        self.raw("\"");
+        self.deadlines.millis(at.as_micros(), &mut self.text);
+        self.raw("\"");
+    }
+
+    fn flag(&mut self, before: &str, flag: Option<bool>) {
+        self.raw(before);
+        self.raw(flag.map_or("null", |flag| if flag { "true" } else { "false" }));
+    }
+
+    fn null(&mut self, before: &str) {
+        self.raw(before);
+        self.raw("null");
     }
 }
 
@@ -198,7 +224,7 @@ mod tests {
     use deltaq_engine::time::Time;
     use deltaq_engine::trace::{Trace, TraceContext};
     use deltaq_service::LeaseId;
-    use deltaq_types::{LeaseDocument, LeaseOutcome, Popped, PoppedItem, SettleAs, SettleResult};
+    use deltaq_types::{LeaseDocument, Popped, PoppedItem, SettleResult};
 
     use super::*;
     use crate::http::wire::{raw, timestamp};
@@ -265,19 +291,32 @@ mod tests {
         let (early, late) = (delta(None, 1_999_999), delta(Some("é\"\\\u{7f}"), u64::MAX));
         let items =
             [item("plain", Vec::new()), item("\"\\ü", vec![early.clone()]), item("b", vec![early, late])];
-        let settled = [(SettleResult::Ok, None), (SettleResult::Stale, Some(LeaseOutcome::Expired))].map(
-            |(result, outcome)| SettledDocument {
-                lease_id: (result == SettleResult::Ok).then(|| "\u{1}".to_owned()),
-                lease: (result != SettleResult::Ok).then(|| "\u{2}".to_owned()),
-                how: SettleAs::Nack,
-                result,
-                outcome,
-                failures: (result == SettleResult::Ok).then_some(3),
-                due_at: (result == SettleResult::Ok)
-                    .then(|| timestamp(Time::from_micros(1_795_298_400_001_999))),
-                parked: (result == SettleResult::Ok).then_some(false),
+        let due_at = Some(timestamp(Time::from_micros(1_795_298_400_001_999)));
+        let row = |how, result| SettledDocument::new("\u{1}".to_owned(), how, result);
+        let settled = [
+            row(SettleAs::Ack, SettleResult::Ok),
+            SettledDocument {
+                failures: Some(3),
+                due_at,
+                parked: Some(false),
+                ..row(SettleAs::Nack, SettleResult::Ok)
             },
-        );
+            SettledDocument {
+                outcome: Some(LeaseOutcome::Expired),
+                ..row(SettleAs::Done, SettleResult::Stale)
+            },
+            SettledDocument {
+                expires_at: due_at,
+                expires_in_ms: Some(10_001),
+                pending_deltas: Some(2),
+                deleted: Some(true),
+                ..row(SettleAs::Extend, SettleResult::Ok)
+            },
+            SettledDocument {
+                outcome: Some(LeaseOutcome::Unknown),
+                ..row(SettleAs::Extend, SettleResult::Stale)
+            },
+        ];
         let now = Time::from_micros(1_795_298_390_000_000);
         let day_us = 86_400_000_000;
         for (items, settled, lead_us, closed, paused) in [

@@ -11,8 +11,16 @@ use super::timestamp;
 /// The reply to a produce call.
 #[must_use]
 pub fn produced(produced: command::Produced) -> Produced {
-    let command::Produced { resource_version, queued, ignored, stale, duplicate } = produced;
-    Produced { resource_version: resource_version.get(), queued, ignored, stale, duplicate, keys: None }
+    let command::Produced { resource_version, queued, merged, ignored, stale, duplicate } = produced;
+    Produced {
+        resource_version: resource_version.get(),
+        queued,
+        merged,
+        ignored,
+        stale,
+        duplicate,
+        keys: None,
+    }
 }
 
 /// The failures of a key as of `moment`.
@@ -29,7 +37,7 @@ pub fn replaced(replaced: command::Replaced) -> Replaced {
     let counts = counts(replaced.counts);
     let queued = counts.replaced + counts.deleted;
     let resource_version = replaced.resource_version.get();
-    Replaced { resource_version, queued, ignored: 0, counts, duplicate: replaced.duplicate }
+    Replaced { resource_version, queued, merged: 0, ignored: 0, counts, duplicate: replaced.duplicate }
 }
 
 /// The counts of a Replace.

@@ -35,13 +35,7 @@ const HOUR: Duration = Duration::from_hours(1);
 fn api(audit: Audit) -> (Router, ManualClock) {
     let (clock, hand) = Clock::manual(START_US);
     let shutdown = Shutdown::manual(Duration::ZERO);
-    let limits = Limits {
-        auto_create: true,
-        max_queues: 3,
-        created_by_pop_percent: 100,
-        max_waiters: 0,
-        watch: WatchLimits::default(),
-    };
+    let limits = Limits { auto_create: true, max_queues: 3, max_waiters: 0, watch: WatchLimits::default() };
     let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let expires = Some("2026-01-02T04:00:00Z".to_owned());

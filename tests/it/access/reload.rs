@@ -57,6 +57,7 @@ async fn the_first_token_ends_open_access() {
 async fn a_reload_under_load_drops_no_request() {
     let fixture = Fixture::with(&[root(), token("old", &Verb::ALL, "*")]).await;
     let api = fixture.service.api;
+    fixture.service.client().await.call_as("root", "PUT", "/v1/queues/idle", &json!({})).await.ok();
     let mut poll = fixture.service.client().await;
     poll.send_text("POST", "/v1/queues/idle/pop?wait=30s", &[("authorization", "Bearer old")], "").await;
     let idle = "/v1/queues/idle";
@@ -73,7 +74,7 @@ async fn a_reload_under_load_drops_no_request() {
                 let queue = format!("/v1/queues/load-{worker}");
                 client.call_as("root", "POST", &format!("{queue}/add"), &json!({"key":"a"})).await.ok();
                 let popped = client.call_as("root", "POST", &format!("{queue}/pop"), &Value::Null).await.ok();
-                let leases = json!({ "leases": [popped["items"][0]["lease"]["id"]] });
+                let leases = json!({ "lease_ids": [popped["items"][0]["lease"]["id"]] });
                 client.call_as("root", "POST", &format!("{queue}/ack"), &leases).await.ok();
                 done.fetch_add(1, Ordering::Relaxed);
             }

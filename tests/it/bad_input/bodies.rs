@@ -51,7 +51,7 @@ async fn duplicate_members_are_found_at_every_depth() {
             twice(("POST", "/add"), r#"{"key":"a","b":{"c":[{"d":1,"\u0064":2}]}}"#),
             twice(("POST", "/deltas"), r#"[{"type":"Added","object":{"key":"a"},"type":"Added"}]"#),
             twice(("POST", "/seed"), r#"{"object":{"key":"a","b":{"c":1,"c":1}}}"#),
-            twice(("POST", "/settle"), r#"{"settle":[{"lease":"1","as":"ack","as":"nack"}]}"#),
+            twice(("POST", "/settle"), r#"{"settle":[{"lease_id":"1","as":"ack","as":"nack"}]}"#),
             twice(("PUT", ""), r#"{"rate_limiter":{"jitter":0,"jitter":1}}"#),
             twice(("PUT", ""), r#"{"mode":"delta","mode":"keys"}"#),
         ])
@@ -62,7 +62,7 @@ async fn duplicate_members_are_found_at_every_depth() {
 async fn values_that_are_not_objects_are_refused() {
     let bench = Bench::new().await;
     let objects = ["/add", "/update", "/delete", "/replace?source=s&count=1"];
-    for body in ["1", "\"text\"", "null", "true", "[1]", "[[]]", "[{\"key\":\"a\"},2]"] {
+    for body in ["1", "\"text\"", "true", "[1]", "[[]]", "[{\"key\":\"a\"},2]"] {
         let rows = objects.map(|call| on(("POST", call), "invalid-object").body(body).has("line", 1));
         bench.refuses(rows.map(|row| row.tells("expected a JSON object"))).await;
         for call in calls().filter(|(_, call)| !objects.contains(call)) {
@@ -76,6 +76,11 @@ async fn values_that_are_not_objects_are_refused() {
             second("invalid-json", "[{\"key\":\"a\"},\n{\"a\":x}]").has("line", 2),
         ];
         bench.refuses(bodies).await;
+    }
+    // Where a list is expected, null is an empty one.
+    let lists = ["/deltas", "/seed"];
+    for call in calls().filter(|(_, call)| !objects.contains(call) && !lists.contains(call)) {
+        bench.refuses([on(call, "invalid-request").body("null")]).await;
     }
     let null = on(("POST", "/seed"), "invalid-object").body(r#"{"object":null}"#);
     bench.refuses([null, on(("POST", "/seed"), "invalid-object").body(r#"{"object":[]}"#)]).await;
@@ -96,8 +101,8 @@ async fn an_empty_body_is_refused_where_one_is_needed() {
         on(("POST", "/seed"), "invalid-json").tells("empty"),
         on(("POST", "/forget"), "invalid-request").has("field", "keys").tells("the body is empty"),
         on(("POST", "/settle"), "invalid-request").has("field", "settle").tells("the body is empty"),
-        on(("POST", "/ack"), "invalid-request").has("field", "lease_ids").tells("the body is empty"),
-        on(("POST", "/extend"), "invalid-request").has("field", "lease_ids").tells("the body is empty"),
+        on(("POST", "/ack"), "invalid-request").has("field", "lease_id").tells("the body is empty"),
+        on(("POST", "/extend"), "invalid-request").has("field", "lease_id").tells("the body is empty"),
         on(("POST", "/pause"), "invalid-request").body("1").tells("no body"),
         on(("POST", "/resync"), "invalid-request").body("{\"a\":1}").tells("no body"),
     ];
@@ -257,14 +262,15 @@ async fn unknown_fields_are_reported_with_the_nearest() {
             field(("POST", "/settle"), r#"{"setle":[]}"#, "setle", ""),
             field(
                 ("POST", "/settle"),
-                r#"{"settle":[{"lease":"1","as":"nack","dely":"1s"}]}"#,
+                r#"{"settle":[{"lease_id":"1","as":"nack","dely":"1s"}]}"#,
                 "dely",
                 "delay",
             ),
-            field(("POST", "/pop"), r#"{"settle":[{"leas":"1","as":"ack"}]}"#, "leas", "lease"),
+            field(("POST", "/pop"), r#"{"settle":[{"lease":"1","as":"ack"}]}"#, "lease", "lease_id"),
             field(("POST", "/pop"), r#"{"setle":[]}"#, "setle", ""),
-            field(("POST", "/ack"), r#"{"leases":[],"eror":"x"}"#, "eror", "error"),
-            field(("POST", "/extend"), r#"{"leases":[],"leese":"1s"}"#, "leese", "lease"),
+            field(("POST", "/ack"), r#"{"lease_ids":[],"eror":"x"}"#, "eror", "error"),
+            field(("POST", "/extend"), r#"{"leases":[]}"#, "leases", "lease_ids"),
+            field(("POST", "/extend"), r#"{"lease_ids":[],"duration":"1s"}"#, "duration", "lease_duration"),
             field(("POST", "/forget"), r#"{"keys":[],"key":"a"}"#, "key", ""),
             field(("POST", "/parked/redrive"), r#"{"key":["a"]}"#, "key", ""),
             field(("POST", "/parked/discard"), r#"{"kees":["a"]}"#, "kees", ""),
@@ -297,9 +303,29 @@ async fn unknown_fields_are_reported_with_the_nearest() {
 }
 
 #[tokio::test]
+async fn a_selection_of_keys_that_is_none_or_two_is_refused() {
+    let bench = Bench::new().await;
+    let request = |call, body: &str| on(call, "invalid-request").body(body);
+    let long = "x".repeat(4_097);
+    bench
+        .refuses([
+            request(("POST", "/parked/redrive"), &format!(r#"{{"error":"{long}"}}"#)).has("limit", 4_096),
+            request(("POST", "/parked/discard"), &format!(r#"{{"error":"{long}"}}"#)).has("field", "error"),
+            request(("POST", "/parked/discard"), r#"{"error":null}"#).has("field", "keys"),
+            request(("POST", "/parked/discard"), "{}").tells("selects no keys"),
+            request(("POST", "/parked/redrive"), "").tells("selects no keys"),
+            request(("POST", "/delayed/promote"), r#"{"all":false,"keys":null,"error":"x"}"#)
+                .has("field", "error"),
+            request(("POST", "/delayed/promote"), r#"{"all":true,"keys":null}"#).has("field", "all"),
+            request(("POST", "/parked/discard"), r#"{"all":true,"expected_count":-1}"#).tells("from 0"),
+        ])
+        .await;
+}
+
+#[tokio::test]
 async fn fields_with_a_wrong_value_are_named() {
     let bench = Bench::new().await;
-    let settle = |fields: &str| format!("{{\"settle\":[{{\"lease\":\"1\",{fields}}}]}}");
+    let settle = |fields: &str| format!("{{\"settle\":[{{\"lease_id\":\"1\",{fields}}}]}}");
     let request = |call, body: &str| on(call, "invalid-request").body(body);
     let long = "x".repeat(4_097);
     bench
@@ -307,27 +333,31 @@ async fn fields_with_a_wrong_value_are_named() {
             request(("POST", "/settle"), r#"{"settle":{}}"#)
                 .tells("settle: invalid type: map, expected a list"),
             request(("POST", "/settle"), r#"{"settle":[["1","ack"]]}"#).tells("an object"),
-            request(("POST", "/settle"), r#"{"settle":[{"lease":1,"as":"ack"}]}"#).tells("string"),
-            request(("POST", "/settle"), r#"{"settle":[{"lease":"1"}]}"#).has("field", "as"),
+            request(("POST", "/settle"), r#"{"settle":[{"lease_id":1,"as":"ack"}]}"#).tells("string"),
+            request(("POST", "/settle"), r#"{"settle":[{"lease_id":"1"}]}"#).has("field", "as"),
             request(("POST", "/settle"), &settle(r#""as":"finished""#)).tells("expected one of `ack`"),
             request(("POST", "/settle"), &settle(r#""as":{"ack":null}"#)).tells("string"),
             request(("POST", "/settle"), &settle(r#""as":"ack","delay":"1s""#))
                 .tells("nack and done only")
                 .has("index", 0),
             request(("POST", "/settle"), &settle(r#""as":"release","error":"x""#)).tells("nack and reject"),
-            request(("POST", "/ack"), r#"{"leases":["1","2","1"]}"#).tells("twice").has("index", 2),
-            request(("POST", "/extend"), r#"{"leases":["1","1"]}"#).tells("twice").has("index", 1),
-            request(("POST", "/ack"), r#"{"leases":"1"}"#),
-            request(("POST", "/ack"), r#"{"leases":["1"],"lease_ids":["1"]}"#).has("field", "leases"),
+            request(("POST", "/ack"), r#"{"lease_ids":["1","2","1"]}"#).tells("twice").has("index", 2),
+            request(("POST", "/extend"), r#"{"lease_ids":["1","1"]}"#).tells("twice").has("index", 1),
+            request(("POST", "/ack"), r#"{"lease_ids":"1"}"#),
+            request(("POST", "/ack"), r#"{"lease_id":"1","lease_ids":["2"]}"#).has("field", "lease_ids"),
+            request(("POST", "/ack"), r#"{"lease_id":""}"#).has("field", "lease_id"),
+            request(("POST", "/ack"), r#"{"lease_ids":[],"lease_duration":"1m"}"#).tells("extend only"),
             request(("POST", "/settle"), r#"{"settle":[{"as":"ack"}]}"#)
                 .has("field", "lease_id")
                 .has("index", 0),
-            request(("POST", "/ack"), r#"{"leases":[],"delay":"1s"}"#).has("field", "delay"),
-            request(("POST", "/release"), r#"{"leases":[],"error":"x"}"#).has("field", "error"),
-            request(("POST", "/nack"), &format!(r#"{{"leases":[],"error":"{long}"}}"#)).has("limit", 4_096),
-            request(("POST", "/parked/redrive"), &format!(r#"{{"error":"{long}"}}"#)).has("limit", 4_096),
-            request(("POST", "/parked/discard"), &format!(r#"{{"error":"{long}"}}"#)).has("field", "error"),
-            request(("POST", "/parked/discard"), r#"{"error":null}"#).tells("error: invalid type: null"),
+            request(("POST", "/ack"), r#"{"lease_ids":[],"delay":"1s"}"#).has("field", "delay"),
+            request(("POST", "/release"), r#"{"lease_ids":[],"error":"x"}"#).has("field", "error"),
+            request(("POST", "/nack"), &format!(r#"{{"lease_ids":[],"error":"{long}"}}"#))
+                .has("limit", 4_096),
+        ])
+        .await;
+    bench
+        .refuses([
             request(("POST", "/deltas"), r#"{"type":"Sync","object":{"key":"a"}}"#).tells("expected one of"),
             request(("POST", "/deltas"), r#"{"object":{"key":"a"}}"#).has("field", "type"),
             request(
@@ -335,7 +365,7 @@ async fn fields_with_a_wrong_value_are_named() {
                 r#"{"type":"Added","final_state_unknown":true,"object":{"key":"a"}}"#,
             )
             .has("field", "final_state_unknown"),
-            request(("POST", "/deltas"), r#"{"type":"Added","source":"","object":{"key":"a"}}"#)
+            request(("POST", "/deltas"), r#"{"type":"Added","source":"a\nb","object":{"key":"a"}}"#)
                 .has("field", "source"),
             request(("POST", "/seed"), r#"{"source":"a\nb","object":{"key":"a"}}"#).has("field", "source"),
             request(("POST", "/seed"), r#"{"resource_version":-1,"object":{"key":"a"}}"#).tells("from 0"),
@@ -343,18 +373,18 @@ async fn fields_with_a_wrong_value_are_named() {
             request(("POST", "/seed"), r#"{"key":"a"}"#).has("field", "object"),
         ])
         .await;
-    for delay in ["-1s", "1.s", "30", "", "367d", "99999999999999999999d", "1h30", " 1s"] {
+    for delay in ["-1s", "1.s", "30", "367d", "99999999999999999999d", "1h30", " 1s"] {
         let nack = settle(&format!(r#""as":"nack","delay":"{delay}""#));
         let delta = format!(r#"{{"type":"Added","delay":"{delay}","object":{{"key":"a"}}}}"#);
-        let nacks = format!(r#"{{"leases":[],"delay":"{delay}"}}"#);
+        let nacks = format!(r#"{{"lease_ids":[],"delay":"{delay}"}}"#);
         let rows = [("/settle", nack.clone()), ("/pop", nack), ("/deltas", delta), ("/nack", nacks)];
         let rows =
             rows.map(|(call, body)| request(("POST", call), &body).has("field", "delay").tells("delay"));
         bench.refuses(rows).await;
     }
-    for lease in ["0s", "999ms", "0.9s", "12h1s", "-1s", "1,5s", "60", "", "99999999999999999999d"] {
-        let body = format!(r#"{{"leases":["1"],"lease":"{lease}"}}"#);
-        bench.refuses([request(("POST", "/extend"), &body).has("field", "lease")]).await;
+    for lease in ["0s", "999ms", "0.9s", "12h1s", "-1s", "1,5s", "60", "99999999999999999999d"] {
+        let body = format!(r#"{{"lease_ids":["1"],"lease_duration":"{lease}"}}"#);
+        bench.refuses([request(("POST", "/extend"), &body).has("field", "lease_duration")]).await;
     }
 }
 

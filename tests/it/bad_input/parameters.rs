@@ -35,8 +35,7 @@ async fn every_call_refuses_unknown_and_duplicate_parameters() {
 #[tokio::test]
 async fn numbers_are_whole_and_in_their_range() {
     let bench = Bench::new().await;
-    let bad =
-        ["-1", "1.5", "1e2", "", "%201", "+1", "0x10", "NaN", "1_000", "99999999999999999999", "%D9%A1"];
+    let bad = ["-1", "1.5", "1e2", "%201", "+1", "0x10", "NaN", "1_000", "99999999999999999999", "%D9%A1"];
     let q = "/v1/queues/q";
     let numbers: [(&str, String, &str, &[&str]); 7] = [
         ("POST", format!("{q}/pop"), "max", &["0", "1001"]),
@@ -72,26 +71,14 @@ async fn numbers_are_whole_and_in_their_range() {
 #[tokio::test]
 async fn durations_have_units_and_are_in_their_range() {
     let bench = Bench::new().await;
-    let bad = [
-        "-1s",
-        "1,5s",
-        "30",
-        "",
-        "s",
-        "1%20s",
-        "1S",
-        "1h30",
-        "1h%2030m",
-        "99999999999999999999d",
-        "1e3s",
-        "inf",
-    ];
+    let bad =
+        ["-1s", "1,5s", "30", "s", "1%20s", "1S", "1h30", "1h%2030m", "99999999999999999999d", "1e3s", "inf"];
     let q = "/v1/queues/q";
     let durations: [(&str, String, &str, &[&str], &str); 6] = [
         ("POST", format!("{q}/pop?"), "wait", &["56s", "55001ms", "1m"], "55s"),
         ("GET", format!("{q}/synced?"), "wait", &["56s"], "55s"),
         ("POST", format!("{q}/close?drain=true&"), "wait", &["56s"], "55s"),
-        ("POST", format!("{q}/pop?"), "lease", &["0s", "999ms", "13h", "1d"], "12h"),
+        ("POST", format!("{q}/pop?"), "lease_duration", &["0s", "999ms", "13h", "1d"], "12h"),
         ("POST", format!("{q}/add?"), "delay", &["367d"], "366d"),
         ("POST", format!("{q}/update?"), "delay", &["367d"], "366d"),
     ];
@@ -135,7 +122,7 @@ async fn names_and_words_are_checked() {
         ("GET", "known", "source"),
     ];
     for (method, call, name) in names {
-        for value in ["", "a%0Ab", "%00", "%C2%9F", &long] {
+        for value in ["a%0Ab", "%00", "%C2%9F", &long] {
             let path = format!("/v1/queues/q/{call}?{name}={value}");
             let row = row(method, &path, "invalid-parameter").has("parameter", name).has("limit", 256);
             bench.refuses([row]).await;
@@ -147,11 +134,8 @@ async fn names_and_words_are_checked() {
     bench
         .refuses([
             row("POST", "/v1/queues/q/pop?with=knwon", "invalid-parameter").has("parameter", "with"),
-            row("POST", "/v1/queues/q/pop?with=", "invalid-parameter").has("parameter", "with"),
             wrong("/v1/queues/q/items?state=redy", "state").tells("did you mean \"ready\""),
             wrong("/v1/queues/q/items?state=ready,,leased", "state"),
-            wrong("/v1/queues/q/items?state=", "state"),
-            wrong("/v1/queues/q/items?continue=", "continue"),
             wrong("/v1/queues/q/items?continue=xyz", "continue"),
             wrong("/v1/queues/q/items?continue=abc", "continue"),
             wrong("/v1/queues/q/known?continue=%2Bf%2Bf", "continue"),
@@ -163,6 +147,27 @@ async fn names_and_words_are_checked() {
             row("GET", "/v1/queues/q/known?continue=00", "expired").header("accept", "application/x-ndjson"),
         ])
         .await;
+}
+
+#[tokio::test]
+async fn an_empty_parameter_is_absent_unless_empty_text_means_something() {
+    let bench = Bench::new().await;
+    bench
+        .refuses([
+            row("GET", "/v1/queues/q/history?key=", "invalid-parameter").has("parameter", "key"),
+            row("POST", "/v1/queues/q/replace?dry_run=", "invalid-parameter").has("parameter", "dry_run"),
+            row("GET", "/v1/queues/q/known?value=", "invalid-parameter").tells("needs index"),
+        ])
+        .await;
+    let mut client = bench.service.client().await;
+    for (method, path) in [
+        ("POST", "pop?wait=&max=&lease_duration=&worker=&id=&with="),
+        ("GET", "items?state=&worker=&prefix=&source=&key=&fields=&limit=&continue="),
+        ("POST", "replace?source=s&sequence=&max_deletes=&max_delete_percent=&duplicates=&count=0"),
+        ("GET", "synced?resource_version=&wait="),
+    ] {
+        client.call(method, &format!("/v1/queues/q/{path}"), &serde_json::Value::Null).await.ok();
+    }
 }
 
 #[tokio::test]
@@ -218,7 +223,6 @@ async fn keys_in_path_and_query_are_checked() {
             .refuses([
                 row("GET", &format!("/v1/queues/q/{place}/%FF"), "invalid-parameter").has("parameter", "key"),
                 row("GET", &format!("/v1/queues/q/{place}?key=%FF"), "invalid-parameter").tells("not UTF-8"),
-                row("GET", &format!("/v1/queues/q/{place}?key="), "no-key").has("parameter", "key"),
                 row("GET", &format!("/v1/queues/q/{place}/absent"), "key-not-found").tells("absent"),
                 row("GET", &format!("/v1/queues/q/{place}/a%2Fb%20c"), "key-not-found").tells("\"a/b c\""),
                 row("GET", &format!("/v1/queues/q/{place}/a/../b"), "key-not-found").tells("\"a/../b\""),

@@ -95,8 +95,12 @@ impl HttpFifo {
     }
 
     fn settle(&mut self, lease: &str, how: &str) {
-        let reply = self.post(&format!("/{how}"), &json!({"leases": [lease]}));
-        assert_eq!(reply["settled"], json!([{"lease": lease, "as": how, "result": "ok"}]));
+        let reply = self.post(&format!("/{how}"), &json!({"lease_ids": [lease]}));
+        let row = json!({
+            "lease_id": lease, "as": how, "result": "ok", "outcome": null,
+            "failures": null, "due_at": null, "parked": null,
+        });
+        assert_eq!(reply["settled"], json!([row]));
     }
 }
 

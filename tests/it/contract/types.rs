@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use deltaq_types::{
-    EventDocument, ExplainDocument, ExtendedList, Info, ItemDocument, KeysCount, ObjectDocument, Page,
-    ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus,
-    Replaced, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
+    EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, ObjectDocument, Page, ParkedErrors, Popped,
+    ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced, SettledList,
+    SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,8 +35,9 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         ("GET", [_, "parked", "errors"]) => same::<ParkedErrors>(text),
         (_, [_, "forget"] | [_, "parked" | "delayed", _]) => same::<KeysCount>(text),
         (_, [_, "pop"]) => same::<Popped>(text),
-        (_, [_, "settle" | "ack" | "done" | "nack" | "release" | "reject"]) => same::<SettledList>(text),
-        (_, [_, "extend"]) => same::<ExtendedList>(text),
+        (_, [_, "settle" | "ack" | "done" | "nack" | "release" | "reject" | "extend"]) => {
+            same::<SettledList>(text);
+        }
         (_, [_, "status"]) => same::<QueueStatus>(text),
         (_, [_, "synced"]) => same::<SyncedDocument>(text),
         (_, [_, "items", ..]) if is_single => same::<ItemDocument>(text),

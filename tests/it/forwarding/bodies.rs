@@ -150,6 +150,7 @@ async fn each_row_of_a_watch_passes_at_once() {
 async fn a_long_poll_waits_at_the_owner() {
     let cluster = Cluster::start().await;
     let queue = queue_of(&cluster.a, 1, 0);
+    cluster.b.call("PUT", &format!("/v1/queues/{queue}"), &json!({})).await.ok();
     let mut client = cluster.a.client().await;
     client.send("POST", &format!("/v1/queues/{queue}/pop?wait=30s"), &Value::Null).await;
     cluster.b.until(&queue, |status| status["waiters"] == 1).await;

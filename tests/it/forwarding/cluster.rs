@@ -66,13 +66,8 @@ impl TestNode {
         let clock = Clock::system();
         let shutdown = Shutdown::manual(Duration::from_hours(1));
         let metrics = Metrics::new(100).expect("metrics");
-        let limits = Limits {
-            auto_create: true,
-            max_queues: 100,
-            created_by_pop_percent: 100,
-            max_waiters: 100,
-            watch: WatchLimits::default(),
-        };
+        let limits =
+            Limits { auto_create: true, max_queues: 100, max_waiters: 100, watch: WatchLimits::default() };
         let defaults = Arc::new(Config::default());
         let partitions = Arc::new(Partitions::new(PARTITIONS, limits.clone(), defaults, metrics.clone()));
         partitions.trust(u64::MAX);

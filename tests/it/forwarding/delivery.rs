@@ -21,6 +21,7 @@ async fn all_are_fresh(cluster: &Cluster, queue: &str, keys: usize) {
 async fn a_client_that_disconnects_during_the_wait_takes_no_key() {
     let cluster = Cluster::start().await;
     let queue = queue_of(&cluster.a, 1, 0);
+    cluster.b.call("PUT", &format!("/v1/queues/{queue}"), &json!({})).await.ok();
     let mut client = cluster.a.client().await;
     client.send("POST", &format!("/v1/queues/{queue}/pop?wait=50s&lease_duration=1h"), &Value::Null).await;
     cluster.b.until(&queue, |status| status["waiters"] == 1).await;

@@ -121,7 +121,11 @@ impl Fixture {
             Post(text) => {
                 let mut words = text.split(' ');
                 let call = words.next().unwrap_or_default();
-                let object = words.next().map_or(Value::Null, |key| json!({"key": key}));
+                let object = match words.next() {
+                    Some(key) => json!({"key": key}),
+                    None if call == "parked/redrive" => json!({"all": true}),
+                    None => Value::Null,
+                };
                 let delay = words.next().map(|delay| format!("?delay={delay}")).unwrap_or_default();
                 let reply = talk.post(&format!("{queue}/{call}{delay}"), object).await;
                 assert_eq!(reply["status"].as_u64(), None, "{text}: {reply}");
@@ -135,7 +139,7 @@ impl Fixture {
             Settle(how, lease) => {
                 let (how, delay) =
                     how.split_once(' ').map_or((*how, None), |(how, delay)| (how, Some(delay)));
-                let mut body = json!({"leases": [leases[*lease]]});
+                let mut body = json!({"lease_ids": [leases[*lease]]});
                 if let Some(delay) = delay {
                     body["delay"] = json!(delay);
                 }

@@ -395,6 +395,7 @@ async fn until(service: &Service, is_reached: impl Fn(&Page) -> bool) -> Page {
 #[tokio::test]
 async fn callers_that_leave_before_their_answer_are_counted() {
     let service = Service::start().await;
+    service.call("PUT", "/v1/queues/q", &json!({})).await.ok();
     let gone = r#"deltaq_http_requests_gone_total{method="POST",route="/v1/queues/{queue}/pop"}"#;
     for disconnected in [1.0, 2.0] {
         let client = service.send("POST", "/v1/queues/q/pop?wait=30s", &Value::Null).await;

@@ -2,7 +2,7 @@
 //! [`deltaq_types`] does not check.
 
 use deltaq_types::{
-    DeltaCall, DeltaCallType, ExtendBody, ForgetBody, KeysBody, SeedCall, SettleAs, SettleBody, SettleCall,
+    DeltaCall, DeltaCallType, ForgetBody, KeysBody, SeedCall, SettleAs, SettleBody, SettleCall,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -85,16 +85,10 @@ impl Call {
                 let settle = settles.iter().map(|settle| settle_call(settle, numbers)).collect();
                 bare("settle").with(&SettleBody { settle })
             }
-            Command::Extend(leases, options) => {
-                let lease_ids = leases.iter().map(|lease| numbers.lease(*lease)).collect();
-                let lease_duration = options.get("lease_duration").map(str::to_owned);
-                let body = ExtendBody { lease_ids: Some(lease_ids), lease_duration, ..ExtendBody::default() };
-                bare("extend").with(&body)
-            }
             Command::Purge => bare("purge"),
-            Command::Promote(keys) => bare("delayed/promote").selecting(keys),
-            Command::Redrive(keys) => bare("parked/redrive").selecting(keys),
-            Command::Discard(keys) => bare("parked/discard").selecting(keys),
+            Command::Promote(keys, options) => bare("delayed/promote").selecting(keys, options),
+            Command::Redrive(keys, options) => bare("parked/redrive").selecting(keys, options),
+            Command::Discard(keys, options) => bare("parked/discard").selecting(keys, options),
             Command::Pause => bare("pause"),
             Command::Resume => bare("resume"),
             Command::Close(options) => Self::post("close", options),
@@ -116,11 +110,12 @@ impl Call {
         }
     }
 
-    fn selecting(self, selection: &Selection) -> Self {
+    fn selecting(self, selection: &Selection, options: &Options) -> Self {
+        let none = KeysBody { expected_count: options.number("expected_count"), ..KeysBody::default() };
         let body = match selection {
-            Selection::All => return self,
-            Selection::Keys(keys) => KeysBody { keys: Some(keys.clone()), error: None },
-            Selection::Error(error) => KeysBody { keys: None, error: Some(error.clone()) },
+            Selection::All => KeysBody { all: true, ..none },
+            Selection::Keys(keys) => KeysBody { keys: Some(keys.clone()), ..none },
+            Selection::Error(error) => KeysBody { error: Some(error.clone()), ..none },
         };
         self.with(&body)
     }
@@ -172,13 +167,13 @@ fn raw(keyed: &Keyed) -> Option<&RawValue> {
 }
 
 fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
-    let ways = [SettleAs::Ack, SettleAs::Done, SettleAs::Nack, SettleAs::Release, SettleAs::Reject];
+    let how: SettleAs = serde_json::from_value(settle.how.clone().into()).expect("a way to settle");
+    let option = |name| settle.options.get(name).map(str::to_owned);
     SettleCall {
-        lease_id: Some(numbers.lease(settle.lease)),
-        lease: None,
-        how: ways.into_iter().find(|way| way.as_str() == settle.how).expect("a way to settle"),
-        delay: settle.options.get("delay").map(str::to_owned),
-        error: settle.options.get("error").map(str::to_owned),
+        delay: option("delay"),
+        error: option("error"),
+        lease_duration: option("lease_duration"),
+        ..SettleCall::new(numbers.lease(settle.lease), how)
     }
 }
 

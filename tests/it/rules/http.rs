@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use deltaq_types::{
-    DeltaDocument, ExtendedDocument, ExtendedList, FailedKey, ItemDocument, ItemState, KeysCount,
-    ObjectDocument, Page, ParkedErrors, Popped, PoppedItem, ProblemDocument, Produced, PurgedDocument,
-    QueueDocument, QueueStatus, Replaced, SettleResult, SettledDocument, SettledList, SourceDocument,
-    SyncedDocument, Timestamp,
+    DeltaDocument, FailedKey, ItemDocument, ItemState, KeysCount, ObjectDocument, Page, ParkedErrors, Popped,
+    PoppedItem, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueueStatus, Replaced, SettleAs,
+    SettleResult, SettledDocument, SettledList, SourceDocument, SyncedDocument, Timestamp,
 };
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
@@ -151,8 +150,7 @@ impl Http {
             Command::Replace(..) => replaced(answer.read()),
             Command::Pop(_) => self.popped(answer.read()),
             Command::Settle(settles) => self.settled(settles, answer.read()),
-            Command::Extend(leases, _) => extended(leases, answer.read()),
-            Command::Forget(_) | Command::Promote(_) | Command::Redrive(_) | Command::Discard(_) => {
+            Command::Forget(_) | Command::Promote(..) | Command::Redrive(..) | Command::Discard(..) => {
                 Reply::Keys(answer.read::<KeysCount>().keys)
             }
             Command::Purge => {
@@ -183,6 +181,7 @@ impl Http {
         let failed = |key: FailedKey| (key.key.clone(), self.failed(key.failures, key.due_at, key.parked));
         Reply::Produced(reply::Produced {
             queued: produced.queued,
+            merged: produced.merged,
             ignored: produced.ignored,
             stale: produced.stale,
             duplicate: produced.duplicate,
@@ -206,6 +205,11 @@ impl Http {
 
     fn settled(&self, settles: &[Settle], list: SettledList) -> Reply {
         let settled = list.settled.into_iter().map(|settled: SettledDocument| match settled.result {
+            SettleResult::Ok if settled.how == SettleAs::Extend => reply::Settled::Extended {
+                expires_in_ms: settled.expires_in_ms.expect("a length"),
+                pending_deltas: settled.pending_deltas.expect("a number"),
+                deleted: settled.deleted.expect("a flag"),
+            },
             SettleResult::Ok => {
                 let parked = settled.parked.unwrap_or_default();
                 let failed = settled.failures.map(|failures| self.failed(failures, settled.due_at, parked));
@@ -279,18 +283,6 @@ fn replaced(replaced: Replaced) -> Reply {
         stale: counts.stale,
         duplicate: replaced.duplicate,
     })
-}
-
-fn extended(leases: &[usize], list: ExtendedList) -> Reply {
-    let extended = list.leases.into_iter().map(|extended: ExtendedDocument| match extended.result {
-        SettleResult::Ok => reply::Extended::Ok {
-            expires_in_ms: extended.expires_in_ms.unwrap_or_default(),
-            pending_deltas: extended.pending_deltas.unwrap_or_default(),
-            deleted: extended.deleted.unwrap_or_default(),
-        },
-        _ => reply::Extended::Stale(extended.outcome.expect("an outcome").as_str().to_owned()),
-    });
-    Reply::Extended(leases.iter().copied().zip(extended).collect())
 }
 
 fn synced(synced: SyncedDocument) -> Reply {

@@ -220,7 +220,7 @@ async fn new_rules_do_not_change_stored_objects() {
     let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
     assert_eq!(popped["items"][0]["deltas"][0]["object"], old);
     service.post(&format!("{QUEUE}/add"), &old).await.problem("invalid-object");
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [lease(&popped, 0)]})).await.ok();
     service.post(&format!("{QUEUE}/resync"), &Value::Null).await.ok();
     assert_eq!(status(&service, "ready").await, 1, "a Resync delivers the known object");
 

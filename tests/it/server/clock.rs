@@ -40,7 +40,7 @@ async fn advance(bench: &Bench, by: Duration) {
 #[tokio::test]
 async fn a_lease_expires_on_time_if_the_wall_clock_is_ten_days_behind_the_last_event() {
     let bench = set_back(&[("/add", object("a"))]).await;
-    let popped = bench.post("/pop?lease=2s", &Value::Null).await;
+    let popped = bench.post("/pop?lease_duration=2s", &Value::Null).await;
     let held = &popped["items"][0]["lease"];
     assert_eq!(
         (&held["expires_in_ms"], &held["expires_at"]),
@@ -57,7 +57,7 @@ async fn a_lease_expires_on_time_if_the_wall_clock_is_ten_days_behind_the_last_e
 
 #[tokio::test]
 async fn a_lease_that_is_live_during_a_restart_gets_its_full_length_once_more() {
-    let bench = set_back(&[("/add", object("a")), ("/pop?lease=2s", Value::Null)]).await;
+    let bench = set_back(&[("/add", object("a")), ("/pop?lease_duration=2s", Value::Null)]).await;
     let item = read(bench.call("GET", "/items/a", &Value::Null).await).await;
     assert_eq!(item["lease"]["expires_in_ms"], 2_000);
     advance(&bench, 2 * SECOND).await;
@@ -70,7 +70,7 @@ async fn delays_and_backoff_end_on_time_if_the_wall_clock_is_behind() {
     let bench = set_back(&[("/add?delay=3s", object("old")), ("/add", object("failed"))]).await;
     bench.post("/add?delay=3s", &object("new")).await;
     let held = lease(&bench.post("/pop", &Value::Null).await, 0);
-    bench.post("/nack", &json!({"leases": [held], "delay": "2s"})).await;
+    bench.post("/nack", &json!({"lease_ids": [held], "delay": "2s"})).await;
     let delayed = read(bench.call("GET", "/items?state=delayed", &Value::Null).await).await;
     let due = |index: usize| delayed["items"][index]["due_at"].as_str();
     assert_eq!((keys(&delayed), due(0)), (vec!["failed", "old", "new"], Some("2023-11-14T22:13:22.000Z")));
@@ -107,16 +107,16 @@ async fn replies_show_wall_times_if_the_time_of_the_queue_is_ten_days_ahead() {
     let queue = read(bench.call("GET", "", &Value::Null).await).await;
     assert_eq!(queue["status"]["last_replace"]["ended_at"], START);
     let held = lease(&popped, 0);
-    let extended = bench.post("/extend", &json!({"leases": [held], "lease": "5s"})).await;
-    assert_eq!(extended["leases"][0]["expires_at"], "2023-11-14T22:13:25.000Z");
-    assert_eq!(extended["leases"][0]["expires_in_ms"], 5_000);
+    let extended = bench.post("/extend", &json!({"lease_ids": [held], "lease_duration": "5s"})).await;
+    assert_eq!(extended["settled"][0]["expires_at"], "2023-11-14T22:13:25.000Z");
+    assert_eq!(extended["settled"][0]["expires_in_ms"], 5_000);
 }
 
 #[tokio::test]
 async fn setting_the_wall_clock_of_a_running_server_ends_no_lease() {
     let bench = Bench::new().await;
     bench.post("/add", &object("a")).await;
-    bench.post("/pop?lease=1m", &Value::Null).await;
+    bench.post("/pop?lease_duration=1m", &Value::Null).await;
     for wall_us in [START_US + 10 * 86_400_000_000, START_US - 10 * 86_400_000_000] {
         bench.hand.set_wall(wall_us);
         advance(&bench, SECOND).await;

@@ -152,7 +152,7 @@ pub(super) async fn pushed<F: Future + ?Sized>(answer: &mut Pin<Box<F>>) -> Opti
 
 /// Calls that change the queue or read changes. `{lease}` is a live lease.
 fn calls(lease: &str) -> Vec<(&'static str, &'static str, Value)> {
-    let leases = json!({"leases": [lease]});
+    let leases = json!({"lease_ids": [lease]});
     vec![
         ("POST", "/add", object("new")),
         ("POST", "/update", object("new")),
@@ -196,7 +196,7 @@ async fn prepared() -> (Bench, String) {
     let bench = Bench::new().await;
     bench.post("/add", &object("d")).await;
     let popped = bench.post("/pop", &Value::Null).await;
-    bench.post("/ack", &json!({"leases": [lease(&popped, 0)]})).await;
+    bench.post("/ack", &json!({"lease_ids": [lease(&popped, 0)]})).await;
     bench.post("/add", &objects(&["a", "b", "c"])).await;
     let popped = bench.post("/pop", &Value::Null).await;
     let held = lease(&popped, 0);
@@ -251,6 +251,7 @@ async fn a_failed_commit_gives_503_with_an_unknown_outcome() {
 #[tokio::test]
 async fn a_waiting_pop_is_answered_after_the_commit_of_the_change_that_woke_it() {
     let bench = Bench::new().await;
+    read(bench.call("PUT", "", &json!({})).await).await;
     let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut waits).await.is_none());
     bench.journal.hold();
@@ -335,6 +336,8 @@ async fn a_waiting_pop_keeps_its_position_when_another_commit_fails() {
 async fn a_pop_without_keys_is_answered_after_the_commit_of_its_queue() {
     let bench = Bench::new().await;
     bench.journal.hold();
+    let mut put = bench.call("PUT", "", &json!({}));
+    assert!(pushed(&mut put).await.is_none());
     let mut pop = bench.call("POST", "/pop?wait=1ms", &Value::Null);
     assert!(pushed(&mut pop).await.is_none());
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -347,6 +350,8 @@ async fn a_pop_without_keys_is_answered_after_the_commit_of_its_queue() {
 async fn a_replaced_pop_is_answered_after_the_commit_of_its_queue() {
     let bench = Bench::new().await;
     bench.journal.hold();
+    let mut put = bench.call("PUT", "", &json!({}));
+    assert!(pushed(&mut put).await.is_none());
     let mut before = bench.call("POST", "/pop?id=x&wait=30s", &Value::Null);
     assert!(pushed(&mut before).await.is_none());
     let mut after = bench.call("POST", "/pop?id=x&wait=30s", &Value::Null);
@@ -411,6 +416,7 @@ async fn keys_of_a_dropped_reply_return_to_the_front() {
 #[tokio::test]
 async fn keys_of_a_disconnected_waiting_pop_go_to_the_next_pop() {
     let bench = Bench::new().await;
+    read(bench.call("PUT", "", &json!({})).await).await;
     let mut leaves = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut leaves).await.is_none());
     let mut next = bench.call("POST", "/pop?wait=30s", &Value::Null);
@@ -426,7 +432,7 @@ async fn keys_of_a_disconnected_waiting_pop_go_to_the_next_pop() {
 #[tokio::test]
 async fn undelivered_keys_return_once_the_journal_works_again() {
     let (bench, _) = prepared().await;
-    let lost = bench.call("POST", "/pop?lease=1s", &Value::Null).await;
+    let lost = bench.call("POST", "/pop?lease_duration=1s", &Value::Null).await;
     assert_eq!(lost.status(), 200);
     bench.journal.break_by(Fault::Refused);
     assert_eq!(bench.call("POST", "-other/add", &object("k")).await.status(), 503);
@@ -444,7 +450,7 @@ async fn a_lost_reply_returns_no_keys_that_a_repeated_pop_has_delivered() {
     let again = bench.post("/pop?id=one", &Value::Null).await;
     drop(first);
     assert_eq!(keys(&again), ["b"]);
-    let acked = bench.post("/ack", &json!({"leases": [lease(&again, 0)]})).await;
+    let acked = bench.post("/ack", &json!({"lease_ids": [lease(&again, 0)]})).await;
     assert_eq!(acked["settled"][0]["result"], "ok");
 }
 
@@ -452,7 +458,7 @@ async fn a_lost_reply_returns_no_keys_that_a_repeated_pop_has_delivered() {
 async fn a_lease_does_not_expire_before_its_own_commit() {
     let (bench, _) = prepared().await;
     bench.journal.hold();
-    let mut pop = bench.call("POST", "/pop?lease=1s", &Value::Null);
+    let mut pop = bench.call("POST", "/pop?lease_duration=1s", &Value::Null);
     assert!(pushed(&mut pop).await.is_none());
     bench.hand.advance(Duration::from_secs(2));
     let mut add = bench.call("POST", "/add", &object("new"));

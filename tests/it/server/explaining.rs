@@ -91,3 +91,18 @@ async fn a_parked_key_of_mode_events_does_not_wait_for_a_new_change() {
     post(&service, "reject", json!({"lease_ids": [lease]})).await;
     assert_eq!(reason(&service, "a", "and a discard drops it").await.0, "parked");
 }
+
+#[tokio::test]
+async fn a_delay_of_a_ready_or_leased_key_of_mode_keys_adds_it_again() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"mode": "keys"})).await.ok();
+    post(&service, "add?key=a", Value::Null).await;
+    post(&service, "add?key=a&delay=1h", Value::Null).await;
+    let (ready, found) = reason(&service, "a", "the next pop gets it; its delay adds it again at 2").await;
+    assert_eq!((ready.as_str(), found["due_at"].is_string()), ("next", true));
+    let lease = pop(&service).await;
+    assert_eq!(reason(&service, "a", "; its delay adds it again at 2").await.0, "leased");
+    assert_eq!(post(&service, "delayed/promote", json!({"all": true})).await["keys"], 1);
+    post(&service, "ack", json!({"lease_id": lease})).await;
+    assert_eq!(reason(&service, "a", "the next pop gets it").await.0, "next", "it is delivered again");
+}

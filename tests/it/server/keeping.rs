@@ -70,7 +70,7 @@ async fn indexes_are_built_again_after_a_restart() {
     good(service.post(&format!("{QUEUE}/seed"), &seeds.collect()).await);
     good(service.post(&format!("{QUEUE}/update"), &json!({"key": 0, "city": 1})).await);
     let popped = good(service.post(&format!("{QUEUE}/pop"), &Value::Null).await);
-    good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
+    good(service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [lease(&popped, 0)]})).await);
     let values = format!("{QUEUE}/indexes/by_city?wait=10s");
     let before = good(service.get(&values).await)["items"].take();
     assert_eq!(before[1], json!({"value": "1", "keys": 1_001}));
@@ -89,8 +89,8 @@ async fn everything_of_a_queue_outlives_a_restart() {
         good(service.post(&format!("{QUEUE}/add?source=erp"), &object(key)).await);
     }
     let popped = good(service.post(&format!("{QUEUE}/pop?max=3&id=one&worker=w"), &Value::Null).await);
-    good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
-    let nack = json!({"leases": [lease(&popped, 1)], "error": "no luck"});
+    good(service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [lease(&popped, 0)]})).await);
+    let nack = json!({"lease_ids": [lease(&popped, 1)], "error": "no luck"});
     good(service.post(&format!("{QUEUE}/nack"), &nack).await);
     good(service.post(&format!("{QUEUE}/add?delay=1h"), &object("delayed")).await);
     good(service.post(&format!("{QUEUE}/pause"), &Value::Null).await);
@@ -121,7 +121,8 @@ async fn everything_of_a_queue_outlives_a_restart() {
     assert!(held["lease"]["expires_in_ms"].as_u64() > Some(400_000), "it has its full length again: {held}");
     let again = good(service.post(&format!("{QUEUE}/pop?max=3&id=one"), &Value::Null).await);
     assert_eq!(keys(&again), ["leased"], "the pop's id still stands for what is left of it");
-    let repeated = good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
+    let repeated =
+        good(service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [lease(&popped, 0)]})).await);
     assert_eq!(repeated["settled"][0]["result"], "repeated");
 }
 
@@ -306,58 +307,13 @@ async fn a_deleted_queue_stays_deleted_and_its_numbers_are_not_reused() {
 }
 
 #[tokio::test]
-async fn pops_create_only_their_share_of_the_queues() {
-    let folder = Folder::new("share");
-    let start = async || {
-        Service::with(|settings| {
-            folder.settings()(settings);
-            (settings.queues.max_queues, settings.queues.created_by_pop_percent) = (11, 10);
-        })
-        .await
-    };
-    let service = start().await;
-    let pop = async |service: &Service, queue: &str| {
-        service.post(&format!("/v1/queues/{queue}/pop"), &Value::Null).await
-    };
-    pop(&service, "a").await.ok();
-    pop(&service, "b").await.ok();
-    let refused = pop(&service, "c").await;
-    let problem = refused.problem("queue-full");
-    assert_eq!(problem["limit"], 2, "10 percent of 11, rounded up");
-    let detail = problem["detail"].as_str().expect("a text");
-    assert!(detail.contains("queues.created_by_pop_percent"), "{detail}");
-    pop(&service, "a").await.ok();
-
-    // Other callers create queues as before, and a queue that is used no longer counts.
-    service.post("/v1/queues/c/add", &object("k")).await.ok();
-    service.call("PUT", "/v1/queues/d", &json!({})).await.ok();
-    pop(&service, "e").await.problem("queue-full");
-    service.post("/v1/queues/a/add", &object("k")).await.ok();
-    pop(&service, "e").await.ok();
-    pop(&service, "f").await.problem("queue-full");
-    service.call("PUT", "/v1/queues/b", &json!({})).await.ok();
-    pop(&service, "f").await.ok();
-    assert_eq!(service.call("DELETE", "/v1/queues/f", &Value::Null).await.status, 204);
-    pop(&service, "g").await.ok();
-    pop(&service, "h").await.problem("queue-full");
-
-    // The unused queues count after a restart, too.
-    service.shutdown.signal();
-    service.stopped().await;
-    let service = start().await;
-    pop(&service, "h").await.problem("queue-full");
-    service.post("/v1/queues/g/add", &object("k")).await.ok();
-    pop(&service, "h").await.ok();
-}
-
-#[tokio::test]
 async fn a_history_lists_the_newest_event_first_in_pages_and_outlives_a_restart() {
     let folder = Folder::new("history");
     let service = folder.service().await;
     good(service.post(&format!("{QUEUE}/add?source=erp"), &json!({"key": "a/b", "n": 1.50})).await);
     good(service.post(&format!("{QUEUE}/add"), &json!({"key": "other", "names": {"key": "a/b"}})).await);
     let popped = good(service.post(&format!("{QUEUE}/pop?worker=w"), &Value::Null).await);
-    let nack = json!({"leases": [lease(&popped, 0)], "error": "no luck", "delay": "0s"});
+    let nack = json!({"lease_ids": [lease(&popped, 0)], "error": "no luck", "delay": "0s"});
     good(service.post(&format!("{QUEUE}/nack"), &nack).await);
     good(service.post(&format!("{QUEUE}/delete?key=a/b"), &Value::Null).await);
 
@@ -401,7 +357,7 @@ async fn a_history_shows_where_a_failed_key_went() {
     {
         good(service.post(&format!("{QUEUE}/add"), &object("a")).await);
         let popped = good(service.post(&format!("{QUEUE}/pop"), &Value::Null).await);
-        let mut settle = json!({"leases": [lease(&popped, 0)]});
+        let mut settle = json!({"lease_ids": [lease(&popped, 0)]});
         settle.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         good(service.post(&format!("{QUEUE}/{call}"), &settle).await);
     }

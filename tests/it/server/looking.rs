@@ -67,7 +67,7 @@ async fn lists_come_in_pages() {
         take(&service).await;
     }
     let held = take(&service).await;
-    let reject = json!({"leases": [held]});
+    let reject = json!({"lease_ids": [held]});
     service.post(&format!("{QUEUE}/reject"), &reject).await.ok();
     service.post(&format!("{QUEUE}/add?delay=1h"), &object("later")).await.ok();
     let all = format!("{QUEUE}/items?limit=3");
@@ -106,12 +106,12 @@ async fn a_continue_token_is_valid_for_one_queue() {
         if list == "known" {
             for _ in 0..2 {
                 let held = take(&service).await;
-                service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+                service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [held]})).await.ok();
             }
         }
         let page = service.get(&format!("{QUEUE}/{list}?limit=1")).await.ok();
         let next = page["continue"].as_str().expect("more").to_owned();
-        for bad in ["", "zz", "0", &next[1..], "%00", &next.to_uppercase()] {
+        for bad in ["zz", "0", &next[1..], "%00", &next.to_uppercase()] {
             let path = format!("{QUEUE}/{list}?limit=1&continue={bad}");
             service.get(&path).await.problem("invalid-parameter");
         }
@@ -226,7 +226,7 @@ async fn the_entity_tag_of_an_object_changes_with_the_object() {
         assert_eq!(client.reply().await.status, 304, "it may stand in several lines");
         added(&service, &numbered(1)).await;
         let held = take(&service).await;
-        service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+        service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [held]})).await.ok();
         client.send_text("GET", &known, &[("if-none-match", &tag)], "").await;
         let changed = client.reply().await;
         assert_eq!(changed.status, 200);
@@ -253,7 +253,7 @@ async fn every_key_can_be_written_in_path_and_query() {
         let listed = service.get(&format!("{QUEUE}/items?key={}", encoded(key))).await.ok();
         assert_eq!(listed["items"], json!([item]));
         let held = take(&service).await;
-        service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+        service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [held]})).await.ok();
         let known = service.get(&format!("{QUEUE}/known/{}", encoded(key))).await;
         assert!(known.header("etag").is_some());
         let known = known.ok();

@@ -62,7 +62,7 @@ async fn a_queue_is_loaded_from_its_journal_after_a_panic() {
     is_back(&bench).await;
     let items = read(bench.call("GET", "/items?state=ready,leased", &Value::Null).await).await;
     assert_eq!(keys(&items), ["b", "a"]);
-    let acked = bench.post("/ack", &json!({"leases": [held]})).await;
+    let acked = bench.post("/ack", &json!({"lease_ids": [held]})).await;
     assert_eq!(acked["settled"][0]["result"], "ok");
     bench.post("/add", &object("c")).await;
     assert_eq!(keys(&bench.post("/pop?max=9", &Value::Null).await), ["b", "c"]);
@@ -251,7 +251,7 @@ async fn a_queue_that_can_not_be_loaded_again_is_loaded_later() {
     bench.post("/add", &json!([{"key": "a"}, {"key": "b"}])).await;
     let ready = handle.read(|queue, _| ["a", "b"].map(|key| queue.table().get(key).map(Entry::state)));
     let ready = ready.await.expect("the queue").map(|state| state.expect("a ready key"));
-    assert_eq!(keys(&bench.post("/pop?max=2&lease=1h", &Value::Null).await), ["a", "b"]);
+    assert_eq!(keys(&bench.post("/pop?max=2&lease_duration=1h", &Value::Null).await), ["a", "b"]);
     let mut waits = bench.call("POST", "/pop?wait=30s&max=2", &Value::Null);
     assert!(pushed(&mut waits).await.is_none());
     panic_in(&handle).await;
@@ -284,13 +284,7 @@ async fn a_queue_that_can_not_be_loaded_again_is_loaded_later() {
 async fn without_a_journal_a_panic_breaks_only_its_queue_and_readyz_fails() {
     let (clock, _) = Clock::manual(1_700_000_000_000_000);
     let shutdown = Shutdown::manual(Duration::ZERO);
-    let limits = Limits {
-        auto_create: true,
-        max_queues: 9,
-        created_by_pop_percent: 100,
-        max_waiters: 9,
-        watch: WatchLimits::default(),
-    };
+    let limits = Limits { auto_create: true, max_queues: 9, max_waiters: 9, watch: WatchLimits::default() };
     let metrics = Metrics::new(9).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let registry = Arc::new(registry);
@@ -300,9 +294,8 @@ async fn without_a_journal_a_panic_breaks_only_its_queue_and_readyz_fails() {
         let request = Request::builder().method(method).uri(path).body(Body::from(body)).expect("a request");
         router.clone().oneshot(request).await.expect("routers answer").status().as_u16()
     };
-    for path in ["/v1/queues/q/pop", "/v1/queues/other/add"] {
-        assert_eq!(call("POST", path).await, 200);
-    }
+    assert_eq!(call("PUT", "/v1/queues/q").await, 201);
+    assert_eq!(call("POST", "/v1/queues/other/add").await, 200);
     assert_eq!(call("GET", "/readyz").await, 200);
     let mut waits = Box::pin(call("POST", "/v1/queues/q/pop?wait=30s"));
     assert!((&mut waits).now_or_never().is_none());

@@ -33,7 +33,7 @@ async fn pop(client: &mut Client) -> String {
     let reply = client.call("POST", "/v1/queues/q/pop", &Value::Null).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     let lease = reply.body["items"][0]["lease"]["id"].clone();
-    client.call("POST", "/v1/queues/q/ack", &json!({ "leases": [lease] })).await.ok();
+    client.call("POST", "/v1/queues/q/ack", &json!({ "lease_ids": [lease] })).await.ok();
     reply.text
 }
 
@@ -98,7 +98,7 @@ async fn pipelined_requests_get_their_own_replies() {
         client.reply().await.problem("queue-not-found");
         assert_eq!(client.reply().await.ok()["queued"], 1);
         let lease = popped.body["items"][0]["lease"]["id"].clone();
-        client.call("POST", "/v1/queues/q/ack", &json!({ "leases": [lease] })).await.ok();
+        client.call("POST", "/v1/queues/q/ack", &json!({ "lease_ids": [lease] })).await.ok();
     }
     client.send_bytes(b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\n\r\nnonsense\r\n\r\n").await;
     client.reply().await.ok();
@@ -169,6 +169,6 @@ async fn random_replies_over_slow_readers_arrive_unchanged() {
         assert!(popped.text.contains(&text), "the object of reply {number} arrives unchanged");
         client.reply().await.problem("queue-not-found");
         let lease = popped.body["items"][0]["lease"]["id"].clone();
-        client.call("POST", "/v1/queues/q/ack", &json!({ "leases": [lease] })).await.ok();
+        client.call("POST", "/v1/queues/q/ack", &json!({ "lease_ids": [lease] })).await.ok();
     }
 }

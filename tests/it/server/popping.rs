@@ -19,6 +19,7 @@ async fn waiting(service: &Service, query: &str, place: u64) -> Client {
 #[tokio::test]
 async fn one_key_wakes_the_pop_that_has_waited_longest() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut line = Vec::new();
     for place in 1..=4 {
         line.push(waiting(&service, "", place).await);
@@ -34,6 +35,7 @@ async fn one_key_wakes_the_pop_that_has_waited_longest() {
 #[tokio::test]
 async fn the_longest_waiting_pop_takes_its_max_and_then_the_next_pop() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut first = waiting(&service, "&max=2", 1).await;
     let mut second = waiting(&service, "&max=2", 2).await;
     service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
@@ -44,6 +46,7 @@ async fn the_longest_waiting_pop_takes_its_max_and_then_the_next_pop() {
 #[tokio::test]
 async fn a_disconnected_waiting_pop_gets_no_keys() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let first = waiting(&service, "", 1).await;
     let mut second = waiting(&service, "", 2).await;
     drop(first);
@@ -73,7 +76,7 @@ async fn a_pop_whose_client_has_closed_before_the_reply_takes_no_lease() {
         send_and_close(&service, &requests).closed().await;
         let popped = service.post(&format!("{QUEUE}/pop?wait=20s"), &Value::Null).await.ok();
         assert_eq!((keys(&popped), &popped["items"][0]["attempt"]), (vec!["k"], &json!(1)));
-        let settle = json!({"settle": [{"lease": lease(&popped, 0), "as": "ack"}]});
+        let settle = json!({"settle": [{"lease_id": lease(&popped, 0), "as": "ack"}]});
         service.post(&format!("{QUEUE}/settle"), &settle).await.ok();
         service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     }
@@ -82,6 +85,7 @@ async fn a_pop_whose_client_has_closed_before_the_reply_takes_no_lease() {
 #[tokio::test]
 async fn a_repeat_without_wait_ends_the_waiting_pop() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut first = waiting(&service, "&id=one", 1).await;
     let none = service.post(&format!("{QUEUE}/pop?id=one"), &Value::Null).await.ok();
     assert_eq!(keys(&none), Vec::<&str>::new());
@@ -93,11 +97,12 @@ async fn a_repeat_without_wait_ends_the_waiting_pop() {
 #[tokio::test]
 async fn a_pop_without_wait_does_not_overtake_and_a_pop_whose_wait_ends_is_empty() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut first = waiting(&service, "", 1).await;
     let none = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
-    assert_eq!(none, json!({"items": [], "settled": []}));
+    assert_eq!(none, json!({"items": [], "settled": [], "closed": false, "paused": false}));
     let none = service.post(&format!("{QUEUE}/pop?wait=1ms"), &Value::Null).await.ok();
-    assert_eq!(none, json!({"items": [], "settled": []}));
+    assert_eq!(none, json!({"items": [], "settled": [], "closed": false, "paused": false}));
     assert_eq!(status(&service, "waiters").await, 1, "who stopped waiting has left the line");
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     assert_eq!(keys(&first.reply().await.ok()), ["k"]);
@@ -134,7 +139,7 @@ async fn keys_that_a_pop_settles_go_to_waiting_pops_first() {
     service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
     let held = service.post(&format!("{QUEUE}/pop?max=2"), &Value::Null).await.ok();
     let mut waits = waiting(&service, "&max=1", 1).await;
-    let released = [0, 1].map(|index| json!({"lease": lease(&held, index), "as": "release"}));
+    let released = [0, 1].map(|index| json!({"lease_id": lease(&held, index), "as": "release"}));
     let settle = json!({"settle": released});
     let popped = service.post(&format!("{QUEUE}/pop?max=1"), &settle).await.ok();
     assert_eq!((keys(&waits.reply().await.ok()), keys(&popped)), (vec!["a"], vec!["b"]));
@@ -156,11 +161,11 @@ async fn a_pop_repeated_by_its_id_returns_the_same_leases() {
         assert_eq!([lease(&again, 0), lease(&again, 1)], leases);
         assert_eq!(again["items"][0]["attempt"], 1);
     }
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [&leases[0]]})).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [&leases[0]]})).await.ok();
     let rest = service.post(&pop, &Value::Null).await.ok();
     assert_eq!((keys(&rest), lease(&rest, 0)), (vec!["b"], leases[1].clone()));
     service.post(&format!("{QUEUE}/resume"), &Value::Null).await.ok();
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [&leases[1]]})).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [&leases[1]]})).await.ok();
     let fresh = service.post(&pop, &Value::Null).await.ok();
     assert_eq!(keys(&fresh), ["c"], "with all settled, the id is like any other");
 }
@@ -168,6 +173,7 @@ async fn a_pop_repeated_by_its_id_returns_the_same_leases() {
 #[tokio::test]
 async fn a_repeated_pop_takes_the_position_of_the_waiting_one() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut first = waiting(&service, "&id=one", 1).await;
     let mut other = waiting(&service, "", 2).await;
     let mut again = service.send("POST", &format!("{QUEUE}/pop?wait=30s&id=one"), &Value::Null).await;
@@ -199,6 +205,7 @@ async fn waiting_pops_are_bounded_and_a_repeated_pop_does_not_count_again() {
 #[tokio::test]
 async fn waiting_pops_keep_their_order_while_the_queue_is_paused() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut first = waiting(&service, "", 1).await;
     let mut second = waiting(&service, "", 2).await;
     service.post(&format!("{QUEUE}/pause"), &Value::Null).await.ok();
@@ -217,7 +224,7 @@ async fn a_lease_expires_by_the_timer_and_wakes_a_waiting_pop() {
     let config = json!({"rate_limiter": {"item_exponential": {"base": "1ms", "max": "1ms"}}});
     service.call("PUT", QUEUE, &config).await.ok();
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
-    let popped = service.post(&format!("{QUEUE}/pop?lease=5s"), &Value::Null).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop?lease_duration=5s"), &Value::Null).await.ok();
     let expires_in_ms = popped["items"][0]["lease"]["expires_in_ms"].as_u64().expect("a number");
     assert!((1..=5_000).contains(&expires_in_ms), "{expires_in_ms}");
     let mut next = waiting(&service, "", 1).await;
@@ -225,7 +232,7 @@ async fn a_lease_expires_by_the_timer_and_wakes_a_waiting_pop() {
     let item = &again["items"][0];
     assert_eq!((&item["key"], &item["attempt"], &item["failures"]), (&json!("k"), &json!(2), &json!(1)));
     assert!(item["lease"]["token"].as_u64() > popped["items"][0]["lease"]["token"].as_u64());
-    let late = json!({"leases": [lease(&popped, 0)]});
+    let late = json!({"lease_ids": [lease(&popped, 0)]});
     let lost = service.post(&format!("{QUEUE}/ack"), &late).await.problem("lease-lost");
     assert_eq!(lost["settled"][0]["outcome"], "expired");
 }
@@ -233,6 +240,7 @@ async fn a_lease_expires_by_the_timer_and_wakes_a_waiting_pop() {
 #[tokio::test]
 async fn a_delay_ends_by_the_timer_and_wakes_a_waiting_pop() {
     let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut waiter = waiting(&service, "", 1).await;
     service.post(&format!("{QUEUE}/add?delay=1h"), &object("later")).await.ok();
     service.post(&format!("{QUEUE}/add?delay=20ms"), &object("soon")).await.ok();
@@ -245,7 +253,7 @@ async fn a_nacked_key_is_redelivered_by_the_timer() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     let held = take(&service).await;
-    let nack = json!({"settle": [{"lease": held, "as": "nack", "delay": "20ms", "error": "no luck"}]});
+    let nack = json!({"settle": [{"lease_id": held, "as": "nack", "delay": "20ms", "error": "no luck"}]});
     let again = service.post(&format!("{QUEUE}/pop?wait=30s"), &nack).await.ok();
     assert_eq!((keys(&again), &again["items"][0]["failures"]), (vec!["k"], &json!(1)));
     assert_eq!(super::results(&again["settled"]), super::settled(&held, "nack", "ok"));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{QUEUE, keys, lease, object, objects, settling, take, waiters, within};
+use super::{QUEUE, keys, lease, object, objects, row, settling, take, waiters, within};
 use crate::harness::{Client, Service};
 
 /// Sends a call that waits at the server, on a connection that the server has already accepted. The call after it gives the server
@@ -32,7 +32,7 @@ async fn deleting_a_queue_ends_waiting_calls_and_a_new_queue_starts_above_its_nu
     drain.reply().await.problem("queue-deleted");
     service.get(QUEUE).await.problem("queue-not-found");
     service.call("DELETE", QUEUE, &Value::Null).await.problem("queue-not-found");
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.problem("queue-not-found");
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [held]})).await.problem("queue-not-found");
 
     // The queue is recreated while the worker still holds its lease.
     service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
@@ -40,7 +40,7 @@ async fn deleting_a_queue_ends_waiting_calls_and_a_new_queue_starts_above_its_nu
     assert_ne!(after["incarnation"], before["incarnation"]);
     assert!(after["status"]["resource_version"].as_u64() > before["status"]["resource_version"].as_u64());
     let again = service.post(&format!("{QUEUE}/pop?id=one"), &settling(&held, "ack")).await.ok();
-    let stale = json!([{"lease": held, "as": "ack", "result": "stale", "outcome": "unknown"}]);
+    let stale = json!([row(&held, "ack", "stale", &json!("unknown"))]);
     assert_eq!((keys(&again), &again["settled"]), (vec!["a"], &stale), "an id is the queue's");
     let token = |popped: &Value| popped["items"][0]["lease"]["token"].as_u64();
     assert!(token(&again) > token(&popped), "fencing tokens rise over the queue's end");
@@ -62,10 +62,10 @@ async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
     let now = service.get(&format!("{QUEUE}/synced")).await.ok();
     assert_eq!(now, synced(false, 2));
     let (a, b) = (take(&service).await, take(&service).await);
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [a]})).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [a]})).await.ok();
     let now = service.get(&format!("{QUEUE}/synced?wait=1ms")).await.ok();
     assert_eq!(now, synced(false, 1));
-    service.post(&format!("{QUEUE}/reject"), &json!({"leases": [b]})).await.ok();
+    service.post(&format!("{QUEUE}/reject"), &json!({"lease_ids": [b]})).await.ok();
     for waiter in [&mut early, &mut late] {
         assert_eq!(waiter.reply().await.ok(), synced(true, 0));
     }
@@ -97,7 +97,7 @@ async fn close_with_drain_answers_when_the_last_lease_is_settled() {
     assert_eq!(keys(&c), ["c"]);
     let mut waits = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &settling(&b, "reject")).await;
     waiters(&service, 1).await;
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&c, 0)]})).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [lease(&c, 0)]})).await.ok();
     waits.reply().await.problem("queue-closed");
     let drained = drain.reply().await.ok();
     assert_eq!((&drained["drained"], &drained["status"]["parked"]), (&json!(true), &json!(1)));
@@ -123,21 +123,37 @@ async fn without_auto_create_only_put_creates() {
 async fn queues_are_bounded() {
     let service = Service::with(|settings| settings.queues.max_queues = 1).await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
-    assert_eq!(service.post("/v1/queues/r/pop", &Value::Null).await.problem("queue-full")["limit"], 1);
+    assert_eq!(service.post("/v1/queues/r/add", &object("k")).await.problem("queue-full")["limit"], 1);
     service.call("PUT", "/v1/queues/r", &json!({})).await.problem("queue-full");
     service.call("DELETE", QUEUE, &Value::Null).await;
     assert_eq!(service.call("PUT", "/v1/queues/r", &json!({})).await.status, 201);
 }
 
 #[tokio::test]
-async fn with_a_share_of_zero_a_pop_creates_no_queue() {
-    let service = Service::with(|settings| settings.queues.created_by_pop_percent = 0).await;
-    let refused = service.post(&format!("{QUEUE}/pop?wait=30s"), &Value::Null).await;
-    let problem = refused.problem("queue-not-found");
-    let detail = problem["detail"].as_str().expect("a text");
-    assert!(detail.contains("queues.created_by_pop_percent"), "{detail}");
+async fn a_pop_creates_no_queue() {
+    let service = Service::start().await;
+    let pop = format!("{QUEUE}/pop?wait=30s");
+    let refused = service.post(&pop, &settling("x-1", "ack")).await.problem("queue-not-found");
+    assert_eq!(refused["settled"], json!([]), "there is no lease to settle");
+    service.get(QUEUE).await.problem("queue-not-found");
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
-    assert_eq!(service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok()["items"][0]["key"], "k");
+    assert_eq!(keys(&service.post(&pop, &Value::Null).await.ok()), ["k"]);
+}
+
+#[tokio::test]
+async fn a_second_close_ends_a_drain_that_waits() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
+    let held = take(&service).await;
+    // Without the second close the drain would wait longer than the test.
+    let mut drain = sent(&service, "POST", &format!("{QUEUE}/close?drain=true&wait=55s")).await;
+    within(async { while service.get(QUEUE).await.ok()["status"]["closed"] != true {} }).await;
+    service.post(&format!("{QUEUE}/close"), &Value::Null).await.ok();
+    let ended = drain.reply().await.ok();
+    assert_eq!((&ended["drained"], &ended["status"]["leased"]), (&json!(false), &json!(1)));
+    // The queue stays closed, and the held key is drained as before.
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_id": held})).await.ok();
+    assert_eq!(service.get(&format!("{QUEUE}/status")).await.ok()["drained"], true);
 }
 
 #[tokio::test]
@@ -152,7 +168,7 @@ async fn a_full_queue_refuses_new_keys_only() {
     let held = take(&service).await;
     service.post(&format!("{QUEUE}/update"), &objects(&["a", "b"])).await.ok();
     service.post(&format!("{QUEUE}/delete"), &objects(&["a", "zz"])).await.ok();
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [held]})).await.ok();
     service.get(&format!("{QUEUE}/items/c")).await.problem("key-not-found");
 }
 

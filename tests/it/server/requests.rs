@@ -37,11 +37,11 @@ async fn replies(name: &str) -> (Vec<(u16, Vec<String>, Value)>, Vec<String>) {
         ("add", json!({ "name": "no key" })),
         ("update", object.clone()),
         ("pop?max=2&with=known", Value::Null),
-        ("ack", json!({ "leases": ["LEASE"] })),
-        ("ack", json!({ "leases": ["00000000-1"] })),
+        ("ack", json!({ "lease_ids": ["LEASE"] })),
+        ("ack", json!({ "lease_ids": ["00000000-1"] })),
         ("delete?key=k", Value::Null),
-        ("pop", json!({ "settle": [{ "lease": "LEASE", "as": "nack" }] })),
-        ("settle", json!({ "settle": [{ "lease": "LEASE", "as": "release" }] })),
+        ("pop", json!({ "settle": [{ "lease_id": "LEASE", "as": "nack" }] })),
+        ("settle", json!({ "settle": [{ "lease_id": "LEASE", "as": "release" }] })),
         ("pop?max=0", Value::Null),
     ];
     for (call, body) in calls {

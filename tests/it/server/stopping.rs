@@ -20,7 +20,8 @@ async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
     assert_eq!(service.get("/readyz").await.status, 200);
 
     service.shutdown.signal();
-    assert_eq!(waits.reply().await.ok(), json!({"items": [], "settled": [], "closed": true}), "at once");
+    let nothing = json!({"items": [], "settled": [], "closed": true, "paused": false});
+    assert_eq!(waits.reply().await.ok(), nothing, "at once");
     assert_eq!(drain.reply().await.ok()["drained"], false, "at once");
     service.get("/readyz").await.problem("draining");
     assert_eq!(service.get("/livez").await.status, 200);
@@ -35,7 +36,7 @@ async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
         "not delivered again"
     );
     let mut kept = service.client().await;
-    kept.call("POST", &format!("{QUEUE}/ack"), &json!({"leases": [c]})).await.ok();
+    kept.call("POST", &format!("{QUEUE}/ack"), &json!({"lease_ids": [c]})).await.ok();
     kept.closed().await;
     service.stopped().await;
 }
@@ -46,7 +47,8 @@ async fn no_queue_is_created_while_draining_and_the_pop_reports_its_settles() {
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     let held = take(&service).await;
     service.shutdown.signal();
-    let refused = service.post("/v1/queues/other/pop", &settling(&held, "ack")).await.problem("draining");
+    let refused =
+        service.post("/v1/queues/other/pop", &settling(&held, "ack")).await.problem("queue-not-found");
     assert_eq!(refused["settled"], json!([]));
     service.post("/v1/queues/other/add", &object("k")).await.problem("draining");
 }
@@ -55,7 +57,7 @@ async fn no_queue_is_created_while_draining_and_the_pop_reports_its_settles() {
 async fn a_lease_without_a_settle_delays_the_end_until_its_deadline_at_most() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
-    service.post(&format!("{QUEUE}/pop?lease=1s"), &Value::Null).await.ok();
+    service.post(&format!("{QUEUE}/pop?lease_duration=1s"), &Value::Null).await.ok();
     service.shutdown.signal();
     service.stopped().await;
 }
@@ -66,6 +68,7 @@ async fn connections_are_accepted_for_a_while_after_readyz_fails() {
         settings.server.drain_delay = DurationText::from_secs(20);
     })
     .await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
     service.shutdown.signal();
     for _ in 0..3 {
         service.get("/readyz").await.problem("draining");

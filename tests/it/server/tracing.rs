@@ -76,7 +76,7 @@ async fn invalid_headers_are_ignored() {
     let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
     let expected = traceparent(1);
     assert_eq!(traces(&popped["items"][0]["deltas"]), [None, None, None, None, Some(&*expected)]);
-    let leases = json!({"leases": [lease(&popped, 0)]});
+    let leases = json!({"lease_ids": [lease(&popped, 0)]});
     service.post(&format!("{QUEUE}/nack"), &leases).await.ok();
     let again = service.post(&format!("{QUEUE}/pop?wait=5s"), &Value::Null).await.ok();
     assert_eq!(keys(&again), ["a"]);

@@ -67,22 +67,18 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
     queue.nack(&[nack], Some(Duration::from_mins(1)), Some("no route")).await?;
     queue.reject(&[reject], None).await?;
     queue.release(&[release]).await?;
-    let call = SettleCall {
-        lease_id: Some(settle.clone()),
-        lease: None,
-        how: SettleAs::Ack,
-        delay: None,
-        error: None,
-    };
+    let call = SettleCall::new(settle, SettleAs::Ack);
     let settled = queue.settle(vec![call.clone()]).await?;
     assert_eq!(settled.stale, 0);
     assert_eq!(queue.release(&[ack]).await?.stale, 1, "a call whose leases have all ended has results, too");
     assert_eq!(queue.parked_errors().await?.items.len(), 1);
-    assert_eq!(queue.promote(Selection::Keys(&[])).await?.keys, 0);
-    assert_eq!(queue.promote(Selection::Error("no route")).await?.keys, 1);
-    queue.redrive(Selection::Error("no route")).await?;
-    assert_eq!(queue.redrive(Selection::All).await?.keys, 1);
-    queue.discard(Selection::Keys(&["a"])).await?;
+    assert_eq!(queue.promote(Selection::Keys(&[]), None).await?.keys, 0);
+    assert_eq!(queue.promote(Selection::Error("no route"), Some(1)).await?.keys, 1);
+    queue.redrive(Selection::Error("no route"), None).await?;
+    let changed = queue.redrive(Selection::All, Some(2)).await.expect_err("one key is parked");
+    assert_eq!(changed.problem().and_then(|problem| problem.count), Some(1), "{changed}");
+    assert_eq!(queue.redrive(Selection::All, None).await?.keys, 1);
+    queue.discard(Selection::Keys(&["a"]), None).await?;
     read_everything(queue).await?;
     queue.close().wait_for("none").await?;
     queue.reopen().await?;

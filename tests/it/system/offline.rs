@@ -161,7 +161,7 @@ impl Server {
                 return;
             }
             let leases: Vec<&Value> = items.iter().map(|item| &item["lease"]["id"]).collect();
-            self.post(&format!("{queue}/ack"), &serde_json::json!({ "leases": leases }).to_string());
+            self.post(&format!("{queue}/ack"), &serde_json::json!({ "lease_ids": leases }).to_string());
         }
     }
 

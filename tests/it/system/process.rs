@@ -137,7 +137,7 @@ async fn the_log_has_a_line_for_each_request() {
     let popped = client.call_as("root", "POST", "/v1/queues/prices/pop?max=5", &Value::Null).await.ok();
     // A server without a journal ends when no lease is left.
     let leases = [0, 1].map(|item| popped["items"][item]["lease"]["id"].clone());
-    client.call_as("root", "POST", "/v1/queues/prices/ack", &json!({ "leases": leases })).await.ok();
+    client.call_as("root", "POST", "/v1/queues/prices/ack", &json!({ "lease_ids": leases })).await.ok();
     let secret = "not-a-token-but-secret";
     let refused =
         client.call_as(secret, "GET", "/v1/queues/prices", &Value::Null).await.problem("unauthorized");
@@ -237,7 +237,7 @@ async fn the_log_says_that_keys_are_parked_and_what_the_server_runs_with() {
     client.call_as("root", "POST", "/v1/queues/prices/add", &json!({ "key": "sku-1" })).await.ok();
     let popped = client.call_as("root", "POST", "/v1/queues/prices/pop", &Value::Null).await.ok();
     let lease = &popped["items"][0]["lease"]["id"];
-    client.call_as("root", "POST", "/v1/queues/prices/reject", &json!({ "leases": [lease] })).await.ok();
+    client.call_as("root", "POST", "/v1/queues/prices/reject", &json!({ "lease_ids": [lease] })).await.ok();
     let log = process.stop();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let line = |message: &str| lines.iter().find(|line| line["message"] == message).expect("a line");

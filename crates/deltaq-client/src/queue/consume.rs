@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use deltaq_types::duration::format;
 use deltaq_types::{
-    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody,
-    SettleCall, SettledList,
+    KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody, SettleCall, SettledList,
 };
 use reqwest::Method;
 use serde::Serialize;
@@ -128,7 +127,8 @@ impl Queue {
         self.results("release", &leases(lease_ids)).await
     }
 
-    /// Sets the deadlines of leases to now and `lease_duration`, or the setting of the queue.
+    /// Sets the deadlines of leases to now and `lease_duration`, or the setting of the queue. [`settle`](Self::settle) and
+    /// [`Pop::settle`] do so beside other settles.
     ///
     /// # Errors
     /// The call failed. Leases that had ended are no error.
@@ -136,10 +136,9 @@ impl Queue {
         &self,
         lease_ids: &[&str],
         lease_duration: Option<Duration>,
-    ) -> Result<ExtendedList, Error> {
-        let lease_ids = leases(lease_ids).lease_ids;
+    ) -> Result<SettledList, Error> {
         let lease_duration = lease_duration.map(format);
-        self.results("extend", &ExtendBody { lease_ids, lease_duration, ..ExtendBody::default() }).await
+        self.results("extend", &LeasesBody { lease_duration, ..leases(lease_ids) }).await
     }
 
     /// The errors of the parked keys, the most frequent ones first, with the number of keys of each.
@@ -147,45 +146,59 @@ impl Queue {
         List::new(Request::new(self.client().clone(), self.call(Method::GET, ["parked", "errors"])))
     }
 
-    /// Makes delayed keys ready before they are due.
+    /// Makes delayed keys ready before they are due. With `expected_count` nothing changes unless the selection has so many keys.
     ///
     /// # Errors
-    /// The call failed.
-    pub async fn promote(&self, which: Selection<'_>) -> Result<KeysCount, Error> {
-        self.selected(["delayed", "promote"], which).await
+    /// The call failed. `count-changed` has the number of keys.
+    pub async fn promote(
+        &self,
+        which: Selection<'_>,
+        expected_count: Option<u64>,
+    ) -> Result<KeysCount, Error> {
+        self.selected(["delayed", "promote"], which, expected_count).await
     }
 
-    /// Makes parked keys ready.
+    /// Makes parked keys ready. With `expected_count` nothing changes unless the selection has so many keys.
     ///
     /// # Errors
-    /// The call failed.
-    pub async fn redrive(&self, which: Selection<'_>) -> Result<KeysCount, Error> {
-        self.selected(["parked", "redrive"], which).await
+    /// The call failed. `count-changed` has the number of keys.
+    pub async fn redrive(
+        &self,
+        which: Selection<'_>,
+        expected_count: Option<u64>,
+    ) -> Result<KeysCount, Error> {
+        self.selected(["parked", "redrive"], which, expected_count).await
     }
 
-    /// Drops parked keys with their waiting deltas.
+    /// Drops parked keys with their waiting deltas. With `expected_count` nothing changes unless the selection has so many keys.
     ///
     /// # Errors
-    /// The call failed.
-    pub async fn discard(&self, which: Selection<'_>) -> Result<KeysCount, Error> {
-        self.selected(["parked", "discard"], which).await
+    /// The call failed. `count-changed` has the number of keys.
+    pub async fn discard(
+        &self,
+        which: Selection<'_>,
+        expected_count: Option<u64>,
+    ) -> Result<KeysCount, Error> {
+        self.selected(["parked", "discard"], which, expected_count).await
     }
 
-    async fn selected(&self, path: [&str; 2], which: Selection<'_>) -> Result<KeysCount, Error> {
+    async fn selected(
+        &self,
+        path: [&str; 2],
+        which: Selection<'_>,
+        expected_count: Option<u64>,
+    ) -> Result<KeysCount, Error> {
+        let none = KeysBody { expected_count, ..KeysBody::default() };
         let body = match which {
-            Selection::All => KeysBody { keys: None, error: None },
-            Selection::Keys(keys) => KeysBody { keys: Some(owned(keys)), error: None },
-            Selection::Error(error) => KeysBody { keys: None, error: Some(error.to_owned()) },
+            Selection::All => KeysBody { all: true, ..none },
+            Selection::Keys(keys) => KeysBody { keys: Some(owned(keys)), ..none },
+            Selection::Error(error) => KeysBody { error: Some(error.to_owned()), ..none },
         };
         self.client().request(self.call(Method::POST, path).json(&body)).await
     }
 
     /// Sends a call of which every lease has a result. Its repetition has the same effect.
-    async fn results<T: serde::de::DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, Error> {
+    async fn results(&self, path: &str, body: &impl Serialize) -> Result<SettledList, Error> {
         self.client().request_results(self.call(Method::POST, [path]).json(body).repeatable()).await
     }
 }

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use deltaq_types::duration::format;
-use deltaq_types::{
-    ExtendBody, ExtendedList, PopBody, Popped, SettleBody, SettleCall, SettledDocument, SettledList,
-};
+use deltaq_types::{LeasesBody, PopBody, Popped, SettleBody, SettleCall, SettledDocument, SettledList};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
@@ -14,7 +12,7 @@ use super::{Notice, Worker};
 use crate::call::Call;
 use crate::error::Error;
 use crate::queue::random_id;
-use crate::retry::Backoff;
+use crate::retry::{Backoff, pauses_without_queue};
 
 /// The longest pause before the first repetition.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -32,7 +30,7 @@ pub(super) struct Pop {
 #[derive(Debug)]
 pub(super) struct Extended {
     pub(super) sent_at: Instant,
-    pub(super) result: Result<ExtendedList, Error>,
+    pub(super) result: Result<SettledList, Error>,
 }
 
 impl Pop {
@@ -55,8 +53,35 @@ impl Pop {
 }
 
 impl Worker {
-    /// Pops until there is a reply that is no passing failure, with the time at which it arrived.
-    pub(super) async fn pop(&self, pop: &Pop, wait: Duration) -> Result<(Popped, Instant), Error> {
+    /// Pops until there is a reply that is no passing failure, with the time at which it arrived. While the queue does not exist, the
+    /// worker asks again.
+    pub(super) async fn pop(&self, pop: &Pop) -> Result<(Popped, Instant), Error> {
+        let mut pauses = pauses_without_queue().enumerate();
+        loop {
+            match self.pop_once(pop, self.wait).await {
+                Err(error) if is_without_queue(&error) => {}
+                popped => return popped,
+            }
+            let Some((asked, pause)) = pauses.next() else { continue };
+            if asked == 0 {
+                self.notice(&Notice::QueueNotFound { queue: self.queue.name() });
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// The last pop of a worker that stops, which waits for no key. A queue that does not exist has none.
+    pub(super) async fn last_pop(&self, pop: &Pop) -> Result<(Popped, Instant), Error> {
+        match self.pop_once(pop, Duration::ZERO).await {
+            Err(error) if is_without_queue(&error) => {
+                let nothing = Popped { items: Vec::new(), settled: Vec::new(), closed: false, paused: false };
+                Ok((nothing, Instant::now()))
+            }
+            popped => popped,
+        }
+    }
+
+    async fn pop_once(&self, pop: &Pop, wait: Duration) -> Result<(Popped, Instant), Error> {
         let popped = self.repeat(|| pop.call(self, wait)).await?;
         Ok((popped, Instant::now()))
     }
@@ -66,7 +91,7 @@ impl Worker {
         let body = SettleBody { settle };
         let settled = self.repeat(|| self.queue.call(Method::POST, ["settle"]).json(&body)).await;
         let settled: SettledList = match settled {
-            Err(error) if error.code() == Some("queue-not-found") => return Ok(Vec::new()),
+            Err(error) if is_without_queue(&error) => return Ok(Vec::new()),
             settled => settled?,
         };
         Ok(settled.settled)
@@ -74,11 +99,8 @@ impl Worker {
 
     /// Extends leases once. A server that does not reply in `patience` counts as silent.
     pub(super) async fn extend(&self, lease_ids: Vec<String>, patience: Duration) -> Extended {
-        let body = ExtendBody {
-            lease_ids: Some(lease_ids),
-            lease_duration: self.lease_duration.map(format),
-            ..ExtendBody::default()
-        };
+        let lease_duration = self.lease_duration.map(format);
+        let body = LeasesBody { lease_ids: Some(lease_ids), lease_duration, ..LeasesBody::default() };
         let sent_at = Instant::now();
         let call = self.queue.call(Method::POST, ["extend"]).json(&body);
         let client = self.queue.client();
@@ -107,4 +129,8 @@ impl Worker {
     pub(super) fn notice(&self, notice: &Notice<'_>) {
         (self.observer)(notice);
     }
+}
+
+pub(super) fn is_without_queue(error: &Error) -> bool {
+    error.code() == Some("queue-not-found")
 }

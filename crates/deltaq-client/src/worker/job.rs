@@ -115,7 +115,7 @@ impl Outcome {
         };
         let error = error.map(bounded);
         let delay = delay.map(|delay| format(delay.min(DELAY_MAX)));
-        SettleCall { lease_id: Some(lease_id), lease: None, how, delay, error }
+        SettleCall { delay, error, ..SettleCall::new(lease_id, how) }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use deltaq_types::{ExtendedList, PoppedItem, SettleResult};
+use deltaq_types::{PoppedItem, SettleResult, SettledList};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -135,12 +135,12 @@ impl Leases {
 
     /// The server has extended leases, or said that they have ended: those are returned, and no longer held. `sent_at` is the time
     /// of the call.
-    pub(super) fn extended(&mut self, extended: &ExtendedList, sent_at: Instant) -> Vec<Held> {
+    pub(super) fn extended(&mut self, extended: &SettledList, sent_at: Instant) -> Vec<Held> {
         let Some(group) = self.extending.take() else { return Vec::new() };
         let mut lengths = HashMap::new();
-        for lease in extended.leases.iter().filter(|lease| lease.result != SettleResult::Stale) {
-            if let (Some(lease_id), Some(length_ms)) = (lease.lease_id.as_deref(), lease.expires_in_ms) {
-                lengths.insert(lease_id, length_ms);
+        for lease in extended.settled.iter().filter(|lease| lease.result != SettleResult::Stale) {
+            if let Some(length_ms) = lease.expires_in_ms {
+                lengths.insert(lease.lease_id.as_str(), length_ms);
             }
         }
         let (mut kept, mut lost, mut shortest) = (Vec::new(), Vec::new(), None::<u64>);
@@ -181,7 +181,7 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
-    use deltaq_types::{ExtendedDocument, LeaseDocument, LeaseOutcome, Timestamp};
+    use deltaq_types::{LeaseDocument, LeaseOutcome, SettleAs, SettledDocument, Timestamp};
 
     use super::*;
 
@@ -208,16 +208,12 @@ mod tests {
         keys.map(item).collect()
     }
 
-    fn extended(lease_id: &str, length: Option<Duration>) -> ExtendedDocument {
-        ExtendedDocument {
-            lease_id: Some(lease_id.to_owned()),
-            lease: None,
-            result: if length.is_some() { SettleResult::Ok } else { SettleResult::Stale },
-            expires_at: None,
+    fn extended(lease_id: &str, length: Option<Duration>) -> SettledDocument {
+        let result = if length.is_some() { SettleResult::Ok } else { SettleResult::Stale };
+        SettledDocument {
             expires_in_ms: length.map(|length| u64::try_from(length.as_millis()).unwrap()),
-            pending_deltas: None,
-            deleted: None,
             outcome: length.is_none().then_some(LeaseOutcome::Expired),
+            ..SettledDocument::new(lease_id.to_owned(), SettleAs::Extend, result)
         }
     }
 
@@ -247,7 +243,7 @@ mod tests {
 
         let sent_at = now + LENGTH / 3;
         let reply =
-            ExtendedList { leases: vec![extended("q-1", Some(LENGTH)), extended("q-2", None)], stale: 1 };
+            SettledList { settled: vec![extended("q-1", Some(LENGTH)), extended("q-2", None)], stale: 1 };
         let lost: Vec<_> = leases.extended(&reply, sent_at).into_iter().map(|held| held.key).collect();
         assert_eq!(lost, ["k2"]);
         assert_eq!(leases.next_at(), Some(sent_at + LENGTH / 3));

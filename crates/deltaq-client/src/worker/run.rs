@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{Extended, Pop};
+use super::calls::{Extended, Pop, is_without_queue};
 use super::job::{Job, Outcome};
 use super::leases::{Held, Leases, Slot};
 use super::{LAST_CALLS, Notice, Worker, WorkerReport};
@@ -146,7 +146,7 @@ where
         if self.stopping.is_none() && self.pop.is_none() && has_room {
             let pop = Arc::new(Pop::new(self.next_settles())?);
             let popping = pop.clone();
-            let call = async move { worker.pop(&popping, worker.wait).await };
+            let call = async move { worker.pop(&popping).await };
             self.pop = Some((pop, Box::pin(call)));
         }
         if self.settle.is_none() && !self.settles.is_empty() {
@@ -199,6 +199,8 @@ where
                 return self.stop(Some(error));
             }
         };
+        let settles = pop.map_or(0, |pop| pop.settle.len());
+        self.report.lost += settles.saturating_sub(popped.settled.len()) as u64;
         self.count(&popped.settled);
         let slots = self.leases.add(&popped.items, received_at);
         let jobs = popped.items.into_iter().zip(slots).map(|(item, (slot, lost))| (slot, Job { item, lost }));
@@ -224,7 +226,7 @@ where
 
     fn count(&mut self, results: &[SettledDocument]) {
         for result in results {
-            let lease_id = result.lease_id.as_deref().unwrap_or_default();
+            let lease_id = &*result.lease_id;
             if result.result == SettleResult::Stale {
                 self.report.lost += 1;
                 let outcome = result.outcome.unwrap_or(LeaseOutcome::Unknown);
@@ -236,6 +238,7 @@ where
                 SettleAs::Nack => &mut self.report.nacked,
                 SettleAs::Reject => &mut self.report.rejected,
                 SettleAs::Release => &mut self.report.released,
+                SettleAs::Extend => continue,
             } += 1;
         }
     }
@@ -270,7 +273,7 @@ where
         let pause = self.extend_backoff.after_failure(&error);
         self.worker.notice(&Notice::Retry { error: &error, pause });
         self.leases.not_extended(Instant::now() + pause);
-        if !is_temporary && error.code() != Some("queue-not-found") {
+        if !is_temporary && !is_without_queue(&error) {
             self.stop(Some(error));
         }
     }
@@ -292,7 +295,7 @@ where
         self.release_waiting();
         if let Some((pop, _)) = self.pop.take() {
             let (worker, popping) = (self.worker, pop.clone());
-            let again = async move { worker.pop(&popping, Duration::ZERO).await };
+            let again = async move { worker.last_pop(&popping).await };
             self.pop = Some((pop, Box::pin(again)));
         }
     }

@@ -1,9 +1,10 @@
 //! Commands of operators: settings, pause, close, forget, purge, promote, redrive and discard.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{KeySelection, Progress, Purged};
+use super::{KeySelection, Progress, Purged, SelectedKeys};
 use crate::config::Config;
 use crate::event::EventKind;
 use crate::id::Rv;
@@ -12,6 +13,7 @@ use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::scan::ScanCursor;
 use crate::schedule::Place;
+use crate::state::State;
 use crate::table::Entry;
 use crate::time::Time;
 
@@ -109,69 +111,122 @@ impl Queue {
     }
 
     /// Makes delayed keys ready before they are due, unless the queue is closed and its delays are frozen. Returns the number of keys.
+    ///
+    /// # Errors
+    /// [`Refusal::CountChanged`], before anything has changed.
     pub fn promote_step(
         &mut self,
         now: Time,
-        keys: &mut KeySelection,
-        cursor: &mut ScanCursor,
+        keys: &mut SelectedKeys,
         budget: usize,
-    ) -> Progress<u64> {
-        self.step_over(now, Waiting::Delayed, keys, cursor, budget, |_, entry| EventKind::DelayElapsed {
+    ) -> Result<Progress<u64>, Refusal> {
+        self.step_over(now, Waiting::Delayed, keys, budget, |_, entry| EventKind::DelayElapsed {
             key: entry.key.clone(),
         })
     }
 
     /// Makes parked keys ready. Returns the number of keys.
+    ///
+    /// # Errors
+    /// [`Refusal::CountChanged`], before anything has changed.
     pub fn redrive_step(
         &mut self,
         now: Time,
-        keys: &mut KeySelection,
-        cursor: &mut ScanCursor,
+        keys: &mut SelectedKeys,
         budget: usize,
-    ) -> Progress<u64> {
-        self.step_over(now, Waiting::Parked, keys, cursor, budget, |_, entry| EventKind::Redriven {
+    ) -> Result<Progress<u64>, Refusal> {
+        self.step_over(now, Waiting::Parked, keys, budget, |_, entry| EventKind::Redriven {
             key: entry.key.clone(),
         })
     }
 
     /// Drops parked keys. Returns the number of keys.
+    ///
+    /// # Errors
+    /// [`Refusal::CountChanged`], before anything has changed.
     pub fn discard_step(
         &mut self,
         now: Time,
-        keys: &mut KeySelection,
-        cursor: &mut ScanCursor,
+        keys: &mut SelectedKeys,
         budget: usize,
-    ) -> Progress<u64> {
-        self.step_over(now, Waiting::Parked, keys, cursor, budget, Self::removal)
+    ) -> Result<Progress<u64>, Refusal> {
+        self.step_over(now, Waiting::Parked, keys, budget, Self::removal)
     }
 
+    /// Counts the keys in steps if the caller expects a number, then changes them in steps. The first change is in the step in which the
+    /// count ends.
     fn step_over(
         &mut self,
         now: Time,
         waiting: Waiting,
-        keys: &mut KeySelection,
-        cursor: &mut ScanCursor,
+        keys: &mut SelectedKeys,
         budget: usize,
         event: impl Fn(&Self, &Entry) -> EventKind,
-    ) -> Progress<u64> {
+    ) -> Result<Progress<u64>, Refusal> {
         let now = self.advance(now);
-        let (batch, more): (Vec<Key>, bool) = match keys {
-            KeySelection::Named(keys) => (keys.take(budget).collect(), keys.len() > 0),
-            KeySelection::All | KeySelection::WithError(_) => match waiting {
-                Waiting::Parked => self.next_parked(cursor, budget),
-                Waiting::Delayed => self.next_delayed(cursor, budget),
-            },
+        if let Some(expected) = keys.expected_count {
+            let Some(count) = self.count_step(waiting, keys, budget) else { return Ok(Progress::More) };
+            if count != expected {
+                return Err(Refusal::CountChanged { expected, count });
+            }
+            (keys.expected_count, keys.cursor) = (None, ScanCursor::default());
+        }
+        let (batch, more): (Vec<Key>, bool) = match &mut keys.selection {
+            KeySelection::Named(named) => (named.take(budget).collect(), named.len() > 0),
+            KeySelection::All | KeySelection::WithError(_) => {
+                self.next_waiting(waiting, &mut keys.cursor, budget)
+            }
         };
-        let is_frozen = matches!(waiting, Waiting::Delayed) && self.state().freezes_delays();
         for key in batch {
-            let entry = self.state().table.get(key.as_str()).filter(|_| !is_frozen);
-            if let Some(entry) = entry.filter(|entry| waiting.has(entry) && keys.includes(entry)) {
+            if let Some(entry) = self.selected(waiting, &keys.selection, key.as_str()) {
                 let event = event(self, entry);
                 self.emit(now, event);
-                cursor.keys += 1;
+                keys.cursor.keys += 1;
             }
         }
-        if more { Progress::More } else { Progress::Done(cursor.keys) }
+        Ok(if more { Progress::More } else { Progress::Done(keys.cursor.keys) })
+    }
+
+    /// The number of keys that the command would change, once they are counted.
+    fn count_step(&self, waiting: Waiting, keys: &mut SelectedKeys, budget: usize) -> Option<u64> {
+        let is_selected = |key: &&str| self.selected(waiting, &keys.selection, key).is_some();
+        match &keys.selection {
+            KeySelection::All => Some(self.count_all(waiting) as u64),
+            KeySelection::Named(named) => {
+                let unique: HashSet<&str> = named.as_slice().iter().map(Key::as_str).collect();
+                Some(unique.iter().filter(|key| is_selected(key)).count() as u64)
+            }
+            KeySelection::WithError(_) => {
+                let (batch, more) = self.next_waiting(waiting, &mut keys.cursor, budget);
+                let selected = batch.iter().map(Key::as_str).filter(is_selected).count();
+                keys.cursor.keys += selected as u64;
+                (!more).then_some(keys.cursor.keys)
+            }
+        }
+    }
+
+    /// The entry of a key, if a command changes it.
+    fn selected(&self, waiting: Waiting, selection: &KeySelection, key: &str) -> Option<&Entry> {
+        let entry = self.state().table.get(key)?;
+        (waiting.has(entry, self.state()) && selection.includes(entry)).then_some(entry)
+    }
+
+    fn count_all(&self, waiting: Waiting) -> usize {
+        let State { schedule, config, .. } = self.state();
+        match waiting {
+            Waiting::Parked => schedule.parked_len(),
+            Waiting::Delayed if self.state().freezes_delays() => 0,
+            Waiting::Delayed if config.rules().delays_are_adds => schedule.delays_len(),
+            Waiting::Delayed => schedule.delayed_len(),
+        }
+    }
+
+    /// The next keys that wait, and whether there may be more.
+    fn next_waiting(&self, waiting: Waiting, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
+        match waiting {
+            Waiting::Parked => self.next_parked(cursor, budget),
+            Waiting::Delayed => self.next_delayed(cursor, budget),
+        }
     }
 
     /// The next parked keys, and whether there may be more.
@@ -186,7 +241,8 @@ impl Queue {
 
     /// The delayed keys among the next entries, and whether there may be more.
     fn next_delayed(&self, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
-        let slots = cursor.next_slots(self.state(), budget, |entry| Waiting::Delayed.has(entry));
+        let is_delayed = |entry: &Entry| Waiting::Delayed.has(entry, self.state());
+        let slots = cursor.next_slots(self.state(), budget, is_delayed);
         let keys = slots.into_iter().map(|slot| self.state().entry(slot).key.clone());
         (keys.collect(), cursor.is_under_way())
     }
@@ -200,11 +256,16 @@ enum Waiting {
 }
 
 impl Waiting {
-    fn has(self, entry: &Entry) -> bool {
-        let state = &entry.schedule_state;
+    /// Whether a command changes the key. In mode keys the delay of a ready or leased key is an add of its own, which is due later.
+    fn has(self, entry: &Entry, state: &State) -> bool {
+        let schedule_state = &entry.schedule_state;
         match self {
-            Self::Parked => state.place == Place::Parked,
-            Self::Delayed => state.place == Place::Idle && state.delay().is_some(),
+            Self::Parked => schedule_state.place == Place::Parked,
+            Self::Delayed => {
+                let delays_are_adds = state.config.rules().delays_are_adds;
+                let may_be_delayed = delays_are_adds || schedule_state.place == Place::Idle;
+                may_be_delayed && schedule_state.delay().is_some() && !state.freezes_delays()
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Call, Extended, FailureState, How, Item, Outcome, Pop, Settle, Settled};
+use super::{Call, FailureState, How, Item, Outcome, Pop, Settle, Settled};
 use crate::event::{Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
 use crate::key::Key;
@@ -40,8 +40,8 @@ impl Queue {
             let at_slot = Some(slot);
             match kind {
                 0 => {
-                    let failure = How::Nack { delay: None, error: Some("lease expired".into()) };
-                    self.end_lease(at, slot, &failure, true);
+                    let ending = self.failed(at, slot, None, Some(&"lease expired".into()), true);
+                    self.end_lease(at, slot, ending);
                     expiry =
                         self.state().schedule.next_expiry((at, Token::new(rv)), now, self.volatile.committed);
                 }
@@ -134,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// Settles leases, each one independently.
+    /// Settles leases in their order, each one independently.
     pub fn settle(&mut self, now: Time, settles: &[Settle]) -> Vec<Settled> {
         let now = self.advance(now);
         settles.iter().map(|settle| self.settle_one(now, settle)).collect()
@@ -143,18 +143,28 @@ impl Queue {
     fn settle_one(&mut self, now: Time, settle: &Settle) -> Settled {
         let Some(slot) = self.state().schedule.leased_at(settle.token) else {
             let outcome = self.state().settled.get(settle.token);
-            if outcome == settle.how.outcome() {
+            if settle.how.outcome() == Some(outcome) {
                 return Settled::Repeated;
             }
             self.volatile.effects.counters.stale += 1;
             return Settled::Stale { outcome };
         };
         let worked = now.since(self.state().entry(slot).lease().since);
-        if let How::Done { delay: Some(delay) } = settle.how {
-            let key = self.state().entry(slot).key.clone();
-            self.add_key(now, &Call::of_key(key, Some(delay)));
-        }
-        self.end_lease(now, slot, &settle.how, false);
+        let ending = match &settle.how {
+            How::Extend { lease } => return self.extend(now, slot, *lease),
+            How::Ack => Ending::Acked,
+            How::Done { delay } => {
+                if delay.is_some() {
+                    let key = self.state().entry(slot).key.clone();
+                    self.add_key(now, &Call::of_key(key, *delay));
+                }
+                Ending::Done
+            }
+            How::Nack { delay, error } => self.failed(now, slot, *delay, error.as_ref(), false),
+            How::Release => Ending::Released,
+            How::Reject { error } => Ending::Rejected { error: error.clone() },
+        };
+        self.end_lease(now, slot, ending);
         // A key that was acknowledged may have no entry any more.
         let failed = matches!(settle.how, How::Nack { .. } | How::Reject { .. });
         Settled::Ok { worked, failed: failed.then(|| failure_state(self.state().entry(slot))) }
@@ -171,7 +181,8 @@ impl Queue {
     pub fn return_undelivered(&mut self, now: Time, tokens: &[Token]) {
         let now = now.max(self.state().last_at);
         for token in tokens {
-            if let Some((slot, key)) = self.lease_of(*token) {
+            if let Some(slot) = self.state().schedule.leased_at(*token) {
+                let key = self.state().entry(slot).key.clone();
                 self.emit_at(
                     now,
                     Some(slot),
@@ -181,45 +192,19 @@ impl Queue {
         }
     }
 
-    /// Sets the deadline of leases to `now + lease`.
-    pub fn extend(&mut self, now: Time, tokens: &[Token], lease: Option<Duration>) -> Vec<Extended> {
-        let now = self.advance(now);
+    /// Sets the deadline of a lease to `now + lease`.
+    fn extend(&mut self, now: Time, slot: Slot, lease: Option<Duration>) -> Settled {
         let deadline = now.plus(lease.unwrap_or(self.state().config.lease));
-        let mut extended = Vec::with_capacity(tokens.len());
-        for token in tokens {
-            let Some((slot, key)) = self.lease_of(*token) else {
-                self.volatile.effects.counters.stale += 1;
-                extended.push(Extended::Stale { outcome: self.state().settled.get(*token) });
-                continue;
-            };
-            self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
-            let entry = self.state().entry(slot);
-            let (pending_deltas, deleted) = (entry.waiting.len(), entry.is_deleted());
-            extended.push(Extended::Ok { deadline, pending_deltas, deleted });
-        }
-        extended
+        let key = self.state().entry(slot).key.clone();
+        self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
+        let entry = self.state().entry(slot);
+        Settled::Extended { deadline, pending_deltas: entry.waiting.len(), deleted: entry.is_deleted() }
     }
 
-    fn lease_of(&self, token: Token) -> Option<(Slot, Key)> {
-        let slot = self.state().schedule.leased_at(token)?;
-        Some((slot, self.state().entry(slot).key.clone()))
-    }
-
-    fn end_lease(&mut self, now: Time, slot: Slot, how: &How, expired: bool) {
+    fn end_lease(&mut self, now: Time, slot: Slot, ending: Ending) {
         let entry = self.state().entry(slot);
         let token = entry.lease().token;
         let key = entry.key.clone();
-        let ending = match how {
-            How::Ack => Ending::Acked,
-            How::Done { .. } => Ending::Done,
-            How::Release => Ending::Released,
-            How::Reject { error } => Ending::Rejected { error: error.clone() },
-            How::Nack { delay, error } => {
-                let ending = self.failed(now, entry, *delay, error.as_ref(), expired);
-                self.volatile.effects.counters.retries += u64::from(is_retry(&ending, *delay));
-                ending
-            }
-        };
         if ending == Ending::Acked {
             self.remember_acknowledged(now, slot);
         }
@@ -230,13 +215,14 @@ impl Queue {
     /// delay was asked for: a key that always fails must not spin with a delay of zero. In mode keys an entry that waits for its
     /// time is an add, so such a key is delayed instead.
     fn failed(
-        &self,
+        &mut self,
         now: Time,
-        entry: &Entry,
+        slot: Slot,
         delay: Option<Duration>,
         error: Option<&Arc<str>>,
         expired: bool,
     ) -> Ending {
+        let entry = self.state().entry(slot);
         let schedule_state = &entry.schedule_state;
         let failures = schedule_state.failures.saturating_add(1);
         let rules = self.state().config.rules();
@@ -264,7 +250,9 @@ impl Queue {
             None => Disposition::Tail { due: None },
         };
         let failure = Failure { error: error.cloned(), disposition, rate_limited: asks_limiter };
-        if expired { Ending::Expired(failure) } else { Ending::Nacked(failure) }
+        let ending = if expired { Ending::Expired(failure) } else { Ending::Nacked(failure) };
+        self.volatile.effects.counters.retries += u64::from(is_retry(&ending, delay));
+        ending
     }
 }
 
@@ -287,15 +275,16 @@ fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
 }
 
 impl How {
-    /// The outcome that is recorded for a lease that was settled in this way.
+    /// The outcome that is recorded for a lease that was settled in this way; `None` if the lease goes on.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub const fn outcome(&self) -> Option<Outcome> {
         match self {
-            Self::Ack => Outcome::Acked,
-            Self::Done { .. } => Outcome::Done,
-            Self::Nack { .. } => Outcome::Nacked,
-            Self::Release => Outcome::Released,
-            Self::Reject { .. } => Outcome::Rejected,
+            Self::Ack => Some(Outcome::Acked),
+            Self::Done { .. } => Some(Outcome::Done),
+            Self::Nack { .. } => Some(Outcome::Nacked),
+            Self::Release => Some(Outcome::Released),
+            Self::Reject { .. } => Some(Outcome::Rejected),
+            Self::Extend { .. } => None,
         }
     }
 }

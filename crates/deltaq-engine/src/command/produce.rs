@@ -15,6 +15,17 @@ use crate::schedule::Place;
 use crate::table::Entry;
 use crate::time::Time;
 
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It counts as a delta, or as an add of a key. That includes what changes nothing because it is queued already, except `Merged`.
+    Queued,
+    /// Mode keys: the key was ready anyway, and not leased.
+    Merged,
+    /// It had nothing to change.
+    Ignored,
+}
+
 impl Queue {
     /// Applies all `calls` in order, or none of them.
     ///
@@ -57,15 +68,15 @@ impl Queue {
                 self.populate(now);
                 continue;
             }
-            let accepted = match call.kind {
+            let effect = match call.kind {
                 _ if !has_objects => self.add_key(now, call),
                 DeltaKind::Deleted => self.delete(now, call, &mut provenance),
                 _ => self.append(now, call, &mut provenance),
             };
-            if accepted {
-                produced.queued += 1;
-            } else {
-                produced.ignored += 1;
+            match effect {
+                Effect::Queued => produced.queued += 1,
+                Effect::Merged => produced.merged += 1,
+                Effect::Ignored => produced.ignored += 1,
             }
             self.note_call(call);
         }
@@ -129,8 +140,8 @@ impl Queue {
         Refusal::WrongMode { call, reason, mode: self.state().config.mode }
     }
 
-    /// Mode keys: adds a key. Returns whether the queue accepts adds.
-    pub(super) fn add_key(&mut self, now: Time, call: &Call) -> bool {
+    /// Mode keys: adds a key. A closed queue ignores adds.
+    pub(super) fn add_key(&mut self, now: Time, call: &Call) -> Effect {
         let key = call.key.clone();
         if self.state().closed && self.state().config.rules().stops_when_closed {
             self.volatile.effects.counters.ignored_closed += 1;
@@ -141,7 +152,7 @@ impl Queue {
             if call.rate_limited && has_room {
                 self.emit(now, EventKind::Failed { key });
             }
-            return false;
+            return Effect::Ignored;
         }
         // As in client-go, a delay of zero counts, and so does a delay of a key that is ready anyway.
         self.volatile.effects.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
@@ -155,23 +166,20 @@ impl Queue {
             wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.state().bucket, now).0);
         }
         let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
-        if due.is_some() || call.rate_limited || !self.is_dirty(&key) {
-            self.emit(now, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
+        if due.is_none() && !call.rate_limited {
+            // A key of client-go's dirty set will be delivered anyway.
+            match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
+                Some(Place::Ready(_)) => return Effect::Merged,
+                Some(Place::Leased(lease)) if lease.new_change.is_some() => return Effect::Queued,
+                _ => {}
+            }
         }
-        true
-    }
-
-    /// Mode keys: whether the key will be delivered anyway (client-go's dirty set).
-    fn is_dirty(&self, key: &Key) -> bool {
-        match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
-            Some(Place::Ready(_)) => true,
-            Some(Place::Leased(lease)) => lease.new_change.is_some(),
-            _ => false,
-        }
+        self.emit(now, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
+        Effect::Queued
     }
 
     /// Queues the delta of a call that has an object.
-    pub(super) fn append(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+    pub(super) fn append(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> Effect {
         let Some(object) = &call.object else {
             panic!("the call {:?} of key {} has no object", call.kind, call.key);
         };
@@ -189,10 +197,10 @@ impl Queue {
             object: object.clone(),
         };
         self.emit_at(now, slot, EventKind::Appended(appended));
-        true
+        Effect::Queued
     }
 
-    pub(super) fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+    pub(super) fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> Effect {
         if self.state().config.rules().keeps_every_delta {
             return self.append_deletion(now, call, provenance);
         }
@@ -206,19 +214,19 @@ impl Queue {
         if self.state().drops(entry) {
             self.remember_deletion(now, &call.key, call.version.as_ref());
             self.emit(now, EventKind::Dropped { key: call.key.clone(), origin: Origin::Call });
-            return true;
+            return Effect::Queued;
         }
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
             self.remember_deletion(now, &call.key, call.version.as_ref());
             self.volatile.effects.counters.ignored_duplicate += 1;
             self.populate(now);
-            return true;
+            return Effect::Queued;
         }
         self.append_deletion(now, call, provenance)
     }
 
     /// Queues a deletion. A Delete by key alone gets the newest object of the queue, or an empty one if the queue has none.
-    fn append_deletion(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+    fn append_deletion(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> Effect {
         let entry = self.state().table.get(call.key.as_str());
         let newest = entry.and_then(Entry::newest_object).cloned();
         let is_unversioned = call.object.is_some() && call.version.is_none();
@@ -232,11 +240,11 @@ impl Queue {
     }
 
     /// A Delete that has nothing to delete. A later object may be older than the deletion.
-    fn ignore_delete(&mut self, now: Time, call: &Call) -> bool {
+    fn ignore_delete(&mut self, now: Time, call: &Call) -> Effect {
         self.volatile.effects.counters.ignored_absent += 1;
         self.remember_deletion(now, &call.key, call.version.as_ref());
         self.populate(now);
-        false
+        Effect::Ignored
     }
 
     /// A call that queues nothing populates the queue, too.

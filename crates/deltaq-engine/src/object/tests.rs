@@ -108,7 +108,10 @@ fn many_and_one_are_told_apart() {
     assert!(many);
     assert_eq!(texts, [r#"{"key":"a"}"#, r#"{"key":"b"}"#]);
     assert!(!read("{}").expect("json").1);
-    assert!(read(" []").expect("json").0.is_empty());
+    for empty in [" []", " null "] {
+        assert_eq!(read(empty).expect("json"), (Vec::new(), true), "{empty}");
+    }
+    assert!(read("nul").is_err() && read("null null").is_err());
     assert!(read("[1]").expect_err("bad").not_an_object);
     let index = |text: &str| read(text).expect_err("bad").index;
     assert_eq!(index(r#"[{"key":"a"},1]"#), Some(1));

@@ -21,7 +21,7 @@ mod replace;
 mod scans;
 mod versions;
 
-pub(crate) use leases::{ModelExtended, ModelItem, ModelSettled};
+pub(crate) use leases::{ModelItem, ModelSettled};
 pub(crate) use objects::{Content, OBJECTS, SENT_OBJECTS, bytes_of};
 use objects::{UNKNOWN, same_content};
 pub(crate) use produce::ModelCall;

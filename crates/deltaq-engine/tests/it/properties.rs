@@ -262,6 +262,7 @@ fn engine_and_model_agree_in_mode_keys() {
         "a closed queue counts an ignored AddRateLimited",
         "a closed queue of mode keys ignores an add",
         "failures expire after a day",
+        "promote of a delay of a ready or leased key",
     ];
     check_mode(Mode::Keys, &[RULES, &own].concat());
 }

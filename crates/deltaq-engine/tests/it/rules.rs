@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, Extended, How, Item, KeySelection, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced,
-    Settle, Settled,
+    Call, How, Item, KeySelection, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced, Settle,
+    Settled,
 };
 use deltaq_engine::config::{Config, Mode};
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -316,10 +316,8 @@ impl Fixture {
         assert!(matches!(self.settle(item.token, how), Settled::Ok { .. }));
     }
 
-    fn extend(&mut self, item: &Item, millis: u64) -> Extended {
-        let extended = self.queue.extend(self.now(), &[item.token], Some(ms(millis)));
-        self.commit_and_check();
-        extended[0]
+    fn extend(&mut self, item: &Item, millis: u64) -> Settled {
+        self.settle(item.token, How::Extend { lease: Some(ms(millis)) })
     }
 
     fn purge(&mut self) -> Purged {
@@ -332,10 +330,10 @@ impl Fixture {
 
     fn redrive(&mut self, names: Option<&[&str]>) -> u64 {
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
-        let (now, mut cursor) = (self.now(), ScanCursor::default());
-        let progress = self.queue.redrive_step(now, &mut KeySelection::named(keys), &mut cursor, usize::MAX);
+        let now = self.now();
+        let progress = self.queue.redrive_step(now, &mut KeySelection::named(keys).into(), usize::MAX);
         self.commit_and_check();
-        let Progress::Done(count) = progress else { panic!("the redrive did not complete") };
+        let Ok(Progress::Done(count)) = progress else { panic!("the redrive did not complete") };
         count
     }
 

@@ -19,7 +19,6 @@ use super::commits::Commits;
 use super::{Error, Handle, Milestones, drop_in_background};
 use crate::delivery::{Delivered, Delivery, Grant, Reply};
 use crate::requests::{OpenRequests, Undelivered};
-use crate::unused::UnusedQueue;
 use crate::waiters::Waiters;
 
 /// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex on its own
@@ -52,8 +51,6 @@ pub(crate) struct State {
     pub(crate) resync_due: bool,
     /// What changes have counted since `/metrics` was last read.
     pub(crate) counters: Counters,
-    /// Set while nothing was ever produced to a queue that a pop created.
-    pub(crate) unused: Option<UnusedQueue>,
     /// Whether the task of a follower waits until the queue has room for rows.
     pub(crate) awaits_room: bool,
     /// The milestones that were reported last.
@@ -179,9 +176,6 @@ impl Handle {
             state.armed = next;
             self.requests.wake();
         }
-        if state.unused.is_some() && !state.queue.is_unused() {
-            state.unused = None;
-        }
         let milestones = Milestones { synced: effects.has_synced, drained: effects.is_drained, ended: false };
         if std::mem::replace(&mut state.milestones, milestones) != milestones {
             self.milestones.send_replace(milestones);
@@ -268,7 +262,6 @@ impl State {
             armed: None,
             resync_due: false,
             counters: Counters::default(),
-            unused: None,
             awaits_room: false,
             milestones: Milestones::default(),
         }

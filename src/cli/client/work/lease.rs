@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deltaq_client::Error;
-use deltaq_types::{ExtendBody, ExtendedList, LeaseOutcome, SettleResult};
+use deltaq_types::{LeaseOutcome, LeasesBody, SettleResult, SettledList};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::worker::{Item, Worker, pause_of, pauses};
@@ -62,13 +62,13 @@ impl Worker<'_> {
     }
 
     async fn extend(&self, item: &Item) -> Result<Duration, Refused> {
-        let body = ExtendBody {
-            lease_ids: Some(vec![item.popped.lease.id.clone()]),
+        let body = LeasesBody {
+            lease_id: Some(item.popped.lease.id.clone()),
             lease_duration: self.lease.clone(),
-            ..ExtendBody::default()
+            ..LeasesBody::default()
         };
         let call = self.call("extend").map_err(|failure| Refused::Ended(failure.to_string()))?.json(&body);
-        let extended: Result<ExtendedList, Error> = self.session.client.fetch_results(call).await;
+        let extended: Result<SettledList, Error> = self.session.client.fetch_results(call).await;
         let extended = match extended {
             Ok(extended) => extended,
             Err(error) => {
@@ -77,7 +77,7 @@ impl Worker<'_> {
                 );
             }
         };
-        match extended.leases.first() {
+        match extended.settled.first() {
             Some(lease) if lease.result != SettleResult::Stale => {
                 Ok(Duration::from_millis(lease.expires_in_ms.unwrap_or_default()))
             }

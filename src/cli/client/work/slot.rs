@@ -3,14 +3,14 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use deltaq_client::{Call, Error};
+use deltaq_client::{Call, Error, pauses_without_queue};
 use deltaq_types::duration;
 use deltaq_types::{PopBody, SettleAs, SettleBody, SettleCall, SettleResult, SettledDocument, SettledList};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::child::{Ended, Running};
 use super::lease::Lost;
-use super::worker::{Item, Worker, pause_of, pauses};
+use super::worker::{Item, Worker, is_absent, pause_of, pauses, report_absence};
 use super::{Stop, Work};
 use crate::cli::client::failure::{Failure, text_of};
 use crate::cli::client::output::{clean, duration_text};
@@ -41,7 +41,8 @@ impl<'a> Worker<'a> {
             format!("{}:{}", host.nodename().to_string_lossy(), std::process::id())
         });
         let lease = work.lease.map(|lease| lease.to_string());
-        Self { work, session, stop, name, lease, acknowledged: Cell::new(0), failed: Cell::new(0) }
+        let (said_absent, acknowledged, failed) = (Cell::new(false), Cell::new(0), Cell::new(0));
+        Self { work, session, stop, name, lease, said_absent, acknowledged, failed }
     }
 
     /// Works until the worker stops.
@@ -69,7 +70,7 @@ impl<'a> Worker<'a> {
     /// Pops a key. The outer `None` means that the worker ends.
     async fn pop(&self) -> Result<Option<Option<Item>>, Failure> {
         let id = random_id()?;
-        let mut backoff = pauses();
+        let (mut backoff, mut absence) = (pauses(), pauses_without_queue());
         loop {
             let reply = tokio::select! {
                 reply = self.try_pop(&id) => reply,
@@ -79,7 +80,10 @@ impl<'a> Worker<'a> {
                 }
             };
             let error = match reply {
-                Ok(popped) => return Ok(Some(item(popped)?)),
+                Ok(popped) => {
+                    self.said_absent.set(false);
+                    return Ok(Some(item(popped)?));
+                }
                 Err(Failure::Client(error)) => error,
                 Err(failure) => return Err(failure),
             };
@@ -87,8 +91,12 @@ impl<'a> Worker<'a> {
                 report(&format!("queue {} is closed, and no key is ready", self.work.queue));
                 return Ok(None);
             }
-            let Some(pause) = pause_of(&error, &mut backoff) else { return Err(error.into()) };
-            if backoff.failures() == 1 {
+            let awaits_queue = is_absent(&error) && !self.work.until_empty;
+            let pause = if awaits_queue { absence.next() } else { pause_of(&error, &mut backoff) };
+            let Some(pause) = pause else { return Err(error.into()) };
+            if awaits_queue && !self.said_absent.replace(true) {
+                report_absence(&self.work.queue);
+            } else if !awaits_queue && backoff.failures() == 1 {
                 report(&format!("{}; trying again", text_of(&error)));
             }
             tokio::select! {
@@ -210,8 +218,7 @@ impl<'a> Worker<'a> {
         error: Option<String>,
     ) -> Result<Option<SettledDocument>, Failure> {
         let error = error.map(|error| bounded(&error));
-        let lease_id = Some(item.popped.lease.id.clone());
-        let settle = SettleCall { lease_id, lease: None, how, delay: None, error };
+        let settle = SettleCall { error, ..SettleCall::new(item.popped.lease.id.clone(), how) };
         let body = SettleBody { settle: vec![settle] };
         let mut backoff = pauses();
         loop {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use deltaq_client::{Backoff, Error};
 use deltaq_types::PoppedItem;
+use deltaq_types::name::Name;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -22,6 +23,8 @@ pub(super) struct Worker<'a> {
     pub(super) stop: Stop,
     pub(super) name: String,
     pub(super) lease: Option<String>,
+    /// Whether a slot has said that the queue does not exist yet.
+    pub(super) said_absent: Cell<bool>,
     pub(super) acknowledged: Cell<u64>,
     pub(super) failed: Cell<u64>,
 }
@@ -41,4 +44,14 @@ pub(in crate::cli::client) const fn pauses() -> Backoff {
 /// How long to wait before a failed call is repeated; `None` if a repetition fails again.
 pub(in crate::cli::client) fn pause_of(error: &Error, backoff: &mut Backoff) -> Option<Duration> {
     error.is_temporary().then(|| backoff.after_failure(error))
+}
+
+/// Whether the server says that the queue does not exist.
+pub(in crate::cli::client) fn is_absent(error: &Error) -> bool {
+    error.code() == Some("queue-not-found")
+}
+
+/// Says that the command goes on until the queue exists.
+pub(in crate::cli::client) fn report_absence(queue: &Name) {
+    eprintln!("deltaq: queue {queue} does not exist yet");
 }

@@ -161,8 +161,8 @@ impl Shared {
             }
             (ProxyFault::Acks, "ack") => {
                 let body: Value = serde_json::from_slice(&request.body).ok()?;
-                let ok = |lease: &Value| json!({ "lease": lease, "as": "ack", "result": "ok" });
-                let settled: Vec<Value> = body["leases"].as_array()?.iter().map(ok).collect();
+                let ok = |lease: &Value| json!({ "lease_id": lease, "as": "ack", "result": "ok", "outcome": null });
+                let settled: Vec<Value> = body["lease_ids"].as_array()?.iter().map(ok).collect();
                 self.is_due().then(|| json!({ "settled": settled }))
             }
             _ => None,

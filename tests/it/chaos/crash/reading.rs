@@ -24,7 +24,7 @@ pub(crate) fn reply(operation: &Operation, body: &Value) -> Result<Reply, String
         }
         Operation::Settle { .. } => reply.settled = settled(operation, list(body, "settled")?)?,
         Operation::Extend { .. } => {
-            reply.settled = list(body, "leases")?.iter().map(result).collect::<Result<_, _>>()?;
+            reply.settled = list(body, "settled")?.iter().map(result).collect::<Result<_, _>>()?;
         }
         Operation::Items => reply.items = items(body)?,
         _ => {}

@@ -102,7 +102,11 @@ pub(crate) fn drain(client: &mut Client) -> Result<(), String> {
 fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
     let mut progressed = client.clock.monotonic_us();
     while client.clock.since(progressed) < DRAIN {
-        client.call(spec.name, Operation::Redrive, &Message::post(spec.path("/parked/redrive"), &json!({})));
+        client.call(
+            spec.name,
+            Operation::Redrive,
+            &Message::post(spec.path("/parked/redrive"), &json!({ "all": true })),
+        );
         let seconds = 5;
         let operation = Operation::Pop {
             id: None,
@@ -111,7 +115,7 @@ fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
             with_known: true,
             settles: Vec::new(),
         };
-        let path = spec.path(&format!("/pop?max=1000&wait=100ms&lease={seconds}s&with=known"));
+        let path = spec.path(&format!("/pop?max=1000&wait=100ms&lease_duration={seconds}s&with=known"));
         let Some(Answer::Ok(reply)) = client.call(spec.name, operation, &Message::post(path, &json!({})))
         else {
             return Err("a pop has no reply".to_owned());
@@ -126,7 +130,7 @@ fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
             continue;
         }
         progressed = client.clock.monotonic_us();
-        let message = Message::post(spec.path("/ack"), &json!({ "leases": leases }));
+        let message = Message::post(spec.path("/ack"), &json!({ "lease_ids": leases }));
         let settles = leases.into_iter().map(|lease| Settle { lease, way: SettleKind::Ack }).collect();
         client.call(spec.name, Operation::Settle { settles }, &message);
     }

@@ -76,7 +76,7 @@ impl Worker {
         match self.client.rng.u32(..50) {
             0 => self.settle_again(),
             1 => {
-                let message = Message::post(spec.path("/parked/redrive"), &json!({}));
+                let message = Message::post(spec.path("/parked/redrive"), &json!({ "all": true }));
                 self.client.call(spec.name, Operation::Redrive, &message);
             }
             _ => {}
@@ -123,7 +123,7 @@ impl Worker {
         let (max, wait) = (1 + rng.usize(..POP), if rng.bool() { 0 } else { rng.u32(..150) });
         let length_ms = LEASE_MS + rng.u64(..2) * LONGER_MS;
         let with_known = rng.bool();
-        let query = format!("max={max}&wait={wait}ms&lease={length_ms}ms&worker={}", self.name);
+        let query = format!("max={max}&wait={wait}ms&lease_duration={length_ms}ms&worker={}", self.name);
         let mut path = spec.path(&format!("/pop?{query}"));
         if let Some(id) = &id {
             path = format!("{path}&id={id}");
@@ -162,7 +162,7 @@ impl Worker {
         let alike = settles.iter().all(|settle| Some(settle.way) == way);
         let message = if let Some(way) = way.filter(|_| alike && self.client.rng.bool()) {
             let leases: Vec<&str> = settles.iter().map(|settle| settle.lease.as_str()).collect();
-            Message::post(spec.path(&format!("/{}", way.as_str())), &json!({ "leases": leases }))
+            Message::post(spec.path(&format!("/{}", way.as_str())), &json!({ "lease_ids": leases }))
         } else {
             let body = json!({ "settle": wire(&mut self.client, &settles) });
             Message::post(spec.path("/settle"), &body)
@@ -188,7 +188,7 @@ impl Worker {
 
     fn extend(&mut self, spec: &'static Spec, held: &HeldLease) {
         let length_ms = LEASE_MS + self.client.rng.u64(..2) * LONGER_MS;
-        let body = json!({ "leases": [held.lease], "lease": format!("{length_ms}ms") });
+        let body = json!({ "lease_ids": [held.lease], "lease_duration": format!("{length_ms}ms") });
         let operation = Operation::Extend { lease: held.lease.clone(), length: length_ms * 1_000 };
         self.client.call(spec.name, operation, &Message::post(spec.path("/extend"), &body));
     }
@@ -213,7 +213,7 @@ impl Worker {
 /// The settles of a request. Some nacks have a delay and an error.
 fn wire(client: &mut Client, settles: &[Settle]) -> Vec<Value> {
     let one = |settle: &Settle| {
-        let mut call = json!({ "lease": settle.lease, "as": settle.way.as_str() });
+        let mut call = json!({ "lease_id": settle.lease, "as": settle.way.as_str() });
         if settle.way == SettleKind::Nack && client.rng.bool() {
             call["delay"] = format!("{}ms", client.rng.u32(..100)).into();
             call["error"] = "failed".into();

@@ -32,14 +32,14 @@ fn script() -> Vec<fn(&mut Known) -> Message> {
         |_| put(&json!({"retention": {"bytes": 0}, "lease": "1h"})),
         |_| post("/add", &json!([{"key": "a"}, {"key": "b"}, {"key": "c"}, {"key": "d"}])),
         |_| post("/pop?max=3", &Value::Null),
-        |known| post("/ack", &json!({"leases": [known.leases.remove(0)]})),
-        |known| post("/reject", &json!({"leases": [known.leases.remove(0)], "error": "no"})),
+        |known| post("/ack", &json!({"lease_ids": [known.leases.remove(0)]})),
+        |known| post("/reject", &json!({"lease_ids": [known.leases.remove(0)], "error": "no"})),
         |_| post("/update", &json!({"key": "b", "n": 1})),
-        |known| post("/nack", &json!({"leases": [known.leases.remove(0)], "delay": "1h"})),
+        |known| post("/nack", &json!({"lease_ids": [known.leases.remove(0)], "delay": "1h"})),
         |_| post("/replace?source=erp", &list()),
         |_| post("/delete?key=k7", &Value::Null),
         |_| post("/pop?max=200", &Value::Null),
-        |known| post("/ack", &json!({"leases": std::mem::take(&mut known.leases)})),
+        |known| post("/ack", &json!({"lease_ids": std::mem::take(&mut known.leases)})),
         |_| {
             post(
                 "/replace?source=erp&only_changed=true&max_delete_percent=100",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use deltaq_engine::command::{Call, Extended, How, KeySelection, Pop, Progress, Replace, Settle, Settled};
+use deltaq_engine::command::{Call, How, KeySelection, Pop, Progress, Replace, Settle, Settled};
 use deltaq_engine::config::{Config, Mode};
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::id::Token;
@@ -362,14 +362,16 @@ impl Caller {
             let asked = ledger.asks(&lease.queue);
             ledger.extends(&lease.queue, &lease.key, lease.token, to_us).map(|()| asked)
         })?;
-        let token = handle.token(&lease.id);
-        let extended = handle.extend(&[token], Some(span)).await;
+        let settle = Settle { token: handle.token(&lease.id), how: How::Extend { lease: Some(span) } };
+        let extended = handle.settle(&[settle]).await;
         self.note(("extend", &extended));
         match extended {
             Ok(extended) => self.world.ledger(|ledger| {
                 ledger.answered(&asked, None)?;
                 let deadline_us = match extended.first() {
-                    Some(Extended::Ok { deadline, .. }) => Some(self.world.deadline_us(&handle, *deadline)),
+                    Some(Settled::Extended { deadline, .. }) => {
+                        Some(self.world.deadline_us(&handle, *deadline))
+                    }
                     _ => None,
                 };
                 ledger.extended(&lease.queue, &lease.key, lease.token, deadline_us)
@@ -523,9 +525,8 @@ impl Caller {
                     2 | 3 => Queue::promote_step,
                     _ => Queue::redrive_step,
                 };
-                let step = move |queue: &mut Queue, now, most| {
-                    Ok(operate(queue, now, &mut KeySelection::All, &mut cursor, most))
-                };
+                let mut keys = KeySelection::All.into();
+                let step = move |queue: &mut Queue, now, most| operate(queue, now, &mut keys, most);
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
             _ => {
@@ -545,8 +546,8 @@ impl Caller {
         let done = match choice {
             0 => handle.set_paused(true).await,
             1 | 2 => handle.set_paused(false).await,
-            3 => handle.set_closed(true).await,
-            4 => handle.set_closed(false).await,
+            3 => handle.close(false).await,
+            4 => handle.reopen().await,
             _ => {
                 let (lease, failures) = (millis(rng, 200..10_000), rng.u32(..4));
                 let edit = |config: &Config| {

@@ -99,8 +99,8 @@ impl Run {
         let (configured, commit) = target.handle.configure(edit);
         commit.wait().await?;
         configured?;
-        target.handle.redrive(KeySelection::All).await?;
-        target.handle.set_closed(false).await?;
+        target.handle.redrive(KeySelection::All.into()).await?;
+        target.handle.reopen().await?;
         target.handle.set_paused(false).await
     }
 }

@@ -224,15 +224,9 @@ impl Ledger {
     ) -> Result<(), Violation> {
         let now_us = self.now_us;
         let held = self.held(queue, key, token)?;
-        let wanted = match how {
-            How::Ack => Outcome::Acked,
-            How::Done { .. } => Outcome::Done,
-            How::Nack { .. } => Outcome::Nacked,
-            How::Release => Outcome::Released,
-            How::Reject { .. } => Outcome::Rejected,
-        };
         let outcome = match reply {
-            Settled::Ok { .. } | Settled::Repeated => wanted,
+            Settled::Ok { .. } | Settled::Repeated => how.outcome().ok_or("the settle ends no lease")?,
+            Settled::Extended { .. } => return Err(format!("{how:?} extends a lease")),
             Settled::Stale { outcome } => outcome,
         };
         let place = format!("{}, {key}, lease {token}", queue.0);

@@ -312,6 +312,8 @@ fn the_other_commands_reach_their_operations() {
     let server = Server::in_memory();
     server.run(&["queue", "create", "jobs", "mode=keys", "max_failures=1"]).ok();
     server.run(&["add", "jobs", "--key", "a", "--key", "b"]).ok();
+    let again = server.run(&["add", "jobs", "--key", "a"]).ok();
+    assert!(again.starts_with("queued 0, 1 merged"), "{again}");
     server.run(&["queue", "pause", "jobs"]).ok();
     server.run(&["pop", "jobs"]).failed(3);
     server.run(&["queue", "resume", "jobs"]).ok();
@@ -326,7 +328,10 @@ fn the_other_commands_reach_their_operations() {
     server.run(&["queue", "create", "later", "mode=keys"]).ok();
     server.run(&["add", "later", "--key", "a", "--key", "b", "--delay", "1h"]).ok();
     assert_eq!(server.run(&["promote", "later", "a"]).ok(), "1 delayed key made ready\n");
-    assert_eq!(server.run(&["promote", "later", "--all"]).ok(), "1 delayed key made ready\n");
+    let changed = server.run(&["promote", "later", "--all", "--expected-count", "2"]).failed(1);
+    assert!(changed.contains("is 1 now"), "{changed}");
+    let line = ["promote", "later", "--all", "--expected-count", "1"];
+    assert_eq!(server.run(&line).ok(), "1 delayed key made ready\n");
     let failure = server.run(&["redrive", "jobs", "--error", "no such error"]).failed(3);
     assert!(failure.contains("no parked key has the error \"no such error\""), "{failure}");
     server.run(&["discard", "jobs", "--error", "no \x1b[31mroute"]).failed(2);

@@ -248,6 +248,23 @@ fn an_idle_worker_ends_at_once_and_leaves_no_lease() {
 }
 
 #[test]
+fn a_worker_waits_for_its_queue_and_says_so_once() {
+    let server = Server::in_memory();
+    let mut work = Work::start(&server, &["--concurrency", "4"], "touch $DIR/worked");
+    let said = |server: &Server| stderr(server).matches("queue q does not exist yet").count();
+    until("the worker has asked", || said(&server) > 0);
+    add(&server, 1);
+    until("the key is worked on", || server.folder.path().join("worked").exists());
+    work.signal("TERM");
+    assert!(work.ended().success(), "{}", stderr(&server));
+    assert_eq!(said(&server), 1, "{}", stderr(&server));
+    let missing = server.run(&["work", "missing", "--until-empty", "--", "true"]).failed(3);
+    assert!(missing.contains("there is no queue of this name"), "{missing}");
+    let missing = server.run(&["pop", "missing", "--wait", "10ms"]).failed(3);
+    assert!(missing.contains("queue missing does not exist yet"), "{missing}");
+}
+
+#[test]
 fn a_command_that_can_not_run_ends_the_worker() {
     let server = Server::in_memory();
     add(&server, 1);

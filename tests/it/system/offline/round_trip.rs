@@ -141,7 +141,7 @@ async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
     let store = scratch.path("store");
     let server = Server::start(&store);
     server.post("busy/add", r#"{"key":"a"}"#);
-    server.post("busy/pop?lease=1s", "");
+    server.post("busy/pop?lease_duration=1s", "");
     server.stop();
     let events = async || {
         let mut connection = open(&store).await;

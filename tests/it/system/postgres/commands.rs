@@ -67,9 +67,9 @@ pub(super) fn fill(server: &Spawned) {
         let popped = call(server, "POST", &format!("/v1/queues/prices/pop?max={count}"), &json!({}));
         let items = popped["items"].as_array().expect("items");
         let leases: Vec<&Value> = items.iter().map(|item| &item["lease"]["id"]).collect();
-        call(server, "POST", &format!("/v1/queues/prices/{path}"), &json!({"leases": leases}));
+        call(server, "POST", &format!("/v1/queues/prices/{path}"), &json!({"lease_ids": leases}));
     }
-    call(server, "POST", "/v1/queues/prices/pop?max=3&lease=1h", &json!({}));
+    call(server, "POST", "/v1/queues/prices/pop?max=3&lease_duration=1h", &json!({}));
     call(server, "POST", "/v1/queues/other/add", &json!({"key": "a"}));
     call(server, "POST", "/v1/queues/gone/add", &json!({"key": "a"}));
     call(server, "DELETE", "/v1/queues/gone", &Value::Null);

@@ -73,7 +73,7 @@ fn a_whole_store_moves_to_postgres_and_back() {
     // A lease from before is still valid, and its token is the same.
     let leased = call(&server, "GET", "/v1/queues/prices/items?state=leased", &Value::Null);
     let lease = &leased["items"][0]["lease"]["id"];
-    let settled = call(&server, "POST", "/v1/queues/prices/ack", &json!({"leases": [lease]}));
+    let settled = call(&server, "POST", "/v1/queues/prices/ack", &json!({"lease_ids": [lease]}));
     assert_eq!(settled["settled"][0]["result"], "ok", "{settled}");
     call(&server, "POST", "/v1/queues/gone/add", &json!({"key": "a"}));
     server.end(STOP);
@@ -145,7 +145,7 @@ fn a_whole_store_moves_to_several_nodes() {
     // Numbers go on, and followers follow.
     let leased = call(&a, "GET", "/v1/queues/prices/items?state=leased", &Value::Null);
     let settled =
-        call(&a, "POST", "/v1/queues/prices/ack", &json!({"leases": [leased["items"][0]["lease"]["id"]]}));
+        call(&a, "POST", "/v1/queues/prices/ack", &json!({"lease_ids": [leased["items"][0]["lease"]["id"]]}));
     assert_eq!(settled["settled"][0]["result"], "ok", "{settled}");
     call(&b, "POST", "/v1/queues/prices/add", &json!({"key": "after the move"}));
     crate::system::cli::until("the follower has the new key", || {

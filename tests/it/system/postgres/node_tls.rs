@@ -97,13 +97,7 @@ fn start_a(nodes: &Nodes, authorities: &Path, [cert, key]: &[PathBuf; 2]) -> Spa
 fn queue_of(nodes: &Nodes, node: &str) -> String {
     let owned = nodes.cluster.sql(&format!("SELECT partition FROM deltaq.partitions WHERE node = '{node}'"));
     let owned: Vec<usize> = owned.lines().map(|line| line.parse().expect("a number")).collect();
-    let limits = Limits {
-        auto_create: true,
-        max_queues: 1,
-        created_by_pop_percent: 100,
-        max_waiters: 1,
-        watch: WatchLimits::default(),
-    };
+    let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1, watch: WatchLimits::default() };
     let metrics = deltaq_service::metrics::Metrics::new(1).expect("metrics");
     let partitions = Partitions::new(super::nodes::PARTITIONS, limits, std::sync::Arc::default(), metrics);
     let mut names = (0..).map(|number| format!("q{number}"));

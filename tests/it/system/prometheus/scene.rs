@@ -78,14 +78,14 @@ impl Scene {
         let mut leases = ["stuck", "parked"].map(|server| {
             let mut caller = Caller::new(self.address(server));
             caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
-            let popped = caller.ok("POST", &format!("{QUEUE}/pop?lease=1h"), &Value::Null);
+            let popped = caller.ok("POST", &format!("{QUEUE}/pop?lease_duration=1h"), &Value::Null);
             (caller, popped["items"][0]["lease"]["id"].clone())
         });
         let (caller, lease) = &mut leases[1];
         caller.ok(
             "POST",
             &format!("{QUEUE}/reject"),
-            &json!({"leases": [lease], "error": "no such currency"}),
+            &json!({"lease_ids": [lease], "error": "no such currency"}),
         );
         let mut caller = Caller::new(self.address("stalled"));
         caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));

@@ -113,7 +113,7 @@ fn mixed(caller: &mut Caller, round: usize) {
     }
     if round % RARE == EXPIRED {
         let lease = std::mem::take(&mut caller.forgotten);
-        caller.refused("mixed/ack", &json!({"leases": [lease]}), 409);
+        caller.refused("mixed/ack", &json!({"lease_ids": [lease]}), 409);
     }
     let popped = caller.post("mixed/pop?max=100", &Value::Null);
     for item in popped["items"].as_array().expect("items") {
@@ -129,6 +129,7 @@ fn rare_events(caller: &mut Caller, round: usize) {
     }
     caller.post("mixed/resync", &Value::Null);
     caller.ok("GET", "/readyz", &Value::Null);
+    caller.ok("PUT", "/v1/queues/asleep", &json!({}));
     caller.disconnect(
         "POST /v1/queues/asleep/pop?wait=30s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
     );
@@ -137,8 +138,8 @@ fn rare_events(caller: &mut Caller, round: usize) {
     caller.post("full/add", &json!({"key": "a"}));
     caller.refused("full/add", &json!({"key": "b"}), 429);
     let taken = caller.post("full/pop", &Value::Null);
-    caller.post("full/ack", &json!({"leases": [taken["items"][0]["lease"]["id"]]}));
-    let popped = caller.post("mixed/pop?max=1&lease=1s", &Value::Null);
+    caller.post("full/ack", &json!({"lease_ids": [taken["items"][0]["lease"]["id"]]}));
+    let popped = caller.post("mixed/pop?max=1&lease_duration=1s", &Value::Null);
     caller.forgotten = popped["items"][0]["lease"]["id"].clone();
 }
 
@@ -149,10 +150,10 @@ fn settle(caller: &mut Caller, lease: &Value) {
         17 => "reject",
         _ => "ack",
     };
-    caller.post(&format!("mixed/{way}"), &json!({"leases": [lease]}));
+    caller.post(&format!("mixed/{way}"), &json!({"lease_ids": [lease]}));
     if way == "reject" {
         let end = if caller.settled % 80 == 17 { "redrive" } else { "discard" };
-        caller.post(&format!("mixed/parked/{end}"), &json!({}));
+        caller.post(&format!("mixed/parked/{end}"), &json!({"all": true}));
     }
 }
 
@@ -177,6 +178,6 @@ fn poll(caller: &mut Caller, _round: usize) {
     let settle = std::mem::replace(&mut caller.settle, json!({}));
     let popped = caller.post("bulk/pop?wait=1s", &settle);
     let leases = popped["items"].as_array().expect("items").iter().map(|item| &item["lease"]["id"]);
-    let settles: Vec<Value> = leases.map(|lease| json!({"lease": lease, "as": "ack"})).collect();
+    let settles: Vec<Value> = leases.map(|lease| json!({"lease_id": lease, "as": "ack"})).collect();
     caller.settle = json!({ "settle": settles });
 }

@@ -37,13 +37,8 @@ impl ModelItem {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ModelSettled {
     Ok { worked: Micros, failed: Option<(u32, Option<Micros>, bool)> },
+    Extended { deadline: Micros, pending: usize, deleted: bool },
     Repeated,
-    Stale(Outcome),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum ModelExtended {
-    Ok { deadline: Micros, pending: usize, deleted: bool },
     Stale(Outcome),
 }
 
@@ -200,12 +195,16 @@ impl Model {
     }
 
     fn settle_one(&mut self, now: Micros, token: u64, how: &How) -> ModelSettled {
+        if let How::Extend { lease } = how {
+            return self.extend(now, token, *lease);
+        }
         let wanted = match how {
             How::Ack => Outcome::Acked,
             How::Done { .. } => Outcome::Done,
             How::Nack { .. } => Outcome::Nacked,
             How::Release => Outcome::Released,
             How::Reject { .. } => Outcome::Rejected,
+            How::Extend { .. } => unreachable!("an extension ends no lease"),
         };
         let Some(key) = self.leased_key(token) else {
             let outcome = self.outcome(token);
@@ -229,7 +228,7 @@ impl Model {
                 rate_limited: false,
                 trace: None,
             };
-            self.produce(now, &[call], None).expect("an add of a key that the queue holds");
+            self.add_key(now, &call);
             self.hit("done adds the key again after a delay");
         }
         if matches!(how, How::Ack) {
@@ -244,6 +243,7 @@ impl Model {
             }
             How::Release => self.release(key, (rv, at)),
             How::Reject { error } => self.reject(key, error.clone()),
+            How::Extend { .. } => unreachable!("an extension ends no lease"),
         }
         let is_failure = matches!(how, How::Nack { .. } | How::Reject { .. });
         let failed = self
@@ -439,30 +439,19 @@ impl Model {
         }
     }
 
-    pub(crate) fn extend(
-        &mut self,
-        now: Micros,
-        tokens: &[u64],
-        lease: Option<Duration>,
-    ) -> Vec<ModelExtended> {
-        let now = self.advance(now);
-        let mut extended = Vec::new();
-        for token in tokens {
-            let Some(key) = self.leased_key(*token) else {
-                self.hit("an extension of a stale lease");
-                extended.push(ModelExtended::Stale(self.outcome(*token)));
-                continue;
-            };
-            let deadline = now + micros(lease.unwrap_or(self.config.lease));
-            self.event(now);
-            let item = self.item(key);
-            let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
-            (lease.deadline, lease.length) = (deadline, deadline - now);
-            let (pending, deleted) = (item.waiting.len(), item.newest_is_deleted());
-            extended.push(ModelExtended::Ok { deadline, pending, deleted });
-            self.hit("an extension");
-        }
-        extended
+    fn extend(&mut self, now: Micros, token: u64, length: Option<Duration>) -> ModelSettled {
+        let Some(key) = self.leased_key(token) else {
+            self.hit("an extension of a stale lease");
+            return ModelSettled::Stale(self.outcome(token));
+        };
+        let deadline = now + micros(length.unwrap_or(self.config.lease));
+        self.event(now);
+        let item = self.item(key);
+        let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
+        (lease.deadline, lease.length) = (deadline, deadline - now);
+        let (pending, deleted) = (item.waiting.len(), item.newest_is_deleted());
+        self.hit("an extension");
+        ModelSettled::Extended { deadline, pending, deleted }
     }
 
     /// After a restart, each lease lasts at least its full length from now on.

@@ -34,25 +34,25 @@ pub(super) struct New {
 }
 
 impl Model {
-    /// Applies all calls in order, or none. Returns the numbers of accepted, ignored and stale calls, and whether the sequence
+    /// Applies all calls in order, or none. Returns the numbers of accepted, merged, ignored and stale calls, and whether the sequence
     /// number had been applied.
     pub(crate) fn produce(
         &mut self,
         now: Micros,
         calls: &[ModelCall],
         sequence: Option<(&'static str, u64)>,
-    ) -> Result<(u64, u64, u64, bool), Refused> {
+    ) -> Result<(u64, u64, u64, u64, bool), Refused> {
         let now = self.advance(now);
         if let Some((source, number)) = sequence {
             if self.has_applied(source, number) {
                 self.hit("a repeated call");
-                return Ok((0, 0, 0, true));
+                return Ok((0, 0, 0, 0, true));
             }
             self.check_sequence(source)?;
         }
         let are_stale: Vec<bool> = (0..calls.len()).map(|index| self.is_stale(calls, index)).collect();
         self.may_produce(calls, &are_stale)?;
-        let (mut queued, mut ignored, mut stale) = (0, 0, 0);
+        let (mut queued, mut merged, mut ignored, mut stale) = (0, 0, 0, 0);
         let before = self.rv;
         for (call, is_stale) in calls.iter().zip(are_stale) {
             if is_stale {
@@ -69,8 +69,14 @@ impl Model {
             for job in &mut self.jobs {
                 job.note_call(call.key, call.source.is_some(), version.is_some());
             }
+            let is_bare = call.delay.unwrap_or_default() == 0 && !call.rate_limited;
+            let is_ready = self.get(call.key).is_some_and(|item| matches!(item.place, Place::Ready(_)));
             let accepted = if self.is_keys() { self.add_key(now, call) } else { self.call(now, call) };
-            if accepted { queued += 1 } else { ignored += 1 }
+            match accepted {
+                true if self.is_keys() && is_ready && is_bare => merged += 1,
+                true => queued += 1,
+                false => ignored += 1,
+            }
         }
         if let Some((source, number)) = sequence {
             if self.rv == before {
@@ -81,7 +87,7 @@ impl Model {
             self.note_source(Some(source));
             self.sources.entry(source).or_default().sequence = Some(number);
         }
-        Ok((queued, ignored, stale, false))
+        Ok((queued, merged, ignored, stale, false))
     }
 
     pub(super) fn has_applied(&self, source: &str, number: u64) -> bool {
@@ -307,7 +313,7 @@ impl Model {
     }
 
     /// Add in mode keys.
-    fn add_key(&mut self, now: Micros, call: &ModelCall) -> bool {
+    pub(super) fn add_key(&mut self, now: Micros, call: &ModelCall) -> bool {
         if self.is_shut_down() {
             let room = self.items.len() < self.config.max_keys || self.items.contains_key(call.key);
             if call.rate_limited && room {

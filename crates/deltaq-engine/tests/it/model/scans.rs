@@ -174,15 +174,19 @@ impl Model {
     }
 
     fn promote_key(&mut self, now: Micros, key: Name) -> bool {
-        if !self.get(key).is_some_and(Item::is_delayed) {
+        let keys = self.is_keys();
+        // In mode keys a delay is an add of its own, also of a key that is ready or leased.
+        let is_promoted = |item: &Item| item.is_delayed() || (keys && item.delay.is_some());
+        if !self.get(key).is_some_and(is_promoted) {
             return false;
         }
         if self.is_shut_down() {
             self.hit("promote skips a frozen delay");
             return false;
         }
+        let was_idle = self.get(key).is_some_and(Item::is_delayed);
         self.delay_elapses(key, now);
-        self.hit("promote");
+        self.hit(if was_idle { "promote" } else { "promote of a delay of a ready or leased key" });
         true
     }
 

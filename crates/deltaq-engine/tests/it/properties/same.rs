@@ -61,9 +61,10 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         Refusal::ImmutableConfig { field, .. } => Refused::Immutable(field),
         Refusal::TooManyReplaces { .. } => Refused::TooManyReplaces,
         Refusal::SequenceBusy { number } => Refused::SequenceBusy { number },
-        Refusal::ConfigChanged | Refusal::TooManySequences { .. } | Refusal::Follower { .. } => {
-            panic!("no command of the script causes this")
-        }
+        Refusal::ConfigChanged
+        | Refusal::TooManySequences { .. }
+        | Refusal::CountChanged { .. }
+        | Refusal::Follower { .. } => panic!("no command of the script causes this"),
     }
 }
 

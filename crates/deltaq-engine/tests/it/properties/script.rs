@@ -118,6 +118,7 @@ pub(crate) enum Act {
     Nack { delay: Option<Micros>, error: Option<&'static str> },
     Release,
     Reject { error: Option<&'static str> },
+    Extend { lease: Option<Micros> },
 }
 
 /// A setting that may change at any time.
@@ -142,7 +143,6 @@ pub(crate) enum Command {
     Pop { max: usize, max_bytes: usize, with_known: bool, lease: Option<Micros>, worker: Label, id: Label },
     Settle(Vec<(LeaseRef, Act)>),
     ReturnUndelivered(Vec<LeaseRef>),
-    Extend { leases: Vec<LeaseRef>, lease: Option<Micros> },
     Resync { budget: usize },
     Purge { budget: usize },
     Promote { keys: Option<Vec<Name>>, budget: usize },
@@ -171,7 +171,6 @@ impl Command {
             Self::Pop { .. } => "pop",
             Self::Settle(_) => "settle",
             Self::ReturnUndelivered(_) => "return undelivered",
-            Self::Extend { .. } => "extend",
             Self::Resync { .. } => "resync step",
             Self::Purge { .. } => "purge step",
             Self::Promote { .. } => "promote step",
@@ -485,7 +484,11 @@ impl Generator {
             5 => Command::ReturnUndelivered(self.many(3, Self::lease_ref)),
             6 => {
                 let leases = self.many(2, Self::lease_ref);
-                Command::Extend { leases, lease: self.maybe(2, Self::span) }
+                let act = Act::Extend { lease: self.maybe(2, Self::span) };
+                let settles = leases.into_iter().map(|lease| (lease, act));
+                // Other settles of the same call come behind an extension, also of the same lease.
+                let more = self.maybe(3, |generator| (generator.lease_ref(), generator.act()));
+                Command::Settle(settles.chain(more).collect())
             }
             7 => Command::Resync { budget: self.budget() },
             8 => Command::Purge { budget: if self.mode == Mode::Keys { 1_000 } else { self.budget() } },

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, Extended, How, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
+    Call, How, Pop, Progress, Replace, ReplaceId, Replaced, SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::Mode;
 use deltaq_engine::event::{Event, EventKind};
@@ -87,9 +87,9 @@ pub(crate) struct World {
     accepted: usize,
     resync: Option<(ScanCursor, ModelScan)>,
     purge: Option<(ScanCursor, ModelScan)>,
-    promote: Option<(ScanCursor, ModelScan)>,
-    redrive: Option<(ScanCursor, ModelScan)>,
-    discard: Option<(ScanCursor, ModelScan)>,
+    promote: Option<(SelectedKeys, ModelScan)>,
+    redrive: Option<(SelectedKeys, ModelScan)>,
+    discard: Option<(SelectedKeys, ModelScan)>,
     pub(super) readers: Readers,
     pub(super) indexes: Indexes,
     bounds: Bounds,
@@ -153,7 +153,6 @@ impl World {
                 self.model.return_undelivered(self.now, &tokens);
                 Ok(())
             }
-            Command::Extend { leases, lease } => self.extend(leases, *lease),
             Command::Resync { budget } => self.resync(*budget),
             Command::Purge { budget } => self.purge(*budget),
             Command::Promote { keys, budget } => self.operate(keys.as_deref(), *budget, Operation::Promote),
@@ -231,11 +230,12 @@ impl World {
         if held.len() > before && reserved > self.model.config.max_keys {
             return Err(format!("{reserved} keys are held or reserved: more than max_keys"));
         }
-        let answer = |(queued, ignored, stale, duplicate)| (self.model.rv, queued, ignored, stale, duplicate);
+        let answer = |counts| (self.model.rv, counts);
         same_result(
             "produce",
             engine.map(|done| {
-                (done.resource_version.get(), done.queued, done.ignored, done.stale, done.duplicate)
+                let counts = (done.queued, done.merged, done.ignored, done.stale, done.duplicate);
+                (done.resource_version.get(), counts)
             }),
             model.map(answer),
         )
@@ -320,6 +320,7 @@ impl World {
             }
             Act::Release => How::Release,
             Act::Reject { error } => How::Reject { error: label(error) },
+            Act::Extend { lease } => How::Extend { lease: lease.map(Duration::from_micros) },
         };
         let settles: Vec<(u64, How)> =
             settles.iter().map(|(lease, act)| (self.token(*lease), how(*act))).collect();
@@ -334,28 +335,15 @@ impl World {
                     failed: failed
                         .map(|failed| (failed.failures, failed.due.map(Time::as_micros), failed.is_parked)),
                 },
+                Settled::Extended { deadline, pending_deltas, deleted } => {
+                    let deadline = deadline.as_micros();
+                    model::ModelSettled::Extended { deadline, pending: pending_deltas, deleted }
+                }
                 Settled::Repeated => model::ModelSettled::Repeated,
                 Settled::Stale { outcome } => model::ModelSettled::Stale(outcome),
             })
             .collect();
         same("settled", engine, self.model.settle(self.now, &settles))
-    }
-
-    fn extend(&mut self, leases: &[LeaseRef], lease: Option<Micros>) -> Result<(), Difference> {
-        let tokens: Vec<u64> = leases.iter().map(|lease| self.token(*lease)).collect();
-        let lease = lease.map(Duration::from_micros);
-        let engine = self.engine.extend(time(self.now), &leases_of(&tokens), lease);
-        let engine: Vec<model::ModelExtended> = engine
-            .into_iter()
-            .map(|extended| match extended {
-                Extended::Ok { deadline, pending_deltas, deleted } => {
-                    let deadline = deadline.as_micros();
-                    model::ModelExtended::Ok { deadline, pending: pending_deltas, deleted }
-                }
-                Extended::Stale { outcome } => model::ModelExtended::Stale(outcome),
-            })
-            .collect();
-        same("extended", engine, self.model.extend(self.now, &tokens, lease))
     }
 
     fn resync(&mut self, budget: usize) -> Result<(), Difference> {

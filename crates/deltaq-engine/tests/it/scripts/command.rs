@@ -102,11 +102,10 @@ pub(crate) enum Command {
     Pop(Options),
     /// Settles of one call.
     Settle(Vec<Settle>),
-    Extend(Vec<usize>, Options),
     Purge,
-    Promote(Selection),
-    Redrive(Selection),
-    Discard(Selection),
+    Promote(Selection, Options),
+    Redrive(Selection, Options),
+    Discard(Selection, Options),
     Pause,
     Resume,
     Close(Options),
@@ -161,7 +160,7 @@ impl Command {
             "seed" => Self::Seed(keyed(rest)?),
             "forget" => Self::Forget(head.words),
             "pop" => Self::Pop(head.options),
-            "ack" | "nack" | "release" | "reject" | "done" => Self::Settle(head.settles(name)?),
+            "ack" | "nack" | "release" | "reject" | "done" | "extend" => Self::Settle(head.settles(name)?),
             "settle" => {
                 let settles = rest.into_iter().map(|line| {
                     let (how, line) = line.shift().ok_or("a settle is empty")?;
@@ -169,11 +168,10 @@ impl Command {
                 });
                 Self::Settle(settles.collect::<Result<Vec<_>, String>>()?.concat())
             }
-            "extend" => Self::Extend(head.leases()?, head.options),
             "purge" => Self::Purge,
-            "promote" => Self::Promote(head.selection()),
-            "redrive" => Self::Redrive(head.selection()),
-            "discard" => Self::Discard(head.selection()),
+            "promote" => Self::Promote(head.clone().selection(), head.options),
+            "redrive" => Self::Redrive(head.clone().selection(), head.options),
+            "discard" => Self::Discard(head.clone().selection(), head.options),
             "pause" => Self::Pause,
             "resume" => Self::Resume,
             "close" => Self::Close(head.options),

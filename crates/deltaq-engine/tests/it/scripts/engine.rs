@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, DefaultLimit, Extended, How, KeySelection, Pop, Progress, Replace, Replaced, Settle, Settled,
+    Call, DefaultLimit, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::{Config, Mode};
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -125,11 +125,10 @@ impl Engine {
             Command::Forget(keys) => Reply::Keys(self.queue.forget(now, keys.iter().map(String::as_str))),
             Command::Pop(options) => self.pop(options)?,
             Command::Settle(settles) => self.settle(settles),
-            Command::Extend(leases, options) => self.extend(leases, options),
             Command::Purge => self.purge(),
-            Command::Promote(keys) => self.select(keys, Queue::promote_step),
-            Command::Redrive(keys) => self.select(keys, Queue::redrive_step),
-            Command::Discard(keys) => self.select(keys, Queue::discard_step),
+            Command::Promote(keys, options) => self.select(keys, options, Queue::promote_step)?,
+            Command::Redrive(keys, options) => self.select(keys, options, Queue::redrive_step)?,
+            Command::Discard(keys, options) => self.select(keys, options, Queue::discard_step)?,
             Command::Pause | Command::Resume | Command::Close(_) | Command::Reopen => {
                 self.switch(command);
                 Reply::Done
@@ -159,6 +158,7 @@ impl Engine {
         });
         Ok(Reply::Produced(reply::Produced {
             queued: produced.queued,
+            merged: produced.merged,
             ignored: produced.ignored,
             stale: produced.stale,
             duplicate: produced.duplicate,
@@ -273,24 +273,15 @@ impl Engine {
             Settled::Ok { failed, .. } => reply::Settled::Ok(
                 failed.map(|state| self.failed(state.failures, state.due, state.is_parked)),
             ),
-            Settled::Repeated => reply::Settled::Repeated,
-            Settled::Stale { outcome } => reply::Settled::Stale(outcome.as_str().to_owned()),
-        });
-        Reply::Settled(settles.iter().map(|settle| settle.lease).zip(settled).collect())
-    }
-
-    fn extend(&mut self, leases: &[usize], options: &Options) -> Reply {
-        let tokens: Vec<Token> = leases.iter().map(|lease| self.token(*lease)).collect();
-        let extended = self.queue.extend(self.now, &tokens, options.duration("lease_duration"));
-        let extended = extended.into_iter().map(|extended| match extended {
-            Extended::Ok { deadline, pending_deltas, deleted } => reply::Extended::Ok {
+            Settled::Extended { deadline, pending_deltas, deleted } => reply::Settled::Extended {
                 expires_in_ms: self.ms_until(deadline),
                 pending_deltas: pending_deltas as u64,
                 deleted,
             },
-            Extended::Stale { outcome } => reply::Extended::Stale(outcome.as_str().to_owned()),
+            Settled::Repeated => reply::Settled::Repeated,
+            Settled::Stale { outcome } => reply::Settled::Stale(outcome.as_str().to_owned()),
         });
-        Reply::Extended(leases.iter().copied().zip(extended).collect())
+        Reply::Settled(settles.iter().map(|settle| settle.lease).zip(settled).collect())
     }
 
     fn token(&self, lease: usize) -> Token {
@@ -318,21 +309,16 @@ impl Engine {
     fn select(
         &mut self,
         selection: &Selection,
-        step: impl Fn(&mut Queue, Time, &mut KeySelection, &mut ScanCursor, usize) -> Progress<u64>,
-    ) -> Reply {
-        let mut selected = match selection {
+        options: &Options,
+        step: impl Fn(&mut Queue, Time, &mut SelectedKeys, usize) -> Result<Progress<u64>, Refusal>,
+    ) -> Result<Reply, Refusal> {
+        let selection = match selection {
             Selection::All => KeySelection::All,
             Selection::Keys(keys) => KeySelection::named(Some(keys.iter().map(|text| key(text)).collect())),
             Selection::Error(error) => KeySelection::WithError(error.clone()),
         };
-        let now = self.now;
-        Reply::Keys(complete(step(
-            &mut self.queue,
-            now,
-            &mut selected,
-            &mut ScanCursor::default(),
-            usize::MAX,
-        )))
+        let mut selected = SelectedKeys::new(selection, options.number("expected_count"));
+        Ok(Reply::Keys(complete(step(&mut self.queue, self.now, &mut selected, usize::MAX)?)))
     }
 
     // Reading.
@@ -479,6 +465,7 @@ fn how(settle: &super::command::Settle) -> How {
         "nack" => How::Nack { delay, error },
         "release" => How::Release,
         "reject" => How::Reject { error },
+        "extend" => How::Extend { lease: settle.options.duration("lease_duration") },
         other => panic!("no settle is called {other:?}"),
     }
 }
@@ -543,6 +530,7 @@ fn code(refusal: &Refusal) -> &'static str {
         Refusal::MassDelete { .. } => "mass-delete",
         Refusal::NoKnownObjects => "no-known-objects",
         Refusal::NotEmpty { .. } => "not-empty",
+        Refusal::CountChanged { .. } => "count-changed",
         Refusal::Follower { .. } => "follower",
         Refusal::ImmutableConfig { .. } => "immutable-config",
     }

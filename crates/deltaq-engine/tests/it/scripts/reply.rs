@@ -22,7 +22,6 @@ pub(crate) enum Reply {
     },
     /// The settled leases by their numbers in the script.
     Settled(Vec<(usize, Settled)>),
-    Extended(Vec<(usize, Extended)>),
     /// The number of keys that an operator's command changed.
     Keys(u64),
     Purged {
@@ -45,6 +44,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Produced {
     pub(crate) queued: u64,
+    pub(crate) merged: u64,
     pub(crate) ignored: u64,
     pub(crate) stale: u64,
     pub(crate) duplicate: bool,
@@ -96,14 +96,13 @@ pub(crate) struct Popped {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     Ok(Option<Failed>),
+    Extended {
+        expires_in_ms: u64,
+        pending_deltas: u64,
+        deleted: bool,
+    },
     Repeated,
     /// How the lease had ended.
-    Stale(String),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Extended {
-    Ok { expires_in_ms: u64, pending_deltas: u64, deleted: bool },
     Stale(String),
 }
 
@@ -205,9 +204,8 @@ impl Reply {
             Self::Refused { .. } => true,
             Self::Produced(produced) => produced.duplicate,
             Self::Replaced(replaced) => replaced.duplicate,
-            Self::Settled(settled) => settled.iter().all(|(_, settled)| !matches!(settled, Settled::Ok(_))),
-            Self::Extended(extended) => {
-                extended.iter().all(|(_, extended)| matches!(extended, Extended::Stale(_)))
+            Self::Settled(settled) => {
+                settled.iter().all(|(_, settled)| matches!(settled, Settled::Repeated | Settled::Stale(_)))
             }
             _ => false,
         }
@@ -224,10 +222,6 @@ impl Reply {
             Self::Settled(settled) => {
                 settled.iter().map(|(lease, settled)| format!("lease {lease}: {}", settled.text())).collect()
             }
-            Self::Extended(extended) => extended
-                .iter()
-                .map(|(lease, extended)| format!("lease {lease}: {}", extended.text()))
-                .collect(),
             Self::Keys(keys) => vec![format!("keys {keys}")],
             Self::Purged { keys, deltas } => vec![format!("keys {keys}, deltas {deltas}")],
             Self::Item(None) => vec!["the queue does not have the key".to_owned()],
@@ -250,6 +244,7 @@ impl Produced {
     fn lines(&self) -> Vec<String> {
         let mut lines = vec![joined([
             Some(format!("queued {}", self.queued)),
+            counted("merged", self.merged),
             counted("ignored", self.ignored),
             counted("stale", self.stale),
             self.duplicate.then(|| "duplicate".to_owned()),
@@ -326,20 +321,12 @@ impl Settled {
         match self {
             Self::Ok(None) => "ok".to_owned(),
             Self::Ok(Some(failed)) => format!("ok, {}", failed.text()),
-            Self::Repeated => "repeated".to_owned(),
-            Self::Stale(outcome) => format!("stale, {outcome}"),
-        }
-    }
-}
-
-impl Extended {
-    fn text(&self) -> String {
-        match self {
-            Self::Ok { expires_in_ms, pending_deltas, deleted } => joined([
+            Self::Extended { expires_in_ms, pending_deltas, deleted } => joined([
                 Some(format!("ok, expires in {}", duration::format(*expires_in_ms))),
                 counted("pending_deltas", *pending_deltas),
                 deleted.then(|| "deleted".to_owned()),
             ]),
+            Self::Repeated => "repeated".to_owned(),
             Self::Stale(outcome) => format!("stale, {outcome}"),
         }
     }

@@ -68,12 +68,12 @@ const MISTAKES: &[&str] = &[
     "curl $Q/seed -d '[{\"key\":\"a\",\"object\":{\"key\":\"a\"}}]'",
     // Leases.
     "curl $Q/ack -d '{\"lease\":\"1-1\"}'",
-    "curl $Q/ack -d '{\"leases\":\"1-1\"}'",
+    "curl $Q/ack -d '{\"lease_ids\":\"1-1\"}'",
     "curl -X POST $Q/ack",
-    "curl $Q/nack -d '{\"leases\":[\"1-1\"],\"delay\":5}'",
-    "curl $Q/nack -d '{\"leases\":[\"1-1\"],\"delay\":\"5\"}'",
-    "curl $Q/settle -d '{\"settle\":[{\"lease\":\"1-1\",\"as\":\"fail\"}]}'",
-    "curl $Q/done -d '{\"leases\":[\"1-1\"]}'",
+    "curl $Q/nack -d '{\"lease_ids\":[\"1-1\"],\"delay\":5}'",
+    "curl $Q/nack -d '{\"lease_ids\":[\"1-1\"],\"delay\":\"5\"}'",
+    "curl $Q/settle -d '{\"settle\":[{\"lease_id\":\"1-1\",\"as\":\"fail\"}]}'",
+    "curl $Q/done -d '{\"lease_ids\":[\"1-1\"]}'",
     "curl $Q/parked/redrive -d '{\"keys\":\"sku-1\"}'",
     // Settings.
     "curl -X PUT $Q -d '{\"mode\":\"keys\"}'",

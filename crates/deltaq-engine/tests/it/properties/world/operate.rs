@@ -1,6 +1,6 @@
 //! Promote, redrive and discard.
 
-use deltaq_engine::command::{KeySelection, Progress};
+use deltaq_engine::command::{KeySelection, Progress, SelectedKeys};
 
 use super::*;
 
@@ -16,14 +16,20 @@ impl World {
             Operation::Redrive => &mut self.redrive,
             Operation::Discard => &mut self.discard,
         };
-        let (mut cursor, mut model_scan) =
-            if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
-        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
-        let (now, mut keys) = (time(self.now), KeySelection::named(keys));
-        let mut step = || match operation {
-            Operation::Promote => self.engine.promote_step(now, &mut keys, &mut cursor, budget),
-            Operation::Redrive => self.engine.redrive_step(now, &mut keys, &mut cursor, budget),
-            Operation::Discard => self.engine.discard_step(now, &mut keys, &mut cursor, budget),
+        let fresh = || {
+            let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
+            (KeySelection::named(keys).into(), ModelScan::default())
+        };
+        let under_way = names.is_none().then(|| place.take()).flatten();
+        let (mut keys, mut model_scan): (SelectedKeys, _) = under_way.unwrap_or_else(fresh);
+        let now = time(self.now);
+        let mut step = || {
+            let progress = match operation {
+                Operation::Promote => self.engine.promote_step(now, &mut keys, budget),
+                Operation::Redrive => self.engine.redrive_step(now, &mut keys, budget),
+                Operation::Discard => self.engine.discard_step(now, &mut keys, budget),
+            };
+            progress.expect("no number of keys is expected")
         };
         let mut engine = step();
         while names.is_some() && matches!(engine, Progress::More) {
@@ -31,7 +37,7 @@ impl World {
         }
         let model = self.model.operate_step(self.now, names, &mut model_scan, budget, operation);
         if matches!(engine, Progress::More) {
-            *place = Some((cursor, model_scan));
+            *place = Some((keys, model_scan));
         }
         same("promote, redrive or discard", step_of(engine, |count| count), model)
     }
