@@ -4,8 +4,8 @@
 //! defaults. An unknown name or an invalid value in any layer stops the start; the error names the setting, the layer
 //! and the remedy.
 //!
-//! The structs are the only list of settings: serde refuses unknown names, and the range of a setting is an attribute of
-//! its field. `config/deltaq.toml` is the only list of defaults, and documents each setting; a test checks that it names
+//! The structs are the only list of settings: serde refuses unknown names (of a queue, `QueueSettings` does), and the range of a
+//! setting is an attribute of its field. `config/deltaq.toml` is the only list of defaults, and documents each setting; a test checks that it names
 //! every field of the structs.
 
 pub mod access;
@@ -23,6 +23,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use deltaq_types::QueueSettings;
 use serde::Deserialize;
 use toml::Value;
 
@@ -30,7 +31,6 @@ pub use self::access::Access;
 pub use self::cluster::Cluster;
 pub use self::environment::{client_token, client_url, is_supervised, permits_colors, rust_log, variables};
 use self::layers::{Layers, UNSET};
-use self::queue::QueueDefaults;
 pub use self::sections::{
     Audit, AuditCalls, Console, Log, LogFormat, LogLevel, Metrics, Queues, Server, Storage, Sync, Trace,
     Watch,
@@ -47,8 +47,8 @@ pub struct Settings {
     pub server: Server,
     /// Limits across all queues.
     pub queues: Queues,
-    /// The settings of a queue that its own configuration does not change.
-    pub queue_defaults: QueueDefaults,
+    /// The settings of a queue that its own settings do not change.
+    pub queue_defaults: QueueSettings,
     /// The change feeds of the queues.
     pub watch: Watch,
     /// The journal.
@@ -259,6 +259,12 @@ fn merged(
     }
     flags.apply(&mut layers);
     Ok(layers)
+}
+
+/// The setting of a queue whose name is nearest to `name`, such as `rate_limiter.jitter`.
+#[must_use]
+pub fn nearest_queue_setting(name: &str) -> Option<String> {
+    layers::nearest(name, QueueSettings::NAMES.iter().copied())
 }
 
 fn remedy(nearest: Option<&str>) -> String {

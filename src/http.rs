@@ -18,6 +18,7 @@ mod body_drain;
 mod body_head;
 mod body_rate;
 mod call;
+mod conditional;
 mod context;
 mod cursor;
 mod delivery;

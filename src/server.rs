@@ -37,7 +37,6 @@ pub use self::reload::{Reloadable, Reloaded};
 use crate::audit::Audit;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
-use crate::http::wire::config::to_engine;
 use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
 use crate::spans::Spans;
 use crate::{supervisor, telemetry};
@@ -222,7 +221,7 @@ fn log_start(
 
 /// The settings of new queues.
 fn defaults(settings: &Settings) -> Result<Config, Error> {
-    to_engine(&settings.queue_defaults).map_err(|problem| Error::Defaults(problem.to_string()))
+    Config::compile(&settings.queue_defaults).map_err(Error::Defaults)
 }
 
 fn limits(settings: &Settings) -> Limits {

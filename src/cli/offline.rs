@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches, error::ErrorKind};
+use deltaq_engine::config::Config;
 use deltaq_journal::offline::{self, Location, backup, check, dump, export};
 use deltaq_runtime::clock::Clock;
 use deltaq_service::import;
@@ -16,7 +17,6 @@ use deltaq_types::name::Name;
 
 use crate::config::{self, Flags, Log, LogFormat, LogLevel};
 use crate::http;
-use crate::http::wire::config::to_engine;
 use crate::telemetry;
 
 type Failure = Box<dyn std::error::Error>;
@@ -357,9 +357,7 @@ impl Import {
         let settings = config::load(self.config.as_deref(), config::variables(), &flags)?;
         let log = Log { format: LogFormat::Human, level: LogLevel::Warn };
         telemetry::init(log, config::rust_log().as_deref())?;
-        let defaults = to_engine(&settings.queue_defaults);
-        let defaults =
-            defaults.map_err(|problem| format!("the settings in queue_defaults are refused: {problem}"))?;
+        let defaults = Config::compile(&settings.queue_defaults)?;
         let rules = import::Rules { defaults, max_queues: settings.queues.max_queues, read: http::read_seed };
         let clock = Clock::system();
         let count = runtime()?.block_on(import::import(store, queue, rules, &mut input, &clock))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_path_to_error::{Path, Segment};
 use toml::{Table, Value};
 
-use super::{Error, Fault, Origin, QUEUE_SECTION, Settings, environment};
+use super::{Error, Fault, Origin, QUEUE_SECTION, Settings, environment, queue};
 
 /// The defaults.
 const DEFAULTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
@@ -89,6 +89,10 @@ impl Layers {
     }
 
     fn build(&self) -> Result<Settings, Fault> {
+        if let Some(section) = self.merged.get(QUEUE_SECTION).and_then(Value::as_table) {
+            let checked = queue::check_names(section);
+            checked.map_err(|fault| Fault { setting: shortened(&fault.setting), ..fault })?;
+        }
         serde_path_to_error::deserialize(Value::Table(self.merged.clone()))
             .map_err(|error| Fault::new(error.path(), error.inner().message()))
     }
@@ -166,8 +170,15 @@ fn join(parent: &str, name: &str) -> String {
 
 /// The paths of all settings and tables below `table`; an empty path is the whole document.
 ///
-/// serde lists the names of a table when it refuses one, so the structs are the only list of settings.
+/// serde lists the names of a table when it refuses one, so the structs are the only list of settings. Those of a queue list their
+/// names.
 pub(super) fn all_settings(table: &str) -> Vec<String> {
+    if table == QUEUE_SECTION {
+        return queue::paths();
+    }
+    if is_within(table, QUEUE_SECTION) {
+        return Vec::new();
+    }
     let probe = join(table, NOT_A_NAME);
     let Ok(mut layers) = Layers::new() else { return Vec::new() };
     layers.set(&probe, Value::Boolean(true), &Origin::Default);
@@ -290,8 +301,7 @@ impl Settings {
             let why = format!("{delay} is not shorter than server.shutdown_timeout ({timeout})");
             return fault("server.drain_delay", why);
         }
-        self.queue_defaults
-            .check()
-            .map_err(|fault| Fault { setting: join(QUEUE_SECTION, &fault.setting), ..fault })
+        let compiled = queue::compile(&self.queue_defaults).map(drop);
+        compiled.map_err(|fault| Fault { setting: join(QUEUE_SECTION, &fault.setting), ..fault })
     }
 }

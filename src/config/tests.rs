@@ -150,17 +150,17 @@ fn the_environment_reaches_every_kind_of_setting() {
     assert_eq!(defaults.rate_limiter.item_exponential.unwrap().base, DurationText::from_secs(1));
     let defaults =
         set("DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__BUCKET", "{ qps = 1, burst = 2 }").queue_defaults;
-    assert_eq!(defaults.rate_limiter.bucket, Some(queue::Bucket { qps: 1.0, burst: 2 }));
+    assert_eq!(defaults.rate_limiter.bucket, Some(deltaq_types::Bucket { qps: 1.0, burst: 2 }));
     let defaults =
         set("DELTAQ_QUEUE_DEFAULTS__KEY", r#"[{pointer="/ns",optional=true},"/name"]"#).queue_defaults;
     assert_eq!(
         set("DELTAQ_QUEUE_DEFAULTS__KEY", "/name").queue_defaults.key,
-        [queue::KeyPart::Required("/name".to_owned())]
+        [deltaq_types::KeyPart::Required("/name".to_owned())]
     );
-    let namespace = queue::DetailedKeyPart { pointer: "/ns".to_owned(), optional: true };
+    let namespace = deltaq_types::DetailedKeyPart { pointer: "/ns".to_owned(), optional: true };
     assert_eq!(
         defaults.key,
-        [queue::KeyPart::Detailed(namespace), queue::KeyPart::Required("/name".to_owned())]
+        [deltaq_types::KeyPart::Detailed(namespace), deltaq_types::KeyPart::Required("/name".to_owned())]
     );
 }
 
@@ -466,6 +466,10 @@ fn conflicting_settings_are_refused() {
             "invalid setting `queue_defaults.rate_limiter.item_exponential.base` in deltaq.toml: 2000s is longer than item_exponential.max (1000s)",
         ),
         (
+            with_file("[queue_defaults]\nprune = ['/debug']\n"),
+            "invalid setting `queue_defaults.prune` in deltaq.toml: each queue has its own; set it with PUT /v1/queues/{queue}",
+        ),
+        (
             with_file("[queue_defaults.rate_limiter.bucket]\nqps = 1\n"),
             "invalid setting `queue_defaults.rate_limiter.bucket.burst` in deltaq.toml: a value is required",
         ),
@@ -517,7 +521,7 @@ fn the_schema_of_the_api_has_the_ranges_of_the_settings() {
     use utoipa::PartialSchema as _;
 
     let schemas = [
-        ("", serde_json::to_value(deltaq_types::QueueConfig::schema())),
+        ("", serde_json::to_value(deltaq_types::QueueSettings::schema())),
         ("rate_limiter.", serde_json::to_value(deltaq_types::RateLimiter::schema())),
         ("rate_limiter.item_fast_slow.", serde_json::to_value(deltaq_types::ItemFastSlow::schema())),
         ("rate_limiter.bucket.", serde_json::to_value(deltaq_types::Bucket::schema())),
@@ -556,7 +560,7 @@ fn an_array_is_no_table() {
         let mut document = serde_json::to_value(Settings::default().queue_defaults).unwrap();
         let parent = document.pointer_mut(path.rsplit_once('/').unwrap().0).unwrap();
         parent[path.rsplit_once('/').unwrap().1] = serde_json::from_str(array).unwrap();
-        QueueDefaults::from_json(document)
+        queue::read(document)
     };
     assert!(replaced("/retention", "{}").is_ok());
     assert!(replaced("/key", r#"[{"pointer":"/a","optional":true}]"#).is_ok());

@@ -6,7 +6,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use deltaq_types::{
     DeltaCall, EventDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, Page,
-    ProblemDocument, QueueConfig, RawObject, SeedCall, SourceDocument, WatchRow, WorkerDocument,
+    ProblemDocument, QueueSettings, RawObject, SeedCall, SourceDocument, WatchRow, WorkerDocument,
 };
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -15,7 +15,9 @@ use super::call::ReadCall;
 use super::openapi::responses::{self, Always};
 use super::openapi::schemas;
 use super::reply;
-use super::routes::{consume, history, indexes, parked, produce, queues, read, seed, server, views, watch};
+use super::routes::{
+    consume, history, indexes, parked, produce, queues, read, seed, server, settings, views, watch,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -25,7 +27,7 @@ use super::routes::{consume, history, indexes, parked, produce, queues, read, se
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     paths(
-        queues::put, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
+        settings::put, settings::patch, settings::get, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
         queues::close, queues::reopen, queues::purge,
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, seed::seed, produce::forget,
@@ -37,7 +39,7 @@ use super::routes::{consume, history, indexes, parked, produce, queues, read, se
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<ObjectDocument>,
-        Page<SourceDocument>, Page<WorkerDocument>, Page<IndexDocument>, Page<IndexValueDocument>, Page<EventDocument>, Page<WatchRow>, QueueConfig, schemas::Wait, schemas::IndexName,
+        Page<SourceDocument>, Page<WorkerDocument>, Page<IndexDocument>, Page<IndexValueDocument>, Page<EventDocument>, Page<WatchRow>, QueueSettings, schemas::Wait, schemas::IndexName,
     )),
     tags(
         (name = "queues", description = "Queues and their settings."),

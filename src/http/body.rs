@@ -222,7 +222,7 @@ impl Incoming {
     fn bound(&self) -> (usize, &'static str) {
         let own = match self.account.0.body_kind() {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
-            BodyKind::Settings => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
+            BodyKind::Settings | BodyKind::Patch => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
             BodyKind::Document | BodyKind::Objects => (usize::MAX, ""),
         };
         own.min((self.limits().max_body_bytes, "server.max_body_bytes"))

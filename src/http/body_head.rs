@@ -66,12 +66,12 @@ pub(super) struct BodyHead {
 
 impl BodyHead {
     pub(super) fn of(head: &Head<'_>, kind: BodyKind) -> Result<Self, Problem> {
-        Ok(Self { format: format_of(head)?, encoding: encoding_of(head, kind)? })
+        Ok(Self { format: format_of(head, kind)?, encoding: encoding_of(head, kind)? })
     }
 }
 
 /// The format of a body. A missing type and the form type that curl sends by default mean JSON.
-fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
+fn format_of(head: &Head<'_>, kind: BodyKind) -> Result<Format, Problem> {
     let Some(value) = only_one("content-type", head.content_type)? else { return Ok(Format::Json) };
     if value == "application/json" {
         return Ok(Format::Json);
@@ -81,6 +81,7 @@ fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
     let format = match parts.next().as_deref() {
         Some("application/json" | "application/x-www-form-urlencoded") => Some(Format::Json),
         Some("application/x-ndjson") => Some(Format::Ndjson),
+        Some("application/merge-patch+json") if kind == BodyKind::Patch => Some(Format::Json),
         _ => None,
     };
     let charset_is_fine = parts

@@ -87,6 +87,17 @@ pub(super) fn with_body<T: IntoResponse + 'static, F: Future<Output = T> + Send 
     }
 }
 
+/// The response of a handler to a call with a body, which also gets the headers.
+pub(super) fn with_head<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
+    context: Arc<RequestContext>,
+    request: Request,
+    query: Query,
+    handler: impl FnOnce(QueueCall, HeaderMap) -> F,
+) -> ResponseFuture {
+    let headers = request.headers().clone();
+    with_body(context, request, query, |call| handler(call, headers))
+}
+
 /// The response of a handler to a call without a body.
 pub(super) fn without_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,

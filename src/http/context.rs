@@ -308,6 +308,7 @@ fn method_label(method: &str) -> &'static str {
         "GET" => "GET",
         "HEAD" => "HEAD",
         "POST" => "POST",
+        "PATCH" => "PATCH",
         "PUT" => "PUT",
         "DELETE" => "DELETE",
         _ => UNKNOWN,

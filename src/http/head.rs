@@ -26,6 +26,8 @@ pub(super) struct Head<'h> {
     pub(super) is_undelivered: bool,
     /// `Sec-Fetch-Site: cross-site`: a page of another site caused the request.
     pub(super) is_cross_site: bool,
+    /// A conditional header.
+    pub(super) is_conditional: bool,
     /// `Sec-Fetch-Mode: navigate`: a browser follows a link, and only its user sees the response.
     pub(super) is_navigation: bool,
 }
@@ -62,6 +64,9 @@ impl<'h> Head<'h> {
                 "deltaq-undelivered" => head.is_undelivered = true,
                 "sec-fetch-site" => {
                     head.is_cross_site |= value.as_bytes().eq_ignore_ascii_case(b"cross-site");
+                }
+                "if-match" | "if-none-match" | "if-modified-since" | "if-unmodified-since" | "if-range" => {
+                    head.is_conditional = true;
                 }
                 "sec-fetch-mode" => {
                     head.is_navigation = value.as_bytes().eq_ignore_ascii_case(b"navigate");

@@ -38,6 +38,7 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
         header::AUTHORIZATION,
         header::CONTENT_ENCODING,
         header::CONTENT_TYPE,
+        header::IF_MATCH,
         header::IF_NONE_MATCH,
         HeaderName::from_static("last-event-id"),
         HeaderName::from_static("traceparent"),
@@ -45,7 +46,7 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
     ];
     let layer = CorsLayer::new()
         .allow_origin(origins)
-        .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
+        .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(sent)
         .expose_headers([header::ALLOW, header::ETAG, header::RETRY_AFTER, node::OWNER.clone(), request_id])
         .max_age(PREFLIGHT_AGE_MAX);

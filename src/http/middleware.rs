@@ -20,6 +20,7 @@ use http_body::Body as _;
 use super::access;
 use super::body_drain::BodyDrain;
 use super::call::{Handler, ResponseFuture, boxed};
+use super::conditional;
 use super::context::{Connection, RequestContext};
 use super::forward;
 use super::head::Head;
@@ -114,11 +115,15 @@ fn without_body(response: Response) -> Response {
     Response::from_parts(parts, Body::empty())
 }
 
-/// Checks the size of the head and the origin.
+/// Checks the size of the head, the origin and the conditional headers.
 fn check_head(context: &RequestContext, request: &Request, head: &Head<'_>) -> Result<(), Problem> {
     let state = &context.state;
     origin::check_head(request.uri(), head, &state.limits)?;
-    origin::check_site(request, head, context.connection.is_some(), Allowed::of(state))
+    origin::check_site(request, head, context.connection.is_some(), Allowed::of(state))?;
+    match context.operation().filter(|_| head.is_conditional) {
+        Some(operation) => conditional::check_supported(operation, request.headers()),
+        None => Ok(()),
+    }
 }
 
 /// Checks the permission and the in-flight limit.

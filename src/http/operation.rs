@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::{HeaderName, header};
 use deltaq_types::name::Name;
 
 use crate::config::access::Verb;
@@ -72,6 +73,8 @@ pub(super) enum BodyKind {
     Empty,
     /// The settings of a queue.
     Settings,
+    /// A change of the settings of a queue, also as `application/merge-patch+json`.
+    Patch,
     /// A JSON document of known fields.
     Document,
     /// Objects of producers. The body may be compressed.
@@ -105,6 +108,17 @@ impl Operation {
     /// Whether the queues must be loaded before the handler runs.
     pub(super) fn needs_queues(&self) -> bool {
         self.names_queue() || self.lists_queues()
+    }
+
+    /// The conditional headers that it supports.
+    pub(super) fn conditional_headers(&self) -> &'static [HeaderName] {
+        static OF_READ: [HeaderName; 1] = [header::IF_NONE_MATCH];
+        static OF_CHANGE: [HeaderName; 2] = [header::IF_MATCH, header::IF_NONE_MATCH];
+        match self.id {
+            Some("get_settings" | "get_latest" | "get_known") => &OF_READ,
+            Some("put_queue" | "patch_queue") => &OF_CHANGE,
+            _ => &[],
+        }
     }
 
     /// Whether the `wait` parameter extends the request timeout.

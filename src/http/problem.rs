@@ -543,8 +543,8 @@ impl From<KeyError> for Problem {
         let code = if error.is_missing() { Code::NoKey } else { Code::InvalidKey };
         let mut problem = Self::new(code, error.to_string());
         if error.is_missing() && error.pointer().is_some() {
-            problem =
-                problem.hint("PUT {\"key\":[\"/name\"]} on the queue says where its objects have their key");
+            problem = problem
+                .hint("PATCH {\"key\":[\"/name\"]} on the queue says where its objects have their key");
         }
         if let Some(pointer) = error.pointer() {
             problem = problem.with("pointer", pointer);
@@ -559,7 +559,9 @@ impl From<KeyError> for Problem {
 impl From<VersionError> for Problem {
     fn from(error: VersionError) -> Self {
         let problem = Self::new(Code::InvalidObject, error.to_string())
-            .hint("send it with each object, or PUT {\"version\":null} on the queue if its objects have none")
+            .hint(
+                "send it with each object, or PATCH {\"version\":null} on the queue if its objects have none",
+            )
             .with("pointer", error.pointer());
         problem.with_some("limit", error.limit())
     }

@@ -10,6 +10,7 @@ pub(super) mod queues;
 pub(super) mod read;
 pub(super) mod seed;
 pub(super) mod server;
+pub(super) mod settings;
 pub(super) mod views;
 pub(super) mod watch;
 

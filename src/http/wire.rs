@@ -1,7 +1,6 @@
 //! Conversions between the engine's types and the documents of the API, which `deltaq-types` defines.
 
-pub mod admission;
-pub mod config;
+pub mod settings;
 
 mod consume;
 mod explain;

@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// The default settings of queues are invalid.
     #[error("the settings in queue_defaults are invalid: {0}")]
-    Defaults(String),
+    Defaults(deltaq_engine::config::Invalid),
     /// The place of the journal can't be used.
     #[error("can't use the {place}")]
     Store {

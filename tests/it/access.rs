@@ -19,8 +19,9 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 27] = [
+const VERBS: [(&str, Verb); 28] = [
     ("put_queue", Verb::Admin),
+    ("patch_queue", Verb::Admin),
     ("delete_queue", Verb::Admin),
     ("pause_queue", Verb::Admin),
     ("resume_queue", Verb::Admin),
@@ -179,7 +180,7 @@ async fn unknown_routes_need_a_token_too() {
     let service = with_tokens(vec![root()]).await;
     for (method, path) in [
         ("GET", "/nowhere"),
-        ("PATCH", "/v1/queues/prices"),
+        ("POST", "/v1/queues/prices"),
         ("POST", "/v1/queues/prices/nothing"),
         ("GET", "/v1/queues/%70rices"),
         ("GET", "//v1/queues"),
@@ -190,7 +191,7 @@ async fn unknown_routes_need_a_token_too() {
     client.send("HEAD", "/v1/queues/prices/items", &Value::Null).await;
     assert_eq!(client.head().await.expect("a response").0, 401);
     call_as(&service, "root", "GET", "/nowhere").await.problem("not-found");
-    call_as(&service, "root", "PATCH", "/v1/queues/prices").await.problem("method-not-allowed");
+    call_as(&service, "root", "POST", "/v1/queues/prices").await.problem("method-not-allowed");
 }
 
 #[tokio::test]

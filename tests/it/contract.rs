@@ -189,18 +189,22 @@ async fn queues() {
     talk.note("create and change");
     let config =
         json!({ "lease": "1m", "key": [{ "pointer": "/ns", "optional": true }, "/name"], "max_keys": 2 });
-    talk.ask("PUT", "/v1/queues/prices", config).await;
+    talk.ask("PUT", "/v1/queues/prices", config.clone()).await;
     talk.ask(
-        "PUT",
+        "PATCH",
         "/v1/queues/prices",
         json!({ "lease": null, "max_deletes": 5, "rate_limiter": { "max_wait": "1h" } }),
     )
     .await;
-    talk.ask("PUT", "/v1/queues/prices", Value::Null).await;
+    talk.ask("PATCH", "/v1/queues/absent", json!({ "lease": "1m" })).await;
+    talk.get("/v1/queues/prices/settings").await;
+    talk.ask("PUT", "/v1/queues/prices", config).await;
+    talk.say("PUT", "/v1/queues/prices", &[("if-none-match", "*")], "{}").await;
+    talk.say("DELETE", "/v1/queues/prices", &[("if-match", "*")], "").await;
     talk.ask("PUT", "/v1/queues/prices", json!({ "lease": "13h" })).await;
     talk.ask("PUT", "/v1/queues/prices", json!({ "leese": "1s" })).await;
     talk.post("prices/add", json!([{ "name": "a" }, { "name": "b", "ns": "n" }])).await;
-    talk.ask("PUT", "/v1/queues/prices", json!({ "mode": "keys" })).await;
+    talk.ask("PATCH", "/v1/queues/prices", json!({ "mode": "keys" })).await;
     talk.post("prices/add", json!({ "name": "c" })).await;
     talk.get("/v1/queues/prices").await;
     talk.note("the first produce creates one; the first PUT makes it a configured one");
@@ -270,7 +274,11 @@ async fn admission() {
     talk.post("prices/seed", json!({ "object": { "key": "sku-2" } })).await;
     talk.get("/v1/queues/prices/items/sku-1").await;
     talk.note("and without");
-    talk.ask("PUT", "/v1/queues/prices", json!({ "schema": null, "prune": null })).await;
+    talk.ask("PATCH", "/v1/queues/prices", json!({ "schema": null, "prune": null })).await;
+    talk.note("a PUT that forgets what a queue is");
+    talk.ask("PUT", "/v1/queues/search", json!({ "follow": { "queue": "prices" }, "mode": "latest" })).await;
+    talk.ask("PUT", "/v1/queues/search", json!({ "lease": "1m" })).await;
+    talk.ask("PATCH", "/v1/queues/search", json!({ "follow": null })).await;
     assert_snapshot!(talk.end());
 }
 

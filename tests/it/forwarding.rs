@@ -37,6 +37,27 @@ async fn any_node_answers_any_call() {
 }
 
 #[tokio::test]
+async fn conditions_and_entity_tags_pass_through() {
+    let cluster = Cluster::start().await;
+    let queue = format!("/v1/queues/{}", queue_of(&cluster.a, 1, 0));
+    let settings = format!("{queue}/settings");
+    let (new, lease) = ([("if-none-match", "*")], json!({"lease": "1m"}));
+    let mut client = cluster.a.client().await;
+    assert_eq!(client.call_with("PUT", &queue, &new, &lease).await.status, 201);
+    client.call_with("PUT", &queue, &new, &lease).await.problem("precondition-failed");
+    let etag = cluster.b.get(&settings).await.header("etag").expect("an entity tag").to_owned();
+    assert_eq!(cluster.a.get(&settings).await.header("etag"), Some(&*etag));
+    assert_eq!(cluster.a.get_with(&settings, &[("if-none-match", &*etag)]).await.status, 304);
+    let merge_patch = [("if-match", &*etag), ("content-type", "application/merge-patch+json")];
+    client.call_with("PATCH", &queue, &merge_patch, &json!({"lease": "2m"})).await.ok();
+    let late = client.call_with("PATCH", &queue, &merge_patch, &json!({"lease": "3m"})).await;
+    late.problem("precondition-failed");
+    assert_eq!(cluster.b.get(&settings).await.ok()["lease"], "2m");
+    let delete = client.call_with("DELETE", &queue, &[("if-match", &*etag)], &Value::Null).await;
+    delete.problem("invalid-request");
+}
+
+#[tokio::test]
 async fn headers_and_problems_pass_through() {
     let cluster = Cluster::start().await;
     let queue = queue_of(&cluster.a, 1, 0);

@@ -95,6 +95,17 @@ impl Service {
         self.client().await.call(method, path, body).await
     }
 
+    /// Sends a request with more headers over a new connection; null stands for no body.
+    pub(crate) async fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Reply {
+        self.client().await.call_with(method, path, headers, body).await
+    }
+
     /// Makes a POST with a JSON body.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         self.call("POST", path, body).await
@@ -177,6 +188,19 @@ impl Client {
     /// Makes a request. `body` is JSON; `Null` means no body.
     pub(crate) async fn call(&mut self, method: &str, path: &str, body: &Value) -> Reply {
         self.send(method, path, body).await;
+        self.reply().await
+    }
+
+    /// The same with more headers.
+    pub(crate) async fn call_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Reply {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        self.send_text(method, path, headers, &text).await;
         self.reply().await
     }
 

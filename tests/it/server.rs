@@ -22,6 +22,7 @@ mod queues;
 mod replacing;
 mod requests;
 mod sequences;
+mod settings;
 mod settling;
 mod stopping;
 mod tracing;

@@ -15,6 +15,7 @@ pub struct Call {
     pub(crate) method: Method,
     pub(crate) path: Vec<String>,
     pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Body,
     pub(crate) accept: Accept,
     pub(crate) wait: Duration,
@@ -92,6 +93,7 @@ impl Call {
             method,
             path: path.into_iter().map(Into::into).collect(),
             query: Vec::new(),
+            headers: Vec::new(),
             body: Body::Empty,
             accept: Accept::Json,
             wait: Duration::ZERO,
@@ -115,6 +117,14 @@ impl Call {
     #[must_use]
     pub fn switch(self, name: &'static str, is_on: bool) -> Self {
         self.query(name, is_on.then_some(true))
+    }
+
+    /// Adds a condition: a header such as `if-match`. A call with one is not repeated after a lost reply, because its own effect would
+    /// break the condition.
+    #[must_use]
+    pub fn condition(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self.not_repeatable()
     }
 
     /// The call of the page after this one.
@@ -178,6 +188,7 @@ impl Call {
             method: self.method.clone(),
             path: self.path.clone(),
             query: self.query.clone(),
+            headers: self.headers.clone(),
             body: self.body.try_clone()?,
             ..*self
         })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use deltaq_types::ProblemDocument;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode, Url};
 use serde::de::DeserializeOwned;
@@ -142,6 +142,9 @@ impl Client {
                 Accept::Events => EVENTS,
             },
         );
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
         let mut body_ended = None;
         request = match call.body {
             Body::Empty => request,
@@ -189,8 +192,15 @@ impl Client {
 
     /// As [`Client::request`], with the number of attempts.
     pub(crate) async fn request_counted<T: DeserializeOwned>(&self, call: Call) -> Result<(T, u32), Error> {
-        let (text, attempts) = self.repeat(call).await?;
+        let (_, text, attempts) = self.repeat(call).await?;
         Ok((document(&text)?, attempts))
+    }
+
+    /// As [`Client::request`], with the entity tag of the document; empty without one.
+    pub(crate) async fn request_tagged<T: DeserializeOwned>(&self, call: Call) -> Result<(T, String), Error> {
+        let (headers, text, _) = self.repeat(call).await?;
+        let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default();
+        Ok((document(&text)?, etag.to_owned()))
     }
 
     /// As [`Client::request`], for a call whose reply has no document.
@@ -200,19 +210,19 @@ impl Client {
 
     /// As [`Client::request`] and [`Client::fetch_results`].
     pub(crate) async fn request_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
-        results(self.repeat(call).await.map(|(text, _)| text))
+        results(self.repeat(call).await.map(|(_, text, _)| text))
     }
 
-    /// Makes attempts until one succeeds, or its error forbids another one. Returns the body of the reply and the number of
-    /// attempts.
-    async fn repeat(&self, mut call: Call) -> Result<(Bytes, u32), Error> {
+    /// Makes attempts until one succeeds, or its error forbids another one. Returns the headers and the body of the reply, and the
+    /// number of attempts.
+    async fn repeat(&self, mut call: Call) -> Result<(HeaderMap, Bytes, u32), Error> {
         let began = Instant::now();
         let mut backoff = Backoff::from(self.retry);
         loop {
             let again = call.try_clone();
             let is_repeatable = call.is_repeatable;
             let error = match self.fetch_bytes(call).await {
-                Ok(text) => return Ok((text, backoff.failures() + 1)),
+                Ok((headers, text)) => return Ok((headers, text, backoff.failures() + 1)),
                 Err(error) => error,
             };
             let may_repeat = error.is_retryable() && (is_repeatable || !error.is_outcome_unknown());
@@ -226,8 +236,9 @@ impl Client {
         }
     }
 
-    async fn fetch_bytes(&self, call: Call) -> Result<Bytes, Error> {
-        self.send(call).await?.bytes().await
+    async fn fetch_bytes(&self, call: Call) -> Result<(HeaderMap, Bytes), Error> {
+        let reply = self.send(call).await?;
+        Ok((reply.response.headers().clone(), reply.bytes().await?))
     }
 
     /// Sends a settle or an extend once and reads the results. If all leases had ended, the server refuses the call
@@ -236,7 +247,7 @@ impl Client {
     /// # Errors
     /// As [`Client::fetch`], except for `lease-lost`.
     pub async fn fetch_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
-        results(self.fetch_bytes(call).await)
+        results(self.fetch_bytes(call).await.map(|(_, text)| text))
     }
 
     /// How typed calls are repeated.

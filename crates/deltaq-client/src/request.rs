@@ -95,6 +95,21 @@ macro_rules! setter {
             self
         }
     };
+    // A condition: a header with the given value, or with a fixed one.
+    (condition $(#[$doc:meta])* $name:ident $header:literal) => {
+        $(#[$doc])*
+        pub fn $name(mut self, value: impl Into<String>) -> Self {
+            self.request = self.request.map(|call| call.condition($header, value));
+            self
+        }
+    };
+    (any $(#[$doc:meta])* $name:ident $header:literal) => {
+        $(#[$doc])*
+        pub fn $name(mut self) -> Self {
+            self.request = self.request.map(|call| call.condition($header, "*"));
+            self
+        }
+    };
     // A call whose repetition counts once more.
     (once $(#[$doc:meta])* $name:ident $parameter:literal) => {
         $(#[$doc])*

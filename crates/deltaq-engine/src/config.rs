@@ -1,12 +1,13 @@
 //! The settings of one queue, validated.
 
-mod record;
+mod document;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
+use deltaq_types::RawObject;
 
+pub use self::document::Invalid;
 use super::delta::Cap;
 pub use super::follow::Follow;
 use super::index_settings::IndexSettings;
@@ -18,10 +19,10 @@ use super::rate_limit::RateLimiter;
 /// engine stores and compares the rules; it does not apply them.
 ///
 /// Invariant: there is a schema or a pointer to prune.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionText {
     /// The JSON Schema that objects must satisfy, without white space between its tokens.
-    pub schema: Option<Arc<RawValue>>,
+    pub schema: Option<RawObject>,
     /// The pointers to members that are removed.
     pub prune: Vec<Pointer>,
 }
@@ -29,25 +30,16 @@ pub struct AdmissionText {
 impl AdmissionText {
     /// The rules; `None` if there is neither a schema nor a pointer.
     #[must_use]
-    pub fn new(schema: Option<Arc<RawValue>>, prune: Vec<Pointer>) -> Option<Self> {
+    pub fn new(schema: Option<RawObject>, prune: Vec<Pointer>) -> Option<Self> {
         (schema.is_some() || !prune.is_empty()).then_some(Self { schema, prune })
     }
 
     /// The text of the schema.
     #[must_use]
     pub fn schema_text(&self) -> Option<&str> {
-        self.schema.as_deref().map(RawValue::get)
+        self.schema.as_ref().map(RawObject::as_str)
     }
 }
-
-/// Two schemas are equal if their texts are.
-impl PartialEq for AdmissionText {
-    fn eq(&self, other: &Self) -> bool {
-        self.schema_text() == other.schema_text() && self.prune == other.prune
-    }
-}
-
-impl Eq for AdmissionText {}
 
 /// How long events are kept after they are no longer needed to restore the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ pub const KEY_BYTES_MAX: usize = 1_024;
 /// Deepest nesting of an object's JSON, counted in open braces and brackets.
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Maximum number of JSON pointers in a key.
-pub const KEY_POINTERS_MAX: usize = 8;
+pub const KEY_POINTERS_MAX: usize = deltaq_types::terms::KEY_POINTERS_MAX;
 /// Maximum number of indexes of a queue.
 pub const INDEXES_MAX: usize = 16;
 /// Longest name of an index, in bytes.

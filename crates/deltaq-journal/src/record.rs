@@ -7,7 +7,7 @@
 //! - `events` of a journal row is an array with one object per event, `item` of a key row and `state` of a queue row
 //!   are objects.
 //! - Instants (`at`, `due`, `deadline`, `since`, ...) are whole microseconds since the Unix epoch; spans are named with
-//!   their unit, as in `lease_us`.
+//!   their unit, as in `length_us`. The settings of a queue are the document of the API, whose lengths are texts.
 //! - A field that has its default value is left out.
 //! - An object is the text that the producer sent.
 //!

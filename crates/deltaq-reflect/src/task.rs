@@ -257,14 +257,19 @@ impl Task {
                     let value = value.map_err(|error| source::Error::because("create is not JSON", error))?;
                     settings.insert(name.clone(), value);
                 }
-                queue.put(&settings).await.map_err(|error| self.queue_error(error))?
+                let created = match queue.put(&settings).only_new().await {
+                    // Another program has created the queue meanwhile.
+                    Err(error) if error.code() == Some("precondition-failed") => queue.get().await,
+                    created => created,
+                };
+                created.map_err(|error| self.queue_error(error))?
             }
             Ok(found) => found,
         };
         if self.source.may_be_queue(&found.name) {
             self.source.refuse_circle(&found.incarnation).await?;
         }
-        self.source.set_key(found.config.key.iter().map(pointer).collect());
+        self.source.set_key(found.settings.key.iter().map(pointer).collect());
         Ok(())
     }
 

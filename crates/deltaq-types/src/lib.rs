@@ -19,7 +19,6 @@ pub mod range;
 pub mod strict;
 pub mod terms;
 
-mod config;
 mod consume;
 mod history;
 mod kinds;
@@ -30,6 +29,7 @@ mod queue;
 mod raw;
 mod read;
 mod server;
+mod settings;
 mod timestamp;
 mod watch;
 mod words;
@@ -37,10 +37,6 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use self::config::{
-    Bucket, DetailedKeyPart, Follow, FollowedView, ItemExponential, ItemFastSlow, KeyPart, Mode, QueueConfig,
-    RateLimiter, Retention,
-};
 pub use self::consume::{
     DeltaDocument, KeysBody, LeaseDocument, LeasesBody, PopBody, Popped, PoppedItem, SettleAs, SettleBody,
     SettleCall, SettledDocument, SettledList,
@@ -62,6 +58,10 @@ pub use self::read::{
     ParkedErrors, SourceDocument, SyncedDocument, WorkerDocument,
 };
 pub use self::server::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore};
+pub use self::settings::{
+    Bucket, DetailedKeyPart, Follow, FollowedView, ItemExponential, ItemFastSlow, KeyPart, Mode,
+    QueueSettings, RateLimiter, Retention,
+};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{FollowState, QueueConfig, Timestamp};
+use super::{FollowState, QueueSettings, Timestamp};
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -14,12 +14,12 @@ pub struct QueueDocument {
     pub incarnation: String,
     /// The id of the present life of the queue: a life begins each time a server loads the queue.
     pub life: String,
-    /// Whether a produce call or pop created the queue, and no PUT has configured it since.
+    /// Whether a produce call or pop created the queue, and no PUT or PATCH has configured it since.
     pub auto_created: bool,
     /// When the queue was created.
     pub created_at: Timestamp,
-    /// All settings of the queue.
-    pub config: QueueConfig,
+    /// The settings, as PUT takes them.
+    pub settings: QueueSettings,
     /// The state of the queue in numbers.
     pub status: QueueStatus,
     /// In the reply to `close?drain=true`: whether no key is ready, delayed or leased; null in other replies.

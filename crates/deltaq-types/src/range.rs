@@ -8,11 +8,13 @@ use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Serializer};
+use serde_json::Value;
 
 use crate::duration::{self, DurationText};
+use crate::raw::RAW_TEXT;
 
 /// Microseconds.
 pub const US: u64 = 1;
@@ -161,11 +163,34 @@ pub fn optional_number<'de, const MAX: u64, D: Deserializer<'de>>(
     Ok(Option::<Number<MAX, true>>::deserialize(deserializer)?.map(|number| number.0))
 }
 
+/// Writes a number; a whole one without a fraction.
+pub fn write_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if number.fract() != 0.0 || !(0.0..=EXACT_MAX).contains(number) {
+        return serializer.serialize_f64(*number);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number from 0 to 2^53"
+    )]
+    serializer.serialize_u64(*number as u64)
+}
+
+/// [`write_number`], or nothing.
+pub fn write_optional_number<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => write_number(number, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// The standard library parses the text of a number in JSON, because `serde_json` may be off by the last bit, and a setting in the
+/// journal must be read back as it was written.
 impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Deserialize<'de> for Number<MAX, ZERO_ALLOWED> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Range<const MAX: u64, const ZERO_ALLOWED: bool>;
 
-        impl<const MAX: u64, const ZERO_ALLOWED: bool> Visitor<'_> for Range<MAX, ZERO_ALLOWED> {
+        impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Visitor<'de> for Range<MAX, ZERO_ALLOWED> {
             type Value = Number<MAX, ZERO_ALLOWED>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,9 +215,27 @@ impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Deserialize<'de> for Number<
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
                 self.visit_f64(number as f64)
             }
+
+            /// A format other than JSON knows no raw text.
+            fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
+                inner.deserialize_any(self)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+                if members.next_key::<String>()?.as_deref() != Some(RAW_TEXT) {
+                    return Err(de::Error::invalid_type(Unexpected::Map, &self));
+                }
+                let text: String = members.next_value()?;
+                match serde_json::from_str(&text).map_err(de::Error::custom)? {
+                    Value::Number(number) if number.is_f64() => {
+                        self.visit_f64(text.parse().map_err(de::Error::custom)?)
+                    }
+                    value => value.deserialize_any(self).map_err(de::Error::custom),
+                }
+            }
         }
 
-        deserializer.deserialize_any(Range)
+        deserializer.deserialize_newtype_struct(RAW_TEXT, Range)
     }
 }
 

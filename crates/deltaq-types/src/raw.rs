@@ -6,6 +6,9 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
+/// The name by which `serde_json` recognises raw text, as its own `RawValue` has it.
+pub(crate) const RAW_TEXT: &str = "$serde_json::private::RawValue";
+
 /// An object exactly as the producer sent it: numbers keep every digit. Clones share the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawObject(Arc<str>);
@@ -25,12 +28,10 @@ impl RawObject {
 }
 
 impl Serialize for RawObject {
-    /// Writes the text unchanged. `serde_json` recognises raw text by the name of this struct; its own `RawValue` is written
-    /// in the same way, and conversion into a `RawValue` would parse the object once more.
+    /// Writes the text unchanged. A conversion into a `RawValue` would parse the object once more.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const TOKEN: &str = "$serde_json::private::RawValue";
-        let mut raw = serializer.serialize_struct(TOKEN, 1)?;
-        raw.serialize_field(TOKEN, self.as_str())?;
+        let mut raw = serializer.serialize_struct(RAW_TEXT, 1)?;
+        raw.serialize_field(RAW_TEXT, self.as_str())?;
         raw.end()
     }
 }

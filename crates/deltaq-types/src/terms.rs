@@ -12,6 +12,8 @@ use super::RawObject;
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
+/// Most pointers of a key.
+pub const KEY_POINTERS_MAX: usize = 8;
 /// Longest name of a source, worker or pop, and longest id of a lease, in bytes.
 pub const LABEL_BYTES_MAX: usize = 256;
 /// Longest name of an index, in bytes.

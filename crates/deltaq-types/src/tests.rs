@@ -13,14 +13,16 @@ fn same<T: Serialize + DeserializeOwned + Debug>(text: &str) {
     assert_eq!(serde_json::to_string(&document).expect("it can be written"), text);
 }
 
-const CONFIG: &str = r#"{"mode":"latest","key":[{"pointer":"/ns","optional":true},"/name"],"known_objects":true,"emit_replaced":false,"lease":"1m","max_failures":5,"rate_limiter":{"item_exponential":{"base":"5ms","max":"1000s"},"item_fast_slow":{"fast":"1s","slow":"1m","max_fast":3},"bucket":{"qps":0.5,"burst":2},"max_wait":"1h","jitter":0.1},"resync_period":"10h","max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":12.5,"max_deletes":3,"retention":{"age":"7d","bytes":9},"schema":{"minimum":1.50},"prune":["/debug"]}"#;
+const SETTINGS: &str = r#"{"mode":"latest","key":[{"pointer":"/ns","optional":true},"/name"],"version":"/at","known_objects":true,"emit_replaced":false,"lease":"1m","max_failures":5,"rate_limiter":{"item_exponential":{"base":"5ms","max":"1000s"},"item_fast_slow":{"fast":"1s","slow":"1m","max_fast":3},"bucket":{"qps":0.5,"burst":2},"max_wait":"1h","jitter":0.1},"resync_period":"10h","max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":12.5,"max_deletes":3,"retention":{"age":"7d","bytes":9},"follow":{"queue":"a","view":"known","prefix":"x","max_waiting":4},"schema":{"minimum":1.50},"prune":["/debug"],"indexes":{"by_city":"/city"}}"#;
+const BARE_SETTINGS: &str = r#"{"mode":"delta","key":["/key"],"version":null,"known_objects":true,"emit_replaced":true,"lease":"30s","max_failures":0,"rate_limiter":{"item_exponential":null,"item_fast_slow":null,"bucket":null,"max_wait":null,"jitter":0},"resync_period":null,"max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":50,"max_deletes":null,"retention":{"age":null,"bytes":null},"follow":null,"schema":null,"prune":[],"indexes":{}}"#;
 const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"oldest_unacknowledged_age_ms":9,"paused":false,"closed":true,"drained":false,"building_indexes":["by_city"],"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5,"stale":6},"started_at":"2026-11-21T04:20:03.491Z","ended_at":null,"aborted":true},"follow":{"state":"waiting","resource_version":null,"lag_events":10,"lag_ms":11,"detail":"why"},"followers":["b"]}"#;
 
 #[test]
 fn replies_survive_a_round_trip() {
-    same::<QueueConfig>(CONFIG);
+    same::<QueueSettings>(SETTINGS);
+    same::<QueueSettings>(BARE_SETTINGS);
     let queue = format!(
-        r#"{{"name":"a","incarnation":"7a1e0b52","life":"2f319c5d","auto_created":false,"created_at":"2026-11-21T04:20:03.491Z","config":{CONFIG},"status":{STATUS},"drained":null}}"#
+        r#"{{"name":"a","incarnation":"7a1e0b52","life":"2f319c5d","auto_created":false,"created_at":"2026-11-21T04:20:03.491Z","settings":{SETTINGS},"status":{STATUS},"drained":null}}"#
     );
     same::<QueueDocument>(&queue);
     same::<QueueDocument>(&queue.replace(r#""drained":null"#, r#""drained":true"#));
@@ -138,6 +140,51 @@ fn replies_of_newer_servers_are_readable() {
         (settled.result, settled.outcome),
         (SettleResult::Unrecognized, Some(LeaseOutcome::Unrecognized))
     );
+}
+
+#[test]
+fn the_settings_of_a_newer_server_are_readable() {
+    let text =
+        SETTINGS.replacen('{', r#"{"push":{"url":"x"},"#, 1).replace(r#""age":"#, r#""bits":1,"age":"#);
+    assert_eq!(
+        serde_json::from_str::<QueueSettings>(&text).expect("unknown settings are ignored"),
+        serde_json::from_str(SETTINGS).expect("settings")
+    );
+    let names = |text: &str| {
+        QueueSettings::unknown_name(&serde_json::from_str(text).expect("an object")).unwrap_or_default()
+    };
+    assert_eq!(names(&text), "push");
+    assert_eq!(names(r#"{"retention":{"bits":1}}"#), "retention.bits");
+    assert_eq!(names(r#"{"rate_limiter":{"bucket":{"qqps":1}}}"#), "rate_limiter.bucket.qqps");
+    assert_eq!(names(SETTINGS), "", "names in a schema and in indexes are those of the user");
+}
+
+/// The list of names against the fields of the types.
+#[test]
+fn the_names_of_all_settings_are_known() {
+    fn add(parent: &str, value: &serde_json::Value, names: &mut Vec<String>) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let path = format!("{parent}{name}");
+            names.push(path.clone());
+            if !["schema", "indexes"].contains(&path.as_str()) {
+                add(&format!("{path}."), value, names);
+            }
+        }
+    }
+    let mut names = Vec::new();
+    add("", &serde_json::from_str(SETTINGS).expect("settings"), &mut names);
+    assert_eq!(names, QueueSettings::NAMES);
+}
+
+/// `serde_json` alone reads the first two off by the last bit.
+#[test]
+fn a_fraction_is_read_back_exactly() {
+    for fraction in [55.393_536_131_272_924, 19.844_004_278_856_286, 0.1 + 0.2, 1e-300, 0.25] {
+        let settings: QueueSettings = serde_json::from_str(BARE_SETTINGS).expect("settings");
+        let settings = QueueSettings { max_delete_percent: Some(fraction), ..settings };
+        let text = serde_json::to_string(&settings).expect("it can be written");
+        assert_eq!(serde_json::from_str::<QueueSettings>(&text).expect(&text), settings);
+    }
 }
 
 #[test]

@@ -251,6 +251,12 @@ fn own_advice(code: &str) -> Option<&'static str> {
             "the operators of the server can add the grant to the token in the token file, and reload it (SIGHUP)"
         }
         "queue-not-found" => "deltaq queues lists the queues; deltaq queue create NAME creates one",
+        "precondition-failed" => {
+            "the queue exists: deltaq queue configure QUEUE changes some of its settings, --replace replaces all of them"
+        }
+        "would-remove" => {
+            "give the setting, too, or change only what is to change: deltaq queue configure QUEUE NAME=VALUE"
+        }
         "key-not-found" => "deltaq items QUEUE and deltaq known QUEUE list the keys",
         "expired" => "begin again with all keys: deltaq watch QUEUE --from 0",
         "no-key" => {
@@ -260,7 +266,7 @@ fn own_advice(code: &str) -> Option<&'static str> {
             "if the list is complete and right, repeat the command with --max-delete-percent 100, or --allow-empty for an empty list; write a list of one object as [{...}]"
         }
         "duplicate-key" => "send each key once, or add --keep-last to keep the last object of each key",
-        "invalid-config" => "deltaq queue get QUEUE -o json shows all settings of an existing queue",
+        "invalid-config" => "deltaq queue settings QUEUE shows all settings of an existing queue",
         "invalid-parameter" | "invalid-request" => "deltaq COMMAND --help shows the arguments and an example",
         "incomplete-list" => "check the program that makes the list, and the number of --count",
         "not-empty" => "let workers drain the queue, or empty it: deltaq queue purge QUEUE",

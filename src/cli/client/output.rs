@@ -107,6 +107,14 @@ impl Output {
         }
     }
 
+    /// Prints one document as JSON where others are a table, too.
+    pub(super) fn json_document(&self, text: &RawValue, name: &str) -> Result<(), Failure> {
+        match self.format {
+            Format::Table => Self::text(&(self.json(text.get()) + "\n")),
+            _ => self.document(text, name, Vec::new()),
+        }
+    }
+
     /// Begins a list.
     pub(super) fn list<T: Row>(&self) -> ListOutput<'_> {
         ListOutput { output: self, table: Table::new(T::COLUMNS, self.has_colors, self.width), printed: 0 }

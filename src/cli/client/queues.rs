@@ -55,10 +55,13 @@ super::commands! {
         /// Show a queue with its counts and settings.
         #[command(after_help = "Example:\n  deltaq queue get prices")]
         Get(Get),
-        /// Create a queue, or change settings of an existing one.
+        /// Show the settings of a queue as JSON; `deltaq queue create --replace --from` takes them back.
+        #[command(after_help = "Example:\n  deltaq queue settings prices > prices.json\n  deltaq queue create prices --replace --from prices.json")]
+        Settings(ShowSettings),
+        /// Create a queue, or replace all settings of an existing one.
         #[command(after_help = "Modes, by what a pop delivers:\n  mode=delta   all changes of a key since its last ack (default)\n  mode=latest  only the newest change of a key\n  mode=keys    only the key\n  mode=events  each change alone, in order\n\nExample:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
         Create(Create),
-        /// Change settings of an existing queue.
+        /// Change settings of an existing queue; the others stay.
         #[command(after_help = "Example:\n  deltaq queue configure prices max_failures=5 retention.age=7d resync_period=null")]
         Configure(Configure),
         /// Delete a queue with all its contents.
@@ -98,9 +101,19 @@ pub struct List {
 pub struct Create {
     /// The name of the queue.
     pub name: Name,
+    /// Replace all settings of the queue if it exists: one that is not given gets its default.
+    #[arg(long)]
+    pub replace: bool,
     /// The settings.
     #[command(flatten)]
     pub settings: Settings,
+}
+
+/// `deltaq queue settings`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowSettings {
+    /// The name of the queue.
+    pub name: Name,
 }
 
 /// `deltaq queue configure`.
@@ -209,22 +222,29 @@ impl Execute for Create {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = session.on_queue("put_queue", &self.name)?.json(&self.settings.document()?);
+        let call = if self.replace { call } else { call.condition("if-none-match", "*") };
         let reply = session.client.send(call).await?;
-        let sentence = if reply.status() == 201 { "created" } else { "configured; the queue existed before" };
+        let sentence = if reply.status() == 201 { "created" } else { "all settings replaced" };
         show_change(session, &reply.document::<Box<RawValue>>().await?, sentence)
     }
 }
 
 impl Execute for Configure {
-    const OPERATIONS: &'static [&'static str] = &["get_queue", "put_queue"];
+    const OPERATIONS: &'static [&'static str] = &["patch_queue"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let document = self.settings.document()?;
-        // A PUT would create the queue, and a misspelt name with it.
-        session.client.send(session.on_queue("get_queue", &self.name)?).await?;
-        let call = session.on_queue("put_queue", &self.name)?.json(&document);
+        let call = session.on_queue("patch_queue", &self.name)?.json(&self.settings.document()?);
         let text: Box<RawValue> = session.client.fetch(call).await?;
         show_change(session, &text, "configured")
+    }
+}
+
+impl Execute for ShowSettings {
+    const OPERATIONS: &'static [&'static str] = &["get_settings"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let text: Box<RawValue> = session.client.fetch(session.on_queue("get_settings", &self.name)?).await?;
+        session.output.json_document(&text, self.name.as_str())
     }
 }
 
@@ -302,7 +322,7 @@ fn show_change(session: &Session, text: &RawValue, sentence: &str) -> Result<(),
 }
 
 fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
-    let (status, config) = (&queue.status, &queue.config);
+    let (status, settings) = (&queue.status, &queue.settings);
     let mut fields = vec![
         ("name", Cell::new(&queue.name)),
         ("state", state(queue)),
@@ -317,10 +337,10 @@ fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
         ("waiting pops", Cell::new(status.waiters.to_string())),
         ("synced", Cell::new(if status.has_synced { "yes" } else { "no" })),
         ("resource version", Cell::new(status.resource_version.to_string())),
-        ("mode", Cell::new(mode(config.mode))),
-        ("key", Cell::new(serde_json::to_string(&config.key).unwrap_or_default())),
-        ("lease", Cell::new(config.lease.to_string())),
-        ("max failures", Cell::new(config.max_failures.to_string())),
+        ("mode", Cell::new(mode(settings.mode))),
+        ("key", Cell::new(serde_json::to_string(&settings.key).unwrap_or_default())),
+        ("lease", Cell::new(settings.lease.to_string())),
+        ("max failures", Cell::new(settings.max_failures.to_string())),
     ];
     if let Some(replace) = &status.last_replace {
         let counts = replace.counts;

@@ -183,6 +183,10 @@ parameters! {
     InTrace in Header { "traceparent" Traceparent "The trace of the call (W3C Trace Context), stored with each delta that the call queues. An invalid value is ignored."; }
     Resumed in Header { "last-event-id" LastEventId "Server-sent events only: the id of the last event that the caller has, instead of resource_version. A browser sends it by itself."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags of the caller's copies."; }
+    Expected in Header {
+        "if-match" EntityTags "Entity tags of the settings that the queue must have, or `*` for any; otherwise 412.";
+        "if-none-match" EntityTags "`*`: the queue must not exist; otherwise 412.";
+    }
 }
 
 /// Marks a parameter as required.

@@ -39,6 +39,8 @@ responses! {
     NotAcceptable = 406;
     /// A call that the state of the queue does not allow.
     Conflict = 409;
+    /// A change of another state than the caller expects.
+    PreconditionFailed = 412;
     /// A document that is well-formed and not allowed.
     Unprocessable = 422;
     /// A limit of the queue or of the server.

@@ -105,7 +105,7 @@ terms! { schemas;
     WaitFor = json!({ "type": "string", "enum": ["leases", "none"] });
     /// What becomes of a key that a list names several times.
     Duplicates = json!({ "type": "string", "enum": ["last"] });
-    /// One or more entity tags; a reply with one of them is 304 without a body.
+    /// One or more entity tags, separated by commas, or `*`.
     EntityTags = json!({ "type": "string" });
     /// The id of a server-sent event.
     LastEventId = json!({ "type": "string", "examples": ["6f2c01ab-1042"] });
@@ -114,8 +114,8 @@ terms! { schemas;
         "type": "string",
         "examples": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
     });
-    /// Settings of a queue; null resets a setting to its default.
-    QueuePatch = settings::patch(schemas);
+    /// Settings of a queue; null stands for the default of a setting.
+    GivenSettings = settings::given(schemas);
     /// An object, or a list of objects; as NDJSON one object per line.
     Objects = one_or_many("RawObject");
     /// A delta, or a list of deltas; as NDJSON one delta per line.

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::config::access::Verb;
 use crate::http::api_document;
-use crate::http::call::{with_body, without_body};
+use crate::http::call::{with_body, with_head, without_body};
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExplainQuery, HistoryQuery, IndexQuery,
     IndexesQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, ParkedQuery,
@@ -11,7 +11,7 @@ use crate::http::openapi::params::{
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::routes::{
-    console, consume, history, indexes, parked, produce, queues, read, seed, server, views, watch,
+    console, consume, history, indexes, parked, produce, queues, read, seed, server, settings, views, watch,
 };
 
 macro_rules! id {
@@ -67,7 +67,9 @@ operations! {
     GET    "/v1/queues"                        list_queues    Token            Read      Ignored  [ListQuery]       long  without_body queues::list;
     GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
     GET    "/v1/queues/{queue}/status"         get_status     OnQueue(Read)    Read      Ignored  []                long  without_body queues::status;
-    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings []                long  with_body    queues::put;
+    GET    "/v1/queues/{queue}/settings"       get_settings   OnQueue(Read)    Read      Ignored  []                long  without_body settings::get;
+    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings []                long  with_head    settings::put;
+    PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    []                long  with_head    settings::patch;
     DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  [DeleteQueueQuery] long without_body queues::delete;
     POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
     POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::resume;

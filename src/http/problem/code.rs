@@ -70,7 +70,7 @@ codes! {
     NotFound "not-found" 404 false "Unknown path"
         "The API does not have the path. /openapi.json lists all routes. A key with slashes can also be given as ?key=.";
     QueueNotFound "queue-not-found" 404 false "Unknown queue"
-        "Create it with PUT /v1/queues/{queue}, or by the first produce or pop where auto_create is on. GET never creates.";
+        "Create it with PUT /v1/queues/{queue}, or by the first produce call where queues.auto_create is on. Nothing else creates a queue.";
     KeyNotFound "key-not-found" 404 false "Unknown key"
         "The queue has no delta, lease, parked entry, failure or known object of the key. Check the key's spelling and percent-encoding.";
     IndexNotFound "index-not-found" 404 false "Unknown index"
@@ -87,6 +87,8 @@ codes! {
         "limit is the exceeded limit in bytes: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
     BatchTooLarge "batch-too-large" 413 false "The list has too many objects"
         "limit is the most objects of one call: queues.max_batch, or queues.max_replace_objects for replace and seed. Nothing of the request was applied. Send the objects in several calls, except those of a replace, whose list must be complete: raise queues.max_replace_objects.";
+    PreconditionFailed "precondition-failed" 412 false "The settings are not those that the caller expects"
+        "If-Match names entity tags that the settings of the queue do not have, or the queue does not exist; or If-None-Match names one that they have (* any). Nothing was changed. GET /v1/queues/{queue}/settings again, make the change there, and send it with the new etag.";
     UriTooLong "uri-too-long" 414 false "The URI is too long"
         "Shorten the query; a key has at most 1,024 bytes.";
     UnsupportedMediaType "unsupported-media-type" 415 false "The type of the body is not supported"
@@ -97,6 +99,8 @@ codes! {
         "settled says how each lease ended: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key: drop the result of the work, or make the work safe to repeat.";
     ImmutableConfig "immutable-config" 409 false "The setting cannot change now"
         "mode, key and known_objects can change only while the queue has no keys. Drain and delete the queue, or use another.";
+    WouldRemove "would-remove" 409 false "The PUT would remove a setting that it does not name"
+        "PUT replaces all settings. fields has those that make the queue what it is, that the queue has, and that the PUT leaves out: follow, or a mode other than the default. Nothing was changed. Name them in the PUT as GET /v1/queues/{queue}/settings shows them, or send PATCH, which changes only what it names and removes a setting with null.";
     MassDelete "mass-delete" 409 false "The list would delete too many keys"
         "The Replace changed nothing. Without limits of the call or the queue, a list may delete at most half of 10 or more keys of its source, and an empty list or a single object may delete none. The detail says what would be deleted. If the list is complete and right, repeat the call with max_delete_percent=100 (or allow_empty=true for an empty list), or set max_delete_percent of the queue.";
     NotEmpty "not-empty" 409 false "The queue is not empty"
@@ -106,9 +110,9 @@ codes! {
     NoKnownObjects "no-known-objects" 409 false "The queue stores no known objects"
         "known_objects of the queue is false, so there is nothing to seed. The setting can change while the queue has no keys.";
     Follower "follower" 409 false "The queue follows another queue"
-        "The queue takes its objects from the queue in the field follows. Send the call to that queue. To give this queue producers of its own, detach it: PUT with {\"follow\":null}.";
+        "The queue takes its objects from the queue in the field follows. Send the call to that queue. To give this queue producers of its own, detach it: PATCH it with {\"follow\":null}.";
     Followed "followed" 409 false "Other queues follow the queue"
-        "followers has their names. Detach each with PUT {\"follow\":null}, or repeat the DELETE with force=true, which detaches all of them. Their keys stay.";
+        "followers has their names. Detach each with PATCH {\"follow\":null}, or repeat the DELETE with force=true, which detaches all of them. Their keys stay.";
     WrongMode "wrong-mode" 409 false "The mode of the queue does not have this call"
         "A queue of mode keys has no objects, and no Delete, Update, Replace, Resync and seed. Only a queue of mode keys has rate_limited.";
     VersionAhead "version-ahead" 409 false "The version is ahead of the queue"

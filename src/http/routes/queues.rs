@@ -1,75 +1,28 @@
-//! Calls on queues: create, configure, list, delete, pause, close, purge.
+//! Calls on queues: list, delete, pause, close, purge.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_service::{Creator, Handle, Registry};
+use deltaq_service::{Handle, Registry};
 use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
-use tokio::sync::Semaphore;
 
 use super::queue_list::{QueueList, complete};
 use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::http::access::authorize_on;
-use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
 use crate::http::openapi::responses::{
-    Always, Conflict, ExpiredToken, Full, NotAcceptable, OfBody, OfQueue, Unavailable, Unprocessable,
+    Always, Conflict, ExpiredToken, NotAcceptable, OfBody, OfQueue, Unavailable,
 };
-use crate::http::openapi::schemas::QueuePatch;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
-use crate::http::wire::admission::PatchDocument;
-use crate::http::wire::{self, Fields, Selected, config};
-
-/// Permits for compiling a schema, which may take a second.
-static COMPILING: Semaphore = Semaphore::const_new(2);
-
-/// Create a queue, or change the named fields of its settings.
-#[utoipa::path(
-    put, path = "/v1/queues/{queue}", tag = "queues", operation_id = "put_queue",
-    params(InQueue),
-    request_body(content = Option<QueuePatch>),
-    responses(
-        (status = 200, description = "Changed.", body = QueueDocument),
-        (status = 201, description = "Created.", body = QueueDocument),
-        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
-    )
-)]
-pub(in crate::http) async fn put(
-    QueueCall { state, name, incoming, context, .. }: QueueCall,
-) -> Result<Response, Problem> {
-    let patch = incoming.settings::<PatchDocument>().await?;
-    let patch = if patch.has_schema() {
-        run_blocking(COMPILING.acquire().await, || patch.compile()).await?
-    } else {
-        patch.compile()?
-    };
-    if let Some(followed) = patch.followed() {
-        authorize_on(&context, Verb::Read, followed)?;
-        state.partitions.check_together(&name, followed)?;
-    }
-    let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
-    let (handle, created) = if let Some(handle) = registry.find(&name) {
-        (handle, false)
-    } else {
-        let fresh = config::patched(defaults, defaults, &patch)?;
-        registry.create(&name, Arc::new(fresh), Creator::Operator)?
-    };
-    if !created {
-        let edit = |current: &Config| config::patched(current, defaults, &patch);
-        registry.configure(&handle, edit).await?;
-    }
-    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, document(&registry, &handle).await?).into_response())
-}
+use crate::http::wire::{self, Fields, Selected};
 
 /// List the queues that the caller may read, in the order of their names.
 #[utoipa::path(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
@@ -15,6 +15,7 @@ use super::indexes::lookup;
 use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
 use super::watch::key_filter;
 use crate::http::call::ReadCall;
+use crate::http::conditional::has_copy;
 use crate::http::cursor::{self, List};
 use crate::http::openapi::params::{Conditional, InQueue, KnownQuery, ObjectQuery, OfKey, ViewQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
@@ -162,11 +163,4 @@ fn check_version(handle: &Handle, params: &Params) -> Result<(), Problem> {
         Some(version) => Ok(handle.check_version(Rv::new(version))?),
         None => Ok(()),
     }
-}
-
-/// Whether `If-None-Match` names the entity tag.
-pub(super) fn has_copy(headers: &HeaderMap, etag: &str) -> bool {
-    let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
-    let mut tags = lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
-    tags.any(|tag| tag == "*" || tag == etag)
 }

@@ -4,7 +4,6 @@ use deltaq_engine::LastReplace;
 use deltaq_service::{Document, Moment};
 use deltaq_types::{LastReplaceDocument, QueueDocument, QueueStatus};
 
-use super::config::settings;
 use super::follow;
 use super::produce::counts;
 use super::{millis, timestamp};
@@ -18,7 +17,7 @@ pub fn queue(document: &Document) -> QueueDocument {
         life: document.life.to_string(),
         auto_created: document.auto_created,
         created_at: timestamp(document.created_at),
-        config: settings(&document.config),
+        settings: document.config.document(),
         status: status(document),
         drained: None,
     }

@@ -71,7 +71,7 @@ selectable! { QueueDocument, []:
     "life" life
     "auto_created" auto_created
     "created_at" created_at
-    "config" config
+    "settings" settings
     "status" status
     "drained" drained
 }

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use deltaq_types::{
     EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, ObjectDocument, Page, ParkedErrors, Popped,
-    ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced, SettledList,
-    SourceDocument, SyncedDocument, WorkerDocument,
+    ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus, Replaced,
+    SettledList, SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, ["openapi.json"]) => {}
         ("GET", []) => same::<QueuePage>(text),
         (_, ["v1", "info"]) => same::<Info>(text),
-        ("GET" | "PUT", [_]) | (_, [_, "pause" | "resume" | "close" | "reopen"]) => {
+        ("GET" | "PUT" | "PATCH", [_]) | (_, [_, "pause" | "resume" | "close" | "reopen"]) => {
             same::<QueueDocument>(text);
         }
         (_, [_, "add" | "update" | "delete" | "deltas" | "resync" | "seed"]) => same::<Produced>(text),
@@ -38,6 +38,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "settle" | "ack" | "done" | "nack" | "release" | "reject" | "extend"]) => {
             same::<SettledList>(text);
         }
+        (_, [_, "settings"]) => same::<QueueSettings>(text),
         (_, [_, "status"]) => same::<QueueStatus>(text),
         (_, [_, "synced"]) => same::<SyncedDocument>(text),
         (_, [_, "items", ..]) if is_single => same::<ItemDocument>(text),

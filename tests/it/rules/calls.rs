@@ -47,9 +47,10 @@ impl Call {
         Self::get(format!("/known/{key}"))
     }
 
-    fn put(options: &Options) -> Self {
+    /// PUT creates a queue, PATCH changes its settings.
+    fn settings(method: &'static str, options: &Options) -> Self {
         let settings: Map<String, Value> = options.iter().map(setting).collect();
-        Self { method: "PUT", path: String::new(), body: Value::Object(settings).to_string() }
+        Self { method, path: String::new(), body: Value::Object(settings).to_string() }
     }
 
     fn post(call: &str, query: &Options) -> Self {
@@ -66,7 +67,8 @@ impl Call {
     pub(super) fn of(command: &Command, numbers: &impl Numbers) -> Self {
         let bare = |call| Self::post(call, &Options::default());
         match command {
-            Command::Queue(options) | Command::Set(options) => Self::put(options),
+            Command::Queue(options) => Self::settings("PUT", options),
+            Command::Set(options) => Self::settings("PATCH", options),
             Command::Tick(_) => bare("forget").with(&ForgetBody { keys: Vec::new() }),
             Command::Produce(change, keyed) => produce(*change, keyed),
             Command::Deltas(changes, options) => {

@@ -145,7 +145,7 @@ async fn keys_and_sizes_are_those_of_the_admitted_objects() {
     assert_eq!(filled.problem("object-too-large")["limit"], 1_024);
     let list: Value = std::iter::repeat_n(json!({}), 400).collect();
     let rules = json!({"schema": {"properties": {"l": {"items": {"properties": {"n": {"default": 1}}}}}}});
-    service.call("PUT", QUEUE, &rules).await.ok();
+    service.call("PATCH", QUEUE, &rules).await.ok();
     let filled = service.post(&format!("{QUEUE}/add"), &json!({"key": "a", "l": list})).await;
     assert_eq!(filled.problem("object-too-large")["limit"], 1_024);
     let popped = service.post(&format!("{QUEUE}/pop?max=9"), &Value::Null).await.ok();
@@ -215,7 +215,7 @@ async fn new_rules_do_not_change_stored_objects() {
     service.post(&format!("{QUEUE}/add"), &old).await.ok();
     let document = service.call("PUT", QUEUE, &rules()).await.ok();
     for rule in ["schema", "prune"] {
-        assert_eq!(document["config"][rule], rules()[rule]);
+        assert_eq!(document["settings"][rule], rules()[rule]);
     }
     let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
     assert_eq!(popped["items"][0]["deltas"][0]["object"], old);
@@ -224,10 +224,11 @@ async fn new_rules_do_not_change_stored_objects() {
     service.post(&format!("{QUEUE}/resync"), &Value::Null).await.ok();
     assert_eq!(status(&service, "ready").await, 1, "a Resync delivers the known object");
 
-    let document = service.call("PUT", QUEUE, &json!({"lease": "1m"})).await.ok();
-    assert_eq!(document["config"]["prune"], json!(["/debug"]), "a PUT changes what it names");
-    let document = service.call("PUT", QUEUE, &json!({"schema": null, "prune": []})).await.ok();
-    assert_eq!((document["config"].get("schema"), document["config"].get("prune")), (None, Some(&json!([]))));
+    let document = service.call("PATCH", QUEUE, &json!({"lease": "1m"})).await.ok();
+    assert_eq!(document["settings"]["prune"], json!(["/debug"]), "a PATCH changes what it names");
+    let document = service.call("PATCH", QUEUE, &json!({"schema": null, "prune": []})).await.ok();
+    assert_eq!(document["settings"]["schema"], Value::Null);
+    assert_eq!(document["settings"]["prune"], json!([]));
     service.post(&format!("{QUEUE}/update"), &old).await.ok();
 }
 
@@ -247,7 +248,7 @@ async fn a_queue_of_mode_keys_validates_objects_that_it_does_not_store() {
 #[tokio::test]
 async fn invalid_rules_change_nothing_and_the_problem_names_the_place() {
     let service = admitting().await;
-    let put = async |body: Value| service.call("PUT", QUEUE, &body).await;
+    let put = async |body: Value| service.call("PATCH", QUEUE, &body).await;
     let problem = put(json!({"schema": {"properties": {"a": {"type": "strin"}}}})).await;
     let problem = problem.problem("invalid-config");
     assert_eq!((&problem["field"], &problem["pointer"]), (&json!("schema"), &json!("/properties/a/type")));
@@ -276,7 +277,7 @@ async fn invalid_rules_change_nothing_and_the_problem_names_the_place() {
     assert!(problem.problem("invalid-request")["hint"].to_string().contains("schema"));
     let document = service.get(QUEUE).await.ok();
     for rule in ["schema", "prune"] {
-        assert_eq!(document["config"][rule], rules()[rule]);
+        assert_eq!(document["settings"][rule], rules()[rule]);
     }
 }
 

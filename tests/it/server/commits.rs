@@ -172,6 +172,7 @@ fn calls(lease: &str) -> Vec<(&'static str, &'static str, Value)> {
         ("POST", "/close", Value::Null),
         ("POST", "/purge", Value::Null),
         ("PUT", "", json!({"max_failures": 3})),
+        ("PATCH", "", json!({"max_failures": 4})),
     ]
 }
 
@@ -299,7 +300,7 @@ async fn a_waiting_pop_learns_of_the_deletion_after_its_commit() {
 #[tokio::test]
 async fn a_refusal_waits_for_the_commit_of_the_events_that_it_depends_on() {
     let refused = [
-        ("PUT", "", json!({"mode": "keys"}), "immutable-config"),
+        ("PATCH", "", json!({"mode": "keys"}), "immutable-config"),
         ("POST", "/replace?max_delete_percent=0", json!([]), "mass-delete"),
         ("POST", "/seed", json!([{"object": {"key": "new"}}]), "not-empty"),
     ];

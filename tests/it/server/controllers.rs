@@ -214,7 +214,9 @@ async fn every_json_reply_ends_with_a_line_break() {
         ("GET", "/v1/info".to_owned()),
         ("GET", "/openapi.json".to_owned()),
         ("GET", "/nowhere".to_owned()),
+        ("POST", QUEUE.to_owned()),
         ("PATCH", QUEUE.to_owned()),
+        ("GET", format!("{QUEUE}/settings")),
     ] {
         let body = if path.ends_with("settle") { json!({"settle": []}) } else { json!({}) };
         let reply = service.call(method, &path, if method == "POST" { &body } else { &Value::Null }).await;
@@ -230,7 +232,7 @@ async fn durations_are_taken_as_go_writes_them() {
         let put = service.call("PUT", QUEUE, &json!({"lease": text})).await;
         assert!(put.status < 300, "{text}: {}", put.text);
     }
-    assert_eq!(service.get(QUEUE).await.ok()["config"]["lease"], "2500ms");
+    assert_eq!(service.get(QUEUE).await.ok()["settings"]["lease"], "2500ms");
     pop(&service, "wait=0.001s&lease_duration=1m30s", &Value::Null).await;
     service.post(&format!("{QUEUE}/pop?wait=1,5s"), &Value::Null).await.problem("invalid-parameter");
 }
@@ -243,7 +245,7 @@ async fn codes_say_what_is_wrong() {
     service.call("PUT", QUEUE, &json!({"known_objects": false})).await.ok();
     let seed = json!({"object": object("a")});
     service.post(&format!("{QUEUE}/seed"), &seed).await.problem("no-known-objects");
-    service.call("PUT", QUEUE, &json!({"mode": "keys"})).await.ok();
+    service.call("PATCH", QUEUE, &json!({"mode": "keys"})).await.ok();
     service.post(&format!("{QUEUE}/seed"), &seed).await.problem("wrong-mode");
 }
 
@@ -252,18 +254,18 @@ async fn problems_say_the_next_step() {
     let service = Service::start().await;
     let refused = service.post(&format!("{QUEUE}/add"), &json!({"name": "a"})).await.problem("no-key");
     assert!(
-        refused["hint"].as_str().is_some_and(|hint| hint.contains("PUT {\"key\":[\"/name\"]}")),
+        refused["hint"].as_str().is_some_and(|hint| hint.contains("PATCH {\"key\":[\"/name\"]}")),
         "{refused}"
     );
     service.call("PUT", QUEUE, &json!({"key": "/name"})).await.ok();
-    assert_eq!(service.get(QUEUE).await.ok()["config"]["key"], json!(["/name"]));
+    assert_eq!(service.get(QUEUE).await.ok()["settings"]["key"], json!(["/name"]));
     service.post(&format!("{QUEUE}/add"), &json!({"name": "a"})).await.ok();
     service.call("PUT", "/v1/queues/other", &json!({"key": "name"})).await.problem("invalid-config");
 
-    let refused = service.call("PATCH", QUEUE, &Value::Null).await;
-    assert_eq!(refused.header("allow"), Some("GET,HEAD,PUT,DELETE"));
+    let refused = service.call("POST", QUEUE, &Value::Null).await;
+    assert_eq!(refused.header("allow"), Some("GET,HEAD,PUT,PATCH,DELETE"));
     let refused = refused.problem("method-not-allowed");
-    assert_eq!(refused["detail"], "the path takes GET, HEAD, PUT, DELETE, not PATCH");
+    assert_eq!(refused["detail"], "the path takes GET, HEAD, PUT, PATCH, DELETE, not POST");
     for (path, nearest) in [
         ("/v1/queue/q", "/v1/queues/q"),
         ("/v1/queues/q/poop", "/v1/queues/q/pop"),

@@ -148,14 +148,14 @@ async fn indexes_change_while_many_objects_are_there() {
     assert_eq!(document["items"][0], json!({"value": "0", "keys": 600}));
     assert_eq!(keys(&service, &format!("index=i&value=x&{wait_built}")).await.len(), 3_000);
     assert_eq!(keys(&service, &format!("index=j&value=0&{wait_built}")).await.len(), 1_000);
-    put(&service, json!({"max_failures": 3})).await.ok();
+    service.call("PATCH", QUEUE, &json!({"max_failures": 3})).await.ok();
     assert_eq!(
-        service.get(QUEUE).await.ok()["config"]["indexes"],
+        service.get(QUEUE).await.ok()["settings"]["indexes"],
         json!({"i": "/b", "j": "/a"}),
-        "a PUT changes what it names"
+        "a PATCH changes what it names"
     );
-    put(&service, json!({"indexes": null})).await.ok();
-    assert_eq!(service.get(QUEUE).await.ok()["config"].get("indexes"), None);
+    service.call("PATCH", QUEUE, &json!({"indexes": null})).await.ok();
+    assert_eq!(service.get(QUEUE).await.ok()["settings"]["indexes"], json!({}));
     let unknown = service.get(&format!("{QUEUE}/known?index=i&value=1")).await.problem("index-not-found");
     assert_eq!(
         (&unknown["detail"], &unknown["hint"]),
@@ -169,9 +169,9 @@ async fn wrong_indexes_are_refused() {
     let many: Value =
         (0..17).map(|number| (number.to_string(), json!("/a"))).collect::<serde_json::Map<_, _>>().into();
     for (indexes, detail) in [
-        (json!([]), "it must be an object of names and JSON pointers"),
-        (json!("/a"), "it must be an object of names and JSON pointers"),
-        (json!({"a": 1}), "it must be an object of names and JSON pointers"),
+        (json!([]), "expected names and JSON pointers such as"),
+        (json!("/a"), "expected names and JSON pointers such as"),
+        (json!({"a": 1}), "expected names and JSON pointers such as"),
         (json!({"a": "b"}), "\"b\" is not a JSON pointer"),
         (json!({"a b": "/b"}), "\"a b\" is not the name of an index"),
         (json!({"": "/b"}), "is not the name of an index"),
@@ -190,8 +190,9 @@ async fn wrong_indexes_are_refused() {
         assert!(problem["detail"].as_str().is_some_and(|text| text.contains("stores none")), "{problem}");
     }
     put(&service, json!({"indexes": {"a": "/a"}})).await.ok();
-    put(&service, json!({"known_objects": false})).await.problem("invalid-config");
-    put(&service, json!({"known_objects": false, "indexes": {}})).await.ok();
+    let patch = async |settings| service.call("PATCH", QUEUE, &settings).await;
+    patch(json!({"known_objects": false})).await.problem("invalid-config");
+    patch(json!({"known_objects": false, "indexes": null})).await.ok();
 }
 
 #[tokio::test]

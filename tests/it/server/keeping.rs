@@ -76,7 +76,7 @@ async fn indexes_are_built_again_after_a_restart() {
     assert_eq!(before[1], json!({"value": "1", "keys": 1_001}));
     let service = restarted(service, &folder).await;
     assert_eq!(good(service.get(&values).await)["items"], before);
-    assert_eq!(good(service.get(QUEUE).await)["config"]["indexes"], json!({"by_city": "/city"}));
+    assert_eq!(good(service.get(QUEUE).await)["settings"]["indexes"], json!({"by_city": "/city"}));
 }
 
 #[tokio::test]
@@ -208,13 +208,13 @@ async fn the_schema_and_pruning_outlive_a_restart() {
     let service = folder.service().await;
     let rules =
         json!({"schema": {"required": ["price"], "properties": {"n": {"default": 1}}}, "prune": ["/x"]});
-    let config = good(service.call("PUT", QUEUE, &rules).await)["config"].clone();
+    let config = good(service.call("PUT", QUEUE, &rules).await)["settings"].clone();
     good(service.post(&format!("{QUEUE}/add"), &json!({"key": "a", "price": 1, "x": 1})).await);
     // Once from the events, and once from the checkpoint of a clean end.
     let mut service = service;
     for _ in 0..2 {
         service = restarted(service, &folder).await;
-        assert_eq!(good(service.get(QUEUE).await)["config"], config);
+        assert_eq!(good(service.get(QUEUE).await)["settings"], config);
         let refused = service.post(&format!("{QUEUE}/add"), &object("b")).await;
         assert_eq!(refused.problem("invalid-object")["errors"][0]["schema_pointer"], "/required");
         let item = good(service.get(&format!("{QUEUE}/items/a")).await);

@@ -182,8 +182,8 @@ async fn durations_of_go_are_accepted_in_settings_queries_and_bodies() {
         "rate_limiter": {"item_exponential": {"base": "1.5µs", "max": "16m40s"}, "max_wait": "1000ms"},
     });
     let created = service.call("PUT", QUEUE, &config).await;
-    assert_eq!((created.status, &created.body["config"]["lease"]), (201, &json!("90500ms")));
-    let limiter = &created.body["config"]["rate_limiter"]["item_exponential"];
+    assert_eq!((created.status, &created.body["settings"]["lease"]), (201, &json!("90500ms")));
+    let limiter = &created.body["settings"]["rate_limiter"]["item_exponential"];
     assert_eq!(limiter, &json!({"base": "1us", "max": "1000s"}), "rounded down to whole microseconds");
     service.post(&format!("{QUEUE}/add?delay=100ns"), &object("k")).await.ok();
     let popped =

@@ -9,7 +9,7 @@ use crate::harness::{Reply, Service};
 async fn versioned() -> Service {
     let service = Service::start().await;
     let created = service.call("PUT", QUEUE, &json!({"version": "/meta/at"})).await.ok();
-    assert_eq!(created["config"]["version"], "/meta/at");
+    assert_eq!(created["settings"]["version"], "/meta/at");
     service
 }
 
@@ -101,7 +101,7 @@ async fn an_object_without_a_version_is_refused_with_its_place() {
             let detail = problem["detail"].as_str().expect("a text");
             assert!(detail.contains(words), "{detail}");
             assert!(
-                problem["hint"].as_str().is_some_and(|hint| hint.contains("PUT {\"version\":null}")),
+                problem["hint"].as_str().is_some_and(|hint| hint.contains("PATCH {\"version\":null}")),
                 "{problem}"
             );
         }
@@ -129,16 +129,16 @@ async fn the_setting_goes_with_the_other_settings() {
         (json!({"prune": ["/meta"]}), "prune"),
         (json!({"version": "/debug/at", "prune": ["/debug"]}), "prune"),
     ] {
-        let problem = service.call("PUT", QUEUE, &wrong).await.problem("invalid-config");
+        let problem = service.call("PATCH", QUEUE, &wrong).await.problem("invalid-config");
         assert_eq!(problem["field"], field, "{wrong}: {problem}");
     }
     post(&service, "add", &at("a", 5)).await.ok();
-    let changed = service.call("PUT", QUEUE, &json!({"version": "/n"})).await.ok();
-    assert_eq!(changed["config"]["version"], "/n");
+    let changed = service.call("PATCH", QUEUE, &json!({"version": "/n"})).await.ok();
+    assert_eq!(changed["settings"]["version"], "/n");
     post(&service, "update", &at("a", 9)).await.problem("invalid-object");
     assert_eq!(outcome(&post(&service, "update", &json!({"key": "a", "n": 1})).await.ok()), [1, 0, 0]);
-    let removed = service.call("PUT", QUEUE, &json!({"version": null})).await.ok();
-    assert_eq!(removed["config"]["version"], Value::Null);
+    let removed = service.call("PATCH", QUEUE, &json!({"version": null})).await.ok();
+    assert_eq!(removed["settings"]["version"], Value::Null);
     assert_eq!(outcome(&post(&service, "update", &json!({"key": "a"})).await.ok()), [1, 0, 0]);
 }
 

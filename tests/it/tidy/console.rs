@@ -27,7 +27,7 @@ fn the_console_says_what_every_setting_of_a_queue_means() {
     let document = std::fs::read_to_string(root().join("docs/openapi.json")).expect("the document");
     let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
     let settings =
-        document["components"]["schemas"]["QueueConfig"]["properties"].as_object().expect("settings");
+        document["components"]["schemas"]["QueueSettings"]["properties"].as_object().expect("settings");
     let meanings = std::fs::read_to_string(root().join("console/settings.js")).expect("the meanings");
     for name in settings.keys() {
         assert!(meanings.contains(&format!("\n  {name}: \"")), "console/settings.js does not explain {name}");

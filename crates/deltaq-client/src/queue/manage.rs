@@ -1,6 +1,6 @@
 //! A queue as a whole: settings, status, delivery.
 
-use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueStatus};
+use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus};
 use reqwest::Method;
 use serde::Serialize;
 
@@ -18,6 +18,18 @@ requests! {
         drain flag "drain";
         /// With [`Close::drain`]: the longest wait.
         wait wait "wait";
+    }
+    /// Creates a queue, or replaces all of its settings.
+    PutSettings -> QueueDocument = send {
+        /// Only while the settings have this entity tag; else `precondition-failed`.
+        if_match condition "if-match";
+        /// Only if there is no queue of the name; else `precondition-failed`.
+        only_new any "if-none-match";
+    }
+    /// Changes settings of a queue.
+    PatchSettings -> QueueDocument = send {
+        /// Only while the settings have this entity tag; else `precondition-failed`.
+        if_match condition "if-match";
     }
     /// A page of the list of queues, by name.
     ListQueues -> QueuePage = send {
@@ -39,15 +51,26 @@ impl Client {
 }
 
 impl Queue {
-    /// Creates the queue, or changes the settings that the document names; null resets a setting. See
-    /// [`QueueConfig`](deltaq_types::QueueConfig) for the settings.
+    /// Creates the queue, or replaces all of its settings: one that the document leaves out, or has null for, gets its default. See
+    /// [`QueueSettings`] for the settings.
+    pub fn put(&self, settings: &(impl Serialize + ?Sized)) -> PutSettings {
+        // Repeated, it sets the same settings.
+        let call = self.call(Method::PUT, []).repeatable();
+        PutSettings { request: Request::new(self.client().clone(), call).json(settings) }
+    }
+
+    /// Changes the settings that the document names: objects are merged, null restores a default.
+    pub fn patch(&self, settings: &(impl Serialize + ?Sized)) -> PatchSettings {
+        let call = self.call(Method::PATCH, []).repeatable();
+        PatchSettings { request: Request::new(self.client().clone(), call).json(settings) }
+    }
+
+    /// The settings of the queue, as [`put`](Self::put) takes them, with their entity tag.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn put(&self, settings: &(impl Serialize + ?Sized + Sync)) -> Result<QueueDocument, Error> {
-        // Repeated, it sets the same settings.
-        let call = self.call(Method::PUT, []).repeatable();
-        send(Request::new(self.client().clone(), call).json(settings)).await
+    pub async fn settings(&self) -> Result<(QueueSettings, String), Error> {
+        self.client().request_tagged(self.call(Method::GET, ["settings"])).await
     }
 
     /// The settings and the status of the queue.

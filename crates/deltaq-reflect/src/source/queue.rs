@@ -65,7 +65,7 @@ impl Queue {
     /// The followed queue as it is now. One without objects is refused: its list would be empty.
     async fn followed(&self, queue: &deltaq_client::Queue) -> Result<QueueDocument, Error> {
         let followed = queue.get().await.map_err(|error| self.failed(&error))?;
-        if followed.config.mode == Mode::Keys {
+        if followed.settings.mode == Mode::Keys {
             let what = format!("the queue {} has mode keys, so it has no objects", self.name());
             return Err(Error::new(what));
         }
@@ -75,7 +75,7 @@ impl Queue {
     /// The settings of a queue that takes the objects: the same key.
     pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
         let followed = self.followed(&self.queue()?).await?;
-        let key = serde_json::to_value(&followed.config.key);
+        let key = serde_json::to_value(&followed.settings.key);
         let key = key.map_err(|error| Error::because("the key of the queue is not JSON", error))?;
         Ok(json!({ "key": key }).as_object().cloned().unwrap_or_default())
     }

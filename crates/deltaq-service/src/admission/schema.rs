@@ -4,10 +4,10 @@ use std::fmt::{self, Write};
 
 use deltaq_engine::key::KeySpec;
 use deltaq_engine::object;
+use deltaq_types::RawObject;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::Error;
 use super::cost::Cost;
@@ -21,7 +21,7 @@ use super::prune::Paths;
 
 /// A compiled schema.
 pub struct Schema {
-    text: Box<RawValue>,
+    text: RawObject,
     validator: Validator,
     cost: Cost,
     defaults: Option<Defaults>,
@@ -85,19 +85,18 @@ impl Schema {
                 },
             })?;
         let defaults = Defaults::of(&document).map_err(|_endless| Error::Defaults)?;
-        let text = RawValue::from_string(text).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self { text, validator, cost, defaults })
+        Ok(Self { text: RawObject::from_valid(text), validator, cost, defaults })
     }
 
     /// The text, without white space between its tokens.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        self.text.get()
+        self.text.as_str()
     }
 
-    /// The text as raw JSON.
+    /// The text as it is stored.
     #[must_use]
-    pub fn into_text(self) -> Box<RawValue> {
+    pub fn into_text(self) -> RawObject {
         self.text
     }
 

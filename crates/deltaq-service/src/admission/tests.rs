@@ -240,7 +240,7 @@ fn wrong_pointers_are_refused() {
 #[test]
 fn the_text_of_a_schema_has_no_white_space() {
     let schema = Schema::compile(r#"{ "title" : "a b\" ]" , "properties":{} }"#).expect("a schema");
-    assert_eq!(schema.into_text().get(), r#"{"title":"a b\" ]","properties":{}}"#);
+    assert_eq!(schema.into_text().as_str(), r#"{"title":"a b\" ]","properties":{}}"#);
 }
 #[test]
 fn deep_and_self_referring_schemas_end() {

@@ -9,7 +9,7 @@ use crate::cli::client::input::Input;
 /// Settings of a queue.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Settings to change, as NAME=VALUE; null resets one.
+    /// Settings, as NAME=VALUE; null stands for the default.
     #[arg(value_name = "NAME=VALUE", long_help = HELP)]
     pub settings: Vec<String>,
     /// A JSON object of settings: text, a file, or - for stdin.
@@ -18,9 +18,9 @@ pub struct Settings {
 }
 
 const HELP: &str = "\
-Settings to change, as NAME=VALUE; null resets one.
+Settings, as NAME=VALUE; null stands for the default.
 VALUE is JSON, or text that needs no quotes: lease=1m, max_failures=5, key='[\"/namespace\",\"/name\"]'. A dot leads into a setting:
-retention.age=7d. A change of a part of rate_limiter resets its other parts. `deltaq queue get QUEUE -o json` shows all settings.";
+retention.age=7d. `deltaq queue settings QUEUE` shows all settings.";
 
 impl Settings {
     /// The settings as a document.

@@ -58,7 +58,7 @@ fn snapshot_of(client: &mut Client, spec: &'static Spec) -> Result<Snapshot, Str
         rv: number(&page, "resource_version")?,
         items: items(&page)?,
         known: known(&all_known)?,
-        constant: json!([document["incarnation"], document["created_at"], document["config"]]),
+        constant: json!([document["incarnation"], document["created_at"], document["settings"]]),
         has_synced: status["has_synced"].as_bool().unwrap_or_default(),
         counts: vec![
             count("items", in_states, &page)?,

@@ -80,7 +80,7 @@ fn look(server: &Spawned) -> Value {
     let get = |path: &str| call(server, &Message::get(path.to_owned())).expect("an answer").1;
     let mut seen = json!({
         "gone": get("/v1/queues/gone")["name"],
-        "config": get(QUEUE)["config"],
+        "config": get(QUEUE)["settings"],
         "known": get(&format!("{QUEUE}/known?limit=5000"))["items"],
         "items": get(&format!("{QUEUE}/items?limit=5000"))["items"],
     });

@@ -71,7 +71,15 @@ fn exit_codes_tell_the_causes_apart() {
     server.run(&["queues", "--url", "ftp://a"]).failed(2);
     server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
     server.run(&["wait", "prices", "--timeout", "100ms"]).failed(3);
-    assert_eq!(server.json(&["queue", "get", "prices"])["config"]["lease"], "2m");
+    assert_eq!(server.json(&["queue", "get", "prices"])["settings"]["lease"], "2m");
+    server.run(&["queue", "create", "prices", "lease=3m"]).failed(1);
+    server.run(&["queue", "configure", "prices", "max_failures=2"]).ok();
+    let settings = server.run(&["queue", "settings", "prices"]).ok();
+    assert!(settings.contains("\"lease\":\"2m\"") && settings.contains("\"max_failures\":2"), "{settings}");
+    server.run(&["queue", "create", "prices", "--replace"]).ok();
+    assert_eq!(server.json(&["queue", "get", "prices"])["settings"]["lease"], "30s");
+    server.run_with(&["queue", "create", "prices", "--replace", "--from", "-"], &settings).ok();
+    assert_eq!(server.run(&["queue", "settings", "prices"]).ok(), settings);
     server.run(&["queue", "create", "search", "follow.queue=prices"]).ok();
     server.run(&["queue", "delete", "prices", "--yes"]).failed(1);
     server.run(&["queue", "delete", "prices", "--yes", "--force"]).ok();

@@ -105,6 +105,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("queue create new mode=fifo", ""),
     ("queue create new max_failures=-1", ""),
     ("queue create new --from text", ""),
+    ("queue create prices lease=1m", ""),
     ("queue configure prices mode=keys", ""),
     // Things that are lost.
     ("queue delete prices", ""),

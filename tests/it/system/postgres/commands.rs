@@ -83,7 +83,7 @@ pub(super) fn contents(server: &Spawned) -> BTreeMap<String, Value> {
         let counts =
             ["ready", "delayed", "leased", "parked", "known"].map(|name| document["status"][name].clone());
         contents.insert(format!("{queue} counts"), json!(counts));
-        for name in ["config", "created_at", "incarnation"] {
+        for name in ["settings", "created_at", "incarnation"] {
             contents.insert(format!("{queue} {name}"), document[name].clone());
         }
         for list in ["known?limit=1000", "items?limit=1000"] {

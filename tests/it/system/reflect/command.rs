@@ -62,7 +62,7 @@ fn sources_of_a_file_are_isolated_from_each_other() {
     for source in ["bad", "home", "locked"] {
         reflecting.until_metric("deltaq_reflect_failures_total", &format!("source=\"{source}\""), 2.0);
     }
-    assert_eq!(server.json(&["queue", "get", "prices"])["config"]["mode"], "latest");
+    assert_eq!(server.json(&["queue", "get", "prices"])["settings"]["mode"], "latest");
     assert_eq!(server.count("prices", "ready"), 1);
     let log = reflecting.stop();
     assert!(

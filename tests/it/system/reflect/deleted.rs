@@ -62,7 +62,7 @@ fn a_queue_that_is_deleted_gets_the_whole_list_again() {
     until("all queues have the lists again", || kinds.keys().all(|kind| full(kind)));
     for kind in kinds.keys() {
         let queue: Value = server.json(&["queue", "get", kind]);
-        assert_eq!(queue["config"]["key"], json!(["/sku"]), "{kind}");
+        assert_eq!(queue["settings"]["key"], json!(["/sku"]), "{kind}");
     }
     reflecting.stop();
 }

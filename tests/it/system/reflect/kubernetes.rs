@@ -295,7 +295,7 @@ fn pages_and_watches_survive_every_fault_without_needless_deltas() {
     api.fail(Fault::Busy);
     let reflecting = Reflecting::start(&server, &line_of(&config, &[]));
     with_all_faults(&server, &api, &reflecting);
-    let config_of = server.json(&["queue", "get", "q"])["config"]["key"].clone();
+    let config_of = server.json(&["queue", "get", "q"])["settings"]["key"].clone();
     assert_eq!(config_of, json!([{ "pointer": "/metadata/namespace", "optional": true }, "/metadata/name"]));
     assert!(api.counts().0 >= 3 * 3, "lists of three pages: {:?}", api.counts());
     super::drain(&server, "q");

@@ -8,7 +8,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Pointer;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::time::Time;
-use serde_json::value::RawValue;
+use deltaq_types::RawObject;
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn a_replace_accepted_during_a_seed_is_newer_than_the_seed() {
 #[test]
 fn a_command_that_was_read_by_other_admission_rules_is_refused() {
     let by = |schema: Option<&str>, prune: &[&str]| {
-        let schema = schema.map(|text| RawValue::from_string(text.to_owned()).expect("JSON").into());
+        let schema = schema.map(RawObject::from_valid);
         let prune = prune.iter().map(|text| Pointer::parse(text, false).expect("a pointer")).collect();
         let admission = AdmissionText::new(schema, prune).map(Arc::new);
         Arc::new(Config { admission, ..Config::default() })

@@ -27,8 +27,9 @@ use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHis
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::{Passage, View};
+use deltaq_types::RawObject;
+use deltaq_types::range::{CENTURY, HOURS_12, SEC};
 use fastrand::Rng;
-use serde_json::value::RawValue;
 
 use super::{all_types, samples, types};
 use crate::record::{Decoder, journal_rows, key_row, queue_row};
@@ -311,21 +312,25 @@ impl Dice {
 
     fn rate_limiter(&mut self) -> RateLimiter {
         RateLimiter {
-            item_exponential: self.maybe(|dice| ItemExponential { base: dice.span(), max: dice.span() }),
+            item_exponential: self.maybe(|dice| {
+                let base = dice.0.u64(1..=CENTURY);
+                let max = dice.0.u64(base..=CENTURY);
+                ItemExponential { base: Duration::from_micros(base), max: Duration::from_micros(max) }
+            }),
             item_fast_slow: self.maybe(|dice| ItemFastSlow {
-                fast: dice.span(),
-                slow: dice.span(),
+                fast: dice.setting_span(0),
+                slow: dice.setting_span(0),
                 max_fast: dice.0.u32(..),
             }),
-            bucket: self.maybe(|dice| Bucket { qps: dice.float(), burst: dice.0.u32(..) }),
-            max_wait: self.maybe(Self::span),
-            jitter: self.float(),
+            bucket: self.maybe(|dice| Bucket { qps: dice.up_to(1e9), burst: dice.0.u32(1..) }),
+            max_wait: self.maybe(|dice| dice.setting_span(0)),
+            jitter: self.up_to(1.0),
         }
     }
 
     fn admission(&mut self) -> Option<Arc<AdmissionText>> {
         let schemas = ["{}", r#"{"default":1e400}"#, "{\"title\":\"\u{fc} \\\"{\"}"];
-        let schema = self.maybe(|dice| RawValue::from_string(dice.of(&schemas).to_owned()).unwrap().into());
+        let schema = self.maybe(|dice| RawObject::from_valid(dice.of(&schemas)));
         let prune = ["/secret", "/a~0b~1/\"", "/ünï/1"];
         let prune = self.list(|dice| Pointer::parse(dice.of(&prune), false).unwrap());
         AdmissionText::new(schema, prune).map(Arc::new)
@@ -338,29 +343,48 @@ impl Dice {
         IndexSettings::new(indexes.into_iter().take(count)).unwrap()
     }
 
+    /// A length that a setting can have, from `min_us` to a century.
+    fn setting_span(&mut self, min_us: u64) -> Duration {
+        let shift = self.0.u32(0..50);
+        Duration::from_micros((self.0.u64(..=CENTURY) >> shift).max(min_us))
+    }
+
+    /// A number above 0, of any size.
+    fn up_to(&mut self, max: f64) -> f64 {
+        let float = self.float().abs();
+        if float > 0.0 && float <= max { float } else { max * (1.0 - self.0.f64()) }
+    }
+
+    /// Settings that people can write; a reader refuses all others.
     fn config(&mut self) -> Config {
         let pointers = ["/key", "/", "/a~0b/~1\"", "/ünï/0"];
         let mut parts = self.list(|dice| Pointer::parse(dice.of(&pointers), dice.0.bool()).unwrap());
         parts.push(Pointer::parse("/x", false).unwrap());
         let key = KeySpec::new(parts).unwrap();
+        let mode = self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]);
+        let version = self.maybe(|dice| Pointer::parse(dice.of(&pointers), false).unwrap());
+        let resync_period = self.maybe(|dice| dice.setting_span(SEC));
         Config {
             admission: self.admission(),
-            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]),
+            mode,
             key,
-            version: self.maybe(|dice| Pointer::parse(dice.of(&pointers), false).unwrap()),
+            version: version.filter(|_| mode != Mode::Keys),
             known_objects: self.0.bool(),
             emit_replaced: self.0.bool(),
-            lease: self.span(),
+            lease: Duration::from_micros(self.0.u64(SEC..=HOURS_12)),
             max_failures: self.0.u32(..),
             rate_limiter: self.rate_limiter(),
-            resync_period: self.maybe(Self::span),
-            max_keys: self.0.usize(..),
-            max_object_bytes: self.0.usize(..),
-            max_deltas_per_key: self.0.usize(..),
-            max_bytes_per_key: self.0.usize(..),
-            max_delete_percent: self.maybe(Self::float),
-            max_deletes: self.maybe(Self::number),
-            retention: Retention { age: self.maybe(Self::span), bytes: self.maybe(Self::number) },
+            resync_period: resync_period.filter(|_| mode != Mode::Keys),
+            max_keys: self.0.usize(1..=1_000_000_000),
+            max_object_bytes: self.0.usize(2..=1 << 30),
+            max_deltas_per_key: self.0.usize(2..=1_000_000_000),
+            max_bytes_per_key: self.0.usize(1..=1 << 40),
+            max_delete_percent: self.maybe(|dice| dice.up_to(100.0)),
+            max_deletes: self.maybe(|dice| dice.number() >> 1),
+            retention: Retention {
+                age: self.maybe(|dice| dice.setting_span(SEC)),
+                bytes: self.maybe(|dice| dice.number() >> 1),
+            },
             indexes: self.indexes(),
             follow: self.maybe(|dice| Arc::new(dice.follow())),
         }
@@ -368,10 +392,10 @@ impl Dice {
 
     fn follow(&mut self) -> Follow {
         Follow {
-            queue: self.text(),
+            queue: self.of(&["a", "prices--eu.1"]).into(),
             view: self.of(&View::ALL),
             prefix: self.text(),
-            max_waiting: self.0.usize(..),
+            max_waiting: self.0.usize(1..=1_000_000_000),
         }
     }
 

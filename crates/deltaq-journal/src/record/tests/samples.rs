@@ -27,8 +27,8 @@ use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, RemovedKe
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
+use deltaq_types::RawObject;
 use deltaq_types::name::{Incarnation, Name};
-use serde_json::value::RawValue;
 
 use crate::record::Identity;
 use crate::store::QueueId;
@@ -254,8 +254,7 @@ pub(super) fn admitting_config() -> Config {
     let schema = r#"{"required":["price"],"properties":{"price":{"minimum":0.10,"default":1e400}}}"#;
     let prune = ["/metadata/managedFields", "/a~1b"];
     let prune = prune.map(|text| Pointer::parse(text, false).unwrap()).to_vec();
-    let schema = RawValue::from_string(schema.to_owned()).unwrap();
-    let admission = AdmissionText::new(Some(schema.into()), prune);
+    let admission = AdmissionText::new(Some(RawObject::from_valid(schema)), prune);
     Config { admission: admission.map(Arc::new), ..Config::default() }
 }
 

@@ -18,7 +18,11 @@ const MISTAKES: &[&str] = &[
     "curl $Q/add",
     "curl $Q/pop",
     "curl $Q/items/missing",
-    "curl -X PATCH $Q -d '{\"lease\":\"1m\"}'",
+    "curl -X POST $Q -d '{\"lease\":\"1m\"}'",
+    "curl -X PATCH $URL/v1/queues/missing -d '{\"lease\":\"1m\"}'",
+    "curl -X PUT $Q -H 'if-none-match: *' -d '{\"lease\":\"1m\"}'",
+    "curl -X PATCH $Q -H 'if-match: \"old\"' -d '{\"lease\":\"1m\"}'",
+    "curl -X DELETE $Q -H 'if-match: \"old\"'",
     "curl -H 'Host: deltaq.example' $URL/v1/queues",
     "curl -H 'Origin: http://shop.example' $URL/v1/queues",
     // Bodies.
@@ -79,7 +83,7 @@ const MISTAKES: &[&str] = &[
     "curl -X PUT $Q -d '{\"mode\":\"keys\"}'",
     "curl -X PUT $URL/v1/queues/new -d '{\"lease\":30}'",
     "curl -X PUT $URL/v1/queues/new -d '{\"key\":\"name\"}'",
-    "curl -X PUT $URL/v1/queues/new -d '{\"config\":{\"lease\":\"30s\"}}'",
+    "curl -X PUT $URL/v1/queues/new -d '{\"settings\":{\"lease\":\"30s\"}}'",
     "curl -X PUT $URL/v1/queues/new -d '{\"max_failures\":\"5\"}'",
     "curl -X PUT $URL/v1/queues/new -d '{\"schema\":{\"type\":\"objekt\"}}'",
 ];

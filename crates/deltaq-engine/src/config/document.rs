@@ -1,0 +1,213 @@
+//! The compiled settings and their document. The journal stores the document as it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_types::duration::DurationText;
+use deltaq_types::{
+    DetailedKeyPart, FollowedView, KeyPart, QueueSettings, RateLimiter as LimiterSettings,
+    Retention as RetentionSettings,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::config::{AdmissionText, Config, Follow, Mode, Retention};
+use crate::index_settings::IndexSettings;
+use crate::key::{KeySpec, Pointer};
+use crate::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+use crate::time::whole_us;
+use crate::view::View;
+
+/// Why settings can't be compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {why}")]
+pub struct Invalid {
+    /// The name of the setting.
+    pub setting: &'static str,
+    /// What is wrong with its value.
+    pub why: String,
+}
+
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.document().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::compile(&QueueSettings::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl Config {
+    /// The compiled form of a document. A queue of mode keys has neither versions nor resyncs, so the defaults for all queues do not concern
+    /// it.
+    ///
+    /// # Errors
+    /// The first setting whose value the document's own checks can't refuse.
+    pub fn compile(document: &QueueSettings) -> Result<Self, Invalid> {
+        let mode = match document.mode {
+            deltaq_types::Mode::Delta => Mode::Delta,
+            deltaq_types::Mode::Latest => Mode::Latest,
+            deltaq_types::Mode::Keys => Mode::Keys,
+            deltaq_types::Mode::Events => Mode::Events,
+        };
+        let has_objects = mode.rules().has_objects;
+        let part = |part: &KeyPart| match part {
+            KeyPart::Required(text) => Pointer::parse(text, false),
+            KeyPart::Detailed(part) => Pointer::parse(&part.pointer, part.optional),
+        };
+        let key = document.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new);
+        let version = document.version.as_deref().filter(|_| has_objects);
+        let version = version.map(|text| Pointer::parse(text, false)).transpose();
+        let indexes = document.indexes.iter().map(|(name, pointer)| (name.as_str(), pointer.as_str()));
+        Ok(Self {
+            mode,
+            key: key.map_err(invalid("key"))?,
+            version: version.map_err(invalid("version"))?,
+            known_objects: document.known_objects,
+            emit_replaced: document.emit_replaced,
+            lease: document.lease.get(),
+            max_failures: document.max_failures,
+            rate_limiter: rate_limiter(&document.rate_limiter)?,
+            resync_period: document.resync_period.map(DurationText::get).filter(|_| has_objects),
+            max_keys: whole(document.max_keys),
+            max_object_bytes: whole(document.max_object_bytes),
+            max_deltas_per_key: whole(document.max_deltas_per_key),
+            max_bytes_per_key: whole(document.max_bytes_per_key),
+            max_delete_percent: document.max_delete_percent,
+            max_deletes: document.max_deletes,
+            retention: Retention {
+                age: document.retention.age.map(DurationText::get),
+                bytes: document.retention.bytes,
+            },
+            indexes: IndexSettings::new(indexes).map_err(invalid("indexes"))?,
+            follow: document.follow.as_ref().map(|document| Arc::new(follow(document))),
+            admission: admission(document)?.map(Arc::new),
+        })
+    }
+
+    /// The settings as a document.
+    #[must_use]
+    pub fn document(&self) -> QueueSettings {
+        let prune = self.admission.as_ref().map_or(&[][..], |admission| &admission.prune);
+        let index = |index: &crate::index_settings::IndexSetting| {
+            (index.name.to_string(), index.pointer.text.to_string())
+        };
+        QueueSettings {
+            mode: match self.mode {
+                Mode::Delta => deltaq_types::Mode::Delta,
+                Mode::Latest => deltaq_types::Mode::Latest,
+                Mode::Keys => deltaq_types::Mode::Keys,
+                Mode::Events => deltaq_types::Mode::Events,
+            },
+            key: self.key.pointers().iter().map(key_part).collect(),
+            version: self.version.as_ref().map(|pointer| pointer.text.to_string()),
+            known_objects: self.known_objects,
+            emit_replaced: self.emit_replaced,
+            lease: text(self.lease),
+            max_failures: self.max_failures,
+            rate_limiter: limiter_settings(&self.rate_limiter),
+            resync_period: self.resync_period.map(text),
+            max_keys: self.max_keys as u64,
+            max_object_bytes: self.max_object_bytes as u64,
+            max_deltas_per_key: self.max_deltas_per_key as u64,
+            max_bytes_per_key: self.max_bytes_per_key as u64,
+            max_delete_percent: self.max_delete_percent,
+            max_deletes: self.max_deletes,
+            retention: RetentionSettings { age: self.retention.age.map(text), bytes: self.retention.bytes },
+            follow: self.follow.as_deref().map(follow_settings),
+            schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
+            prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
+            indexes: self.indexes.iter().map(index).collect(),
+        }
+    }
+}
+
+fn invalid(setting: &'static str) -> impl Fn(String) -> Invalid {
+    move |why| Invalid { setting, why }
+}
+
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn text(duration: Duration) -> DurationText {
+    DurationText::from_us(whole_us(duration))
+}
+
+fn key_part(pointer: &Pointer) -> KeyPart {
+    let text = pointer.text.to_string();
+    if pointer.optional {
+        KeyPart::Detailed(DetailedKeyPart { pointer: text, optional: true })
+    } else {
+        KeyPart::Required(text)
+    }
+}
+
+fn rate_limiter(document: &LimiterSettings) -> Result<RateLimiter, Invalid> {
+    if let Some(limiter) = document.item_exponential.filter(|limiter| limiter.base > limiter.max) {
+        let why = format!("{} is longer than item_exponential.max ({})", limiter.base, limiter.max);
+        return Err(Invalid { setting: "rate_limiter.item_exponential.base", why });
+    }
+    Ok(RateLimiter {
+        item_exponential: document
+            .item_exponential
+            .map(|limiter| ItemExponential { base: limiter.base.get(), max: limiter.max.get() }),
+        item_fast_slow: document.item_fast_slow.map(|limiter| ItemFastSlow {
+            fast: limiter.fast.get(),
+            slow: limiter.slow.get(),
+            max_fast: limiter.max_fast,
+        }),
+        bucket: document.bucket.map(|bucket| Bucket { qps: bucket.qps, burst: bucket.burst }),
+        max_wait: document.max_wait.map(DurationText::get),
+        jitter: document.jitter,
+    })
+}
+
+fn limiter_settings(limiter: &RateLimiter) -> LimiterSettings {
+    let RateLimiter { item_exponential, item_fast_slow, bucket, max_wait, jitter } = limiter;
+    LimiterSettings {
+        item_exponential: item_exponential.as_ref().map(|limiter| deltaq_types::ItemExponential {
+            base: text(limiter.base),
+            max: text(limiter.max),
+        }),
+        item_fast_slow: item_fast_slow.as_ref().map(|limiter| deltaq_types::ItemFastSlow {
+            fast: text(limiter.fast),
+            slow: text(limiter.slow),
+            max_fast: limiter.max_fast,
+        }),
+        bucket: bucket.as_ref().map(|bucket| deltaq_types::Bucket { qps: bucket.qps, burst: bucket.burst }),
+        max_wait: max_wait.map(text),
+        jitter: *jitter,
+    }
+}
+
+fn follow(document: &deltaq_types::Follow) -> Follow {
+    Follow {
+        queue: document.queue.as_str().into(),
+        view: match document.view {
+            FollowedView::Latest => View::Latest,
+            FollowedView::Known => View::Known,
+        },
+        prefix: document.prefix.as_str().into(),
+        max_waiting: whole(document.max_waiting),
+    }
+}
+
+fn follow_settings(follow: &Follow) -> deltaq_types::Follow {
+    deltaq_types::Follow {
+        queue: follow.queue.to_string(),
+        view: match follow.view {
+            View::Latest => FollowedView::Latest,
+            View::Known => FollowedView::Known,
+        },
+        prefix: follow.prefix.to_string(),
+        max_waiting: follow.max_waiting as u64,
+    }
+}
+
+fn admission(document: &QueueSettings) -> Result<Option<AdmissionText>, Invalid> {
+    let prune = document.prune.iter().map(|text| Pointer::parse(text, false)).collect::<Result<_, _>>();
+    Ok(AdmissionText::new(document.schema.clone(), prune.map_err(invalid("prune"))?))
+}

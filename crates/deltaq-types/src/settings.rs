@@ -1,0 +1,389 @@
+//! The settings of a queue: one document on the wire, in `[queue_defaults]`, in the journal and on the command line. The engine
+//! compiles it.
+//!
+//! A range is written once, at its field. Unknown members are ignored, so that a client reads the reply of a newer server; where
+//! people write the document, [`QueueSettings::unknown_name`] finds the name that is wrong.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::RawObject;
+use super::duration::DurationText;
+use super::name::Name;
+use super::range::{self, CENTURY, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
+use super::terms::{JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
+
+/// The settings of a queue. A reply has all members, null where a setting is not set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct QueueSettings {
+    /// What a pop delivers.
+    pub mode: Mode,
+    /// Pointers to the values that make up the key of an object, joined by `/`.
+    #[serde(deserialize_with = "key_parts")]
+    #[schema(min_items = 1, max_items = 8)]
+    pub key: Vec<KeyPart>,
+    /// The pointer to the version of an object, a number or a string that only grows per key: an object that is not newer than
+    /// the newest state of its key is ignored. Null if objects have no version.
+    #[serde(default, deserialize_with = "optional_pointer")]
+    #[schema(required = true, value_type = Option<JsonPointer>)]
+    pub version: Option<String>,
+    /// Whether the queue stores the objects that consumers have acknowledged.
+    pub known_objects: bool,
+    /// Whether Replace queues deltas of type `Replaced`; otherwise `Sync`.
+    pub emit_replaced: bool,
+    /// The length of a lease, unless the pop sets one; from 1s to 12h.
+    #[serde(deserialize_with = "range::span::<SEC, HOURS_12, _>")]
+    #[schema(value_type = Span, examples("30s"))]
+    pub lease: DurationText,
+    /// Failures after which a key is parked; 0 means never.
+    #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
+    #[schema(value_type = u64, minimum = 0, maximum = 4_294_967_295_i64)]
+    pub max_failures: u32,
+    /// The wait of a key after a failure.
+    #[serde(deserialize_with = "range::table")]
+    pub rate_limiter: RateLimiter,
+    /// The period after which all known objects are delivered again, at least 1s; null for never.
+    #[serde(default, deserialize_with = "range::optional_span::<SEC, CENTURY, _>")]
+    #[schema(required = true, value_type = Option<Span>)]
+    pub resync_period: Option<DurationText>,
+    /// Most keys of the queue, known keys included.
+    #[serde(deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    pub max_keys: u64,
+    /// Longest object, in bytes of JSON.
+    #[serde(deserialize_with = "range::whole::<2, { 1 << 30 }, _, _>")]
+    #[schema(minimum = 2, maximum = 1_073_741_824)]
+    pub max_object_bytes: u64,
+    /// Most waiting deltas of a key; beyond it the oldest are merged, or in mode events more are refused.
+    #[serde(deserialize_with = "range::whole::<2, 1_000_000_000, _, _>")]
+    #[schema(minimum = 2, maximum = 1_000_000_000)]
+    pub max_deltas_per_key: u64,
+    /// Most bytes of waiting objects of a key; beyond it the oldest deltas are merged, or in mode events more are
+    /// refused.
+    #[serde(deserialize_with = "range::whole::<1, { 1 << 40 }, _, _>")]
+    #[schema(minimum = 1, maximum = 1_099_511_627_776_i64)]
+    pub max_bytes_per_key: u64,
+    /// Replace refuses to delete more than this percentage of a source's keys; null for no limit.
+    #[serde(
+        default,
+        serialize_with = "range::write_optional_number",
+        deserialize_with = "range::optional_number::<100, _>"
+    )]
+    #[schema(required = true, minimum = 0, maximum = 100)]
+    pub max_delete_percent: Option<f64>,
+    /// Replace refuses to delete more keys than this; null for no limit.
+    #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
+    #[schema(required = true, minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
+    pub max_deletes: Option<u64>,
+    /// How long events are kept.
+    #[serde(default, deserialize_with = "range::table")]
+    #[schema(required = true)]
+    pub retention: Retention,
+    /// The queue that this queue follows; null for a queue with producers of its own.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub follow: Option<Follow>,
+    /// A JSON Schema that objects must satisfy, and whose defaults fill absent members; null for none.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub schema: Option<RawObject>,
+    /// Pointers to the members that are removed from objects.
+    #[serde(default, deserialize_with = "pointers")]
+    #[schema(required = true, value_type = Vec<JsonPointer>, max_items = 100)]
+    pub prune: Vec<String>,
+    /// The indexes of the known objects: for each name, the pointer to its values.
+    #[serde(default, deserialize_with = "indexes")]
+    #[schema(required = true, value_type = BTreeMap<String, JsonPointer>)]
+    pub indexes: BTreeMap<String, String>,
+}
+
+/// What a pop delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// All deltas since the last ack (DeltaFIFO).
+    Delta,
+    /// One delta, the newest (FIFO).
+    Latest,
+    /// The key alone (workqueue).
+    Keys,
+    /// One delta, the oldest. No delta is merged (RealFIFO).
+    Events,
+}
+
+/// One part of a key: `"/name"`, or `{"pointer":"/namespace","optional":true}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum KeyPart {
+    /// A pointer to a required value.
+    Required(String),
+    /// A pointer to a value that may be absent.
+    Detailed(#[serde(deserialize_with = "range::table")] DetailedKeyPart),
+}
+
+/// The long form of a [`KeyPart`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedKeyPart {
+    /// The pointer to the value.
+    #[schema(value_type = JsonPointer)]
+    pub pointer: String,
+    /// Whether an absent or empty value is skipped; otherwise the object is refused.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// The wait of a key after a failure: the longest wait of the limiters that are not null, at most `max_wait`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RateLimiter {
+    /// A wait that doubles with every failure.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub item_exponential: Option<ItemExponential>,
+    /// A short wait after the first failures, a long wait after later failures.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub item_fast_slow: Option<ItemFastSlow>,
+    /// One token bucket for all keys of the queue.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub bucket: Option<Bucket>,
+    /// Longest wait; null for no limit.
+    #[serde(default, deserialize_with = "range::optional_span::<0, CENTURY, _>")]
+    #[schema(required = true, value_type = Option<Span>)]
+    pub max_wait: Option<DurationText>,
+    /// The largest part of the wait that is added at random, so that keys that failed together do not return together.
+    #[serde(
+        default = "jitter",
+        serialize_with = "range::write_number",
+        deserialize_with = "range::number::<1, _>"
+    )]
+    #[schema(required = true, minimum = 0, maximum = 1)]
+    pub jitter: f64,
+}
+
+/// `base` after the first failure, then twice as long each time, up to `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ItemExponential {
+    /// The first wait.
+    #[serde(deserialize_with = "range::span::<US, CENTURY, _>")]
+    #[schema(value_type = Span)]
+    pub base: DurationText,
+    /// The longest wait.
+    #[serde(deserialize_with = "range::span::<US, CENTURY, _>")]
+    #[schema(value_type = Span)]
+    pub max: DurationText,
+}
+
+/// `fast` for the first `max_fast` failures, then `slow`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ItemFastSlow {
+    /// The wait after each of the first failures.
+    #[serde(deserialize_with = "range::span::<0, CENTURY, _>")]
+    #[schema(value_type = Span)]
+    pub fast: DurationText,
+    /// The wait after each later failure.
+    #[serde(deserialize_with = "range::span::<0, CENTURY, _>")]
+    #[schema(value_type = Span)]
+    pub slow: DurationText,
+    /// The number of failures that count as the first.
+    #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
+    #[schema(value_type = u64, minimum = 0, maximum = 4_294_967_295_i64)]
+    pub max_fast: u32,
+}
+
+/// A token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Bucket {
+    /// Tokens that are added per second.
+    #[serde(
+        serialize_with = "range::write_number",
+        deserialize_with = "range::positive::<1_000_000_000, _>"
+    )]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
+    pub qps: f64,
+    /// Most tokens in the bucket.
+    #[serde(deserialize_with = "range::whole::<1, U32_MAX, _, _>")]
+    #[schema(value_type = u64, minimum = 1, maximum = 4_294_967_295_i64)]
+    pub burst: u32,
+}
+
+/// How long events are kept once the queue no longer needs them to recover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Retention {
+    /// The age of the oldest event kept, at least 1s; null leaves the limit to `bytes`.
+    #[serde(default, deserialize_with = "range::optional_span::<SEC, CENTURY, _>")]
+    #[schema(required = true, value_type = Option<Span>)]
+    pub age: Option<DurationText>,
+    /// Most bytes of events kept; null keeps as many as the queue's state takes, at least 64 MiB.
+    #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
+    #[schema(required = true, minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
+    pub bytes: Option<u64>,
+}
+
+/// What a queue takes from another queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Follow {
+    /// The name of the followed queue.
+    #[serde(deserialize_with = "queue_name")]
+    pub queue: String,
+    /// The followed view: `latest` (the default) has the newest objects, `known` those that consumers acknowledged.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub view: FollowedView,
+    /// Only keys that begin with this text.
+    #[serde(default, deserialize_with = "prefix")]
+    #[schema(required = true)]
+    pub prefix: String,
+    /// While this many keys are ready or delayed, the follower takes nothing more.
+    #[serde(default = "max_waiting", deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
+    #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
+    pub max_waiting: u64,
+}
+
+/// A view of a queue that can be followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FollowedView {
+    /// The newest objects.
+    #[default]
+    Latest,
+    /// The objects that consumers acknowledged.
+    Known,
+}
+
+impl QueueSettings {
+    /// The names of all settings. A dot leads into a setting.
+    pub const NAMES: &[&str] = &[
+        "mode",
+        "key",
+        "version",
+        "known_objects",
+        "emit_replaced",
+        "lease",
+        "max_failures",
+        "rate_limiter",
+        "rate_limiter.item_exponential",
+        "rate_limiter.item_exponential.base",
+        "rate_limiter.item_exponential.max",
+        "rate_limiter.item_fast_slow",
+        "rate_limiter.item_fast_slow.fast",
+        "rate_limiter.item_fast_slow.slow",
+        "rate_limiter.item_fast_slow.max_fast",
+        "rate_limiter.bucket",
+        "rate_limiter.bucket.qps",
+        "rate_limiter.bucket.burst",
+        "rate_limiter.max_wait",
+        "rate_limiter.jitter",
+        "resync_period",
+        "max_keys",
+        "max_object_bytes",
+        "max_deltas_per_key",
+        "max_bytes_per_key",
+        "max_delete_percent",
+        "max_deletes",
+        "retention",
+        "retention.age",
+        "retention.bytes",
+        "follow",
+        "follow.queue",
+        "follow.view",
+        "follow.prefix",
+        "follow.max_waiting",
+        "schema",
+        "prune",
+        "indexes",
+    ];
+
+    /// The first member that is an unknown setting, such as `rate_limiter.jiter`.
+    #[must_use]
+    pub fn unknown_name(given: &Map<String, Value>) -> Option<String> {
+        unknown_below("", given)
+    }
+}
+
+fn unknown_below(parent: &str, members: &Map<String, Value>) -> Option<String> {
+    members.iter().find_map(|(name, value)| {
+        let path = format!("{parent}{name}");
+        if !QueueSettings::NAMES.contains(&path.as_str()) {
+            return Some(path);
+        }
+        let prefix = path + ".";
+        let has_names = QueueSettings::NAMES.iter().any(|name| name.starts_with(&prefix));
+        value.as_object().filter(|_| has_names).and_then(|members| unknown_below(&prefix, members))
+    })
+}
+
+const fn max_waiting() -> u64 {
+    100_000
+}
+
+const fn jitter() -> f64 {
+    0.1
+}
+
+/// A value that `read` takes. The value is read whole before it is checked, so that an error is about the setting, not about a part of it.
+fn whole_value<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &str,
+    read: impl FnOnce(Value) -> Option<T>,
+) -> Result<T, D::Error> {
+    let wrong = || de::Error::custom(format!("invalid value, expected {expected}"));
+    Value::deserialize(deserializer).ok().and_then(read).ok_or_else(wrong)
+}
+
+/// The pointers of a key.
+fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>, D::Error> {
+    let expected = format!(
+        r#"a list of 1 to {KEY_POINTERS_MAX} JSON pointers, each as "/name" or as a table of pointer and optional; a single "/name" needs no list"#
+    );
+    let is_part = |part: &KeyPart| {
+        let (KeyPart::Required(pointer) | KeyPart::Detailed(DetailedKeyPart { pointer, .. })) = part;
+        is_pointer(pointer)
+    };
+    whole_value(deserializer, &expected, |value| {
+        let parts = match value {
+            Value::String(pointer) => vec![KeyPart::Required(pointer)],
+            list => serde_json::from_value(list).ok()?,
+        };
+        ((1..=KEY_POINTERS_MAX).contains(&parts.len()) && parts.iter().all(is_part)).then_some(parts)
+    })
+}
+
+/// A pointer, or nothing.
+fn optional_pointer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    whole_value(deserializer, r#"a JSON pointer such as "/updated_at""#, |value| match value {
+        Value::Null => Some(None),
+        Value::String(text) => is_pointer(&text).then_some(Some(text)),
+        _ => None,
+    })
+}
+
+fn pointers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let expected = r#"a list of JSON pointers such as ["/debug"]"#;
+    whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
+}
+
+fn indexes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let expected = r#"names and JSON pointers such as {"by_city":"/city"}"#;
+    whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
+}
+
+fn queue_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Name::new(&name).map_err(de::Error::custom)?;
+    Ok(name)
+}
+
+fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let expected = format!("the start of a key, at most {KEY_BYTES_MAX} bytes long");
+    range::text(deserializer, &expected, |text| (text.len() <= KEY_BYTES_MAX).then(|| text.to_owned()))
+}
+
+/// RFC 6901. The empty pointer is refused: a whole object is no key.
+fn is_pointer(text: &str) -> bool {
+    text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
+}

@@ -1,0 +1,158 @@
+//! The settings of a queue: PUT replaces them, PATCH merges, GET shows the document that PUT takes.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use deltaq_engine::config::Config;
+use deltaq_service::{Creator, Handle, Registry};
+use deltaq_types::name::Name;
+use deltaq_types::{QueueDocument, QueueSettings};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+
+use crate::access::hex;
+use crate::config::access::Verb;
+use crate::http::access::authorize_on;
+use crate::http::blocking::run_blocking;
+use crate::http::body::Incoming;
+use crate::http::call::{QueueCall, ReadCall};
+use crate::http::conditional::{Preconditions, has_copy};
+use crate::http::context::RequestContext;
+use crate::http::openapi::params::{Conditional, Expected, InQueue};
+use crate::http::openapi::responses::{
+    Always, Conflict, Full, OfBody, OfQueue, PreconditionFailed, Unprocessable,
+};
+use crate::http::openapi::schemas::GivenSettings;
+use crate::http::problem::Problem;
+use crate::http::reply::Json;
+use crate::http::wire;
+use crate::http::wire::settings::{Given, GivenDocument};
+
+/// Permits for compiling a schema, which may take a second.
+static COMPILING: Semaphore = Semaphore::const_new(2);
+
+/// Bytes of the hash in an entity tag: enough that no two settings of a queue have the same.
+const ETAG_BYTES: usize = 16;
+
+/// Create a queue, or replace all of its settings: one that is left out, or null, gets its default.
+#[utoipa::path(
+    put, path = "/v1/queues/{queue}", tag = "queues", operation_id = "put_queue",
+    params(InQueue, Expected),
+    request_body(content = Option<GivenSettings>),
+    responses(
+        (status = 200, description = "Replaced.", body = QueueDocument, headers(("etag" = String, description = "Changes with the settings."))),
+        (status = 201, description = "Created.", body = QueueDocument, headers(("etag" = String, description = "Changes with the settings."))),
+        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
+    )
+)]
+pub(in crate::http) async fn put(
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (given, expected) = (read(incoming).await?, Preconditions::of(headers));
+    let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
+    let (handle, created) = if let Some(handle) = registry.find(&name) {
+        (handle, false)
+    } else {
+        expected.check(None)?;
+        let fresh = given.created(defaults)?;
+        check_follow(&context, &name, None, &fresh)?;
+        registry.create(&name, Arc::new(fresh), Creator::Operator)?
+    };
+    if !created {
+        let edit = |current: &Config| -> Result<Config, Problem> {
+            expected.check(Some(&etag(&current.document())))?;
+            let next = given.replaced(current, defaults)?;
+            check_follow(&context, &name, Some(current), &next)?;
+            Ok(next)
+        };
+        registry.configure(&handle, edit).await?;
+    }
+    changed(if created { StatusCode::CREATED } else { StatusCode::OK }, &registry, &handle).await
+}
+
+/// Change the named settings of a queue: objects are merged, null restores a default. A schema is replaced as a whole.
+#[utoipa::path(
+    patch, path = "/v1/queues/{queue}", tag = "queues", operation_id = "patch_queue",
+    params(InQueue, Expected),
+    request_body(content((GivenSettings = "application/json"), (GivenSettings = "application/merge-patch+json"))),
+    responses(
+        (status = 200, description = "Changed.", body = QueueDocument, headers(("etag" = String, description = "Changes with the settings."))),
+        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn patch(
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (given, expected) = (read(incoming).await?, Preconditions::of(headers));
+    let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
+    let handle = registry.get(&name)?;
+    let edit = |current: &Config| -> Result<Config, Problem> {
+        expected.check(Some(&etag(&current.document())))?;
+        let next = given.merged(current, defaults)?;
+        check_follow(&context, &name, Some(current), &next)?;
+        Ok(next)
+    };
+    registry.configure(&handle, edit).await?;
+    changed(StatusCode::OK, &registry, &handle).await
+}
+
+/// The settings of a queue, as PUT takes them.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/settings", tag = "queues", operation_id = "get_settings",
+    params(InQueue, Conditional),
+    responses(
+        (status = 200, description = "The settings.", body = QueueSettings, headers(("etag" = String, description = "Changes with the settings."))),
+        (status = 304, description = "If-None-Match names the entity tag of the settings.", headers(("etag" = String, description = "Changes with the settings."))),
+        Always, OfQueue,
+    )
+)]
+pub(in crate::http) async fn get(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.partitions.get(&call.name()?)?;
+    let settings = handle.document().await?.config.document();
+    let etag = etag(&settings);
+    if has_copy(&call.headers, &etag) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
+    }
+    Ok(([(header::ETAG, etag)], Json(settings)).into_response())
+}
+
+/// The settings in a body.
+async fn read(incoming: Incoming) -> Result<Given, Problem> {
+    let document = incoming.settings::<GivenDocument>().await?;
+    if document.has_schema() {
+        run_blocking(COMPILING.acquire().await, || document.compile()).await
+    } else {
+        document.compile()
+    }
+}
+
+/// Checks that the caller may read the objects that the queue takes from another queue from now on.
+fn check_follow(
+    context: &RequestContext,
+    name: &Name,
+    current: Option<&Config>,
+    next: &Config,
+) -> Result<(), Problem> {
+    let Some(follow) = &next.follow else { return Ok(()) };
+    if current.is_some_and(|current| current.follow.as_ref() == Some(follow)) {
+        return Ok(());
+    }
+    authorize_on(context, Verb::Read, &follow.queue)?;
+    Ok(context.state.partitions.check_together(name, &follow.queue)?)
+}
+
+/// The reply to a change, with the entity tag of the settings in it.
+async fn changed(status: StatusCode, registry: &Registry, handle: &Handle) -> Result<Response, Problem> {
+    let queue = wire::queue(&registry.document(handle).await?);
+    Ok((status, [(header::ETAG, etag(&queue.settings))], Json(queue)).into_response())
+}
+
+/// The entity tag of settings: a hash of their text, so that it is the same on each node and after a restart.
+fn etag(settings: &QueueSettings) -> String {
+    let text = serde_json::to_vec(settings).unwrap_or_default();
+    let hash = hex(&Sha256::digest(text));
+    format!("\"{}\"", hash.get(..2 * ETAG_BYTES).unwrap_or_default())
+}

@@ -1,0 +1,318 @@
+//! The settings in a PUT, which replace those of a queue, and in a PATCH, which are merged into them (RFC 7396).
+//!
+//! Both are changes of the document that `GET .../settings` shows, and the result is read as one document. So a rule about the settings
+//! need not know how they came.
+
+use std::fmt;
+use std::sync::Arc;
+
+use deltaq_engine::config::Config;
+use deltaq_engine::excerpt::{Excerpt, shortened};
+use deltaq_service::admission::{Schema, check_prune};
+use deltaq_types::{Mode, QueueSettings, RawObject};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::super::problem::{Code, Problem};
+use crate::config::{Fault, nearest_queue_setting, queue};
+
+/// The settings in a request.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// All but the schema. Null stands for the default.
+    members: Map<String, Value>,
+    schema: GivenSchema,
+}
+
+/// The schema in a request.
+#[derive(Debug, Default)]
+enum GivenSchema {
+    #[default]
+    Absent,
+    Null,
+    Set(RawObject),
+}
+
+/// The members of a request as text: the numbers of a schema keep every digit, and no member is parsed before its length is checked.
+#[derive(Debug, Default)]
+pub struct GivenDocument {
+    members: Vec<(String, Box<RawValue>)>,
+    schema: Option<Box<RawValue>>,
+}
+
+/// Most members that are stored. There are fewer settings, so a longer document has an unknown member.
+const MEMBERS_KEPT: usize = 64;
+/// Longest text of a setting, in bytes.
+const SETTING_BYTES_MAX: usize = 16 << 10;
+/// Longest text of `prune`, in bytes.
+const PRUNE_BYTES_MAX: usize = 128 << 10;
+
+impl<'de> Deserialize<'de> for GivenDocument {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = GivenDocument;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<GivenDocument, A::Error> {
+                let mut document = GivenDocument::default();
+                while let Some(name) = members.next_key::<String>()? {
+                    match name.as_str() {
+                        "schema" => document.schema = Some(members.next_value()?),
+                        _ if document.members.len() < MEMBERS_KEPT => {
+                            document.members.push((name, members.next_value()?));
+                        }
+                        _ => drop(members.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(document)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+impl GivenDocument {
+    /// Whether there is a schema.
+    #[must_use]
+    pub fn has_schema(&self) -> bool {
+        self.schema.is_some()
+    }
+
+    /// Checks the names and compiles the schema, which may take a second. The caller must hold no lock.
+    ///
+    /// # Errors
+    /// [`Code::InvalidRequest`] for an unknown name, [`Code::InvalidConfig`] for a wrong schema.
+    pub fn compile(self) -> Result<Given, Problem> {
+        let mut members = Map::new();
+        for (name, text) in self.members {
+            let value = parsed(&name, &text)?;
+            members.insert(name, value);
+        }
+        if let Some(name) = QueueSettings::unknown_name(&members) {
+            return Err(unknown(&name));
+        }
+        let schema = match self.schema.as_deref().map(RawValue::get) {
+            None => GivenSchema::Absent,
+            Some("null") => GivenSchema::Null,
+            Some(text) if text.starts_with('{') => GivenSchema::Set(Schema::compile(text)?.into_text()),
+            Some(_) => {
+                return Err(Problem::invalid_setting("schema", "it must be a JSON object, or null for none"));
+            }
+        };
+        Ok(Given { members, schema })
+    }
+}
+
+fn parsed(name: &str, text: &RawValue) -> Result<Value, Problem> {
+    let bytes = text.get().len();
+    let bytes_max = if name == "prune" { PRUNE_BYTES_MAX } else { SETTING_BYTES_MAX };
+    if bytes > bytes_max {
+        let why = format!("it has {bytes} bytes; at most {bytes_max} are allowed");
+        return Err(Problem::invalid_setting(name, &why).with("limit", bytes_max));
+    }
+    serde_json::from_str(text.get()).map_err(|error| Problem::invalid_setting(name, &error.to_string()))
+}
+
+fn unknown(name: &str) -> Problem {
+    let hint = match nearest_queue_setting(name) {
+        Some(nearest) => format!("did you mean {nearest:?}?"),
+        None => "GET /v1/queues/{queue}/settings shows all settings".to_owned(),
+    };
+    Problem::new(Code::InvalidRequest, format!("unknown field {}", Excerpt(name)))
+        .hint(hint)
+        .with("field", name)
+}
+
+impl Given {
+    /// Whether there is a value for this setting.
+    fn names(&self, setting: &str) -> bool {
+        self.members.get(setting).is_some_and(|value| !value.is_null())
+    }
+
+    /// The settings of a new queue: those that are not named have their defaults.
+    ///
+    /// # Errors
+    /// [`Code::InvalidConfig`].
+    pub fn created(&self, defaults: &Config) -> Result<Config, Problem> {
+        let mut document = members(defaults);
+        for (name, value) in self.members.iter().filter(|(_, value)| !value.is_null()) {
+            document.insert(name.clone(), merged(None, value.clone()));
+        }
+        let schema = match &self.schema {
+            GivenSchema::Set(schema) => Some(schema.clone()),
+            GivenSchema::Absent | GivenSchema::Null => None,
+        };
+        self.read(document, schema, defaults)
+    }
+
+    /// The settings of a queue that has others: those that are not named get their defaults. `follow` and the mode must be named by a
+    /// caller who knows them, because what such a queue has would be lost with a PUT that is about another setting.
+    ///
+    /// # Errors
+    /// [`Code::WouldRemove`] or [`Code::InvalidConfig`].
+    pub fn replaced(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
+        let is_set = [("follow", current.follow.is_some()), ("mode", current.mode != defaults.mode)];
+        let removed = is_set.into_iter().filter(|(name, is_set)| *is_set && !self.names(name));
+        let removed: Vec<&str> = removed.map(|(name, _)| name).collect();
+        if !removed.is_empty() {
+            let detail = format!(
+                "PUT replaces all settings, and this one would remove {} of the queue; nothing was changed",
+                removed.join(" and ")
+            );
+            return Err(Problem::new(Code::WouldRemove, detail)
+                .hint("name them, or PATCH the settings that are to change; a PATCH with null removes one")
+                .with("fields", removed));
+        }
+        Ok(keeping_rules(self.created(defaults)?, current))
+    }
+
+    /// The settings of a queue with those that are named: objects are merged, null restores a default. A schema is replaced as a whole,
+    /// because null has a meaning in a schema.
+    ///
+    /// # Errors
+    /// [`Code::InvalidConfig`].
+    pub fn merged(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
+        let (mut document, defaults_document) = (members(current), members(defaults));
+        for (name, value) in &self.members {
+            let before = document.remove(name);
+            let value = match value {
+                Value::Null => defaults_document.get(name).cloned().unwrap_or_default(),
+                value => merged(before, value.clone()),
+            };
+            document.insert(name.clone(), value);
+        }
+        let schema = match &self.schema {
+            GivenSchema::Absent => current.admission.as_ref().and_then(|admission| admission.schema.clone()),
+            GivenSchema::Null => None,
+            GivenSchema::Set(schema) => Some(schema.clone()),
+        };
+        Ok(keeping_rules(self.read(document, schema, defaults)?, current))
+    }
+
+    /// The settings in a complete document.
+    fn read(
+        &self,
+        document: Map<String, Value>,
+        schema: Option<RawObject>,
+        defaults: &Config,
+    ) -> Result<Config, Problem> {
+        let mut settings = queue::read(document.into()).map_err(invalid)?;
+        if settings.mode == Mode::Keys {
+            for (name, why) in [
+                ("resync_period", "a queue of mode keys has no known objects"),
+                ("version", "a queue of mode keys has no objects"),
+            ] {
+                if self.names(name) {
+                    return Err(Problem::invalid_setting(name, why));
+                }
+            }
+        }
+        // A follower has no versions, so the default for all queues does not concern the follower.
+        let default_version = defaults.version.as_ref().map(|pointer| &*pointer.text);
+        if settings.follow.is_some()
+            && !self.names("version")
+            && settings.version.as_deref() == default_version
+        {
+            settings.version = None;
+        }
+        let config = queue::compile(&QueueSettings { schema, ..settings }).map_err(invalid)?;
+        check(&config)?;
+        Ok(config)
+    }
+}
+
+/// A value after a merge patch (RFC 7396).
+fn merged(before: Option<Value>, patch: Value) -> Value {
+    let Value::Object(patch) = patch else { return patch };
+    let mut members = match before {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
+    };
+    for (name, value) in patch {
+        let before = members.remove(&name);
+        if !value.is_null() {
+            members.insert(name, merged(before, value));
+        }
+    }
+    members.into()
+}
+
+/// The settings as JSON, without the schema.
+fn members(config: &Config) -> Map<String, Value> {
+    let document = QueueSettings { schema: None, ..config.document() };
+    match serde_json::to_value(document) {
+        Ok(Value::Object(members)) => members,
+        _ => Map::new(),
+    }
+}
+
+/// Unchanged rules for objects stay the same value, so that they are not compiled again.
+fn keeping_rules(next: Config, current: &Config) -> Config {
+    match (&next.admission, &current.admission) {
+        (Some(rules), Some(former)) if rules == former => {
+            Config { admission: Some(Arc::clone(former)), ..next }
+        }
+        _ => next,
+    }
+}
+
+fn invalid(Fault { setting, why, .. }: Fault) -> Problem {
+    let problem = Problem::invalid_setting(&setting, &shortened(&why));
+    match setting.as_str() {
+        "follow" => problem.hint("it is like {\"queue\":\"prices\"}, or null to detach the queue"),
+        _ => problem,
+    }
+}
+
+/// The rules between settings.
+fn check(config: &Config) -> Result<(), Problem> {
+    let has_known_objects = config.known_objects && config.rules().has_objects;
+    if !config.indexes.is_empty() && !has_known_objects {
+        let why =
+            "indexes cover known objects, and this queue stores none (mode keys, or known_objects false)";
+        return Err(Problem::invalid_setting("indexes", why));
+    }
+    let prune = config.admission.as_ref().map_or(&[][..], |admission| &admission.prune);
+    check_prune(prune, &config.key, config.version.as_ref())?;
+    check_follow(config)
+}
+
+/// Refuses settings that a follower can't have.
+fn check_follow(config: &Config) -> Result<(), Problem> {
+    let Some(follow) = &config.follow else { return Ok(()) };
+    if !config.rules().has_objects {
+        let why = "a queue of mode keys has no objects, so it can't follow";
+        return Err(Problem::invalid_setting("follow", why).hint("use mode latest"));
+    }
+    if !config.known_objects {
+        let why = "a follower needs known_objects, because they tell which keys were deleted";
+        return Err(Problem::invalid_setting("follow", why));
+    }
+    if config.admission.is_some() || config.version.is_some() {
+        let queue = &follow.queue;
+        let why = format!("a follower takes objects as {queue:?} has accepted them");
+        let problem = Problem::invalid_setting("follow", &why);
+        return Err(problem.hint(format!("set schema, prune and version of {queue:?}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_and_the_settings_have_the_same_defaults() {
+        let defaults = crate::config::Settings::default().queue_defaults;
+        assert_eq!(queue::compile(&defaults).expect("the defaults are allowed"), Config::default());
+        assert_eq!(Config::default().document(), defaults);
+    }
+}
