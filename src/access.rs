@@ -351,6 +351,12 @@ impl Caller {
             .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(|glob| glob.matches(queue)))
     }
 
+    /// Whether the token permits this verb on the queues of some pattern, whether there are such queues or not.
+    #[must_use]
+    pub fn may_somewhere(&self, verb: Verb) -> bool {
+        self.grants.iter().any(|grant| grant.verbs.contains(&verb) && !grant.queues.is_empty())
+    }
+
     /// Whether the token permits this verb on every queue.
     #[must_use]
     pub fn may_everywhere(&self, verb: Verb) -> bool {

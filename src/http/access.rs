@@ -104,6 +104,12 @@ fn refusal(context: &RequestContext, denied: Denied) -> Problem {
 fn allow(caller: &Caller, need: Permission, queue: Option<&str>) -> Result<(), Problem> {
     let (verb, queue) = match need {
         Permission::Nothing | Permission::Token => return Ok(()),
+        Permission::Somewhere(verb) if caller.may_somewhere(verb) => return Ok(()),
+        Permission::Somewhere(verb) => {
+            let (name, verb) = (caller.name(), verb.as_str());
+            let detail = format!("the token {name:?} has no grant of {verb} on any queue");
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
         Permission::OnQueue(verb) => (verb, Some(queue.unwrap_or_default())),
         Permission::Everywhere(verb) => (verb, None),
     };

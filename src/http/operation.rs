@@ -33,8 +33,10 @@ pub(super) struct Operation {
 pub(super) enum Permission {
     /// Nothing: a health check, the page of a problem, or a file of the console.
     Nothing,
-    /// A token with any grant; the reply depends on the grants.
+    /// A token with any grant.
     Token,
+    /// A grant of this verb on some queue; the reply depends on the grants.
+    Somewhere(Verb),
     /// A grant of this verb on the queue that the path names.
     OnQueue(Verb),
     /// A grant of this verb on all queues.

@@ -220,7 +220,12 @@ async fn metrics_need_read_on_every_queue() {
 
 #[tokio::test]
 async fn a_list_of_queues_has_those_that_the_caller_may_read() {
-    let tokens = vec![root(), token("some", &[Verb::Read], "*-2"), token("producer", &[Verb::Produce], "*")];
+    let tokens = vec![
+        root(),
+        token("some", &[Verb::Read], "*-2"),
+        token("nothing", &[Verb::Read], "none-*"),
+        token("producer", &[Verb::Produce, Verb::Admin], "*"),
+    ];
     let service = with_tokens(tokens).await;
     let mut client = service.client().await;
     for name in ["a-1", "a-2", "b-1", "b-2", "c-2"] {
@@ -230,13 +235,18 @@ async fn a_list_of_queues_has_those_that_the_caller_may_read() {
         ("root", "/v1/queues?prefix=a", json!(["a-1", "a-2"])),
         ("some", "/v1/queues", json!(["a-2", "b-2", "c-2"])),
         ("some", "/v1/queues?prefix=b", json!(["b-2"])),
-        ("producer", "/v1/queues", json!([])),
+        ("nothing", "/v1/queues", json!([])),
     ] {
         let body = client.call_as(who, "GET", path, &Value::Null).await.ok();
         let listed: Vec<Value> =
             body["items"].as_array().expect("items").iter().map(|queue| queue["name"].clone()).collect();
         assert_eq!(Value::from(listed), names, "{who} {path}");
     }
+    let refused = client.call_as("producer", "GET", "/v1/queues", &Value::Null).await.problem("forbidden");
+    assert!(
+        refused["detail"].as_str().is_some_and(|detail| detail.contains("read on any queue")),
+        "{refused}"
+    );
     let first = client.call_as("some", "GET", "/v1/queues?limit=2", &Value::Null).await.ok();
     let next = first["continue"].as_str().expect("another page");
     let path = format!("/v1/queues?limit=2&continue={next}");
@@ -312,6 +322,19 @@ async fn a_follower_needs_grants_on_both_queues() {
     assert!(put("one", "mine").await.problem("forbidden")["detail"].to_string().contains("read"));
     assert_eq!(put("both", "mine").await.status, 201);
     assert_eq!(put("root", "foreign").await.status, 201);
+    // Another part of the followed queue needs the grant as well; the same part does not.
+    let mut client = service.client().await;
+    let follower = json!({"follow": {"queue": "prices", "prefix": "a"}, "lease": "1m"});
+    client.call_as("root", "PATCH", "/v1/queues/mine", &follower).await.ok();
+    for (method, settings) in [
+        ("PATCH", json!({"follow": {"prefix": null}})),
+        ("PATCH", json!({"follow": {"view": "known"}})),
+        ("PUT", json!({"follow": {"queue": "prices"}})),
+    ] {
+        client.call_as("one", method, "/v1/queues/mine", &settings).await.problem("forbidden");
+    }
+    client.call_as("one", "PATCH", "/v1/queues/mine", &json!({"lease": "2m"})).await.ok();
+    client.call_as("one", "PUT", "/v1/queues/mine", &follower).await.ok();
     // Only an admin of all followers may detach them.
     let delete = "/v1/queues/prices?force=true";
     let refused = call_as(&service, "both", "DELETE", delete).await.problem("forbidden");

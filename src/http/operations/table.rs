@@ -64,7 +64,7 @@ macro_rules! operations {
 // The columns: method, path, id, permission, in-flight limit, body, query parameters, whether the thread of the connection
 // answers a short call, handler.
 operations! {
-    GET    "/v1/queues"                        list_queues    Token            Read      Ignored  [ListQuery]       long  without_body queues::list;
+    GET    "/v1/queues"                        list_queues    Somewhere(Read)  Read      Ignored  [ListQuery]       long  without_body queues::list;
     GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
     GET    "/v1/queues/{queue}/status"         get_status     OnQueue(Read)    Read      Ignored  []                long  without_body queues::status;
     GET    "/v1/queues/{queue}/settings"       get_settings   OnQueue(Read)    Read      Ignored  []                long  without_body settings::get;

@@ -34,7 +34,11 @@ fn list(objects: usize, bytes: usize) -> Vec<io::Result<Event>> {
 
 /// Makes every call of a queue.
 async fn call_everything(queue: &Queue) -> Result<(), Error> {
-    queue.put(&json!({"indexes": {"by_city": "/city"}})).await?;
+    queue.put(&json!({"indexes": {"by_city": "/city"}})).only_new().await?;
+    let (settings, etag) = queue.settings().await?;
+    queue.patch(&json!({"max_failures": 5})).if_match(&etag).await?;
+    let lost = queue.put(&settings).if_match(&etag).await.expect_err("the settings have changed");
+    assert_eq!(lost.code(), Some("precondition-failed"));
     queue.get().await?;
     queue.status().await?;
     queue.pause().await?;
