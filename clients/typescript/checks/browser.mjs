@@ -53,7 +53,7 @@ try {
 await fetch("/report", { method: "POST", body: JSON.stringify(seen) });
 `;
 
-const EXPECTED = ["add a true", "add b true", "update a 1 3", "delete b", "odd a", "a bigint", "b bigint"];
+const EXPECTED = ["add a true", "add b true", "update a 1 3", "delete b", "odd a", "a number", "b number"];
 
 /** Opens a page in a new browser, and returns what the page reports. */
 async function open(url, reported) {

@@ -178,7 +178,7 @@ async function call(queue: Queue<any>, { command, objects, key, sequence }: Comm
     const options: AddOptions = { signal: stop.signal };
     if (sequence !== undefined) {
         options.source = need("SOURCE");
-        options.sequence = BigInt(sequence);
+        options.sequence = Number(sequence);
     }
     switch (command) {
         case "add":

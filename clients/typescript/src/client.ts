@@ -1,6 +1,7 @@
 /** A deltaq server. */
 
 import type { Info, QueueDocument, QueuePage } from "./documents.js";
+import { parseAroundObjects } from "./json.js";
 import { List } from "./list.js";
 import { Queue } from "./queue.js";
 import { type CallOptions, type ClientOptions, Transport } from "./transport.js";
@@ -21,7 +22,7 @@ export class Client {
 
     /** A queue, whose objects are JSON text, exactly as the server has it. Nothing is sent. */
     rawQueue(name: string): Queue<string> {
-        return new Queue<string>(this.#transport, name, text => text);
+        return new Queue<string>(this.#transport, name, parseAroundObjects);
     }
 
     /** The queues by name. Their pages have the queues that can't be read at present in `unavailable`. */

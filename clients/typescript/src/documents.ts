@@ -1,6 +1,6 @@
 /**
  * The documents of the HTTP API, as docs/api.md describes them, with the names that they have there. `T` is the type of the user's objects. Enums of
- * replies also allow any other text, because a newer server may have more values.
+ * replies also allow any other text, because a newer server may have more values. A member without a value is null; popped items leave it out.
  */
 
 import type { Duration } from "./duration.js";
@@ -13,7 +13,7 @@ export type Timestamp = string;
 
 export type DeltaType = Open<"Added" | "Updated" | "Deleted" | "Replaced" | "Sync">;
 export type LeaseOutcome = Open<"acked" | "done" | "nacked" | "released" | "rejected" | "expired" | "unknown">;
-export type SettleAs = "ack" | "done" | "nack" | "release" | "reject";
+export type SettleAs = "ack" | "done" | "nack" | "release" | "reject" | "extend";
 export type ItemState = "ready" | "delayed" | "leased" | "parked";
 export type View = "latest" | "known";
 
@@ -23,6 +23,8 @@ export interface Problem {
     title: string;
     status: number;
     detail: string;
+    /** What to do, such as `did you mean "wait"?`. */
+    hint?: string;
     code: string;
     retryable: boolean;
     request_id: string;
@@ -37,27 +39,32 @@ export interface Problem {
     pointer?: string;
     errors?: { pointer: string; schema_pointer: string; detail: string }[];
     settled?: Settled[];
-    leases?: Extended[];
     stale?: number;
+    /** Of `expired`: why. */
+    reason?: string;
+    /** Of `count-changed`: the number of keys that the selection has now. */
+    count?: number;
+    /** Of `would-remove`: the settings that a PUT would remove. */
+    fields?: string[];
     /** Some problems have more fields. */
     [field: string]: unknown;
 }
 
 export interface Delta<T> {
     type: DeltaType;
-    resource_version: bigint;
+    resource_version: number;
     queued_at: Timestamp;
     object: T;
-    final_state_unknown?: boolean;
-    source?: string;
-    coalesced?: number;
-    traceparent?: string;
+    final_state_unknown?: boolean | null;
+    source?: string | null;
+    coalesced?: number | null;
+    traceparent?: string | null;
 }
 
 export interface Lease {
     id: string;
     /** The fencing token: it grows with every lease of the queue. */
-    token: bigint;
+    token: number;
     worker: string | null;
     expires_at: Timestamp;
     expires_in_ms: number;
@@ -78,59 +85,68 @@ export interface PoppedItem<T> {
 
 export interface Popped<T> {
     items: PoppedItem<T>[];
+    /** The results of the settles of the pop. */
     settled: Settled[];
-    closed?: boolean;
-    paused?: boolean;
+    closed: boolean;
+    paused: boolean;
 }
 
-/** A lease to settle. */
-export interface Settle {
-    lease_id: string;
+/** One lease, or several. */
+export type SettledLeases = { lease_id: string; lease_ids?: never } | { lease_id?: never; lease_ids: readonly string[] };
+
+/** Leases to settle or extend. */
+export type Settle = SettledLeases & {
     as: SettleAs;
     /** Of a nack or done. */
-    delay?: Duration;
+    delay?: Duration | undefined;
     /** Of a nack or reject. */
-    error?: string;
-}
+    error?: string | undefined;
+    /** Of an extend. */
+    lease_duration?: Duration | undefined;
+};
 
-export interface Settled {
+/** What has become of a lease. */
+export type Settled = Ended | Extended;
+
+export interface Ended {
     lease_id: string;
-    as: SettleAs;
+    as: Exclude<SettleAs, "extend">;
     result: Open<"ok" | "repeated" | "stale">;
-    outcome?: LeaseOutcome;
-    failures?: number;
-    due_at?: Timestamp;
-    parked?: boolean;
-}
-
-export interface SettledList {
-    settled: Settled[];
-    stale: number;
+    /** How a lease that is `stale` had ended. */
+    outcome: LeaseOutcome | null;
+    failures: number | null;
+    due_at: Timestamp | null;
+    parked: boolean | null;
 }
 
 export interface Extended {
     lease_id: string;
+    as: "extend";
     result: Open<"ok" | "stale">;
-    expires_at?: Timestamp;
-    expires_in_ms?: number;
-    pending_deltas?: number;
-    deleted?: boolean;
-    outcome?: LeaseOutcome;
+    outcome: LeaseOutcome | null;
+    expires_at: Timestamp | null;
+    expires_in_ms: number | null;
+    pending_deltas: number | null;
+    deleted: boolean | null;
 }
 
-export interface ExtendedList {
-    leases: Extended[];
+/** The results of a call, one for each lease, in order. */
+export interface SettledList<Row extends Settled = Settled> {
+    settled: Row[];
     stale: number;
 }
 
 /** The reply to a produce call. */
 export interface Produced {
-    resource_version: bigint;
+    resource_version: number;
     queued: number;
+    /** Mode keys: adds of keys that were ready already. */
+    merged: number;
     ignored: number;
-    stale?: number;
-    duplicate?: boolean;
-    keys?: { key: string; failures: number; due_at: Timestamp | null; parked: boolean }[];
+    stale: number;
+    duplicate: boolean;
+    /** Of a rate-limited add. */
+    keys: { key: string; failures: number; due_at: Timestamp | null; parked: boolean }[] | null;
 }
 
 export interface ReplaceCounts {
@@ -139,15 +155,10 @@ export interface ReplaceCounts {
     unchanged: number;
     skipped: number;
     taken_over: number;
-    stale?: number;
+    stale: number;
 }
 
-export interface Replaced extends ReplaceCounts {
-    resource_version: bigint;
-    queued: number;
-    ignored: number;
-    duplicate?: boolean;
-}
+export type Replaced = Produced & ReplaceCounts;
 
 /** An entry of a mixed batch. */
 export interface DeltaCall<T> {
@@ -162,7 +173,7 @@ export interface DeltaCall<T> {
 /** An object that becomes known without a delta. */
 export interface SeedCall<T> {
     key?: string;
-    source?: string;
+    source?: string | null;
     object: T;
 }
 
@@ -170,14 +181,14 @@ export interface SeedCall<T> {
 export interface Page<Item> {
     items: Item[];
     continue: string | null;
-    resource_version: bigint;
+    resource_version: number;
 }
 
 /** An object of a view. */
 export interface ObjectDocument<T> {
     key: string;
-    source?: string;
-    resource_version: bigint;
+    source: string | null;
+    resource_version: number;
     object: T;
 }
 
@@ -193,7 +204,7 @@ export interface Item<T> {
     failures: number;
     last_error: string | null;
     due_at: Timestamp | null;
-    owner: string | null;
+    source: string | null;
 }
 
 export interface Explanation {
@@ -208,39 +219,42 @@ export interface Explanation {
     has_more_ahead: boolean;
 }
 
-/** The parked keys of a queue by their errors. */
-export interface ParkedErrors {
-    /** An empty `error` means keys without one. */
-    items: { error: string; keys: number; first_key: string }[];
+/** An error of parked keys; an empty one means keys without an error. */
+export interface ParkedError {
+    error: string;
+    keys: number;
+    first_key: string;
+}
+
+export interface ParkedErrorsPage extends Page<ParkedError> {
+    /** Keys whose errors no page has, because there are too many. */
     other_keys: number;
-    resource_version: bigint;
 }
 
 /** An entry of the history of a key. */
 export interface HistoryEvent<T> {
-    resource_version: bigint;
+    resource_version: number;
     at: Timestamp;
     event: string;
-    type?: DeltaType;
-    object?: T;
-    source?: string;
-    owner?: string;
-    final_state_unknown?: boolean;
-    traceparent?: string;
-    lease_id?: string;
-    worker?: string;
-    expires_at?: Timestamp;
-    outcome?: LeaseOutcome;
-    error?: string;
-    parked?: boolean;
-    due_at?: Timestamp;
+    type?: DeltaType | null;
+    object?: T | null;
+    source?: string | null;
+    final_state_unknown?: boolean | null;
+    traceparent?: string | null;
+    lease_id?: string | null;
+    worker?: string | null;
+    expires_at?: Timestamp | null;
+    outcome?: LeaseOutcome | null;
+    error?: string | null;
+    parked?: boolean | null;
+    due_at?: Timestamp | null;
 }
 
 export interface LastReplace {
     source: string | null;
     counts: ReplaceCounts;
-    started: Timestamp;
-    ended: Timestamp | null;
+    started_at: Timestamp;
+    ended_at: Timestamp | null;
     aborted: boolean;
 }
 
@@ -250,7 +264,7 @@ export interface SourceDocument {
     last_call_at: Timestamp | null;
     last_replaced_at: Timestamp | null;
     last_replace: LastReplace | null;
-    sequence: bigint | null;
+    sequence: number | null;
 }
 
 export interface WorkerDocument {
@@ -260,7 +274,7 @@ export interface WorkerDocument {
     next_expires_at: Timestamp | null;
     next_expires_in_ms: number | null;
     waiting: number;
-    waiting_since: Timestamp | null;
+    oldest_waiting_at: Timestamp | null;
 }
 
 export interface IndexDocument {
@@ -280,9 +294,10 @@ export interface IndexValue {
 export interface Synced {
     synced: boolean;
     remaining: number;
-    reached?: boolean;
-    resource_version?: bigint;
-    parked?: number;
+    /** With a version: whether everything up to it is acknowledged. */
+    reached: boolean | null;
+    resource_version: number | null;
+    parked: number | null;
 }
 
 /** A row of a watch: a change of a key, or a message about the watch. */
@@ -290,31 +305,31 @@ export interface WatchRow<T> {
     type: Open<"Added" | "Updated" | "Deleted" | "Bookmark" | "Error">;
     /** Absent in `Bookmark` and `Error`. */
     key?: string;
-    resource_version?: bigint;
-    object?: T;
-    source?: string;
-    final_state_unknown?: boolean;
-    initial_events_end?: boolean;
+    resource_version?: number;
+    object?: T | null;
+    source?: string | null;
+    final_state_unknown?: boolean | null;
+    initial_events_end?: boolean | null;
     problem?: Problem;
 }
 
 export interface RateLimiter {
-    item_exponential?: { base: Duration; max: Duration };
-    item_fast_slow?: { fast: Duration; slow: Duration; max_fast: number };
-    bucket?: { qps: number; burst: number };
-    max_wait?: Duration;
-    jitter?: number;
+    item_exponential?: { base: Duration; max: Duration } | null;
+    item_fast_slow?: { fast: Duration; slow: Duration; max_fast: number } | null;
+    bucket?: { qps: number; burst: number } | null;
+    max_wait?: Duration | null;
+    jitter?: number | null;
 }
 
 export interface Follow {
     queue: string;
-    view?: View;
-    prefix?: string;
-    max_waiting?: number;
+    view?: View | null;
+    prefix?: string | null;
+    max_waiting?: number | null;
 }
 
 /** The settings of a queue. */
-export interface QueueConfig {
+export interface QueueSettings {
     mode: "delta" | "latest" | "keys" | "events";
     key: (string | { pointer: string; optional?: boolean })[];
     known_objects: boolean;
@@ -326,21 +341,28 @@ export interface QueueConfig {
     max_object_bytes: number;
     max_deltas_per_key: number;
     max_bytes_per_key: number;
-    retention: { age?: Duration; bytes?: number };
+    retention: { age?: Duration | null; bytes?: number | null };
     prune: string[];
-    version?: string;
-    resync_period?: Duration;
-    max_delete_percent?: number;
-    max_deletes?: number;
-    follow?: Follow;
-    schema?: unknown;
-    indexes?: Record<string, string>;
+    version: string | null;
+    resync_period: Duration | null;
+    max_delete_percent: number | null;
+    max_deletes: number | null;
+    follow: Follow | null;
+    schema: unknown;
+    indexes: Record<string, string> | null;
 }
 
-/** Changes of the settings of a queue; null resets a setting. */
-export type QueuePatch = { [Name in keyof Omit<QueueConfig, "key">]?: QueueConfig[Name] | null } & {
-    key?: QueueConfig["key"] | string | null;
+/** Settings as a call takes them; null, like a member that a PUT leaves out, is the default. */
+export type SettingsInput = { [Name in keyof Omit<QueueSettings, "key">]?: QueueSettings[Name] | null } & {
+    key?: QueueSettings["key"] | string | null;
 };
+
+/** The settings of a queue as of an ETag. */
+export interface TaggedSettings {
+    settings: QueueSettings;
+    /** For `if_match` of a later call. */
+    etag: string;
+}
 
 export interface QueueStatus {
     ready: number;
@@ -351,7 +373,7 @@ export interface QueueStatus {
     waiters: number;
     has_synced: boolean;
     initial_remaining: number;
-    resource_version: bigint;
+    resource_version: number;
     oldest_ready_age_ms: number;
     oldest_unacknowledged_age_ms: number;
     paused: boolean;
@@ -360,23 +382,25 @@ export interface QueueStatus {
     building_indexes: string[];
     last_replace: LastReplace | null;
     followers: string[];
-    follow?: {
+    follow: {
         state: Open<"listing" | "following" | "blocked" | "waiting">;
-        resource_version: bigint | null;
+        resource_version: number | null;
         lag_events: number;
         lag_ms: number;
-        detail?: string;
-    };
+        detail: string | null;
+    } | null;
 }
 
 export interface QueueDocument {
     name: string;
+    /** Another one after the queue was deleted and created again. */
     incarnation: string;
+    /** Another one after each start of the server. */
+    life: string;
     auto_created: boolean;
     created_at: Timestamp;
-    config: QueueConfig;
+    settings: QueueSettings;
     status: QueueStatus;
-    drained?: boolean;
 }
 
 export interface QueuePage extends Page<QueueDocument> {
@@ -387,7 +411,7 @@ export interface Info {
     name: string;
     version: string;
     durability: string;
-    store: { kind: string; replicated?: boolean };
+    store: { kind: string; replicated: boolean | null };
     uptime_ms: number;
-    limits: Record<string, number | string>;
+    limits: Record<string, number>;
 }

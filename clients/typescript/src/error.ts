@@ -6,7 +6,7 @@ import type { Problem } from "./documents.js";
 const RETRYABLE_STATUSES = new Set([408, 429, 502, 503, 504]);
 
 /** Codes with a status of 500 or more that say that nothing was applied. */
-const KNOWN_OUTCOMES = new Set(["draining", "recovering", "too-many-connections", "journal-behind", "version-not-reached", "index-building"]);
+const KNOWN_OUTCOMES = new Set(["draining", "recovering", "too-many-connections", "journal-behind", "index-building"]);
 
 /** Codes of Node's errors that say that there was no connection, so nothing was sent. Browsers do not tell why a call has failed. */
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]);
@@ -33,6 +33,11 @@ export class DeltaqError extends Error {
         this.retryAfterMs = fields.retryAfterMs;
         this.problem = fields.problem;
     }
+
+    /** What to do, if the server knows it. */
+    get hint(): string | undefined {
+        return this.problem?.hint;
+    }
 }
 
 /**
@@ -56,8 +61,8 @@ interface ErrorFields {
 
 /** The error for a problem document: of a reply, or of the last row of a watch. */
 export function problemError(problem: Problem, call: string, retryAfterMs = problem.retry_after_ms): DeltaqError {
-    const { code, status, retryable } = problem;
-    return new DeltaqError(`${call}: ${problem.detail} (${code})`, { code, status, retryable, retryAfterMs, problem });
+    const { code, status, retryable, detail, hint } = problem;
+    return new DeltaqError(`${call}: ${detail}${hint === undefined ? "" : `; ${hint}`} (${code})`, { code, status, retryable, retryAfterMs, problem });
 }
 
 /** The error for a reply that is not of this API. */
@@ -69,6 +74,11 @@ export function unexpectedReply(call: string, status: number, what: string, retr
 /** Whether a program that runs for long, such as a worker, repeats the call after a pause: the server or a proxy may be down, overloaded or defective. */
 export function isTransient(error: unknown): error is DeltaqError {
     return error instanceof DeltaqError && (error.retryable || error.status >= 500 || isDefect(error));
+}
+
+/** Whether the queue does not exist. Its producer may create it later. */
+export function isAbsent(error: unknown): boolean {
+    return error instanceof DeltaqError && error.code === "queue-not-found";
 }
 
 /** Whether the call seems to have succeeded, and its reply is not that of this API. */

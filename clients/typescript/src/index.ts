@@ -11,7 +11,7 @@ export { DeletedFinalStateUnknown, type Registration, type ResourceEventHandler,
 export type { Objects } from "./objects.js";
 export type * from "./options.js";
 export { Ack, Done, Nack, type Outcome, Reject, Release } from "./outcome.js";
-export { Queue } from "./queue.js";
+export { type LeaseIds, Queue, type Selection } from "./queue.js";
 export type { RetryOptions } from "./retry.js";
 export type { IndexFunc, Indexers, ReadStore } from "./store.js";
 export type { CallOptions, ClientOptions } from "./transport.js";

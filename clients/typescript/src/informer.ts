@@ -162,14 +162,14 @@ export class Informer<T> implements Syncable {
         }
         const { key, row } = event;
         const stored = this.#store.stored(key);
-        const version = row.resource_version ?? 0n;
+        const version = row.resource_version ?? 0;
         // The pages of a list may be newer than the version from which the watch begins.
         if (stored !== undefined && version <= stored.resource_version) {
             return;
         }
         if (row.type === "Deleted") {
             if (stored !== undefined) {
-                const isKnown = row.final_state_unknown !== true && row.object !== undefined;
+                const isKnown = row.final_state_unknown !== true && row.object != null;
                 const object = isKnown ? (row.object as T) : new DeletedFinalStateUnknown(key, stored.object);
                 this.#store.delete(key);
                 this.#notify([{ kind: "delete", key, object }]);
@@ -203,7 +203,7 @@ export class Informer<T> implements Syncable {
         }
     }
 
-    #set(key: string, object: T, resource_version: bigint): Notification<T> {
+    #set(key: string, object: T, resource_version: number): Notification<T> {
         const stored = this.#store.stored(key);
         this.#store.set(key, { object, resource_version });
         return stored === undefined

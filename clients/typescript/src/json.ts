@@ -1,18 +1,13 @@
 /**
- * Reads the documents of the API. `JSON.parse` would round 64-bit integers, and would mix up members of the user's objects with those of the API,
- * so this parser reads the document around the objects itself. Each object of the user stays one piece of text.
+ * Reads documents of the API whose objects of the user stay text. `JSON.parse` would round their numbers above 2^53, so this parser reads the
+ * document around the objects itself.
  */
 
-/** Members with 64-bit integers, which become `bigint`. */
-const BIG_INTEGERS = new Set(["resource_version", "sequence", "token"]);
+/** Turns the text of a reply into a document. Throws a `SyntaxError` if it is not valid JSON. */
+export type Parse = (text: string) => unknown;
 
-/** Turns the text of a user's object into a value. */
-export type ParseObject = (text: string) => unknown;
-
-/** Parses a document. Throws a `SyntaxError` if it is not valid JSON. */
-export function parseDocument(text: string, parseObject: ParseObject): unknown {
-    return new Parser(text, parseObject).document();
-}
+/** Parses a document. Each object of the user in it is its JSON text. */
+export const parseAroundObjects: Parse = text => new Parser(text).document();
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -25,13 +20,11 @@ const CLOSE_OBJECT = 0x7d;
 
 class Parser {
     readonly #text: string;
-    readonly #parseObject: ParseObject;
     readonly #scalar = /(?:true|false|null|-?\d[\d.eE+-]*)/y;
     #at = 0;
 
-    constructor(text: string, parseObject: ParseObject) {
+    constructor(text: string) {
         this.#text = text;
-        this.#parseObject = parseObject;
     }
 
     document(): unknown {
@@ -47,7 +40,7 @@ class Parser {
         const first = this.#next();
         // The status of a queue has a number as `known`.
         if (name === "object" || (name === "known" && first === OPEN_OBJECT)) {
-            return this.#parseObject(this.#piece());
+            return this.#piece();
         }
         if (name === "schema") {
             return JSON.parse(this.#piece());
@@ -59,10 +52,8 @@ class Parser {
                 return this.#list();
             case QUOTE:
                 return this.#string();
-            default: {
-                const text = this.#scalarText();
-                return BIG_INTEGERS.has(name) && /^\d+$/.test(text) ? BigInt(text) : JSON.parse(text);
-            }
+            default:
+                return JSON.parse(this.#scalarText());
         }
     }
 
@@ -116,7 +107,7 @@ class Parser {
         return text.includes("\\") ? JSON.parse(text) : text.slice(1, -1);
     }
 
-    /** The text of the next value, whatever it is. The caller parses it. */
+    /** The text of the next value, whatever it is. Only its brackets and strings are looked at. */
     #piece(): string {
         const start = this.#at;
         let depth = 0;

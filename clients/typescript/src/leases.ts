@@ -17,7 +17,7 @@ const MARGIN_MS_MAX = 5_000;
 /** What a handler knows about its lease. */
 export class Context {
     /** The fencing token. It grows with every lease of the queue, so a store that remembers the highest one can refuse a late worker. */
-    readonly token: bigint;
+    readonly token: number;
     readonly leaseId: string;
     /** Deltas that have arrived since the key was leased, as of the last extension. */
     pendingDeltas = 0;
@@ -47,10 +47,10 @@ export class Context {
     }
 
     /** Sets the deadline after an extension. For the worker. */
-    extended(deadline: number, { pending_deltas = 0, deleted = false }: Extended): void {
+    extended(deadline: number, { pending_deltas, deleted }: Extended): void {
         this.#deadline = deadline;
-        this.pendingDeltas = pending_deltas;
-        this.deleted = deleted;
+        this.pendingDeltas = pending_deltas ?? 0;
+        this.deleted = deleted ?? false;
     }
 
     /** Ends the work. For the worker. */
@@ -172,13 +172,13 @@ export class Leases {
         }
         try {
             const options = { lease_duration: this.#duration, timeoutMs, retry: ONCE };
-            const { leases } = await this.#queue.extend([...due.keys()], options);
-            for (const extended of leases) {
+            const { settled } = await this.#queue.extend([...due.keys()], options);
+            for (const extended of settled) {
                 const held = due.get(extended.lease_id);
                 if (held === undefined) {
                     continue;
                 }
-                if (extended.result === "ok" && extended.expires_in_ms !== undefined) {
+                if (extended.result === "ok" && extended.expires_in_ms !== null) {
                     held.backoff.reset();
                     held.lengthMs = extended.expires_in_ms;
                     held.deadline = begin + held.lengthMs - marginMs(held.lengthMs);

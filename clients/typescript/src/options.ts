@@ -4,11 +4,26 @@ import type { ItemState, Settle, View } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { CallOptions } from "./transport.js";
 
+export interface PatchOptions extends CallOptions {
+    /** The ETag of the settings that the caller has seen: others are refused (412 `precondition-failed`). */
+    if_match?: string;
+}
+
+export interface PutOptions extends PatchOptions {
+    /** `*`: only if the queue does not exist. */
+    if_none_match?: "*";
+}
+
+export interface SelectedOptions extends CallOptions {
+    /** The number of keys that the caller has seen: another one is refused (409 `count-changed`). */
+    expected_count?: number;
+}
+
 export interface ProduceOptions extends CallOptions {
     /** The producer, who owns the keys from now on. */
     source?: string;
     /** With `source`: the number of the call, which is applied once. A repeat with the same number changes nothing. */
-    sequence?: bigint | number;
+    sequence?: number;
     /** The W3C trace that led to the call. */
     traceparent?: string;
 }
@@ -53,6 +68,7 @@ export interface ListOptions extends CallOptions {
 }
 
 export interface ItemsOptions extends ListOptions {
+    /** Default: all states. */
     state?: readonly ItemState[];
     worker?: string;
     key?: string;
@@ -73,13 +89,12 @@ export interface KnownOptions extends ViewOptions {
 }
 
 export interface GetOptions extends CallOptions {
-    /** The read has all changes up to this version. */
-    min_resource_version?: bigint;
-    wait?: Duration;
+    /** The read has all changes up to this version: that of the reply to an earlier call. A version that the queue does not have is refused (409). */
+    min_resource_version?: number;
 }
 
 export interface SyncedOptions extends CallOptions {
-    resource_version?: bigint | "now";
+    resource_version?: number | "now";
     wait?: Duration;
 }
 
@@ -87,11 +102,8 @@ export interface WatchOptions {
     /** Ends the watch. */
     signal?: AbortSignal | undefined;
     view?: View;
-    /**
-     * The changes since this version; 0 or none begins with all keys, `now` with the next change. In front of a version may be the incarnation of
-     * the queue and a hyphen: then the watch ends if the queue was deleted and created again.
-     */
-    resource_version?: bigint | number | "now" | `${string}-${bigint}` | undefined;
+    /** The changes since this version; 0 or none begins with all keys, `now` with the next change. */
+    resource_version?: number | "now" | undefined;
     prefix?: string | undefined;
     shard?: string | undefined;
     /** The interval of bookmarks while nothing changes, 1s to 1m. Default 15s. */

@@ -1,12 +1,12 @@
 /** The ways in which a handler ends the work on a key. */
 
-import type { SettleAs } from "./documents.js";
+import type { Ended } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { messageOf } from "./error.js";
 
 /** How a lease is settled. Made by `Ack`, `Done`, `Nack`, `Reject` and `Release`. */
 export interface Outcome {
-    readonly as: SettleAs;
+    readonly as: Ended["as"];
     readonly delay?: Duration;
     readonly error?: string;
 }

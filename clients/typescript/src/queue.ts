@@ -2,34 +2,39 @@
 
 import type {
     DeltaCall,
-    ExtendedList,
+    Ended,
     Explanation,
+    Extended,
     HistoryEvent,
     IndexDocument,
     IndexValue,
     Item,
     ObjectDocument,
     Page,
-    ParkedErrors,
+    ParkedError,
+    ParkedErrorsPage,
     Popped,
     Problem,
     Produced,
     QueueDocument,
-    QueuePatch,
+    QueueSettings,
     QueueStatus,
     Replaced,
     SeedCall,
     Settle,
+    Settled,
     SettledList,
+    SettingsInput,
     SourceDocument,
     Synced,
+    TaggedSettings,
     View,
     WatchRow,
     WorkerDocument,
 } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { DeltaqError, messageOf, problemError, unexpectedReply } from "./error.js";
-import { type ParseObject, parseDocument } from "./json.js";
+import type { Parse } from "./json.js";
 import { lines } from "./lines.js";
 import { List } from "./list.js";
 import { enclosedText, listLines, listStream, type Objects, objectsText } from "./objects.js";
@@ -40,9 +45,12 @@ import type {
     ItemsOptions,
     KnownOptions,
     ListOptions,
+    PatchOptions,
     PopOptions,
     ProduceOptions,
+    PutOptions,
     ReplaceOptions,
+    SelectedOptions,
     SyncedOptions,
     ViewOptions,
     WatchOptions,
@@ -54,28 +62,45 @@ const SILENT_INTERVALS = 2.5;
 
 type Query = NonNullable<Call["query"]>;
 
+/** One lease or several, by their ids. */
+export type LeaseIds = string | readonly string[];
+
+/** Keys of a state: these, those with this error (empty: those without one), or all. */
+export type Selection = readonly string[] | { error: string } | { all: true };
+
 /**
  * A queue of a server, whose objects have the type `T`.
  *
  * Calls are repeated if their problem is retryable or there was no reply. A repeated call that adds, updates or deletes may queue its deltas twice
  * if only its reply was lost; `source` and `sequence` exclude that. `purge`, `deleteQueue`, `promote`, `redrive`, `discard`, `resync` and a rate-limited `addKey`
- * are not repeated if they may have been applied.
+ * are not repeated if they may have been applied. Nor are `putSettings` and `patchSettings` with a condition: a repeat would be refused.
  */
 export class Queue<T> {
     readonly name: string;
     readonly #transport: Transport;
-    readonly #parseObject: ParseObject;
+    readonly #parse: Parse;
 
     /** Use `Client.queue`. */
-    constructor(transport: Transport, name: string, parseObject: ParseObject) {
+    constructor(transport: Transport, name: string, parse: Parse) {
         this.name = name;
         this.#transport = transport;
-        this.#parseObject = parseObject;
+        this.#parse = parse;
     }
 
-    /** Creates the queue, or changes the named settings; null resets a setting. */
-    put(settings: QueuePatch = {}, options: CallOptions = {}): Promise<QueueDocument> {
-        return this.#send({ method: "PUT", path: [], body: JSON.stringify(settings) }, options);
+    /** Creates the queue with these settings, or replaces all of its settings. A setting that is left out or null has its default. */
+    async putSettings(settings: SettingsInput = {}, options: PutOptions = {}): Promise<TaggedSettings> {
+        return this.#change("PUT", settings, options);
+    }
+
+    /** Changes the named settings of the queue; null resets a setting, and objects are merged. */
+    async patchSettings(changes: SettingsInput, options: PatchOptions = {}): Promise<TaggedSettings> {
+        return this.#change("PATCH", changes, options);
+    }
+
+    /** The settings of the queue, as `putSettings` takes them. */
+    async settings(options: CallOptions = {}): Promise<TaggedSettings> {
+        const { document, etag } = await this.#send<Tagged<QueueSettings>>({ method: "GET", path: ["settings"], isTagged: true }, options);
+        return { settings: document, etag };
     }
 
     /** The queue with its settings and its status. */
@@ -151,7 +176,7 @@ export class Queue<T> {
     replace(objects: Iterable<T | string> | (() => AsyncIterable<T | string>), options: ReplaceOptions = {}): Promise<Replaced> {
         const { signal: _signal, retry: _retry, timeoutMs: _timeout, traceparent, ...query } = options;
         const body = typeof objects === "function" ? () => listStream(objects()) : new Blob([...listLines(objects)]);
-        const call = { method: "POST", path: ["replace"], query, body, traceparent, contentType: "application/x-ndjson" } as const;
+        const call = { method: "POST", path: ["replace"], query, body, headers: { traceparent }, contentType: "application/x-ndjson" } as const;
         return this.#send(call, options);
     }
 
@@ -186,53 +211,53 @@ export class Queue<T> {
         return this.#results(this.#post(["settle"], {}, options, { settle }));
     }
 
-    ack(lease_ids: readonly string[], options: CallOptions = {}): Promise<SettledList> {
-        return this.#results(this.#post(["ack"], {}, options, { lease_ids }));
+    ack(leases: LeaseIds, options: CallOptions = {}): Promise<SettledList<Ended>> {
+        return this.#end("ack", leases, options);
     }
 
     /** Mode keys: done, and the failures stay. With `delay` the keys are added again. */
-    done(lease_ids: readonly string[], options: Omit<FailOptions, "error"> = {}): Promise<SettledList> {
-        return this.#results(this.#post(["done"], {}, options, { lease_ids, delay: options.delay }));
+    done(leases: LeaseIds, options: Omit<FailOptions, "error"> = {}): Promise<SettledList<Ended>> {
+        return this.#end("done", leases, options, { delay: options.delay });
     }
 
     /** Failed: the keys are delivered again later. */
-    nack(lease_ids: readonly string[], options: FailOptions = {}): Promise<SettledList> {
+    nack(leases: LeaseIds, options: FailOptions = {}): Promise<SettledList<Ended>> {
         const { delay, error } = options;
-        return this.#results(this.#post(["nack"], {}, options, { lease_ids, delay, error }));
+        return this.#end("nack", leases, options, { delay, error });
     }
 
     /** Returns the keys to the ready queue, without a failure. */
-    release(lease_ids: readonly string[], options: CallOptions = {}): Promise<SettledList> {
-        return this.#results(this.#post(["release"], {}, options, { lease_ids }));
+    release(leases: LeaseIds, options: CallOptions = {}): Promise<SettledList<Ended>> {
+        return this.#end("release", leases, options);
     }
 
     /** Parks the keys. */
-    reject(lease_ids: readonly string[], options: Omit<FailOptions, "delay"> = {}): Promise<SettledList> {
-        return this.#results(this.#post(["reject"], {}, options, { lease_ids, error: options.error }));
+    reject(leases: LeaseIds, options: Omit<FailOptions, "delay"> = {}): Promise<SettledList<Ended>> {
+        return this.#end("reject", leases, options, { error: options.error });
     }
 
     /** Sets the deadline of leases. Leases that had ended are `stale` in the reply, and no error. */
-    extend(lease_ids: readonly string[], options: CallOptions & { lease_duration?: Duration | undefined } = {}): Promise<ExtendedList> {
-        return this.#results(this.#post(["extend"], {}, options, { lease_ids, lease_duration: options.lease_duration }));
+    extend(leases: LeaseIds, options: CallOptions & { lease_duration?: Duration | undefined } = {}): Promise<SettledList<Extended>> {
+        return this.#end("extend", leases, options, { lease_duration: options.lease_duration });
     }
 
     /** The errors of the parked keys, the most frequent ones first, with the number of keys of each. */
-    parkedErrors(options: CallOptions & { limit?: number | undefined } = {}): Promise<ParkedErrors> {
-        return this.#get(["parked"], { limit: options.limit }, options);
+    parkedErrors(options: ListOptions = {}): List<ParkedError, ParkedErrorsPage> {
+        return this.#list(["parked", "errors"], {}, options);
     }
 
-    /** Makes delayed keys ready before they are due: these keys, those with this error, or all. */
-    promote(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
+    /** Makes delayed keys ready before they are due. */
+    promote(which: Selection, options: SelectedOptions = {}): Promise<{ keys: number }> {
         return this.#selected(["delayed", "promote"], which, options);
     }
 
-    /** Makes parked keys ready: these keys, those with this error, or all. */
-    redrive(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
+    /** Makes parked keys ready. */
+    redrive(which: Selection, options: SelectedOptions = {}): Promise<{ keys: number }> {
         return this.#selected(["parked", "redrive"], which, options);
     }
 
-    /** Drops parked keys: these keys, those with this error, or all. */
-    discard(which?: readonly string[] | { error: string }, options: CallOptions = {}): Promise<{ keys: number }> {
+    /** Drops parked keys. */
+    discard(which: Selection, options: SelectedOptions = {}): Promise<{ keys: number }> {
         return this.#selected(["parked", "discard"], which, options);
     }
 
@@ -270,14 +295,12 @@ export class Queue<T> {
 
     /** The newest object of a key; undefined if there is none. */
     getLatest(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        const { min_resource_version, wait } = options;
-        return this.#find("latest", key, { min_resource_version, wait }, options);
+        return this.#find("latest", key, { min_resource_version: options.min_resource_version }, options);
     }
 
     /** The acknowledged object of a key; undefined if there is none. */
     getKnown(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        const { min_resource_version, wait } = options;
-        return this.#find("known", key, { min_resource_version, wait }, options);
+        return this.#find("known", key, { min_resource_version: options.min_resource_version }, options);
     }
 
     indexes(options: CallOptions = {}): List<IndexDocument> {
@@ -362,8 +385,6 @@ export class Queue<T> {
         return this.#get(["watch"], { ...watchQuery(options), wait, limit, continue: token }, options);
     }
 
-    readonly #parse = (text: string): unknown => parseDocument(text, this.#parseObject);
-
     #send<R>(call: Call, options: CallOptions): Promise<R> {
         const wait = call.query?.["wait"];
         const waitMs = typeof wait === "string" ? milliseconds(wait) : 0;
@@ -381,17 +402,30 @@ export class Queue<T> {
 
     #produce(call: string, query: Query, options: ProduceOptions, body?: string, countsTwice = false): Promise<Produced> {
         const { source, sequence, traceparent } = options;
-        const all = { ...query, source, sequence };
-        return this.#send({ method: "POST", path: [call], query: all, body, traceparent, countsTwice: countsTwice && sequence === undefined }, options);
+        const sent = { method: "POST", path: [call], query: { ...query, source, sequence }, body, headers: { traceparent } } as const;
+        return this.#send({ ...sent, countsTwice: countsTwice && sequence === undefined }, options);
     }
 
-    #selected(path: string[], which: readonly string[] | { error: string } | undefined, options: CallOptions): Promise<{ keys: number }> {
-        // Null is refused. Without it, an undefined error of a caller without types would mean all keys.
-        const body = which === undefined ? undefined : JSON.stringify("error" in which ? { error: which.error ?? null } : { keys: which });
-        return this.#send({ method: "POST", path, body, countsTwice: true }, options);
+    async #change(method: "PUT" | "PATCH", settings: SettingsInput, options: PutOptions): Promise<TaggedSettings> {
+        const headers = { "if-match": options.if_match, "if-none-match": options.if_none_match };
+        const countsTwice = options.if_match !== undefined || options.if_none_match !== undefined;
+        const call = { method, path: [], body: JSON.stringify(settings), headers, countsTwice, isTagged: true };
+        const { document, etag } = await this.#send<Tagged<QueueDocument>>(call, options);
+        return { settings: document.settings, etag };
     }
 
-    #list<I>(path: string[], query: Query, options: ListOptions): List<I> {
+    #end<Row extends Settled>(call: string, leases: LeaseIds, options: CallOptions, fields: object = {}): Promise<SettledList<Row>> {
+        const which = typeof leases === "string" ? { lease_id: leases } : { lease_ids: leases };
+        return this.#results(this.#post([call], {}, options, { ...which, ...fields }));
+    }
+
+    #selected(path: string[], which: Selection, { expected_count, ...options }: SelectedOptions): Promise<{ keys: number }> {
+        // An undefined error of a caller without types is refused by the server as a body that selects nothing.
+        const selection = Array.isArray(which) ? { keys: which } : which;
+        return this.#send({ method: "POST", path, body: JSON.stringify({ ...selection, expected_count }), countsTwice: true }, options);
+    }
+
+    #list<I, P extends Page<I> = Page<I>>(path: string[], query: Query, options: ListOptions): List<I, P> {
         return new List(token => this.#get(path, { ...query, limit: options.limit, continue: token }, options));
     }
 
@@ -411,16 +445,22 @@ export class Queue<T> {
     }
 
     /** A call whose leases had all ended has the same results as others, but as a problem. */
-    async #results<R extends SettledList | ExtendedList>(reply: Promise<R>): Promise<R> {
+    async #results<Row extends Settled>(reply: Promise<SettledList<Row>>): Promise<SettledList<Row>> {
         try {
             return await reply;
         } catch (error) {
             if (error instanceof DeltaqError && error.code === "lease-lost") {
-                return error.problem as Problem & R;
+                return error.problem as Problem & SettledList<Row>;
             }
             throw error;
         }
     }
+}
+
+/** A document with its ETag. */
+interface Tagged<D> {
+    document: D;
+    etag: string;
 }
 
 function watchQuery({ view, resource_version = 0, prefix, shard, bookmark }: WatchOptions): Query {

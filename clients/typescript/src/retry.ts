@@ -57,6 +57,11 @@ export class Backoff {
     }
 }
 
+/** The pauses of a worker whose queue does not exist: 1 s, doubling to 15 s. */
+export function absentBackoff(): Backoff {
+    return new Backoff({ firstMs: 1_000, maxMs: 15_000 }, () => 1);
+}
+
 /** How long the server asks to wait, in milliseconds. */
 export function askedMs(error: unknown): number {
     return error instanceof DeltaqError ? (error.retryAfterMs ?? 0) : 0;

@@ -9,7 +9,7 @@ export type Indexers<T> = Readonly<Record<string, IndexFunc<T>>>;
 /** An object of the store. */
 export interface Stored<T> {
     readonly object: T;
-    readonly resource_version: bigint;
+    readonly resource_version: number;
 }
 
 /** What a program may do with the store of an informer: read. The names are those of client-go's Indexer. */

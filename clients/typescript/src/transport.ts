@@ -2,7 +2,7 @@
 
 import type { Problem } from "./documents.js";
 import { causes, ConnectionError, DeltaqError, isOutcomeUnknown, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
-import { parseDocument } from "./json.js";
+import type { Parse } from "./json.js";
 import { Backoff, DEFAULT_RETRY, type RetryOptions, sleep } from "./retry.js";
 
 export interface ClientOptions {
@@ -26,28 +26,26 @@ export interface CallOptions {
     timeoutMs?: number | undefined;
 }
 
-type QueryValue = string | number | bigint | boolean | readonly string[] | undefined;
+type QueryValue = string | number | boolean | readonly string[] | undefined;
 
 /** A call of the API. */
 export interface Call {
-    method: "GET" | "POST" | "PUT" | "DELETE";
+    method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
     /** The segments of the path, not encoded. */
     path: readonly string[];
     query?: Readonly<Record<string, QueryValue>>;
     body?: string | Blob | (() => ReadableStream<Uint8Array>) | undefined;
     contentType?: string;
     accept?: string;
-    traceparent?: string | undefined;
+    /** Further headers. */
+    headers?: Readonly<Record<string, string | undefined>>;
     /** For how long the server waits before it answers, in milliseconds. */
     waitMs?: number;
     /** Whether a second application has another effect. Such a call is repeated only if it was certainly not applied. */
     countsTwice?: boolean;
+    /** Whether the result is the document and its ETag. */
+    isTagged?: boolean;
 }
-
-/** Turns the text of a reply into a document. */
-type Parse = (text: string) => unknown;
-
-const plain: Parse = text => parseDocument(text, JSON.parse);
 
 export class Transport {
     readonly #base: string;
@@ -81,7 +79,7 @@ export class Transport {
     }
 
     /** Sends a call, repeats it as the options say, and parses the reply. */
-    async send(call: Call, options: CallOptions = {}, parse: Parse = plain): Promise<unknown> {
+    async send(call: Call, options: CallOptions = {}, parse: Parse = JSON.parse): Promise<unknown> {
         const retry = { ...DEFAULT_RETRY, ...this.#options.retry, ...options.retry };
         const backoff = new Backoff(retry);
         const begin = performance.now();
@@ -126,7 +124,7 @@ export class Transport {
                 if (typeof document !== "object" || document === null || Array.isArray(document)) {
                     throw new SyntaxError("it is no object");
                 }
-                return document;
+                return call.isTagged ? { document, etag: response.headers.get("etag") ?? "" } : document;
             } catch (error) {
                 throw unexpectedReply(nameOf(call), response.status, `the reply is not that of a deltaq server: ${messageOf(error)}`);
             }
@@ -184,8 +182,10 @@ export class Transport {
         if (call.body !== undefined) {
             headers.set("content-type", call.contentType ?? "application/json");
         }
-        if (call.traceparent !== undefined) {
-            headers.set("traceparent", call.traceparent);
+        for (const [name, value] of Object.entries(call.headers ?? {})) {
+            if (value !== undefined) {
+                headers.set(name, value);
+            }
         }
         const init: RequestInit & { duplex?: "half" } = { method: call.method, headers, redirect: "manual" };
         if (typeof call.body === "function") {
@@ -211,7 +211,7 @@ async function refuse(call: Call, response: Response): Promise<void> {
     const after = retryAfter(response.headers.get("retry-after"), Date.now());
     const text = await response.text();
     if (response.headers.get("content-type")?.startsWith("application/problem+json")) {
-        const problem = plain(text) as Problem;
+        const problem = JSON.parse(text) as Problem;
         throw problemError(problem, nameOf(call), problem.retry_after_ms ?? after);
     }
     const location = response.headers.get("location");

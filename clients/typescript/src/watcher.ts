@@ -2,7 +2,7 @@
 
 import type { ObjectDocument, View, WatchRow } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
-import { ConnectionError, DeltaqError, isTransient } from "./error.js";
+import { ConnectionError, DeltaqError, isAbsent, isTransient } from "./error.js";
 import type { WatchOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import { askedMs, Backoff, ONCE, sleep } from "./retry.js";
@@ -40,17 +40,16 @@ export type WatcherEvent<T> =
 /** The events of a view until the signal is aborted. Throws after an error that no repetition helps. */
 export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, signal: AbortSignal): AsyncGenerator<WatcherEvent<T>, void, void> {
     const backoff = new Backoff(PAUSES);
-    /** The incarnation of the queue and the version up to which the program has everything. */
-    let position: { incarnation: string; version: bigint } | undefined;
+    /** The version up to which the program has everything. The server refuses it if the queue was deleted or has lost it. */
+    let version: number | undefined;
     while (!signal.aborted) {
         try {
-            if (position === undefined) {
-                const { incarnation } = await queue.get({ signal, retry: ONCE });
-                const { objects, version } = await list(queue, options, signal);
-                yield { kind: "list", objects };
-                position = { incarnation, version };
+            if (version === undefined) {
+                const listed = await list(queue, options, signal);
+                yield { kind: "list", objects: listed.objects };
+                version = listed.version;
             }
-            const from = (at = position!): WatchOptions => ({ ...options, resource_version: `${at.incarnation}-${at.version}`, signal });
+            const from = (): WatchOptions => ({ ...options, resource_version: version, signal });
             const rows = options.transport === "fetch" ? queue.watch(from()) : eventRows(queue, from(), options.bookmark);
             let isUseful = false;
             for await (const row of rows) {
@@ -59,7 +58,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 if (row.key !== undefined) {
                     yield { kind: "row", key: row.key, row };
                 }
-                position.version = row.resource_version ?? position.version;
+                version = row.resource_version ?? version;
             }
             if (options.transport === "eventsource") {
                 // An EventSource does not say why it has ended. A page of the same watch does.
@@ -73,7 +72,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 return;
             }
             if (isExpired(error)) {
-                position = undefined;
+                version = undefined;
             } else if (!isTransient(error) && !isAbsent(error)) {
                 throw error;
             }
@@ -91,9 +90,9 @@ async function list<T>(
     queue: Queue<T>,
     { view, prefix, shard }: WatcherOptions,
     signal: AbortSignal,
-): Promise<{ objects: Map<string, ObjectDocument<T>>; version: bigint }> {
+): Promise<{ objects: Map<string, ObjectDocument<T>>; version: number }> {
     const objects = new Map<string, ObjectDocument<T>>();
-    let version: bigint | undefined;
+    let version: number | undefined;
     const selection = { ...(prefix !== undefined && { prefix }), ...(shard !== undefined && { shard }) };
     // A page is repeated for as long as the program runs: a list that begins anew after each fault might never end.
     const retry = { attempts: Infinity, totalMs: Infinity };
@@ -103,7 +102,7 @@ async function list<T>(
             objects.set(item.key, item);
         }
     }
-    return { objects, version: version ?? 0n };
+    return { objects, version: version ?? 0 };
 }
 
 /**
@@ -151,9 +150,4 @@ async function* eventRows<T>(queue: Queue<T>, options: WatchOptions, bookmark: D
 
 function isExpired(error: unknown): boolean {
     return error instanceof DeltaqError && error.code === "expired";
-}
-
-/** Whether the queue does not exist. Its producer may create it later. */
-function isAbsent(error: unknown): boolean {
-    return error instanceof DeltaqError && error.code === "queue-not-found";
 }

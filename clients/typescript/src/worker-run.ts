@@ -5,12 +5,12 @@
  */
 
 import type { Popped, PoppedItem, Settle } from "./documents.js";
-import { DeltaqError, isTransient } from "./error.js";
+import { DeltaqError, isAbsent, isTransient } from "./error.js";
 import { Leases } from "./leases.js";
 import { Ack, bounded, checkOutcome, type Outcome, Release, thrown } from "./outcome.js";
 import type { PopOptions } from "./options.js";
 import type { Queue } from "./queue.js";
-import { askedMs, Backoff, DEFAULT_RETRY, ONCE, sleep } from "./retry.js";
+import { absentBackoff, askedMs, Backoff, DEFAULT_RETRY, ONCE, sleep } from "./retry.js";
 import { Signal } from "./signal.js";
 import type { BatchHandler, Delivery, WorkerOptions } from "./worker.js";
 
@@ -135,6 +135,7 @@ export class WorkerRun<T> {
             options.with = this.#options.with;
         }
         const backoff = new Backoff(this.#pauses);
+        const absent = absentBackoff();
         this.#isPopping = true;
         this.#changed.notify();
         try {
@@ -148,7 +149,16 @@ export class WorkerRun<T> {
                     if (error instanceof DeltaqError && error.code === "queue-closed") {
                         return undefined;
                     }
-                    await this.#pause(error, backoff);
+                    if (isAbsent(error)) {
+                        // The leases have ended with their queue.
+                        options.settle = [];
+                        if (absent.failures === 0) {
+                            this.#reportAbsent(error);
+                        }
+                        await sleep(absent.after(error), this.#stop.signal).catch(() => undefined);
+                    } else {
+                        await this.#pause(error, backoff);
+                    }
                     if (this.#stop.signal.aborted) {
                         return await this.#takeBack(options);
                     }
@@ -168,12 +178,22 @@ export class WorkerRun<T> {
                 this.#outbox.push(...popped.items.map(item => ({ lease_id: item.lease.id, ...Release() })));
                 return undefined;
             } catch (error) {
-                if (this.#end.signal.aborted || (error instanceof DeltaqError && error.code === "queue-closed")) {
+                const hasNoKeys = error instanceof DeltaqError && (error.code === "queue-closed" || isAbsent(error));
+                if (this.#end.signal.aborted || hasNoKeys) {
                     return undefined;
                 }
                 await this.#pause(error, backoff);
             }
         }
+    }
+
+    /** Says that the queue does not exist. A worker that can tell nobody would wait for a wrong name in silence. */
+    #reportAbsent(cause: unknown): void {
+        const error = new Error(`queue ${this.#queue.name} does not exist yet`, { cause });
+        if (this.#options.onError === undefined) {
+            console.warn(error.message);
+        }
+        this.#report(error);
     }
 
     /** Reports an error and waits: the time that the server asks for, and a random time, which the stop shortens. Throws the error if no repetition helps. */
@@ -252,7 +272,8 @@ export class WorkerRun<T> {
                 await this.#queue.settle(settle, { retry: ONCE, signal: this.#end.signal });
                 return;
             } catch (error) {
-                if (this.#end.signal.aborted) {
+                // The leases have ended with their queue.
+                if (this.#end.signal.aborted || isAbsent(error)) {
                     return;
                 }
                 await this.#pause(error, backoff);

@@ -29,19 +29,22 @@ const busy = { status: 503, code: "draining", retryable: true };
 
 test("the life of a key", async t => {
     const queue = (await Server.start(t)).queue<{ key: string; price: number }>();
-    const created = await queue.put({ lease: "1m", indexes: { by_price: "/price" } });
-    assert.equal(created.config.lease, "1m");
-    assert.deepEqual(await queue.add([{ key: "a", price: 1 }, { key: "b", price: 2 }]), { resource_version: 2n, queued: 2, ignored: 0 });
-    assert.equal((await queue.update({ key: "a", price: 3 }, { source: "erp", sequence: 2n ** 64n - 1n })).queued, 1);
+    const created = await queue.putSettings({ lease: "1m", indexes: { by_price: "/price" } });
+    assert.equal(created.settings.lease, "1m");
+    const { resource_version, ...counts } = await queue.add([{ key: "a", price: 1 }, { key: "b", price: 2 }]);
+    assert.ok(Number.isSafeInteger(resource_version) && resource_version > 0);
+    assert.deepEqual(counts, { queued: 2, merged: 0, ignored: 0, stale: 0, duplicate: false, keys: null });
+    const sequence = 2 ** 53 - 1;
+    assert.equal((await queue.update({ key: "a", price: 3 }, { source: "erp", sequence })).queued, 1);
     assert.equal((await queue.update({ key: "a", price: 4 }, { source: "erp", sequence: 5 })).duplicate, true);
-    assert.equal((await queue.sources().all())[0]?.sequence, 2n ** 64n - 1n);
+    assert.equal((await queue.sources().all())[0]?.sequence, sequence);
 
     const { items } = await queue.pop({ max: 10, worker: "me", with: "known" });
     assert.deepEqual(items.map(item => [item.key, item.deltas.length]), [["a", 2], ["b", 1]]);
     const [first, second] = items.map(item => item.lease.id) as [string, string];
-    assert.ok(items[0]!.lease.token > 0n);
+    assert.ok(Number.isSafeInteger(items[0]!.lease.token));
     assert.equal((await queue.workers().all())[0]?.leased, 2);
-    assert.equal((await queue.extend([first], { lease_duration: "2m" })).leases[0]?.result, "ok");
+    assert.equal((await queue.extend(first, { lease_duration: "2m" })).settled[0]?.result, "ok");
     assert.equal((await queue.settle([{ lease_id: first, as: "ack" }])).stale, 0);
     assert.deepEqual((await queue.nack([second], { delay: "5m", error: "no route" })).settled.map(settled => [settled.result, settled.failures]), [["ok", 1]]);
     assert.equal((await queue.explain("b")).reason, "backing_off");
@@ -66,8 +69,11 @@ test("leases that had ended are results, and no errors", async t => {
     const { items } = await queue.pop();
     const lease = items[0]!.lease.id;
     assert.equal((await queue.release([lease])).stale, 0);
-    assert.deepEqual((await queue.ack([lease])).settled, [{ lease_id: lease, as: "ack", result: "stale", outcome: "released" }]);
-    assert.equal((await queue.extend([lease])).leases[0]?.result, "stale");
+    const ended = { lease_id: lease, as: "ack", result: "stale", outcome: "released", failures: null, due_at: null, parked: null };
+    assert.deepEqual((await queue.ack(lease)).settled, [ended]);
+    assert.equal((await queue.extend([lease])).settled[0]?.outcome, "released");
+    const several = await queue.settle([{ lease_ids: [lease, lease], as: "extend", lease_duration: "1m" }]);
+    assert.deepEqual([several.settled.map(({ as, result }) => [as, result]), several.stale], [[["extend", "stale"], ["extend", "stale"]], 2]);
 });
 
 test("other calls that settle and produce", async t => {
@@ -79,7 +85,7 @@ test("other calls that settle and produce", async t => {
     await queue.reject([a], { error: "never" });
     await queue.ack([b]);
     assert.deepEqual((await queue.items({ state: ["parked", "ready"] }).all()).map(item => [item.key, item.state]), [["a", "parked"]]);
-    assert.equal((await queue.parkedErrors()).items[0]?.first_key, "a");
+    assert.equal((await queue.parkedErrors().all())[0]?.first_key, "a");
     assert.equal((await queue.redrive({ error: "another error" })).keys, 0);
     assert.equal((await queue.redrive(["a"])).keys, 1);
     assert.equal((await queue.resync()).queued, 1);
@@ -91,17 +97,18 @@ test("other calls that settle and produce", async t => {
     await queue.reopen();
 
     const keys = server.queue("keys");
-    await keys.put({ mode: "keys" });
+    await keys.putSettings({ mode: "keys" });
     await keys.addKey("k");
     const popped = await keys.pop();
     assert.deepEqual(popped.items[0]?.deltas, []);
     await keys.done([popped.items[0]!.lease.id], { delay: "1h" });
     assert.equal((await keys.promote(["k", "absent"])).keys, 1);
+    assert.deepEqual(await keys.addKey("k").then(({ queued, merged }) => [queued, merged]), [0, 1]);
     assert.equal((await keys.addKey("f", { rate_limited: true })).keys?.[0]?.failures, 1);
     assert.equal((await keys.forget(["f"])).keys, 1);
 
     const copy = server.queue("copy");
-    await copy.put();
+    await copy.putSettings();
     await copy.seed(await queue.known().all());
     assert.deepEqual((await copy.known().all()).map(object => object.key), ["b"]);
     const names = (await server.client().queues({ limit: 1 }).all()).map(document => document.name);
@@ -110,20 +117,39 @@ test("other calls that settle and produce", async t => {
     assert.equal((await server.client().info()).name, "deltaq");
 });
 
+test("settings are replaced as a whole or changed in part, and only as the caller has seen them", async t => {
+    const queue = (await Server.start(t)).queue();
+    await assert.rejects(queue.patchSettings({ lease: "1m" }), { code: "queue-not-found" });
+    const created = await queue.putSettings({ lease: "1m", max_failures: 3 }, { if_none_match: "*" });
+    assert.deepEqual(await queue.settings(), created);
+    const changed = await queue.patchSettings({ lease: "2m", retention: { age: "1h" } }, { if_match: created.etag });
+    assert.deepEqual([changed.settings.lease, changed.settings.max_failures], ["2m", 3]);
+    assert.notEqual(changed.etag, created.etag);
+    const stale = { code: "precondition-failed", status: 412, retryable: false };
+    await assert.rejects(queue.patchSettings({ lease: "3m" }, { if_match: created.etag }), stale);
+    await assert.rejects(queue.putSettings({}, { if_none_match: "*" }), stale);
+    assert.equal((await queue.putSettings({ max_failures: 3 })).settings.lease, "30s");
+    assert.deepEqual(await queue.putSettings((await queue.settings()).settings), await queue.settings());
+});
+
 test("parked keys are selected by their keys or by an error, and never by a selection that is undefined", async t => {
     const queue = (await Server.start(t)).queue();
     await queue.add(["a", "b", "c"].map(key => ({ key })));
     await queue.reject((await queue.pop({ max: 3 })).items.map(item => item.lease.id), { error: "no price" });
     // The value of a variable that a program without types has never set.
     const unset = undefined as unknown as string;
-    for (const wrong of [{ error: unset }, { error: null }, { errors: "no price" }, {}, [unset], [null], "a", null]) {
+    for (const wrong of [unset, { error: unset }, { error: null }, { errors: "no price" }, { all: unset }, {}, [unset], [null], "a", null]) {
         await assert.rejects(async () => queue.discard(wrong as any), JSON.stringify(wrong));
         await assert.rejects(async () => queue.redrive(wrong as any), JSON.stringify(wrong));
     }
     assert.deepEqual((await queue.items({ state: ["parked"] }).all()).map(item => item.key), ["a", "b", "c"]);
     assert.equal((await queue.discard({ error: "another error" })).keys, 0);
     assert.equal((await queue.discard(["c"])).keys, 1);
-    assert.equal((await queue.redrive({ error: "no price" })).keys, 2);
+    await assert.rejects(queue.redrive({ all: true }, { expected_count: 3 }), error => {
+        assert.deepEqual([(error as any).code, (error as any).problem.count], ["count-changed", 2]);
+        return true;
+    });
+    assert.equal((await queue.redrive({ all: true }, { expected_count: 2 })).keys, 2);
 });
 
 test("a Replace of a list and of a stream", async t => {
@@ -162,6 +188,7 @@ test("a refusal is an error with the fields of its problem", async t => {
         assert.match(message, /^POST \/v1\/queues\/prices\/add: .*no-key/);
         return true;
     });
+    await assert.rejects(queue.pop({ wayt: "1s" } as any), { hint: 'did you mean "wait"?', message: /; did you mean "wait"\? \(invalid-parameter\)$/ });
 });
 
 test("a refusal is repeated after Retry-After, if it is retryable", async t => {
@@ -173,7 +200,7 @@ test("a refusal is repeated after Retry-After, if it is retryable", async t => {
         } else if (count === 2) {
             refuse(response, busy, { "retry-after": "1" });
         } else {
-            response.end('{"resource_version":1,"queued":1,"ignored":0}');
+            response.end('{"resource_version":246012345678337,"queued":1,"ignored":0}');
         }
     });
     await new Client(url, { retry: { firstMs: 1 } }).queue("q").add({});
@@ -291,7 +318,8 @@ test("a token may be a function, which each attempt calls", async t => {
 
 test("a watch has the changes of a view, and pages of it have, too", async t => {
     const queue = (await Server.start(t)).queue();
-    await queue.add([{ key: "a" }, { key: "b" }]);
+    const { resource_version } = await queue.add({ key: "a" });
+    await queue.add({ key: "b" });
     const controller = new AbortController();
     const seen: unknown[] = [];
     const watching = (async () => {
@@ -306,7 +334,9 @@ test("a watch has the changes of a view, and pages of it have, too", async t => 
     })();
     await assert.rejects(watching, /seen/);
     assert.deepEqual(seen, [["Added", "a"], ["Added", "b"], ["Bookmark", true], ["Deleted", "a"]]);
-    const page = await queue.watchPage({ resource_version: 1n });
+    const page = await queue.watchPage({ resource_version });
     assert.deepEqual(page.items.map(row => [row.type, row.key]), [["Added", "b"], ["Deleted", "a"]]);
-    await assert.rejects(queue.watch({ resource_version: 1_000_000n }).next(), { code: "expired", status: 410 });
+    const ahead = { resource_version: 2 ** 53 - 1 };
+    await assert.rejects(queue.watch(ahead).next(), { code: "expired", status: 410 });
+    await assert.rejects(queue.getLatest("a", { min_resource_version: ahead.resource_version }), { code: "version-ahead", status: 409, retryable: false });
 });

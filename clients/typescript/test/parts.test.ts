@@ -8,7 +8,7 @@ import { ConnectionError, DeltaqError, isOutcomeUnknown, retryAfter } from "../s
 import { lines } from "../src/lines.js";
 import { enclosedText, listLines, objectsText } from "../src/objects.js";
 import { bounded, Nack } from "../src/outcome.js";
-import { Backoff, sleep } from "../src/retry.js";
+import { absentBackoff, Backoff, sleep } from "../src/retry.js";
 import { Store } from "../src/store.js";
 
 test("durations", () => {
@@ -28,6 +28,11 @@ test("pauses are random parts of a limit that doubles", () => {
     assert.equal(half.after(undefined), 50);
     half.reset();
     assert.equal(half.after(undefined), 50);
+});
+
+test("a worker asks again for a queue that does not exist after 1 s, doubling to 15 s", () => {
+    const absent = absentBackoff();
+    assert.deepEqual([1, 2, 3, 4, 5, 6].map(() => absent.after(undefined)), [1_000, 2_000, 4_000, 8_000, 15_000, 15_000]);
 });
 
 test("a pause is never shorter than what the server asks for", () => {
@@ -120,11 +125,11 @@ test("the error of a failure is cut to what the server takes, between two charac
 
 test("the indexes of a store follow its objects", () => {
     const store = new Store<{ tags: string[] }>({ byTag: object => object.tags });
-    store.set("a", { object: { tags: ["x", "y"] }, resource_version: 1n });
-    store.set("b", { object: { tags: ["y"] }, resource_version: 2n });
+    store.set("a", { object: { tags: ["x", "y"] }, resource_version: 1 });
+    store.set("b", { object: { tags: ["y"] }, resource_version: 2 });
     assert.deepEqual(store.indexKeys("byTag", "y"), ["a", "b"]);
     assert.deepEqual(store.byIndex("byTag", "x"), [{ tags: ["x", "y"] }]);
-    store.set("a", { object: { tags: ["z"] }, resource_version: 3n });
+    store.set("a", { object: { tags: ["z"] }, resource_version: 3 });
     assert.deepEqual(store.indexKeys("byTag", "x"), []);
     assert.deepEqual(store.listIndexFuncValues("byTag").sort(), ["y", "z"]);
     store.delete("b");
@@ -135,7 +140,7 @@ test("the indexes of a store follow its objects", () => {
 
 test("a store keeps the former object if an index function throws", () => {
     const store = new Store<{ city?: { name: string } }>({ byCity: object => [object.city!.name] });
-    store.set("a", { object: { city: { name: "Rome" } }, resource_version: 1n });
-    assert.throws(() => store.set("a", { object: {}, resource_version: 2n }), TypeError);
+    store.set("a", { object: { city: { name: "Rome" } }, resource_version: 1 });
+    assert.throws(() => store.set("a", { object: {}, resource_version: 2 }), TypeError);
     assert.deepEqual(store.indexKeys("byCity", "Rome"), ["a"]);
 });

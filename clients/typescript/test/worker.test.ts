@@ -62,6 +62,21 @@ test("each outcome settles its key", async t => {
     assert.equal((await queue.status()).leased, 0);
 });
 
+test("a worker waits for its queue, and says once that it does not exist", async t => {
+    const queue = (await Server.start(t)).queue("stok");
+    const stop = new AbortController();
+    const errors: string[] = [];
+    const running = new Worker(queue, () => stop.abort(), { onError: error => errors.push((error as Error).message) }).run({ signal: stop.signal });
+    await until(() => errors.length > 0, "the worker has said it");
+    await queue.add({ key: "a" });
+    await running;
+    assert.deepEqual(errors, ["queue stok does not exist yet"]);
+    assert.equal((await queue.status()).known, 1);
+    await queue.deleteQueue();
+    const waiting = new AbortController();
+    await new Worker(queue, () => assert.fail("no key is there"), { onError: () => waiting.abort() }).run({ signal: waiting.signal });
+});
+
 test("a worker whose onError throws ends with that error, and settles its keys", async t => {
     const queue = (await Server.start(t)).queue();
     await queue.add([{ key: "a" }, { key: "b" }]);
@@ -85,9 +100,9 @@ test("a worker ends when its queue is closed and drained", async t => {
     const queue = (await Server.start(t)).queue();
     await queue.add(Array.from({ length: 50 }, (_, n) => ({ key: `k${n}` })));
     await queue.close();
-    const tokens = new Set<bigint>();
+    const tokens = new Set<number>();
     let [most, running] = [0, 0];
-    const handler = async (_: unknown, context: { token: bigint }) => {
+    const handler = async (_: unknown, context: { token: number }) => {
         running += 1;
         most = Math.max(most, running);
         tokens.add(context.token);
@@ -121,7 +136,7 @@ test("a batch has one outcome, or one for each key", async t => {
 
 test("a batch handler that loses a key fails the whole batch", async t => {
     const queue = (await Server.start(t)).queue();
-    await queue.put({ max_failures: 1 });
+    await queue.putSettings({ max_failures: 1 });
     await queue.add([{ key: "a" }, { key: "b" }]);
     await queue.close();
     await Worker.batches(queue, () => [Ack()]).run();
@@ -131,7 +146,7 @@ test("a batch handler that loses a key fails the whole batch", async t => {
 
 test("mode keys: Done with a delay brings the key again", async t => {
     const queue = (await Server.start(t)).queue();
-    await queue.put({ mode: "keys" });
+    await queue.putSettings({ mode: "keys" });
     await queue.addKey("k");
     const stop = new AbortController();
     let count = 0;
@@ -199,7 +214,7 @@ test("the stop waits for handlers, then aborts them; their keys are released wit
 
 test("the stop of an idle worker ends its pop at once, and leases nothing", async t => {
     const queue = (await Server.start(t)).queue();
-    await queue.put();
+    await queue.putSettings();
     const stop = new AbortController();
     const running = new Worker(queue, () => assert.fail("no key is there")).run({ signal: stop.signal });
     await until(async () => (await queue.status()).waiters === 1, "the pop waits");
@@ -212,7 +227,7 @@ test("the stop of an idle worker ends its pop at once, and leases nothing", asyn
 test("a worker survives a restart of the server, and throws what no repetition helps", async t => {
     const server = await Server.start(t);
     const queue = server.queue();
-    await queue.put();
+    await queue.putSettings();
     const errors: unknown[] = [];
     const stop = new AbortController();
     const running = new Worker(queue, () => stop.abort(), { onError: error => errors.push(error) }).run({ signal: stop.signal });
