@@ -7,7 +7,7 @@ import unittest
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from deltaq import Informer, Queue, RetryPolicy, aio, calls
+from deltaq import Informer, Queue, RetryPolicy, aio
 from deltaq.json import Json
 
 ROWS: list[Json] = [
@@ -22,18 +22,12 @@ class Service:
 
     retry = RetryPolicy()
 
-    def send_once(self, call: calls.Call[Any], **_: object) -> Any:
-        return "q1"
-
     def rows(self, *_: object) -> Iterator[Json]:
         yield from ROWS
 
 
 class AsyncService:
     retry = RetryPolicy()
-
-    async def send_once(self, call: calls.Call[Any], **_: object) -> Any:
-        return "q1"
 
     async def rows(self, *_: object) -> AsyncIterator[Json]:
         for row in ROWS:

@@ -6,12 +6,16 @@ import unittest
 
 from deltaq import Ack, Item, Lease, LeaseLost, Nack, Reject, RetryPolicy
 from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases, extend_policy
-from deltaq.models import Extended, Settled
+from deltaq.models import Settled
 from deltaq.outcomes import ERROR_LENGTH_MAX, outcome_of
 
 
 def item(name: str, lease_ms: int = 3000) -> Item:
     return Item(name, Lease(name, 1, "w", "", lease_ms), 1, 0, False, [])
+
+
+def extended(name: str, lease_ms: int, pending_deltas: int = 0, deleted: bool = False) -> Settled:
+    return Settled(name, "extend", "ok", expires_in_ms=lease_ms, pending_deltas=pending_deltas, deleted=deleted)
 
 
 class LeasesOfAWorker(unittest.TestCase):
@@ -26,12 +30,12 @@ class LeasesOfAWorker(unittest.TestCase):
         self.assertEqual(self.leases.extend_at(), 1.0)
         self.assertEqual(self.leases.take_extends(0.9), [])
         self.assertEqual(self.leases.take_extends(1.0), ["a"])
-        self.leases.extended([Extended("a", "ok", "", 6000, 2, True)], 1.0)
+        self.leases.extended([extended("a", 6000, 2, True)], 1.0)
         self.assertEqual(self.leases.extend_at(), 3.0)
 
     def test_an_extend_shows_newer_changes(self) -> None:
         [held] = self.take("a")
-        self.leases.extended([Extended("a", "ok", "", 3000, 2, True)], 1.0)
+        self.leases.extended([extended("a", 3000, 2, True)], 1.0)
         self.assertEqual((held.context.pending_deltas, held.context.is_deleted), (2, True))
 
     def test_a_failed_extend_is_repeated_soon(self) -> None:
@@ -64,14 +68,14 @@ class LeasesOfAWorker(unittest.TestCase):
     def test_a_long_lease_is_lost_five_seconds_before_its_end(self) -> None:
         self.leases.take([item("a", 60_000)], 0.0)
         self.assertEqual(self.leases.lost_at(), 55.0)
-        self.leases.extended([Extended("a", "ok", "", 60_000)], 20.0)
+        self.leases.extended([extended("a", 60_000)], 20.0)
         self.assertEqual(self.leases.lost_at(), 75.0)
 
     def test_a_lost_lease_is_not_settled(self) -> None:
         [held] = self.take("a")
         self.leases.start(held)
         with self.assertLogs("deltaq", "WARNING") as logs:
-            self.leases.extended([Extended("a", "stale")], 1.0)
+            self.leases.extended([Settled("a", "extend", "stale")], 1.0)
         self.assertIn("the lease a of key 'a' is lost", logs.output[0])
         self.leases.finish(held, Ack(), 2.0)
         self.assertEqual(self.leases.take_settles(), [])
@@ -85,7 +89,7 @@ class LeasesOfAWorker(unittest.TestCase):
                 self.leases.start(held)
                 self.leases.finish(held, Ack(), 1.0)
                 if is_stale:
-                    self.leases.extended([Extended("a", "stale")], 1.0)
+                    self.leases.extended([Settled("a", "extend", "stale")], 1.0)
                 self.leases.expire(9.0)
                 self.assertEqual((held.context.is_lost, self.leases.lost_at()), (False, None))
                 # The lease may still be saved, unless the server says that it has ended.

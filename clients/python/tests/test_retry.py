@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import unittest
 from decimal import Decimal
+from typing import Any
 
 from deltaq import BadReply, ConnectionLost, Error, NotJson, Problem, RetryPolicy, calls
 from deltaq.durations import duration_seconds, duration_text
 from deltaq.json import Codec, dump
-from deltaq.protocol import read_reply
+from deltaq.protocol import Reply, read_reply
 from deltaq.retry import ASKED_SECONDS_MAX, Attempts
 
 
 def problem(status: int, **fields: object) -> Problem:
     call = calls.status("prices")
     try:
-        read_reply(Codec(), call, status, None, json.dumps(fields).encode())
+        read_reply(Codec(), call, Reply(status, json.dumps(fields).encode()))
     except Problem as found:
         return found
     raise AssertionError("the reply is no problem")
@@ -89,26 +90,45 @@ class Retries(unittest.TestCase):
 class Replies(unittest.TestCase):
     def test_the_header_counts_if_the_problem_has_no_wait(self) -> None:
         with self.assertRaises(Problem) as raised:
-            read_reply(Codec(), calls.info(), 503, "3", b"<html>")
+            read_reply(Codec(), calls.info(), Reply(503, b"<html>", retry_after="3"))
         self.assertEqual((raised.exception.retry_after, raised.exception.code), (3.0, None))
 
     def test_leases_that_are_all_lost_are_a_result(self) -> None:
-        body = {"code": "lease-lost", "settled": [{"lease_id": "a-1", "as": "ack", "result": "stale", "outcome": "expired"}]}
-        [settled] = read_reply(Codec(), calls.ack("q", ["a-1"]), 409, None, json.dumps(body).encode())
+        body = {
+            "code": "lease-lost",
+            "settled": [{"lease_id": "7a1e0b52-246012345678337", "as": "ack", "result": "stale", "outcome": "expired", "parked": None}],
+        }
+        [settled] = read_reply(Codec(), calls.ack("q", "7a1e0b52-246012345678337"), Reply(409, json.dumps(body).encode()))
         self.assertEqual((settled.result, settled.outcome), ("stale", "expired"))
 
     def test_other_problems_of_such_calls_are_errors(self) -> None:
         with self.assertRaises(Problem):
-            read_reply(Codec(), calls.ack("q", ["a-1"]), 409, None, b'{"code":"wrong-mode"}')
+            read_reply(Codec(), calls.ack("q", ["a-1"]), Reply(409, b'{"code":"wrong-mode"}'))
 
     def test_a_reply_of_another_service_is_an_error(self) -> None:
         for body in (b"<html>", b"\xff", b"", b"[]", b'{"items":3}', b"{}", b"[" * 100_000):
             with self.assertRaises(BadReply) as raised:
-                read_reply(Codec(), calls.pop("q"), 200, None, body)
+                read_reply(Codec(), calls.pop("q"), Reply(200, body))
             self.assertEqual(raised.exception.is_json, body[:1] in (b"[", b"{"), body[:10])
 
+    def test_settings_have_their_etag(self) -> None:
+        for call, body in [(calls.settings("q"), {"lease": "1m"}), (calls.patch_settings("q", {}), {"name": "q", "settings": {"lease": "1m"}})]:
+            settings = read_reply(Codec(), call, Reply(200, json.dumps(body).encode(), etag='"1"'))
+            self.assertEqual((settings.values, settings.etag), ({"lease": "1m"}, '"1"'))
+
+    def test_a_lease_that_was_extended_has_its_own_members(self) -> None:
+        row = {"lease_id": "a", "as": "extend", "result": "ok", "outcome": None, "expires_at": "", "expires_in_ms": 60000, "pending_deltas": 1, "deleted": True}
+        [extended] = read_reply(Codec(), calls.extend("q", "a"), Reply(200, json.dumps({"settled": [row], "stale": 0}).encode()))
+        self.assertEqual((extended.how, extended.expires_in_ms, extended.pending_deltas, extended.deleted), ("extend", 60000, 1, True))
+
+    def test_what_to_do_is_in_the_message(self) -> None:
+        refused = problem(400, code="invalid-parameter", detail='parameter "wayt": unknown parameter of this call', hint='did you mean "wait"?')
+        self.assertEqual(refused.hint, 'did you mean "wait"?')
+        self.assertEqual(str(refused), '400 invalid-parameter: parameter "wayt": unknown parameter of this call; did you mean "wait"?')
+        self.assertIsNone(problem(422, code="no-key").hint)
+
     def test_fields_that_a_newer_server_adds_are_ignored(self) -> None:
-        popped = read_reply(Codec(), calls.pop("q"), 200, None, b'{"items":[],"settled":[],"mood":"good"}')
+        popped = read_reply(Codec(), calls.pop("q"), Reply(200, b'{"items":[],"settled":[],"mood":"good"}'))
         self.assertEqual(popped.items, [])
 
 
@@ -160,12 +180,39 @@ class Requests(unittest.TestCase):
         self.assertEqual(calls.replace("q", []).body, b'{"$end":0}\n')
 
     def test_calls_that_would_count_again_are_marked(self) -> None:
-        selecting = [calls.promote("q"), calls.redrive("q"), calls.discard("q")]
-        marked = [calls.purge("q"), calls.remove("q"), calls.resync("q"), calls.seed("q", []), calls.add("q", key="a", rate_limited=True), *selecting]
+        selecting = [calls.promote("q", all=True), calls.redrive("q", ["a"]), calls.discard("q", error="no route")]
+        marked: list[calls.Call[Any]] = [
+            calls.purge("q"),
+            calls.remove("q"),
+            calls.resync("q"),
+            calls.seed("q", []),
+            calls.add("q", key="a", rate_limited=True),
+            *selecting,
+        ]
+        marked += [calls.put_settings("q", if_none_match="*"), calls.patch_settings("q", {}, if_match='"1"')]
         self.assertEqual([call.counts_twice for call in marked], [True] * len(marked))
         numbered = calls.add("q", key="a", rate_limited=True, source="erp", sequence=1)
-        others = [calls.add("q", key="a"), calls.pop("q"), calls.settle("q", []), calls.replace("q", []), numbered]
+        others: list[calls.Call[Any]] = [calls.add("q", key="a"), calls.pop("q"), calls.settle("q", []), calls.replace("q", []), numbered]
+        others += [calls.put_settings("q"), calls.patch_settings("q", {})]
         self.assertEqual([call.counts_twice for call in others], [False] * len(others))
+
+    def test_leases_are_named_one_by_one_or_as_a_list(self) -> None:
+        self.assertEqual(calls.ack("q", "7a1e0b52-246012345678337").body, b'{"lease_id":"7a1e0b52-246012345678337"}')
+        self.assertEqual(calls.extend("q", ["a", "b"], lease_duration="1m").body, b'{"lease_ids":["a","b"],"lease_duration":"1m"}')
+
+    def test_keys_are_selected_in_one_way(self) -> None:
+        self.assertEqual(calls.redrive("q", all=True, expected_count=3).body, b'{"all":true,"expected_count":3}')
+        self.assertEqual(calls.discard("q", error="").body, b'{"error":""}')
+        self.assertEqual(calls.promote("q", []).body, b'{"keys":[]}')
+        wrong: list[dict[str, Any]] = [{}, {"all": False}, {"keys": ["a"], "error": "no route"}, {"keys": ["a"], "all": True}, {"keys": "a"}]
+        for selection in wrong:
+            with self.assertRaises(ValueError, msg=str(selection)):
+                calls.redrive("q", **selection)
+
+    def test_conditions_are_headers(self) -> None:
+        self.assertEqual(calls.put_settings("q", if_match='"1"', if_none_match="*").headers, {"if-match": '"1"', "if-none-match": "*"})
+        patch = calls.patch_settings("q", {"lease": None})
+        self.assertEqual((patch.method, patch.body, patch.headers), ("PATCH", b'{"lease":null}', {}))
 
     def test_each_pop_has_an_id_of_its_own(self) -> None:
         self.assertNotEqual(calls.pop("q").target, calls.pop("q").target)

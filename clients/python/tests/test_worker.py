@@ -6,11 +6,13 @@ import asyncio
 import json
 import time
 import unittest
+import unittest.mock
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deltaq import BadReply, Cancelled, Context, Extended, Item, Lease, Popped, Queue, RetryPolicy, Settled, Worker, aio, calls
+from deltaq import BadReply, Cancelled, Context, Item, Lease, Popped, Problem, Queue, RetryPolicy, Settled, Worker, aio, calls
+from deltaq.popping import ABSENT
 from deltaq.transport import Cancel
 
 LEASE_MS = 3000
@@ -40,7 +42,7 @@ class Service:
             return Popped([Item("a", Lease("a-1", 1, "w", "", LEASE_MS), 1, 0, False, [])], [], False, False) if self.pops == 1 else None
         body = json.loads(call.body or b"")
         if "/extend" in call.target:
-            return [Extended(lease_id, "ok", "", LEASE_MS) for lease_id in body["lease_ids"]]
+            return [Settled(lease_id, "extend", "ok", expires_in_ms=LEASE_MS) for lease_id in body["lease_ids"]]
         self.settled += [(entry["lease_id"], entry["as"]) for entry in body["settle"]]
         return [Settled(entry["lease_id"], entry["as"], "ok") for entry in body["settle"]]
 
@@ -73,6 +75,24 @@ class Unreadable(Service):
         if "/pop" in call.target and self.pops == 1:
             raise BadReply("{}", is_json=True)
         return super().send(call, **options)
+
+
+class Absent(Service):
+    """The queue does not exist at the first two pops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 2
+
+    def reply(self, call: calls.Call[Any]) -> Any:
+        if "/pop" in call.target and self.left > 0:
+            self.left -= 1
+            raise Problem(404, {"code": "queue-not-found", "retryable": False})
+        return super().reply(call)
+
+
+class AsyncAbsent(Absent, AsyncService):
+    pass
 
 
 class Stops(unittest.TestCase):
@@ -112,6 +132,18 @@ class Stops(unittest.TestCase):
         for run, service in ((self.run_threads, Service()), (self.run_tasks, AsyncService())):
             run(service, 0.0, 1)
             self.assertEqual((service.pops, service.settled), (3, [("a-1", "ack")]))
+
+    def test_a_queue_that_does_not_exist_is_waited_for_and_logged_once(self) -> None:
+        with unittest.mock.patch("deltaq.popping.ABSENT", RetryPolicy(base=0.01)):
+            for run, service in ((self.run_threads, Absent()), (self.run_tasks, AsyncAbsent())):
+                with self.assertLogs("deltaq", "WARNING") as logs:
+                    run(service, 0.0, 1)
+                said = [line for line in logs.output if "exist" in line]
+                self.assertEqual(said, ["WARNING:deltaq:queue q does not exist yet"])
+                self.assertEqual(service.settled, [("a-1", "ack")])
+
+    def test_the_waits_for_a_queue_double_up_to_15_seconds(self) -> None:
+        self.assertEqual([ABSENT.backoff(number) for number in range(1, 7)], [1.0, 2.0, 4.0, 8.0, 15.0, 15.0])
 
     def test_the_outcomes_of_a_pop_whose_reply_cant_be_read_are_sent(self) -> None:
         service = Unreadable()

@@ -6,7 +6,7 @@ from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, NotJs
 from .handlers import Handler
 from .informer import Informer, Registration, wait_for_cache_sync
 from .leases import Context
-from .models import Delta, Extended, Item, Lease, Page, Popped, Produced, Replaced, Settled, Synced, ViewObject
+from .models import Delta, Item, Lease, Page, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
 from .outcomes import Ack, Done, Nack, Outcome, Reject, Release
 from .reflecting import Change, Replace
 from .reflector import Reflector, polled
@@ -27,7 +27,6 @@ __all__ = [
     "Delta",
     "Done",
     "Error",
-    "Extended",
     "Handler",
     "Informer",
     "Item",
@@ -49,6 +48,7 @@ __all__ = [
     "Replace",
     "Replaced",
     "RetryPolicy",
+    "Settings",
     "Settled",
     "Store",
     "Synced",

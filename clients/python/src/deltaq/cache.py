@@ -147,22 +147,14 @@ class Cache:
         self.store = store
         #: Whether the store has had a complete list.
         self.has_synced = False
-        #: The incarnation of the queue, which is asked for before a watch begins with all objects. A later watch of another queue of the name, which may
-        #: have reached the version, is refused with 410.
-        self.incarnation = ""
-        #: The version from which the next watch goes on; None: it begins with all objects.
+        #: The version from which the next watch goes on; None: it begins with all objects. Another queue of the name does not have it, and answers 410.
         self.version: int | None = None
         self._list: dict[str, ViewObject] = {}
 
-    @property
-    def begins_anew(self) -> bool:
-        """Whether the next watch begins with all objects."""
-        return self.version is None
-
-    def begin(self) -> str:
+    def begin(self) -> int:
         """The version for a new watch."""
         self._list = {}
-        return "0" if self.version is None else f"{self.incarnation}-{self.version}"
+        return self.version or 0
 
     def expire(self) -> None:
         """The version is too old: the next watch begins with all objects."""

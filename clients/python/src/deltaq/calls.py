@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 from .durations import Duration, duration_seconds, duration_text
 from .json import Json, dump, dump_lines
-from .models import Extended, Page, Popped, Produced, Replaced, Settled, Synced, ViewObject
+from .models import Page, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -32,6 +32,10 @@ class Call(Generic[T_co]):
     read_problem: str | None = None
     #: Whether a second application has another effect. Such a call is repeated only if it was certainly not applied.
     counts_twice: bool = False
+    #: Further headers.
+    headers: dict[str, str] = field(default_factory=dict)
+    #: Whether `read` gets the reply with its ETag, as a pair.
+    is_tagged: bool = False
 
 
 def _call(
@@ -44,6 +48,8 @@ def _call(
     wait: Duration | None = None,
     read_problem: str | None = None,
     counts_twice: bool = False,
+    headers: dict[str, str] | None = None,
+    is_tagged: bool = False,
 ) -> Call[T]:
     parameters = {name: _text(value) for name, value in (query or {}).items() if value is not None and value is not False}
     seconds = 0.0
@@ -56,7 +62,7 @@ def _call(
         data, content_type = body, "application/x-ndjson"
     else:
         data, content_type = dump(body), "application/json"
-    return Call(method, target, data, content_type, read, seconds, read_problem, counts_twice)
+    return Call(method, target, data, content_type, read, seconds, read_problem, counts_twice, headers or {}, is_tagged)
 
 
 def _text(value: object) -> str:
@@ -225,102 +231,127 @@ def _read_settled(fields: Json) -> list[Settled]:
 
 
 def settle(queue: str, settles: Sequence[Json]) -> Call[list[Settled]]:
-    """Ends leases, each in its own way: `{"lease_id","as","delay"?,"error"?}`."""
+    """Ends or extends leases, each in its own way: `{"lease_id" or "lease_ids","as","delay"?,"error"?,"lease_duration"?}`."""
     body = {"settle": list(settles)}
     return _call("POST", _queue(queue, "/settle"), _read_settled, None, body, read_problem="lease-lost")
 
 
-def _settle_all(queue: str, how: str, lease_ids: Sequence[str], **fields: object) -> Call[list[Settled]]:
-    body = {"lease_ids": list(lease_ids)} | {name: value for name, value in fields.items() if value is not None}
+def _settle_all(queue: str, how: str, leases: str | Sequence[str], **fields: object) -> Call[list[Settled]]:
+    which: Json = {"lease_id": leases} if isinstance(leases, str) else {"lease_ids": list(leases)}
+    body = which | {name: value for name, value in fields.items() if value is not None}
     return _call("POST", _queue(queue, f"/{how}"), _read_settled, None, body, read_problem="lease-lost")
 
 
-def ack(queue: str, lease_ids: Sequence[str]) -> Call[list[Settled]]:
-    """Ends leases: their work is done."""
-    return _settle_all(queue, "ack", lease_ids)
+def ack(queue: str, leases: str | Sequence[str]) -> Call[list[Settled]]:
+    """Ends a lease, or several: their work is done."""
+    return _settle_all(queue, "ack", leases)
 
 
-def done(queue: str, lease_ids: Sequence[str], *, delay: Duration | None = None) -> Call[list[Settled]]:
+def done(queue: str, leases: str | Sequence[str], *, delay: Duration | None = None) -> Call[list[Settled]]:
     """Mode `keys`: ends leases and keeps the failures; with `delay` the keys are added again after it."""
-    return _settle_all(queue, "done", lease_ids, delay=None if delay is None else duration_text(delay))
+    return _settle_all(queue, "done", leases, delay=None if delay is None else duration_text(delay))
 
 
 def nack(
     queue: str,
-    lease_ids: Sequence[str],
+    leases: str | Sequence[str],
     *,
     delay: Duration | None = None,
     error: str | None = None,
 ) -> Call[list[Settled]]:
     """Ends leases: their work has failed and is delivered again later."""
-    return _settle_all(queue, "nack", lease_ids, delay=None if delay is None else duration_text(delay), error=error)
+    return _settle_all(queue, "nack", leases, delay=None if delay is None else duration_text(delay), error=error)
 
 
-def release(queue: str, lease_ids: Sequence[str]) -> Call[list[Settled]]:
+def release(queue: str, leases: str | Sequence[str]) -> Call[list[Settled]]:
     """Ends leases without a failure: the keys are delivered again at once."""
-    return _settle_all(queue, "release", lease_ids)
+    return _settle_all(queue, "release", leases)
 
 
-def reject(queue: str, lease_ids: Sequence[str], *, error: str | None = None) -> Call[list[Settled]]:
+def reject(queue: str, leases: str | Sequence[str], *, error: str | None = None) -> Call[list[Settled]]:
     """Ends leases and parks their keys."""
-    return _settle_all(queue, "reject", lease_ids, error=error)
+    return _settle_all(queue, "reject", leases, error=error)
 
 
-def extend(
-    queue: str,
-    lease_ids: Sequence[str],
-    *,
-    lease_duration: Duration | None = None,
-) -> Call[list[Extended]]:
+def extend(queue: str, leases: str | Sequence[str], *, lease_duration: Duration | None = None) -> Call[list[Settled]]:
     """Sets the deadline of leases to now + `lease_duration`."""
-    body: Json = {"lease_ids": list(lease_ids)}
-    if lease_duration is not None:
-        body["lease_duration"] = duration_text(lease_duration)
-
-    def read(fields: Json) -> list[Extended]:
-        return [Extended.read(extended) for extended in fields["leases"]]
-
-    return _call("POST", _queue(queue, "/extend"), read, None, body, read_problem="lease-lost")
+    duration = None if lease_duration is None else duration_text(lease_duration)
+    return _settle_all(queue, "extend", leases, lease_duration=duration)
 
 
-def _selection(keys: Sequence[str] | None, error: str | None) -> Json | None:
-    if keys is not None and error is not None:
-        raise ValueError("expected either keys or an error, not both")
-    if error is not None:
-        return {"error": error}
-    return None if keys is None else {"keys": list(keys)}
+def parked_errors(queue: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
+    """The errors of the parked keys, the most frequent ones first, with the number of keys of each, in pages."""
+    return _call("GET", _queue(queue, "/parked/errors"), Page.reader(_document), {"limit": limit, "continue": continue_})
 
 
-def parked_errors(queue: str, *, limit: int | None = None) -> Call[Json]:
-    """The errors of the parked keys, the most frequent ones first, with the number of keys of each."""
-    return _call("GET", _queue(queue, "/parked"), _document, {"limit": limit})
+def _selection(keys: Sequence[str] | None, error: str | None, all: bool, expected_count: int | None) -> Json:
+    if isinstance(keys, str):
+        raise ValueError("expected a list of keys, not one")
+    selections: Json = {"keys": None if keys is None else list(keys), "error": error, "all": all or None}
+    body = {name: value for name, value in selections.items() if value is not None}
+    if len(body) != 1:
+        raise ValueError("expected keys, an error, or all=True, and only one of them")
+    return body if expected_count is None else body | {"expected_count": expected_count}
 
 
-def promote(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
-    """Makes delayed keys ready before they are due: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/delayed/promote"), _document, None, _selection(keys, error), counts_twice=True)
+def promote(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None, all: bool = False, expected_count: int | None = None) -> Call[Json]:
+    """Makes delayed keys ready before they are due: these keys, those with this error (empty: those without one), or all. Another number of keys than
+    `expected_count` is refused."""
+    body = _selection(keys, error, all, expected_count)
+    return _call("POST", _queue(queue, "/delayed/promote"), _document, None, body, counts_twice=True)
 
 
-def redrive(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
-    """Makes parked keys ready: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, _selection(keys, error), counts_twice=True)
+def redrive(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None, all: bool = False, expected_count: int | None = None) -> Call[Json]:
+    """Makes parked keys ready: these keys, those with this error (empty: those without one), or all. Another number of keys than `expected_count` is
+    refused."""
+    body = _selection(keys, error, all, expected_count)
+    return _call("POST", _queue(queue, "/parked/redrive"), _document, None, body, counts_twice=True)
 
 
-def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None) -> Call[Json]:
-    """Drops parked keys with their changes: these keys, those with this error (empty: those without one), or all."""
-    return _call("POST", _queue(queue, "/parked/discard"), _document, None, _selection(keys, error), counts_twice=True)
+def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None, all: bool = False, expected_count: int | None = None) -> Call[Json]:
+    """Drops parked keys with their changes: these keys, those with this error (empty: those without one), or all. Another number of keys than
+    `expected_count` is refused."""
+    body = _selection(keys, error, all, expected_count)
+    return _call("POST", _queue(queue, "/parked/discard"), _document, None, body, counts_twice=True)
 
 
 # Queues.
 
 
-def configure(queue: str, config: Json | None = None) -> Call[Json]:
-    """Creates the queue, or changes the named fields of its config. The reply is the queue document."""
-    return _call("PUT", _queue(queue), _document, None, config or {})
+def _change(method: str, queue: str, values: Json, if_match: str | None, if_none_match: str | None = None) -> Call[Settings]:
+    conditions = {"if-match": if_match, "if-none-match": if_none_match}
+    headers = {name: value for name, value in conditions.items() if value is not None}
+    # A repeat after a lost reply would be refused, although the first call was applied.
+    return _call(
+        method,
+        _queue(queue),
+        lambda tagged: Settings(tagged[0]["settings"], tagged[1]),
+        None,
+        values,
+        counts_twice=bool(headers),
+        headers=headers,
+        is_tagged=True,
+    )
+
+
+def put_settings(queue: str, values: Json | None = None, *, if_match: str | None = None, if_none_match: str | None = None) -> Call[Settings]:
+    """Creates the queue with these settings, or replaces all of its settings: one that is left out or None has its default. With `if_match`, only if the
+    settings have this ETag; with `if_none_match="*"`, only if the queue does not exist."""
+    return _change("PUT", queue, values or {}, if_match, if_none_match)
+
+
+def patch_settings(queue: str, values: Json, *, if_match: str | None = None) -> Call[Settings]:
+    """Changes the named settings: None resets a setting, and objects are merged. With `if_match`, only if the settings have this ETag."""
+    return _change("PATCH", queue, values, if_match)
+
+
+def settings(queue: str) -> Call[Settings]:
+    """The settings of the queue, as `put_settings` takes them."""
+    return _call("GET", _queue(queue, "/settings"), lambda tagged: Settings(_document(tagged[0]), tagged[1]), is_tagged=True)
 
 
 def get(queue: str) -> Call[Json]:
-    """The queue document: config and status."""
+    """The queue document: settings and status."""
     return _call("GET", _queue(queue), _document)
 
 
@@ -376,7 +407,7 @@ def items(
     limit: int | None = None,
     continue_: str | None = None,
 ) -> Call[Page[Json]]:
-    """Keys with waiting or leased changes, in pages."""
+    """Keys with waiting or leased changes, in pages; of all states, unless `state` names some."""
     query = {"state": state, "worker": worker, "key": key, "limit": limit, "continue": continue_}
     return _call("GET", _queue(queue, "/items"), Page.reader(_document), query)
 
@@ -428,21 +459,19 @@ def known(
     return _view(queue, "known", query | {"limit": limit, "continue": continue_}, wait)
 
 
-def latest_object(
-    queue: str,
-    key: str,
-    *,
-    min_resource_version: int | None = None,
-    wait: Duration | None = None,
-) -> Call[ViewObject]:
-    """The newest accepted object of a key; with `min_resource_version`, once the queue has reached that version."""
+def _object(queue: str, view: str, key: str, min_resource_version: int | None) -> Call[ViewObject]:
     query = {"min_resource_version": min_resource_version}
-    return _call("GET", _queue(queue, f"/latest/{quote(key, safe='')}"), ViewObject.read, query, wait=wait)
+    return _call("GET", _queue(queue, f"/{view}/{quote(key, safe='')}"), ViewObject.read, query)
 
 
-def known_object(queue: str, key: str) -> Call[ViewObject]:
-    """The acknowledged object of a key."""
-    return _call("GET", _queue(queue, f"/known/{quote(key, safe='')}"), ViewObject.read)
+def latest_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[ViewObject]:
+    """The newest accepted object of a key. It has all changes up to `min_resource_version`; a version that the queue does not have is refused."""
+    return _object(queue, "latest", key, min_resource_version)
+
+
+def known_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[ViewObject]:
+    """The acknowledged object of a key. `min_resource_version` is a version that the queue must have."""
+    return _object(queue, "known", key, min_resource_version)
 
 
 def history(queue: str, key: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:

@@ -14,9 +14,9 @@ from .durations import Duration
 from .errors import Cancelled, Error
 from .json import Codec, Json
 from .models import Page
-from .protocol import read_problem, read_reply
+from .protocol import Reply, read_problem, read_reply
 from .retry import Attempts, RetryPolicy
-from .transport import Cancel, Reply, Transport
+from .transport import Cancel, Transport
 from .watching import silence_seconds
 
 P = ParamSpec("P")
@@ -79,14 +79,13 @@ class Client:
 
     def send_once(self, call: Call[T], *, cancel: Cancel | None = None, timeout: float | None = None) -> T:
         """Sends a call once. A shorter `timeout` than that of the client counts."""
-        reply = self._transport.request(call, cancel, timeout)
-        return read_reply(self.codec, call, reply.status, reply.retry_after, reply.body)
+        return read_reply(self.codec, call, self._transport.request(call, cancel, timeout))
 
     def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:
         """The rows of one watch, until its stream ends."""
         stream = self._transport.stream(call, silence_seconds(bookmark), cancel)
         if isinstance(stream, Reply):
-            raise read_problem(self.codec, stream.status, stream.retry_after, stream.body)
+            raise read_problem(self.codec, stream)
         for line in stream.lines():
             yield self.codec.load(line)
 
@@ -135,7 +134,9 @@ class Queue:
     promote = _method(calls.promote)
     redrive = _method(calls.redrive)
     discard = _method(calls.discard)
-    configure = _method(calls.configure)
+    put_settings = _method(calls.put_settings)
+    patch_settings = _method(calls.patch_settings)
+    settings = _method(calls.settings)
     get = _method(calls.get)
     status = _method(calls.status)
     remove = _method(calls.remove)

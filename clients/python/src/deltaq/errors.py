@@ -8,7 +8,7 @@ from typing import Any
 #: Statuses after which a call may succeed later if the reply is no problem document: that of a proxy in between.
 RETRYABLE_STATUSES = (408, 429, 502, 503, 504)
 #: Codes with a status of 500 or more that say that nothing was applied.
-KNOWN_OUTCOMES = ("draining", "recovering", "too-many-connections", "journal-behind", "version-not-reached", "index-building")
+KNOWN_OUTCOMES = ("draining", "recovering", "too-many-connections", "journal-behind", "index-building")
 
 
 class Error(Exception):
@@ -90,7 +90,7 @@ class Problem(Error):
         self.fields = dict(fields)
         #: Seconds after which the call may be repeated, if the server says so.
         self.retry_after = retry_after
-        super().__init__(f"{status} {self.code or ''}: {self.detail}")
+        super().__init__(f"{status} {self.code or ''}: {self.detail}" + (f"; {self.hint}" if self.hint else ""))
 
     @property
     def code(self) -> str | None:
@@ -101,6 +101,12 @@ class Problem(Error):
     @property
     def detail(self) -> str:
         return str(self.fields.get("detail") or self.fields.get("title") or "the reply is not from deltaq: check the address, and whether it begins with https")
+
+    @property
+    def hint(self) -> str | None:
+        """What to do, such as `did you mean "wait"?`, if the server knows it."""
+        hint = self.fields.get("hint")
+        return hint if isinstance(hint, str) else None
 
     @property
     def request_id(self) -> str | None:

@@ -133,8 +133,6 @@ class Informer:
         while True:
             failure: Error | None = None
             try:
-                if self._cache.begins_anew:
-                    self._cache.incarnation = self._queue.client.send_once(calls.incarnation(self._queue.name), cancel=self._cancel)
                 call = calls.watch(
                     self._queue.name,
                     view=self._view,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from .errors import LeaseLost
 from .json import Json
-from .models import Extended, Item, Lease, Settled
+from .models import Item, Lease, Settled
 from .outcomes import Outcome, Release
 from .retry import RetryPolicy
 
@@ -181,7 +181,7 @@ class Leases:
         ends = [held.lost_at for held in self._unsettled() if held.lost_at > now]
         return (min(ends, default=FAR) - now) / 2
 
-    def extended(self, results: Iterable[Extended], sent_at: float) -> None:
+    def extended(self, results: Iterable[Settled], sent_at: float) -> None:
         """The reply to an extend that was sent at `sent_at`."""
         by_id = {held.id: held for held in self._unsettled()}
         for result in results:

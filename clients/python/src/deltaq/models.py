@@ -34,16 +34,16 @@ class Delta:
             fields["queued_at"],
             get("object"),
             get("source"),
-            get("coalesced", 0),
+            get("coalesced") or 0,
             get("traceparent"),
-            get("final_state_unknown", False),
+            get("final_state_unknown") or False,
         )
 
 
 @dataclass(frozen=True)
 class Lease:
     id: str
-    #: The fencing token, a 64-bit integer that grows with every lease of the queue.
+    #: The fencing token, which grows with every lease of the queue.
     token: int
     worker: str | None
     expires_at: str
@@ -101,15 +101,23 @@ class Item:
 
 @dataclass(frozen=True)
 class Settled:
-    """The result of a settle: `ok`, `repeated` (as good as ok), or `stale` with the `outcome` of the lease."""
+    """What has become of a lease: `ok`, `repeated` (as good as ok), or `stale` with the `outcome` of the lease."""
 
     lease_id: str
     how: str
     result: str
     outcome: str | None = None
+    #: After a nack or a reject.
     failures: int | None = None
     due_at: str | None = None
     parked: bool = False
+    #: After an extend.
+    expires_at: str | None = None
+    expires_in_ms: int = 0
+    #: Newer changes that wait behind the lease.
+    pending_deltas: int = 0
+    #: Whether the newest of them is a deletion.
+    deleted: bool = False
 
     @classmethod
     def read(cls, fields: Json) -> Settled:
@@ -121,29 +129,7 @@ class Settled:
             get("outcome"),
             get("failures"),
             get("due_at"),
-            get("parked", False),
-        )
-
-
-@dataclass(frozen=True)
-class Extended:
-    """The result of an extend: `ok` or `stale`."""
-
-    lease_id: str
-    result: str
-    expires_at: str | None = None
-    expires_in_ms: int = 0
-    #: Newer changes that wait behind the lease.
-    pending_deltas: int = 0
-    #: Whether the newest of them is a deletion.
-    deleted: bool = False
-
-    @classmethod
-    def read(cls, fields: Json) -> Extended:
-        get = fields.get
-        return cls(
-            fields["lease_id"],
-            fields["result"],
+            get("parked") or False,
             get("expires_at"),
             get("expires_in_ms") or 0,
             get("pending_deltas") or 0,
@@ -164,7 +150,7 @@ class Popped:
     def read(cls, fields: Json) -> Popped:
         items = [Item.read(item) for item in fields["items"]]
         settled = [Settled.read(settled) for settled in fields.get("settled") or []]
-        return cls(items, settled, fields.get("closed", False), fields.get("paused", False))
+        return cls(items, settled, fields.get("closed") or False, fields.get("paused") or False)
 
 
 @dataclass(frozen=True)
@@ -173,17 +159,19 @@ class Produced:
 
     resource_version: int
     queued: int = 0
+    #: Mode `keys`: adds of keys that were ready already.
+    merged: int = 0
     ignored: int = 0
     #: Objects that were not newer than the newest state of their key.
     stale: int = 0
     #: Whether the sequence number of the call was applied before, so that this call changed nothing.
     duplicate: bool = False
+    #: Of a rate-limited add: `key`, `failures`, `due_at` and `parked` of each key.
+    keys: list[Json] | None = None
 
     @classmethod
     def read(cls, fields: Json) -> Produced:
-        get = fields.get
-        counts = (get("queued", 0), get("ignored", 0), get("stale", 0))
-        return cls(fields["resource_version"], *counts, get("duplicate", False))
+        return cls(**_counts(fields), keys=fields.get("keys"))
 
 
 @dataclass(frozen=True)
@@ -198,9 +186,21 @@ class Replaced(Produced):
 
     @classmethod
     def read(cls, fields: Json) -> Replaced:
-        names = ("queued", "ignored", "stale", "replaced", "deleted", "unchanged", "skipped", "taken_over")
-        counts = {name: fields.get(name, 0) for name in names}
-        return cls(fields["resource_version"], duplicate=fields.get("duplicate", False), **counts)
+        return cls(**_counts(fields, "replaced", "deleted", "unchanged", "skipped", "taken_over"))
+
+
+def _counts(fields: Json, *more: str) -> Json:
+    names = ("resource_version", "queued", "merged", "ignored", "stale", "duplicate", *more)
+    return {name: fields[name] for name in names}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a queue."""
+
+    values: Json
+    #: For `if_match` of a later call, which is refused if somebody has changed them.
+    etag: str
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,6 @@ class Page(Generic[T]):
     def reader(cls, read: Callable[[Json], T]) -> Callable[[Json], Page[T]]:
         def page(fields: Json) -> Page[T]:
             items = [read(item) for item in fields["items"]]
-            return Page(items, fields.get("continue"), fields.get("resource_version"), fields.get("unavailable", []))
+            return Page(items, fields.get("continue"), fields.get("resource_version"), fields.get("unavailable") or [])
 
         return page

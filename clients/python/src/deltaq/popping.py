@@ -1,7 +1,8 @@
-"""The pops of a worker: their settings, and what their refusals mean. No input or output."""
+"""The pops of a worker: their settings, and what their refusals mean. No input, and no output but a log."""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
@@ -14,11 +15,16 @@ from .durations import Duration
 from .errors import Problem
 from .json import Json
 from .models import Popped, Settled
+from .retry import RetryPolicy
+
+log = logging.getLogger("deltaq")
 
 #: Most keys of one pop.
 POP_MAX = 1000
 #: How long the last calls of a stopping worker may take, in seconds.
 LAST_CALLS_SECONDS = 5.0
+#: The waits for a queue that does not exist: 1 s, doubling to 15 s.
+ABSENT = RetryPolicy(base=1.0, max=15.0, random=lambda: 1.0)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,21 @@ class WorkerSettings:
             known=self.known,
             settle=settle,
         )
+
+
+class Absence:
+    """Pops of a queue that does not exist."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._pops = 0
+
+    def wait(self) -> float:
+        """The wait before the next pop, in seconds. The first one is logged."""
+        self._pops += 1
+        if self._pops == 1:
+            log.warning("queue %s does not exist yet", self._queue)
+        return ABSENT.backoff(self._pops)
 
 
 def settled_of(problem: Problem) -> list[Settled]:

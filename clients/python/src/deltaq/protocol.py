@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from .calls import Call
@@ -11,25 +13,40 @@ from .json import Codec
 T = TypeVar("T")
 
 
-def read_reply(codec: Codec, call: Call[T], status: int, retry_after: str | None, body: bytes) -> T:
+@dataclass(frozen=True)
+class Reply:
+    """A status with the headers that say something, and the whole body."""
+
+    status: int
+    body: bytes
+    retry_after: str | None = None
+    etag: str | None = None
+
+    @classmethod
+    def of(cls, status: int, header: Callable[[str], str | None], body: bytes) -> Reply:
+        return cls(status, body, header("retry-after"), header("etag"))
+
+
+def read_reply(codec: Codec, call: Call[T], reply: Reply) -> T:
     """The result of a call, or the problem as an error."""
-    if status >= 300:
-        problem = read_problem(codec, status, retry_after, body)
+    body = reply.body
+    if reply.status >= 300:
+        problem = read_problem(codec, reply)
         if problem.code is None or problem.code != call.read_problem:
             raise problem
         fields: object = problem.fields
     else:
         fields = codec.load(body) if body else None
     try:
-        return call.read(fields)
+        return call.read((fields, reply.etag or "") if call.is_tagged else fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise BadReply(f"the reply to {call.method} {call.target} is not as the API says: {error!r}", is_json=bool(body)) from error
 
 
-def read_problem(codec: Codec, status: int, retry_after: str | None, body: bytes) -> Problem:
+def read_problem(codec: Codec, reply: Reply) -> Problem:
     """The problem of a reply that is none of success; other bodies than problem documents count as empty."""
     try:
-        fields = codec.load(body)
+        fields = codec.load(reply.body)
     except BadReply:
         fields = {}
     if not isinstance(fields, dict):
@@ -39,6 +56,6 @@ def read_problem(codec: Codec, status: int, retry_after: str | None, body: bytes
     if isinstance(milliseconds, int):
         # A larger int can't become a float.
         seconds = min(milliseconds, 10**15) / 1000
-    elif retry_after is not None and retry_after.isdecimal():
-        seconds = float(retry_after)
-    return Problem(status, fields, seconds)
+    elif reply.retry_after is not None and reply.retry_after.isdecimal():
+        seconds = float(reply.retry_after)
+    return Problem(reply.status, fields, seconds)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from .calls import Call
 from .errors import Cancelled, ConnectionLost
+from .protocol import Reply
 
 #: Kept-alive connections that are idle for longer are not used: the server closes idle connections after two minutes.
 IDLE_SECONDS_MAX = 60.0
@@ -59,15 +60,6 @@ def _shut_down(connected: socket.socket) -> None:
     with suppress(OSError):
         # The method of the class itself: that of an SSL socket would change the state of the object under its reader.
         socket.socket.shutdown(connected, socket.SHUT_RDWR)
-
-
-class Reply:
-    """The head of a reply, and its whole body."""
-
-    def __init__(self, status: int, retry_after: str | None, body: bytes) -> None:
-        self.status = status
-        self.retry_after = retry_after
-        self.body = body
 
 
 class Stream:
@@ -132,7 +124,7 @@ class Transport:
                 response = self._send(connection, call, {})
                 body = response.read()
             is_reusable = not response.will_close
-            return Reply(response.status, response.getheader("retry-after"), body)
+            return Reply.of(response.status, response.getheader, body)
         except (OSError, http.client.HTTPException) as error:
             raise _lost(error, cancel) from error
         finally:
@@ -153,7 +145,7 @@ class Transport:
                 if response.status == 200:
                     connected.settimeout(silence)
                     return Stream(connected, response, cancel)
-                reply = Reply(response.status, response.getheader("retry-after"), response.read())
+                reply = Reply.of(response.status, response.getheader, response.read())
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise _lost(error, cancel) from error
@@ -164,7 +156,7 @@ class Transport:
         return reply
 
     def _send(self, connection: http.client.HTTPConnection, call: Call[object], headers: dict[str, str]) -> http.client.HTTPResponse:
-        sent = self._headers | headers
+        sent = self._headers | call.headers | headers
         if call.body is not None:
             sent["content-type"] = call.content_type
         connection.request(call.method, self._prefix + call.target, call.body, sent)

@@ -16,7 +16,7 @@ from ..durations import Duration
 from ..errors import ConnectionLost, Error
 from ..json import Codec, Json
 from ..models import Page
-from ..protocol import read_problem, read_reply
+from ..protocol import Reply, read_problem, read_reply
 from ..retry import Attempts, RetryPolicy
 from ..watching import silence_seconds
 
@@ -91,14 +91,14 @@ class Client:
 
     async def send_once(self, call: Call[T], *, timeout: float | None = None) -> T:
         """Sends a call once. A shorter `timeout` than that of the client counts."""
-        headers = {} if call.body is None else {"content-type": call.content_type}
+        headers = dict(call.headers) if call.body is None else {"content-type": call.content_type, **call.headers}
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         timeouts = httpx.Timeout(seconds, read=seconds + call.wait)
         try:
             reply = await self._http.request(call.method, call.target, content=call.body, headers=headers, timeout=timeouts)
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error) from error
-        return read_reply(self.codec, call, reply.status_code, reply.headers.get("retry-after"), reply.content)
+        return read_reply(self.codec, call, Reply.of(reply.status_code, reply.headers.get, reply.content))
 
     async def rows(self, call: Call[None], bookmark: Duration | None) -> AsyncIterator[Json]:
         """The rows of one watch, until its stream ends."""
@@ -107,8 +107,7 @@ class Client:
         try:
             async with self._http.stream(call.method, call.target, headers=headers, timeout=timeout) as reply:
                 if reply.status_code != 200:
-                    body = await reply.aread()
-                    raise read_problem(self.codec, reply.status_code, reply.headers.get("retry-after"), body)
+                    raise read_problem(self.codec, Reply.of(reply.status_code, reply.headers.get, await reply.aread()))
                 # Not `aiter_lines`, which also splits at separators that JSON has within strings.
                 rest = b""
                 async for part in reply.aiter_raw():
@@ -163,7 +162,9 @@ class Queue:
     promote = _method(calls.promote)
     redrive = _method(calls.redrive)
     discard = _method(calls.discard)
-    configure = _method(calls.configure)
+    put_settings = _method(calls.put_settings)
+    patch_settings = _method(calls.patch_settings)
+    settings = _method(calls.settings)
     get = _method(calls.get)
     status = _method(calls.status)
     remove = _method(calls.remove)

@@ -127,8 +127,6 @@ class Informer:
         while True:
             failure: Error | None = None
             try:
-                if self._cache.begins_anew:
-                    self._cache.incarnation = await self._queue.client.send_once(calls.incarnation(self._queue.name))
                 call = calls.watch(
                     self._queue.name,
                     view=self._view,

@@ -19,7 +19,7 @@ from ..json import Json
 from ..leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
 from ..models import Item, Popped, Settled
 from ..outcomes import Outcome, Release, outcome_of
-from ..popping import WorkerSettings, settled_of
+from ..popping import Absence, WorkerSettings, settled_of
 from ..retry import Attempts
 from .client import Queue
 
@@ -144,19 +144,25 @@ class Worker:
                 return
             self._take(popped, settles)
 
-    async def _pop(self, pop_id: str, settles: Sequence[Json]) -> Popped | None:
-        """Pops until there is a reply. None: the queue is closed."""
-        call = self.settings.pop(self._queue.name, pop_id, settles)
-        try:
-            return await self._queue.client.send(call, attempts=self._for_ever())
-        except Problem as problem:
-            self._settled(settles, settled_of(problem))
-            if problem.code == "queue-closed":
-                return None
-            raise
-        except BadReply:
-            self._unsettled(settles)
-            raise
+    async def _pop(self, pop_id: str, settles: list[Json]) -> Popped | None:
+        """Pops until there is a reply. Waits for a queue that does not exist, whose `settles` are dropped. None: the queue is closed."""
+        absence = Absence(self._queue.name)
+        while True:
+            call = self.settings.pop(self._queue.name, pop_id, settles)
+            try:
+                return await self._queue.client.send(call, attempts=self._for_ever())
+            except Problem as problem:
+                self._settled(settles, settled_of(problem))
+                if problem.code == "queue-closed":
+                    return None
+                if problem.code != "queue-not-found":
+                    raise
+                # The leases have ended with their queue.
+                settles.clear()
+            except BadReply:
+                self._unsettled(settles)
+                raise
+            await asyncio.sleep(absence.wait())
 
     def _take(self, popped: Popped, settles: Sequence[Json]) -> None:
         self._settled(settles, popped.settled)
