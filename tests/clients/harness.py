@@ -88,11 +88,11 @@ class Server:
 
     # Calls that go around the proxy.
 
-    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    def call(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             data = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, data, {"content-type": "application/json"} if data else {})
+            connection.request(method, path, data, ({"content-type": "application/json"} if data else {}) | (headers or {}))
             reply = connection.getresponse()
             text = reply.read()
             return reply.status, json.loads(text) if text else None
@@ -218,10 +218,12 @@ class Scenario:
         self.target.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start(self, subcommand: str, **settings: object) -> Program:
-        """Starts the scenario program. Settings are in lower case here, in upper case in the environment."""
+    def start(self, subcommand: str, *, is_early: bool = False, **settings: object) -> Program:
+        """Starts the scenario program. Settings are in lower case here, in upper case in the environment. A worker finds its queue, unless it is early."""
         defaults: dict[str, object] = {"deltaq_url": self.proxy.url, "deltaq_queue": self.queue}
         if subcommand == "worker":
+            if not is_early:
+                self.server.call("PUT", self.path(), {}, {"if-none-match": "*"})
             name = f"w{len(self.programs) + 1}"
             defaults |= {"target_url": self.target.url, "worker_name": name, "concurrency": 1, "batch": 1}
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DELTAQ_")}
@@ -237,8 +239,8 @@ class Scenario:
     def path(self, call: str = "") -> str:
         return f"/v1/queues/{quote(self.queue)}" + (f"/{call}" if call else "")
 
-    def configure(self, **config: object) -> None:
-        self.server.ok("PUT", self.path(), config)
+    def configure(self, **settings: object) -> None:
+        self.server.ok("PUT", self.path(), settings)
 
     def post(self, call: str, body: object = None) -> Any:
         return self.server.ok("POST", self.path(call), body)

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness import PATIENCE, Failed, Program, Scenario, check, wait_for
 from proxy import Close, Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
-from registry import scenario, scenario_with
+from registry import LARGE_OFFSET, scenario, scenario_with
 
 VERSION = re.compile(rb'("resource_version":)(\d+)')
 CITIES = ("Rome", "Oslo", "Lima")
@@ -271,11 +271,10 @@ def informer_early(s: Scenario) -> None:
 
 @scenario
 def informer_large_versions(s: Scenario) -> None:
-    """Versions above 2^53 stay exact: the watch goes on from the very version that the server has sent."""
-    offset = 2**63 + 1
-    change = Rewrite(lambda body: re.sub(VERSION, lambda found: found[1] + b"%d" % (int(found[2]) + offset), body))
+    """The largest versions stay exact: the watch goes on from the very version that the server has sent."""
+    change = Rewrite(lambda body: re.sub(VERSION, lambda found: found[1] + b"%d" % (int(found[2]) + LARGE_OFFSET), body))
     s.proxy.decide = lambda request: change
-    s.proxy.version_offset = offset
+    s.proxy.version_offset = LARGE_OFFSET
     s.add({"key": "a"})
     program = s.start("informer", bookmark="1s")
     wait_equal(s, program)

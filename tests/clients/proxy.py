@@ -260,15 +260,12 @@ class Proxy:
 
     def _head(self, request: Request) -> bytes:
         version = request.parameter("resource_version")
-        # The id of an event has the incarnation of the queue, and is no version of a reply.
-        if not self.version_offset or version in (None, "0") or "-" in version:
+        if not self.version_offset or version in (None, "0"):
             return request.head
-        # The incarnation of the queue may be in front of the version.
-        incarnation, hyphen, number = version.rpartition("-")
-        real = int(number) - self.version_offset
+        real = int(version) - self.version_offset
         if real < 0:
             self.wrong.append(f"{request.target} asks for a version that no reply had")
-        return request.head.replace(f"resource_version={version}".encode(), f"resource_version={incarnation}{hyphen}{real}".encode())
+        return request.head.replace(f"resource_version={version}".encode(), f"resource_version={real}".encode())
 
     def _remember(self, request: Request, fault: Refuse | Html) -> None:
         wait = fault.retry_after_ms if isinstance(fault, Refuse) else None
@@ -358,7 +355,7 @@ def refusal(fault: Refuse | Html) -> bytes:
     else:
         status, kind, extra = fault.status, "application/problem+json", ""
         problem: dict[str, object] = {
-            "type": f"/problems/{fault.code}",
+            "type": f"http://deltaq.example/problems/{fault.code}",
             "title": "A fault of the proxy",
             "status": status,
             "detail": "the fault proxy refuses this call",

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     Function = Callable[[Scenario], None]
 
+# Added to versions and tokens, which are below 2^49 for decades, it makes them almost as large as the API allows: below 2^53.
+LARGE_OFFSET = 2**53 - 2**49
+
 # By name: the function, and settings of its server as environment variables.
 SCENARIOS: dict[str, tuple[Function, dict[str, str]]] = {}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import Failed, Program, Scenario, check, wait_for
 from proxy import Close, Cut, Drop, Fault, Hang, Html, Refuse, Request, Rewrite, Swallow
-from registry import scenario
+from registry import LARGE_OFFSET, scenario
 from target import Plan, Work
 
 KEYS = 60
@@ -441,6 +441,33 @@ def queue_deleted(s: Scenario) -> None:
 
 
 @scenario
+def queue_created_later(s: Scenario) -> None:
+    """The worker starts before its queue exists: it says so once, asks again after 1 s, then after 2 s, and works once the queue is there."""
+    worker = s.start("worker", is_early=True)
+    wait_for(lambda: len(s.proxy.calls("pop")) == 3, "the worker has asked three times")
+    first, second, third = (pop.at for pop in s.proxy.calls("pop"))
+    # Timers of programs have whole milliseconds.
+    check(second - first > 0.95 and third - second > 1.95, f"the worker asked after {second - first:.3f} s and {third - second:.3f} s")
+    check(s.server.call("GET", s.path())[0] == 404, "a pop has created the queue")
+    s.add(*objects(9, 1))
+    s.wait_idle()
+    s.check_written({entry["key"]: entry for entry in objects(9, 1)})
+    said = worker.stderr_text().count(f"queue {s.queue} does not exist yet")
+    check(said == 1, f"stderr says {said} times that the queue does not exist")
+    s.check_stopped(worker)
+
+
+@scenario
+def sigterm_without_queue(s: Scenario) -> None:
+    """SIGTERM ends a worker that waits for its queue."""
+    worker = s.start("worker", is_early=True)
+    wait_for(lambda: any(pop.is_answered for pop in s.proxy.calls("pop")), "the worker waits for its queue")
+    worker.stop()
+    s.add({"key": "a"})
+    check(not s.items("leased"), "a pop of the stopped worker has leased a key")
+
+
+@scenario
 def refused_token(s: Scenario) -> None:
     """401 is not retryable: the worker ends with 1 and says why."""
     s.proxy.decide = lambda request: Refuse(401, "unauthorized")
@@ -452,16 +479,15 @@ def refused_token(s: Scenario) -> None:
 
 @scenario
 def large_tokens(s: Scenario) -> None:
-    """Fencing tokens above 2^53 stay exact."""
-    offset = 2**63 + 1
-    change = Rewrite(lambda body: re.sub(rb'"token":(\d+)', lambda found: b'"token":%d' % (int(found[1]) + offset), body))
+    """The largest fencing tokens stay exact."""
+    change = Rewrite(lambda body: re.sub(rb'"token":(\d+)', lambda found: b'"token":%d' % (int(found[1]) + LARGE_OFFSET), body))
     s.proxy.decide = lambda request: change if request.call == "pop" else None
     s.add(*objects(9, 1))
     worker = s.start("worker", batch=3)
     s.wait_idle()
     s.check_written({entry["key"]: entry for entry in objects(9, 1)})
     tokens = {work.token for work in s.target.starts}
-    real = {int(work.lease_id.rsplit("-", 1)[1]) + offset for work in s.target.starts}
+    real = {int(work.lease_id.rsplit("-", 1)[1]) + LARGE_OFFSET for work in s.target.starts}
     if tokens != real:
         raise Failed(f"the tokens are {sorted(tokens)} instead of {sorted(real)}")
     s.check_stopped(worker)
