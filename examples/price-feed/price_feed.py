@@ -11,7 +11,7 @@ def handle(item, context):
     urllib.request.urlopen(urllib.request.Request(sys.argv[2], json.dumps(change).encode()), timeout=30).close()
 
 prices = Client(os.environ.get("DELTAQ_URL", "http://localhost:7070")).queue("shop")
-prices.configure({"key": ["/sku"]})
+prices.put_settings({"key": ["/sku"]})
 failures = []
 worker = Worker(prices, handle, concurrency=4)
 threading.excepthook = lambda failure: (failures.append(failure.exc_value), worker.stop())

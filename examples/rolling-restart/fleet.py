@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     queue = Client(URL).queue(QUEUE)
-    queue.configure()
+    queue.put_settings()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "target.db")
         database = sqlite3.connect(path)

@@ -272,20 +272,23 @@ fn a_worker_without_a_command_is_refused() {
     assert_eq!((&item["state"], &item["attempt"]), (&"ready".into(), &0.into()), "nothing was popped");
 }
 
-/// Both workers work over a restart of the server, and without a scheme in the URL.
+/// Both workers wait for their queue, and work over a restart of the server and without a scheme in the URL.
 #[test]
-fn the_workers_of_the_readme_survive_a_restart_of_the_server() {
+fn the_workers_of_the_readme_wait_for_their_queue_and_survive_a_restart() {
     for (program, file, command) in
         [("sh", "examples/worker.sh", &["jq", "-r", ".key"][..]), ("python3", "examples/worker.py", &[])]
     {
         let store = Store::folder("workers");
         let server = Spawned::start(&store);
         let address = server.api;
-        post(&server, "/v1/queues/prices/add", r#"{"key":"before"}"#);
         let mut worker = Command::new(program);
         worker.arg(Path::new(ROOT).join(file)).arg(format!("{address}/v1/queues/prices")).args(command);
         let mut worker =
-            worker.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the worker runs");
+            worker.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the worker runs");
+        let mut complaints = BufReader::new(worker.stderr.take().expect("a pipe")).lines();
+        let complaint = complaints.next().expect("a line").expect("text");
+        assert_eq!(complaint, "queue prices does not exist yet", "{file}");
+        post(&server, "/v1/queues/prices/add", r#"{"key":"before"}"#);
         let mut lines = BufReader::new(worker.stdout.take().expect("a pipe")).lines();
         let mut next = || lines.next().map(|line| line.expect("text")).unwrap_or_default();
         assert!(next().starts_with("before"), "{file}");
