@@ -15,7 +15,7 @@ const AGAIN_AFTER = 500;
 /** A refusal of the server, or of the network. */
 export class Problem extends Error {
   constructor(document, retryAfter = null) {
-    super(document.detail || document.title);
+    super([document.detail || document.title, document.hint].filter(Boolean).join("; "));
     this.document = document;
     this.code = document.code;
     this.status = document.status ?? 0;

@@ -1,13 +1,5 @@
-// JSON without loss. `JSON.parse` rounds numbers beyond 2^53 and drops the zeros of 1.50; here numbers keep their text, and an
-// object of a producer is shown as it was written.
-
-/** A number that a JavaScript number does not show as it was written. */
-export class Exact {
-  constructor(text) { this.text = text; }
-  toString() { return this.text; }
-  /** Browsers without `JSON.rawJSON` get the number as a text. */
-  toJSON() { return JSON.rawJSON?.(this.text) ?? this.text; }
-}
+// JSON without loss. `JSON.parse` rounds numbers beyond 2^53 and drops the zeros of 1.50; here an object of a producer is shown as it
+// was written.
 
 /** The text of a value that was not parsed. */
 export class Raw {
@@ -84,13 +76,8 @@ export function* tokens(text, from = 0) {
   }
 }
 
-function numberOf(text) {
-  const number = Number(text);
-  return String(number) === text ? number : new Exact(text);
-}
-
 /** The value of a JSON text. Members with a name in `raw` stay text, as a `Raw`. */
-export function parse(text, raw = new Set()) {
+export function parse(text, raw) {
   let source = tokens(text);
   let token = source.next().value;
   const take = () => {
@@ -116,7 +103,7 @@ export function parse(text, raw = new Set()) {
     const slice = () => text.slice(begin, end);
     switch (kind) {
       case "string": return JSON.parse(slice());
-      case "number": return numberOf(slice());
+      case "number": return Number(slice());
       case "word": return WORDS[slice()];
       case "[": {
         const list = [];

@@ -31,7 +31,7 @@ function sentence({ explanation, due_at, lease }) {
 }
 
 /** What a person can do about it. */
-function adviceOf({ explain, status, config: { mode } }) {
+function adviceOf({ explain, status, settings: { mode } }) {
   const again = " “Deliver now” makes it ready at once.";
   switch (explain.reason) {
     case "parked": return mode === "events" ? "Mend the cause, then redrive the key; or discard the change that fails." : "Mend the cause, then redrive the key. A new change of the key also makes it ready.";
@@ -81,13 +81,13 @@ function remedies({ queue, key, found, who, refresh, problem, signal }) {
   switch (explain.reason) {
     case "parked": return [
       button("Redrive", "admin", () => post(queuePath(queue, "parked/redrive"), { body: { keys: [key] } }), { kind: "primary" }),
-      button("Discard…", "admin", () => postOnce(queuePath(queue, "parked/discard"), { body: { keys: [key] } }), { kind: "danger", ask: () => discardOf(queue, key, found.config, signal) }),
+      button("Discard…", "admin", () => postOnce(queuePath(queue, "parked/discard"), { body: { keys: [key] } }), { kind: "danger", ask: () => discardOf(queue, key, found.settings, signal) }),
     ];
     case "delayed":
     case "backing_off": return [button("Deliver now", "admin", () => post(queuePath(queue, "delayed/promote"), { body: { keys: [key] } }), { kind: "primary" })];
     case "paused": return [button("Resume the queue", "admin", () => post(queuePath(queue, "resume")), { kind: "primary" })];
     case "closed": return [button("Reopen the queue", "admin", () => post(queuePath(queue, "reopen")), { kind: "primary" })];
-    case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_ids: [explain.lease.id] } }), { ask: () => ({ title: `Take this key of ${queue} from its worker?`, action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] }) })];
+    case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_id: explain.lease.id } }), { ask: () => ({ title: `Take this key of ${queue} from its worker?`, action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] }) })];
     default: return [];
   }
 }
@@ -193,7 +193,7 @@ function leaseFacts(item) {
     item.last_error !== null && ["Last error", h("span", { class: "error-text" }, foreign(item.last_error))],
     ["Attempts", count(item.attempt)],
     item.due_at && ["Due", time(item.due_at)],
-    item.owner && ["Source", foreign(item.owner)],
+    item.source && ["Source", foreign(item.source)],
   ];
 }
 
@@ -209,19 +209,18 @@ function commands(queue, key) {
 
 /** All that is read about a key. What does not differ from `before` is not read again: an object may have a megabyte. */
 async function readKey(queue, key, signal, before) {
-  const read = await get(queuePath(queue), { signal });
-  const { config, status, incarnation } = read;
+  const { settings, status, incarnation } = await get(queuePath(queue), { signal });
   const one = async (list, query = {}) => (await get(queuePath(queue, list), { query: { key, ...query }, raw: OBJECTS, signal })).items[0] ?? null;
-  const views = config.mode === "keys" ? [] : config.known_objects ? ["known", "latest"] : ["latest"];
-  const [explain, ...versions] = await Promise.all([get(queuePath(queue, "explain"), { query: { key }, raw: new Set(), signal }), ...views.map((view) => one(view, { fields: "key,resource_version" }))]);
+  const views = settings.mode === "keys" ? [] : settings.known_objects ? ["known", "latest"] : ["latest"];
+  const [explain, ...versions] = await Promise.all([get(queuePath(queue, "explain"), { query: { key }, signal }), ...views.map((view) => one(view, { fields: "key,resource_version" }))]);
   const { reason, lease, failures, last_error, due_at } = explain;
   const numbers = versions.map((version) => String(version?.resource_version));
-  const mark = JSON.stringify([incarnation, config, reason, lease?.id, lease?.expires_at, failures, last_error, due_at, numbers]);
+  const mark = JSON.stringify([incarnation, settings, reason, lease?.id, lease?.expires_at, failures, last_error, due_at, numbers]);
   if (mark === before?.mark) return { ...before, status, explain };
   const old = before?.incarnation === incarnation ? before : null;
   const objects = views.map((view, index) => (old?.[view] && String(old[view].resource_version) === numbers[index] ? old[view] : one(view)));
   const [item, ...found] = await Promise.all([one("items"), ...objects]);
-  return { known: null, latest: null, ...Object.fromEntries(views.map((view, index) => [view, found[index]])), mark, incarnation, config, status, explain, item };
+  return { known: null, latest: null, ...Object.fromEntries(views.map((view, index) => [view, found[index]])), mark, incarnation, settings, status, explain, item };
 }
 
 const REASONS = { leased: "leased", delayed: "delayed", backing_off: "delayed", parked: "parked", paused: "paused", closed: "closed", queued: "ready", next: "ready", nothing_waits: "acknowledged", unknown: "unknown" };

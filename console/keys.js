@@ -13,12 +13,11 @@ const PAGE = 100;
 const EMPTY_PAGES = 20;
 const TYPING_MS = 200;
 
-const PENDING = "ready,delayed,leased,parked";
 const STATES = [
   ["pending", "Pending"], ["ready", "Ready"], ["delayed", "Delayed"], ["leased", "Leased"], ["parked", "Parked"],
   ["latest", "All objects"], ["known", "Acknowledged"],
 ];
-const ITEM_FIELDS = "key,state,lease,failures,last_error,due_at,owner";
+const ITEM_FIELDS = "key,state,lease,failures,last_error,due_at,source";
 const OBJECT_FIELDS = "key,source,resource_version";
 const isView = (name) => name === "latest" || name === "known";
 
@@ -27,7 +26,7 @@ function pageOf(queue, query, next) {
   const common = { prefix: query.find, source: query.source || null, limit: PAGE, continue: next };
   if (query.index && query.value) return [queuePath(queue, "known"), { ...common, index: query.index, value: query.value, wait: "10s", fields: OBJECT_FIELDS }];
   if (isView(query.state)) return [queuePath(queue, query.state), { ...common, fields: OBJECT_FIELDS }];
-  return [queuePath(queue, "items"), { ...common, state: query.state === "pending" ? PENDING : query.state, error: query.error, fields: ITEM_FIELDS }];
+  return [queuePath(queue, "items"), { ...common, state: query.state === "pending" ? null : query.state, error: query.error, fields: ITEM_FIELDS }];
 }
 
 const link = (queue, key) => h("th", { scope: "row" }, h("a", { class: "row", href: toKey(queue, key) }, foreign(key, "key")));
@@ -44,7 +43,7 @@ function itemRow(queue, item) {
     h("td", { class: "long", "data-label": "State" }, h("span", { class: `pill ${item.state}` }, item.state)),
     number({ class: "long", "data-label": "Failures" }, count(item.failures)),
     h("td", { class: "long", "data-label": "Waits for" }, waitsFor(item)),
-    h("td", { class: "long", "data-label": "Source" }, item.owner === null ? h("span", { class: "muted" }, "–") : foreign(item.owner)),
+    h("td", { class: "long", "data-label": "Source" }, item.source === null ? h("span", { class: "muted" }, "–") : foreign(item.source)),
     h("td", { class: "error-text", "data-label": "Last error" }, item.last_error === null ? h("span", { class: "muted" }, "–") : foreign(item.last_error)));
 }
 
@@ -115,7 +114,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     more.hidden = true;
     do {
       const [path, parameters] = pageOf(queue, present, page ? page.continue : from);
-      page = await get(path, { query: parameters, raw: new Set(), signal: either });
+      page = await get(path, { query: parameters, signal: either });
       pages += 1;
     } while (page.items.length === 0 && page.continue && pages < EMPTY_PAGES);
     failures = 0;

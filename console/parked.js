@@ -130,10 +130,10 @@ export function parkedView({ queue, body, signal, reload }) {
 
   async function attempt(verb) {
     // The numbers of the question are those of now, and not of the last read.
-    const [{ config }] = await Promise.all([get(queuePath(queue), { signal }), read()]);
+    const [{ settings }] = await Promise.all([get(queuePath(queue), { signal }), read()]);
     const { wanted, keys } = choice();
     if (keys === 0) return;
-    const isEvents = config.mode === "events";
+    const isEvents = settings.mode === "events";
     const of = `${counted(keys, isAll ? "parked key" : "key")} of ${queue}`;
     const what = isAll ? `all ${of}` : `${of} with ${wanted.length === 1 ? "this error" : `these ${count(wanted.length)} errors`}`;
     const isDiscard = verb === "discard";
@@ -160,23 +160,28 @@ export function parkedView({ queue, body, signal, reload }) {
     let changed = 0;
     let failed = null;
     try {
-      if (isEverything) changed = (await send(path, { signal, patience })).keys;
-      else for (const group of wanted) changed += (await send(path, { body: { error: group.error }, signal, patience })).keys;
+      // A call is refused if it would concern another number of keys than the question has named.
+      const selections = isEverything ? [{ all: true, expected_count: keys }] : wanted.map((group) => ({ error: group.error, expected_count: group.keys }));
+      for (const body of selections) changed += (await send(path, { body, signal, patience })).keys;
     } catch (error) {
       failed = error;
     }
     if (signal.aborted) return;
-    chosen.clear();
-    isAll = false;
+    const asksAgain = failed?.code === "count-changed";
+    if (!asksAgain) {
+      chosen.clear();
+      isAll = false;
+    }
     announce(`${done}: ${counted(changed, "key")}`);
     refresh();
     if (failed) show(problem, seen(failed.message));
     await end(changed, `${done}: ${counted(changed, "key")}`);
+    if (asksAgain) await attempt(verb);
   }
 
   let isShown = false;
   async function read() {
-    const [now, who] = await Promise.all([get(queuePath(queue, "parked"), { query: { limit: ERRORS_SHOWN }, signal }), whoami()]);
+    const [now, who] = await Promise.all([get(queuePath(queue, "parked/errors"), { query: { limit: ERRORS_SHOWN }, signal }), whoami()]);
     isPermitted = may(who, "admin", queue);
     readOnly.hidden = isPermitted;
     if (!isPermitted) show(readOnly, "Read only: the token ", foreign(who.name), " has no grant of admin on this queue.");

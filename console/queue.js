@@ -7,7 +7,7 @@ import { flow } from "./flow.js";
 import { poll } from "./live.js";
 import { badges, isHeld, rateOf } from "./queues.js";
 import { toKeys, toQueue, toQueues } from "./routes.js";
-import { settings } from "./settings.js";
+import { settingsTable } from "./settings.js";
 import { failure, loading, stale } from "./states.js";
 import { facts, number } from "./table.js";
 
@@ -54,9 +54,9 @@ function sentence(status) {
 function lastReplace(last) {
   if (!last) return "–";
   if (last.aborted) return h("span", { class: "alarm" }, "cut off; send the list again");
-  if (!last.ended) return "running";
+  if (!last.ended_at) return "running";
   const { replaced, deleted, unchanged } = last.counts;
-  return [ago(last.ended), h("span", { class: "muted" }, ` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
+  return [ago(last.ended_at), h("span", { class: "muted" }, ` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
 }
 
 const head = (titles) => h("thead", null, h("tr", null, titles.map(([title, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, title))));
@@ -71,7 +71,7 @@ function sourcesTable(queue, sources) {
     h("th", { scope: "row" }, h("a", { href: toKeys(queue, { state: "latest", source: source.source }) }, foreign(source.source))),
     number({ "data-label": "Keys" }, count(source.keys)),
     h("td", { "data-label": "Last call" }, source.last_call_at ? ago(source.last_call_at) : "–"),
-    number({ "data-label": "Sequence" }, source.sequence === null ? "–" : String(source.sequence)),
+    number({ "data-label": "Sequence" }, source.sequence.text.replace("null", "–")),
     h("td", { class: "long", "data-label": "Last list" }, lastReplace(source.last_replace))));
   return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Sources"), head([["Source"], ["Keys", true], ["Last call"], ["Sequence", true], ["Last list"]]), h("tbody", null, rows)))];
 }
@@ -82,7 +82,7 @@ function workersTable(workers) {
     h("th", { scope: "row" }, worker.worker === null ? h("span", { class: "muted" }, "without a name") : foreign(worker.worker)),
     number({ "data-label": "Leases" }, count(worker.leased)),
     h("td", { "data-label": "Oldest" }, worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
-    h("td", { "data-label": "Expires" }, worker.next_expires_in_ms === null || worker.next_expires_in_ms === undefined ? "–" : `in ${span(worker.next_expires_in_ms)}`),
+    h("td", { "data-label": "Expires" }, worker.next_expires_in_ms === null ? "–" : `in ${span(worker.next_expires_in_ms)}`),
     number({ "data-label": "Waiting pops" }, count(worker.waiting))));
   return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Workers"), head([["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]]), h("tbody", null, rows)))];
 }
@@ -142,25 +142,24 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
   const line = h("p", { class: "sentence" });
   const words = h("span", { class: "badges" });
   const numbers = h("div");
-  const configuration = h("div");
+  const place = h("div");
   const details = h("div");
   frameHead.append(words);
 
   const rates = [];
   let previous = null;
   let shown = null;
-  let shownConfig = null;
+  let shownSettings = null;
   function render(now, who) {
-    const { status, config } = now;
-    const version = Number(status.resource_version);
+    const { life, status, settings } = now;
     const at = performance.now();
-    const perSecond = previous ? rateOf(previous.version, version, at - previous.at) : null;
+    const perSecond = rateOf(previous, now, at);
     if (perSecond !== null) rates.push(perSecond);
     if (rates.length > SAMPLES) rates.shift();
-    previous = { version, at };
+    previous = { life, version: status.resource_version, at };
     if (!shown) {
-      shown = { drawing: flow(queue, config.mode), control: buttons({ queue, who, refresh: () => refresh(), problem, signal }) };
-      show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, details, h("h2", null, "Settings"), configuration);
+      shown = { drawing: flow(queue, settings.mode), control: buttons({ queue, who, refresh: () => refresh(), problem, signal }) };
+      show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, details, h("h2", null, "Settings"), place);
     }
     show(strip);
     setText(line, sentence(status));
@@ -168,22 +167,22 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
     shown.drawing.update(status);
     shown.control.update(status);
     showAgain(numbers, facts([
-      ["Mode", config.mode],
+      ["Mode", settings.mode],
       ["Oldest change not acknowledged", status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "none"],
       ["Events per second", h("span", { class: "withspark" }, rate(perSecond), sparkline(rates, "Events per second in the last minute"))],
-      ["Initial list", status.has_synced ? "synced" : status.resource_version === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
+      ["Initial list", status.has_synced ? "synced" : status.initial_remaining === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
       ["Waiting pops", count(status.waiters)],
       ["Version", String(status.resource_version)],
       status.last_replace && !status.last_replace.source && ["Last list", lastReplace(status.last_replace)],
-      status.follow && ["Follows", [h("a", { href: toQueue(config.follow.queue) }, foreign(config.follow.queue)), `, ${status.follow.state}, ${counted(status.follow.lag_events, "event")} behind`]],
+      status.follow && ["Follows", [h("a", { href: toQueue(settings.follow.queue) }, foreign(settings.follow.queue)), `, ${status.follow.state}, ${counted(status.follow.lag_events, "event")} behind`]],
       ["Created", time(now.created_at)],
     ]));
-    const text = JSON.stringify(config);
-    if (text !== shownConfig) show(configuration, h("div", { class: "scroll" }, settings(config)));
-    shownConfig = text;
+    const text = JSON.stringify(settings);
+    if (text !== shownSettings) show(place, h("div", { class: "scroll" }, settingsTable(settings)));
+    shownSettings = text;
   }
 
-  const refresh = poll(async () => render(...await Promise.all([get(queuePath(queue), { signal, raw: new Set() }), whoami()])), {
+  const refresh = poll(async () => render(...await Promise.all([get(queuePath(queue), { signal }), whoami()])), {
     every: EVERY, signal,
     onFailure: (error, goesOn) => {
       if (goesOn && shown) show(strip, stale(error));
@@ -194,8 +193,9 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
 
   poll(async () => {
     if (!shown) return;
-    const options = { signal, query: { limit: ROWS_SHOWN }, raw: new Set() };
-    const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), options), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
+    const options = { signal, query: { limit: ROWS_SHOWN } };
+    // A sequence number may have more digits than a number of JavaScript.
+    const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), { ...options, raw: new Set(["sequence"]) }), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
     const names = status.followers.slice(0, FOLLOWERS_SHOWN);
     const followers = await Promise.all(names.map((name) => get(queuePath(name, "status"), { signal }).then(({ follow }) => ({ name, follow }), (error) => ({ name, why: error.message }))));
     showAgain(details,

@@ -47,7 +47,7 @@ async function readAll(signal) {
   const unavailable = [];
   let next = null;
   do {
-    const page = await get("v1/queues", { query: { limit: PAGE_OF_API, continue: next, fields: "name,status" }, signal });
+    const page = await get("v1/queues", { query: { limit: PAGE_OF_API, continue: next, fields: "name,life,status" }, signal });
     queues.push(...page.items);
     unavailable.push(...(page.unavailable ?? []));
     next = page.continue;
@@ -55,13 +55,9 @@ async function readAll(signal) {
   return { queues, unavailable };
 }
 
-/** A server that ended without a clean stop skips at least so many numbers of events, which nobody has sent. */
-const SKIPPED = 2 ** 20;
-
-/** Events per second between two versions; null if the server was started again in between. */
-export function rateOf(before, version, ms) {
-  const events = version - before;
-  return events < 0 || events >= SKIPPED ? null : events / (ms / 1000);
+/** Events per second since a sample; null if the queue was loaded again in between: each of its lives has numbers of its own. */
+export function rateOf(sample, { life, status }, at) {
+  return sample?.life === life ? (status.resource_version - sample.version) / ((at - sample.at) / 1000) : null;
 }
 
 /** Remembers the versions of the queues, from which the rates come. */
@@ -71,14 +67,11 @@ class Rates {
   add(queues) {
     const now = performance.now();
     for (const queue of queues) {
-      const version = queue.status.resource_version;
       const sample = this.#samples.get(queue.name) ?? { rates: [] };
-      if (sample.version !== undefined) {
-        queue.rate = rateOf(sample.version, version, now - sample.at);
-        if (queue.rate !== null) sample.rates.push(queue.rate);
-        if (sample.rates.length > SAMPLES) sample.rates.shift();
-      }
-      Object.assign(sample, { version, at: now });
+      queue.rate = rateOf(sample, queue, now);
+      if (queue.rate !== null) sample.rates.push(queue.rate);
+      if (sample.rates.length > SAMPLES) sample.rates.shift();
+      Object.assign(sample, { life: queue.life, version: queue.status.resource_version, at: now });
       this.#samples.set(queue.name, sample);
       queue.rates = sample.rates;
     }
@@ -111,7 +104,7 @@ export function badges(status) {
 
 function syncText(status) {
   if (status.has_synced) return "synced";
-  return status.resource_version === 0 ? "–" : `${count(status.initial_remaining)} to go`;
+  return status.initial_remaining === 0 ? "–" : `${count(status.initial_remaining)} to go`;
 }
 
 /** A count of keys, which leads to them. */
@@ -150,7 +143,7 @@ function createRow(queue) {
     shown = text;
     show(spark, sparkline(now.rates, `Events per second, now ${rate(now.rate)}`));
     const last = status.last_replace;
-    show(list, last?.aborted ? h("span", { class: "alarm" }, "cut off") : last?.ended ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended)] : last ? "running" : "–");
+    show(list, last?.aborted ? h("span", { class: "alarm" }, "cut off") : last?.ended_at ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended_at)] : last ? "running" : "–");
   };
   update(queue);
   const name = h("th", { scope: "row" }, h("a", { class: "row", href: toQueue(queue.name) }, foreign(queue.name)), " ", mine);

@@ -34,14 +34,14 @@ const MODES = {
 
 /** The text of a value. A long one is folded. */
 function valueOf(value) {
-  const text = typeof value === "string" ? value : typeof value === "number" ? count(value) : JSON.stringify(value);
+  const text = value === null ? "none" : typeof value === "string" ? value : typeof value === "number" ? count(value) : JSON.stringify(value, (name, member) => member ?? undefined);
   if (text.length < 120) return h("code", null, foreign(text));
   return h("details", null, h("summary", null, `${text.length} characters`), h("pre", null, seen(JSON.stringify(value, null, 2), false)));
 }
 
 /** The settings of a queue with their meanings. */
-export function settings(config) {
-  const rows = Object.entries(config).map(([name, value]) => h("tr", null,
+export function settingsTable(settings) {
+  const rows = Object.entries(settings).map(([name, value]) => h("tr", null,
     h("th", { scope: "row" }, h("code", null, seen(name))),
     h("td", { "data-label": "Value" }, valueOf(value)),
     h("td", { class: "muted", "data-label": "Meaning" }, name === "mode" ? MODES[value] ?? MEANINGS.mode : MEANINGS[name] ?? "")));

@@ -157,7 +157,7 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
   /** A bookmark, or the end of the stream. */
   function control(line) {
     if (line === "") return;
-    const row = parse(line);
+    const row = JSON.parse(line);
     if (row.type === "Bookmark") version = String(row.resource_version);
     if (row.type === "Error") throw new Problem(row.problem);
   }

@@ -80,8 +80,8 @@ fn a_redrive_leaves_no_reads_behind() {
     browser.until_text("Redriven: 10 keys");
     browser.until_text("10 of 10 keys. Now 10 ready");
     let reads = |request| proxy.requests(request);
-    let (before, rounds) = (reads("/q/status"), reads("/q/parked?"));
-    browser.until("further reads", || reads("/q/parked?") > rounds + 2);
+    let (before, rounds) = (reads("/q/status"), reads("/q/parked/errors?"));
+    browser.until("further reads", || reads("/q/parked/errors?") > rounds + 2);
     assert!(reads("/q/status") <= before + 1, "only the last read may come late");
 
     // The second of two errors can't be redriven: the page says what was done.
@@ -100,6 +100,29 @@ fn a_redrive_leaves_no_reads_behind() {
     browser.until_text("Redriven: 10 keys");
     browser.until_text("5 parked keys with 1 error");
     assert_eq!(reads("/parked/redrive"), calls + 2);
+    end(&browser);
+}
+
+#[test]
+fn a_number_of_keys_that_has_changed_is_asked_about_again() {
+    let server = Server::in_memory();
+    let at = server.address;
+    post(at, "q/add", &objects("k", 30));
+    settle(at, "q", 10, "reject", Some("no route"));
+    let browser = Browser::start(at);
+    browser.open("queues/q/parked");
+    browser.until_text("10 parked keys with 1 error");
+    browser.click_on("tbody input");
+    browser.click("Redrive 10 keys");
+    browser.until_text("Redrive 10 keys of q with this error?");
+    // More keys are parked while the question is open.
+    settle(at, "q", 5, "reject", Some("no route"));
+    browser.click_on("dialog [type=submit]");
+    browser.until_text("Redrive 15 keys of q with this error?");
+    assert_eq!(call(at, "GET", "/v1/queues/q/status", "")["parked"], 15);
+    browser.click_on("dialog [type=submit]");
+    browser.until_text("Redriven: 15 keys");
+    assert_eq!(call(at, "GET", "/v1/queues/q/status", "")["parked"], 0);
     end(&browser);
 }
 
