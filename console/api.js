@@ -60,10 +60,11 @@ async function fromNetwork(reading, signal) {
   }
 }
 
-async function request(method, path, { query, body, accept, signal } = {}) {
+async function request(method, path, { query, body, accept, match, signal } = {}) {
   const headers = { accept: accept ?? "application/json" };
   if (token !== null) headers.authorization = `Bearer ${token}`;
-  const sent = body && JSON.stringify(body);
+  const sent = typeof body === "string" ? body : body && JSON.stringify(body);
+  if (match) headers["if-match"] = match;
   if (sent) headers["content-type"] = "application/json";
   const response = await fromNetwork(fetch(urlOf(path, query), { method, headers, body: sent, signal, cache: "no-store", credentials: "same-origin" }), signal);
   observe(response.headers.get("date"));
@@ -85,6 +86,7 @@ async function problemOf(response) {
   if (document.code === "unauthorized") {
     const why = document.detail ?? document.title;
     document.detail = token === null ? "This server needs a token. Its operator issues them." : `${why.charAt(0).toUpperCase()}${why.slice(1)}.`;
+    document.hint = null;
     asksForToken(document.detail);
   }
   return new Problem(document, seconds > 0 ? seconds * 1000 : null);
@@ -92,7 +94,7 @@ async function problemOf(response) {
 
 /**
  * A call with a JSON reply. `raw` names members that stay text; without it the reply is parsed by the browser. `body` is sent
- * as JSON.
+ * as JSON; `match` is the ETag that the changed document must have.
  */
 export async function call(method, path, { raw, signal, patience = PATIENCE, ...options } = {}) {
   const limit = AbortSignal.timeout(patience);
@@ -106,6 +108,12 @@ export async function call(method, path, { raw, signal, patience = PATIENCE, ...
     // A proxy has replaced the reply, or a part of it.
     throw new Problem({ code: "unknown", title: "The reply is not from deltaq", detail: error.message });
   }
+}
+
+/** The text of a reply, and its ETag. */
+export async function getTagged(path) {
+  const response = await request("GET", path, { signal: AbortSignal.timeout(PATIENCE) });
+  return [await response.text(), response.headers.get("etag")];
 }
 
 export const get = (path, options) => call("GET", path, options);

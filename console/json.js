@@ -10,8 +10,6 @@ const SPACE = /[ \t\r\n]*/y;
 const PLAIN = /[^"\\]*/y;
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const WORD = /true|false|null/y;
-const DEPTH_MAX = 200;
-const WORDS = { true: true, false: false, null: null };
 
 /** The end of what the pattern matches at `at`. */
 function past(pattern, text, at) {
@@ -76,64 +74,30 @@ export function* tokens(text, from = 0) {
   }
 }
 
-/** The value of a JSON text. Members with a name in `raw` stay text, as a `Raw`. */
+/** The value of a JSON text. Members with a name in `raw` that are not null stay text, as a `Raw`. */
 export function parse(text, raw) {
+  // The browser's own parser reads the text around them, in which a number stands for each.
+  const kept = [];
+  let around = "";
+  let end = 0;
+  let name = "";
   let source = tokens(text);
-  let token = source.next().value;
-  const take = () => {
-    if (!token) throw new SyntaxError("a JSON text ends early");
-    const taken = token;
-    token = source.next().value;
-    return taken;
-  };
-  const skip = () => {
-    const [kind, begin, end] = token;
-    if (kind !== "{" && kind !== "[") {
-      take();
-      return new Raw(text.slice(begin, end));
+  for (let token = source.next().value; token; token = source.next().value) {
+    const [kind, begin, after] = token;
+    if (kind === ":" && raw.has(JSON.parse(name))) {
+      const from = past(SPACE, text, after);
+      const to = "{[".includes(text[from]) ? valueEnd(text, from) : tokens(text, from).next().value[2];
+      around += text.slice(end, from) + kept.length;
+      kept.push(text.slice(from, to));
+      end = to;
+      source = tokens(text, to);
     }
-    const after = valueEnd(text, begin);
-    source = tokens(text, after);
-    token = source.next().value;
-    return new Raw(text.slice(begin, after));
-  };
-  const value = (depth) => {
-    if (depth > DEPTH_MAX) throw new SyntaxError("a JSON text is nested too deeply");
-    const [kind, begin, end] = take();
-    const slice = () => text.slice(begin, end);
-    switch (kind) {
-      case "string": return JSON.parse(slice());
-      case "number": return Number(slice());
-      case "word": return WORDS[slice()];
-      case "[": {
-        const list = [];
-        while (token?.[0] !== "]") {
-          list.push(value(depth + 1));
-          if (token?.[0] === ",") take();
-        }
-        take();
-        return list;
-      }
-      case "{": {
-        // Without a prototype, so that a member named __proto__ is a member like any other.
-        const members = Object.create(null);
-        while (token?.[0] !== "}") {
-          const [nameKind, nameBegin, nameEnd] = take();
-          if (nameKind !== "string") throw new SyntaxError("a member has no name");
-          const name = JSON.parse(text.slice(nameBegin, nameEnd));
-          take();
-          members[name] = raw.has(name) ? skip() : value(depth + 1);
-          if (token?.[0] === ",") take();
-        }
-        take();
-        return members;
-      }
-      default: throw new SyntaxError(`a JSON text has ${kind} at ${begin}`);
-    }
-  };
-  const result = value(0);
-  if (token) throw new SyntaxError("a JSON text goes on behind its end");
-  return result;
+    name = kind === "string" ? text.slice(begin, after) : "";
+  }
+  return JSON.parse(around + text.slice(end), (member, value) => {
+    if (!raw.has(member)) return value;
+    return kept[value] === "null" ? null : new Raw(kept[value]);
+  });
 }
 
 /** The values inside a JSON text by their JSON pointers, as written; the first `limit` of them. */

@@ -35,6 +35,9 @@ function* indented(text) {
   }
 }
 
+/** The text indented, without colours. */
+export const pretty = (text) => Array.from(indented(text), ([, token]) => token).join("");
+
 function coloured(text) {
   const nodes = [];
   let plain = "";

@@ -7,7 +7,7 @@ import { flow } from "./flow.js";
 import { poll } from "./live.js";
 import { badges, isHeld, rateOf } from "./queues.js";
 import { toKeys, toQueue, toQueues } from "./routes.js";
-import { settingsTable } from "./settings.js";
+import { settingsEditor, settingsTable } from "./settings.js";
 import { failure, loading, stale } from "./states.js";
 import { facts, number } from "./table.js";
 
@@ -21,6 +21,7 @@ const ROWS_SHOWN = 100;
 function switchesOf(queue) {
   const act = (path, query) => () => post(queuePath(queue, path), { query });
   return {
+    settings: { text: "Settings…", verb: "admin", done: "The settings are changed", ...settingsEditor(queue) },
     pause: { text: "Pause", verb: "admin", act: act("pause"), done: "Delivery is paused" },
     resume: { text: "Resume", verb: "admin", act: act("resume"), done: "Delivery goes on", isMain: true },
     resync: { text: "Resync", verb: "produce", act: act("resync"), done: "The known objects are queued", ask: (status) => ({ title: `Deliver all known objects of ${queue} again?`, text: [h("p", null, `A Sync is queued for each of the ${counted(status.known, "known object")} without waiting changes.`)], action: "Resync" }) },
@@ -59,42 +60,40 @@ function lastReplace(last) {
   return [ago(last.ended_at), h("span", { class: "muted" }, ` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
 }
 
-const head = (titles) => h("thead", null, h("tr", null, titles.map(([title, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, title))));
+/** A table with a row for each item, if there are any. */
+function listing(caption, titles, items, row) {
+  const head = titles.map(([title, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, title));
+  return items.length === 0 ? [] : [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, caption), h("thead", null, h("tr", null, head)), h("tbody", null, items.map(row))))];
+}
 
 function section(title, content, empty) {
   return [h("h2", null, title), content.length > 0 ? content : h("p", { class: "muted" }, empty)];
 }
 
 function sourcesTable(queue, sources) {
-  if (sources.length === 0) return [];
-  const rows = sources.map((source) => h("tr", null,
+  return listing("Sources", [["Source"], ["Keys", true], ["Last call"], ["Sequence", true], ["Last list"]], sources, (source) => h("tr", null,
     h("th", { scope: "row" }, h("a", { href: toKeys(queue, { state: "latest", source: source.source }) }, foreign(source.source))),
     number({ "data-label": "Keys" }, count(source.keys)),
     h("td", { "data-label": "Last call" }, source.last_call_at ? ago(source.last_call_at) : "–"),
-    number({ "data-label": "Sequence" }, source.sequence.text.replace("null", "–")),
+    number({ "data-label": "Sequence" }, source.sequence?.text ?? "–"),
     h("td", { class: "long", "data-label": "Last list" }, lastReplace(source.last_replace))));
-  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Sources"), head([["Source"], ["Keys", true], ["Last call"], ["Sequence", true], ["Last list"]]), h("tbody", null, rows)))];
 }
 
 function workersTable(workers) {
-  if (workers.length === 0) return [];
-  const rows = workers.map((worker) => h("tr", null,
+  return listing("Workers", [["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]], workers, (worker) => h("tr", null,
     h("th", { scope: "row" }, worker.worker === null ? h("span", { class: "muted" }, "without a name") : foreign(worker.worker)),
     number({ "data-label": "Leases" }, count(worker.leased)),
     h("td", { "data-label": "Oldest" }, worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
     h("td", { "data-label": "Expires" }, worker.next_expires_in_ms === null ? "–" : `in ${span(worker.next_expires_in_ms)}`),
     number({ "data-label": "Waiting pops" }, count(worker.waiting))));
-  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Workers"), head([["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]]), h("tbody", null, rows)))];
 }
 
 function followersTable(followers) {
-  if (followers.length === 0) return [];
-  const rows = followers.map(({ name, follow, why }) => h("tr", null,
+  return listing("Followers", [["Queue"], ["State"], ["Events behind", true], ["Time behind", true]], followers, ({ name, follow, why }) => h("tr", null,
     h("th", { scope: "row" }, h("a", { href: toQueue(name) }, foreign(name))),
     h("td", { "data-label": "State" }, follow ? follow.state : seen(why)),
     number({ "data-label": "Events behind" }, follow ? count(follow.lag_events) : "–"),
     number({ "data-label": "Time behind" }, follow ? span(follow.lag_ms) : "–")));
-  return [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Followers"), head([["Queue"], ["State"], ["Events behind", true], ["Time behind", true]]), h("tbody", null, rows)))];
 }
 
 /** The buttons of the switches. Those that the caller may not use are off, and a sentence says why. */
@@ -110,7 +109,7 @@ function buttons({ queue, who, refresh, problem, signal }) {
         const run = async () => { await one.act(); return true; };
         try {
           // The numbers of the question are those of now, and not of the last read.
-          const isDone = one.ask ? await confirm({ ...one.ask(await get(queuePath(queue, "status"), { signal })), act: run }) : await run();
+          const isDone = one.ask ? await confirm({ ...await one.ask(await get(queuePath(queue, "status"), { signal })), act: run }) : await run();
           if (!isDone) return;
           announce(one.done);
           refresh();

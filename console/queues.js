@@ -66,19 +66,16 @@ class Rates {
 
   add(queues) {
     const now = performance.now();
+    const samples = new Map();
     for (const queue of queues) {
-      const sample = this.#samples.get(queue.name) ?? { rates: [] };
+      const { rates = [], ...sample } = this.#samples.get(queue.name) ?? {};
       queue.rate = rateOf(sample, queue, now);
-      if (queue.rate !== null) sample.rates.push(queue.rate);
-      if (sample.rates.length > SAMPLES) sample.rates.shift();
-      Object.assign(sample, { life: queue.life, version: queue.status.resource_version, at: now });
-      this.#samples.set(queue.name, sample);
-      queue.rates = sample.rates;
+      queue.rates = rates;
+      if (queue.rate !== null) rates.push(queue.rate);
+      if (rates.length > SAMPLES) rates.shift();
+      samples.set(queue.name, { rates, life: queue.life, version: queue.status.resource_version, at: now });
     }
-    if (this.#samples.size > queues.length * 2) {
-      const names = new Set(queues.map((queue) => queue.name));
-      for (const name of this.#samples.keys()) if (!names.has(name)) this.#samples.delete(name);
-    }
+    this.#samples = samples;
   }
 }
 

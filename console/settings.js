@@ -1,6 +1,8 @@
 // What each setting of a queue means, in one sentence.
 
+import { call, getTagged, queuePath } from "./api.js";
 import { count, foreign, h, seen } from "./dom.js";
+import { pretty } from "./object.js";
 
 const MEANINGS = {
   mode: "What a pop delivers.",
@@ -31,6 +33,32 @@ const MODES = {
   keys: "The key alone. The worker reads the state elsewhere.",
   events: "The oldest change of a key, alone and in order.",
 };
+
+/** What the dialog asks that changes the settings of a queue, and what it does. The text is sent as it is, so numbers keep their digits. */
+export function settingsEditor(queue) {
+  const area = h("textarea", { rows: 20, spellcheck: "false", "aria-label": "Settings" });
+  let match;
+  const read = async () => {
+    const [text, tag] = await getTagged(queuePath(queue, "settings"));
+    area.value = pretty(text);
+    match = tag;
+  };
+  return {
+    ask: async () => {
+      await read();
+      return { title: `Change the settings of ${queue}?`, action: "Change", text: [h("p", null, "A setting that you remove has its default."), area] };
+    },
+    act: async () => {
+      try {
+        await call("PUT", queuePath(queue), { body: area.value, match });
+      } catch (error) {
+        if (error.code !== "precondition-failed") throw error;
+        await read();
+        throw new Error("Somebody else has changed the settings. These are the present ones; make your change again.");
+      }
+    },
+  };
+}
 
 /** The text of a value. A long one is folded. */
 function valueOf(value) {

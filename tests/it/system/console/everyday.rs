@@ -114,6 +114,44 @@ fn texts_are_copied_and_times_and_colours_are_those_of_the_reader() {
 }
 
 #[test]
+fn settings_are_changed_unless_somebody_else_has_changed_them() {
+    let server = Server::in_memory();
+    let at = server.address;
+    let settings = || call(at, "GET", "/v1/queues/prices/settings", "");
+    let exact = json!({ "maximum": 9_007_199_254_740_993_u64 });
+    put(at, "prices", &json!({ "lease": "1m", "schema": exact }));
+    let browser = Browser::start(at);
+    browser.open("queues/prices");
+    browser.until_there(".flow.wide .ready");
+    let open = || {
+        browser.click("Settings…");
+        browser.until_text("Change the settings of prices?");
+    };
+    let change = |lease: &str| {
+        let script = r#"const area = document.querySelector("dialog textarea"); area.value = area.value.replace(/"lease": "\w+"/, `"lease": "${arguments[0]}"`)"#;
+        browser.js_with(script, vec![lease.into()]);
+        browser.click_on("dialog [type=submit]");
+    };
+    open();
+    change("2m");
+    browser.until("the change", || settings()["lease"] == "2m");
+    assert_eq!(settings()["schema"], exact, "a number keeps its digits");
+    browser.until_no_text("Change the settings of prices?");
+
+    // Somebody else is quicker: nothing is lost, and the dialog shows the present settings.
+    open();
+    call(at, "PATCH", "/v1/queues/prices", r#"{"max_failures":7}"#);
+    change("3m");
+    browser.until_text("Somebody else has changed the settings.");
+    let shown = browser.js("return JSON.parse(document.querySelector('dialog textarea').value)");
+    assert_eq!((&shown["lease"], &shown["max_failures"]), (&json!("2m"), &json!(7)));
+    change("3m");
+    browser.until("the change", || settings()["lease"] == "3m");
+    assert_eq!(settings()["max_failures"], 7);
+    end(&browser);
+}
+
+#[test]
 fn many_queues_are_shown_in_parts() {
     let server = Server::in_memory();
     let at = server.address;
