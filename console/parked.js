@@ -187,7 +187,9 @@ export function parkedView({ queue, body, signal, reload }) {
     if (!isPermitted) show(readOnly, "Read only: the token ", foreign(who.name), " has no grant of admin on this queue.");
     redrive.title = discard.title = isPermitted ? "" : "The token has no grant of admin on this queue";
     groups = now.items;
-    total = groups.reduce((sum, group) => sum + group.keys, now.other_keys);
+    const listed = groups.reduce((sum, group) => sum + group.keys, 0);
+    total = now.continue ? (await get(queuePath(queue, "status"), { signal })).parked : listed + now.other_keys;
+    const others = total - listed;
     show(strip);
     if (total === 0 && progress.childElementCount === 0) {
       isShown = false;
@@ -196,7 +198,7 @@ export function parkedView({ queue, body, signal, reload }) {
     }
     if (!isShown) show(body, content);
     isShown = true;
-    setText(note, now.other_keys > 0 ? `${counted(now.other_keys, "key")} with other errors ${plural(now.other_keys, "is", "are")} not listed; “All” includes ${plural(now.other_keys, "it", "them")}.` : "");
+    setText(note, others > 0 ? `${counted(others, "key")} with other errors ${plural(others, "is", "are")} not listed; “All” includes ${plural(others, "it", "them")}.` : "");
     render();
   }
   const refresh = poll(read, {

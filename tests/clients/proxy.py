@@ -363,6 +363,8 @@ def refusal(fault: Refuse | Html) -> bytes:
             "retryable": RETRYABLE[fault.code],
             "request_id": "proxy",
         }
+        if fault.code == "expired":
+            problem["reason"] = "too_old"
         if fault.retry_after_ms is not None:
             problem["retry_after_ms"] = fault.retry_after_ms
             extra = f"retry-after: {-(-fault.retry_after_ms // 1000)}\r\n"

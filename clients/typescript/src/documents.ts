@@ -41,7 +41,7 @@ export interface Problem {
     settled?: Settled[];
     stale?: number;
     /** Of `expired`: why. */
-    reason?: string;
+    reason?: Open<"ahead" | "too_old" | "lost" | "wrong_list">;
     /** Of `count-changed`: the number of keys that the selection has now. */
     count?: number;
     /** Of `would-remove`: the settings that a PUT would remove. */
@@ -349,7 +349,7 @@ export interface QueueSettings {
     max_deletes: number | null;
     follow: Follow | null;
     schema: unknown;
-    indexes: Record<string, string> | null;
+    indexes: Record<string, string>;
 }
 
 /** Settings as a call takes them; null, like a member that a PUT leaves out, is the default. */
@@ -401,6 +401,8 @@ export interface QueueDocument {
     created_at: Timestamp;
     settings: QueueSettings;
     status: QueueStatus;
+    /** In the reply to `close` with `drain`: whether no key is ready, delayed or leased. */
+    drained: boolean | null;
 }
 
 export interface QueuePage extends Page<QueueDocument> {
@@ -412,6 +414,10 @@ export interface Info {
     version: string;
     durability: string;
     store: { kind: string; replicated: boolean | null };
+    /** Null if the server is alone. */
+    node: { name: string; partitions: number; owned: number[] } | null;
     uptime_ms: number;
+    /** The token of the call and what it permits; null on a server without tokens. */
+    caller: { name: string; expires_at: Timestamp | null; grants: { verbs: string[]; queues: string[] }[] } | null;
     limits: Record<string, number>;
 }
