@@ -243,11 +243,14 @@ class Page(Generic[T]):
     resource_version: int | None
     #: Queues of the list of queues that can't be read.
     unavailable: list[Json] = field(default_factory=list)
+    #: Of the list of parked errors: keys whose errors no page has, because there are too many.
+    other_keys: int = 0
 
     @classmethod
     def reader(cls, read: Callable[[Json], T]) -> Callable[[Json], Page[T]]:
         def page(fields: Json) -> Page[T]:
             items = [read(item) for item in fields["items"]]
-            return Page(items, fields.get("continue"), fields.get("resource_version"), fields.get("unavailable") or [])
+            unavailable, other_keys = fields.get("unavailable") or [], fields.get("other_keys") or 0
+            return Page(items, fields.get("continue"), fields.get("resource_version"), unavailable, other_keys)
 
         return page
