@@ -153,6 +153,7 @@ export function parkedView({ queue, body, signal, reload }) {
       act: () => true,
     });
     if (!go) return;
+    setText(problem, "");
     const end = progressOf(progress, queue, total, keys, `${doing} ${counted(keys, "key")}`, signal);
     const send = isDiscard ? postOnce : post;
     const path = queuePath(queue, "parked", verb);

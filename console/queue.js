@@ -181,7 +181,7 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
     shownSettings = text;
   }
 
-  const refresh = poll(async () => render(...await Promise.all([get(queuePath(queue), { signal }), whoami()])), {
+  const refresh = poll(async () => render(...await Promise.all([get(queuePath(queue), { signal, raw: new Set(["schema"]) }), whoami()])), {
     every: EVERY, signal,
     onFailure: (error, goesOn) => {
       if (goesOn && shown) show(strip, stale(error));

@@ -62,9 +62,10 @@ export function settingsEditor(queue) {
 
 /** The text of a value. A long one is folded. */
 function valueOf(value) {
-  const text = value === null ? "none" : typeof value === "string" ? value : typeof value === "number" ? count(value) : JSON.stringify(value, (name, member) => member ?? undefined);
+  if (typeof value === "string") return h("code", null, foreign(value));
+  const text = value === null ? "none" : typeof value === "number" ? count(value) : value.text ?? JSON.stringify(value, (name, member) => member ?? undefined);
   if (text.length < 120) return h("code", null, foreign(text));
-  return h("details", null, h("summary", null, `${text.length} characters`), h("pre", null, seen(JSON.stringify(value, null, 2), false)));
+  return h("details", null, h("summary", null, `${text.length} characters`), h("pre", null, seen(pretty(text), false)));
 }
 
 /** The settings of a queue with their meanings. */
