@@ -72,8 +72,8 @@ test("leases that had ended are results, and no errors", async t => {
     const ended = { lease_id: lease, as: "ack", result: "stale", outcome: "released", failures: null, due_at: null, parked: null };
     assert.deepEqual((await queue.ack(lease)).settled, [ended]);
     assert.equal((await queue.extend([lease])).settled[0]?.outcome, "released");
-    const several = await queue.settle([{ lease_ids: [lease, lease], as: "extend", lease_duration: "1m" }]);
-    assert.deepEqual([several.settled.map(({ as, result }) => [as, result]), several.stale], [[["extend", "stale"], ["extend", "stale"]], 2]);
+    const several = await queue.settle([{ lease_ids: [lease, "00000000-1"], as: "extend", lease_duration: "1m" }]);
+    assert.deepEqual([several.settled.map(({ as, outcome }) => [as, outcome]), several.stale], [[["extend", "released"], ["extend", "unknown"]], 2]);
 });
 
 test("other calls that settle and produce", async t => {
