@@ -74,6 +74,15 @@ impl Params {
             .map_err(|error| Problem::from(error).with("parameter", name))
     }
 
+    /// The key of a list that has this key alone, and so one page.
+    pub(super) fn key_alone(&self) -> Result<Option<Key>, Problem> {
+        let key = self.key("key")?;
+        if key.is_some() && self.text("continue").is_some() {
+            return Err(wrong("continue", "a list of one key has one page").hint("give key or continue"));
+        }
+        Ok(key)
+    }
+
     /// A flag. `?dry_run` without a value is refused, because it hardly means false.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.text_or_empty(name) {

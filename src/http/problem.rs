@@ -478,6 +478,7 @@ fn hint_of(refusal: &Refusal) -> Option<Cow<'static, str>> {
             let hint = format!("send the call to {follows:?}, or detach this queue with follow: null");
             return Some(hint.into());
         }
+        Refusal::CountChanged { .. } => "look at the keys again before you repeat the call",
         Refusal::ImmutableConfig { .. } => "delete the queue first, or use another",
         Refusal::MassDelete { guard, .. } => match guard {
             DeletionGuard::Default(DefaultLimit::EmptyList) => {

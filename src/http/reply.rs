@@ -3,7 +3,9 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{KeysCount, Page, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList};
+use deltaq_types::{
+    KeysCount, Page, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
+};
 use serde::Serialize;
 
 use super::context::{RequestContext, RequestCounts};

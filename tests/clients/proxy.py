@@ -260,7 +260,8 @@ class Proxy:
 
     def _head(self, request: Request) -> bytes:
         version = request.parameter("resource_version")
-        if not self.version_offset or version in (None, "0"):
+        # The id of an event is opaque, and no version of a reply.
+        if not self.version_offset or version in (None, "0") or "-" in version:
             return request.head
         real = int(version) - self.version_offset
         if real < 0:

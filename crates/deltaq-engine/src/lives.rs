@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn the_oldest_life_is_forgotten() {
         let mut lives = Lives::begin(LifeId::new(1), rv(10));
-        for number in 1..u32::try_from(LIVES_MAX).unwrap() + 1 {
+        for number in 1..=u32::try_from(LIVES_MAX).unwrap() {
             let first = u64::from(number) * 100;
             lives.next(rv(first - 50), LifeId::new(number + 1), rv(first));
         }

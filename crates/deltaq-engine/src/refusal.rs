@@ -100,9 +100,7 @@ pub enum Refusal {
         waiting: usize,
     },
     /// The caller expects another number of keys.
-    #[error(
-        "the number of selected keys is {count} now, and expected_count is {expected}; look at the keys again before you repeat the call"
-    )]
+    #[error("the number of selected keys is {count} now, and expected_count is {expected}")]
     CountChanged {
         /// The number that the caller expects.
         expected: u64,

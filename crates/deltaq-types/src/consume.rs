@@ -152,7 +152,7 @@ macro_rules! settle_options {
                 $(#[doc = $doc])*
                 #[serde(default, deserialize_with = $read, skip_serializing_if = "Option::is_none")]
                 #[schema(value_type = Option<terms::$schema>)]
-                pub $option: Option<String>,
+                pub $option: Option<Box<str>>,
             )*
         }
 
@@ -175,7 +175,7 @@ macro_rules! settle_options {
                 $(#[doc = $doc])*
                 #[serde(default, deserialize_with = $read, skip_serializing_if = "Option::is_none")]
                 #[schema(value_type = Option<terms::$schema>)]
-                pub $option: Option<String>,
+                pub $option: Option<Box<str>>,
             )*
         }
 
@@ -264,11 +264,10 @@ pub struct SettledDocument {
     #[serde(rename = "as")]
     pub how: SettleAs,
     /// `ok`, `repeated` or `stale`.
-    #[schema(value_type = String)]
     pub result: SettleResult,
     /// How a stale lease ended: acked, done, nacked, released, rejected, expired or unknown.
     #[serde(default)]
-    #[schema(value_type = Option<String>, required = true)]
+    #[schema(required = true)]
     pub outcome: Option<LeaseOutcome>,
     /// After a nack or reject: failures since the last ack.
     #[serde(default)]

@@ -164,9 +164,11 @@ pub(crate) fn present_texts<'de, D: Deserializer<'de>>(
 }
 
 /// Reads a text that may be absent. An empty text is absent, because encoders of typed languages write it for a member that is not set.
-pub(crate) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn optional_text<'de, D: Deserializer<'de>, T: From<String>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    Ok(text.filter(|text| !text.is_empty()))
+    Ok(text.filter(|text| !text.is_empty()).map(T::from))
 }
 
 /// Reads a flag that may be absent.
@@ -175,7 +177,9 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D
 }
 
 /// Reads the text of a duration that may be absent, as [`optional_text`] does.
-pub(crate) fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn duration_text<'de, D: Deserializer<'de>, T: From<String>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     struct Text;
 
     impl Visitor<'_> for Text {
@@ -194,7 +198,7 @@ pub(crate) fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
         }
     }
 
-    deserializer.deserialize_any(Text)
+    Ok(deserializer.deserialize_any(Text)?.map(T::from))
 }
 
 /// Reads a variant of an enum from a string.

@@ -107,9 +107,9 @@ fn empty_texts_and_null_are_absent() {
 fn each_option_goes_with_some_ways_to_settle() {
     let misplaced = |how: SettleAs| {
         let all = LeasesBody {
-            delay: Some("1s".to_owned()),
-            error: Some("no".to_owned()),
-            lease_duration: Some("1m".to_owned()),
+            delay: Some("1s".into()),
+            error: Some("no".into()),
+            lease_duration: Some("1m".into()),
             ..LeasesBody::default()
         };
         all.settled_as(how).misplaced_option().map(|(option, _)| option)

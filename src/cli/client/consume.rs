@@ -213,7 +213,7 @@ impl Execute for Done {
     const OPERATIONS: &'static [&'static str] = &["done"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let delay = self.delay.map(|delay| delay.to_string());
+        let delay = self.delay.map(|delay| delay.to_string().into());
         settle(session, "done", &self.leases, LeasesBody { delay, ..LeasesBody::default() }).await
     }
 }
@@ -222,7 +222,8 @@ impl Execute for Nack {
     const OPERATIONS: &'static [&'static str] = &["nack"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let (delay, error) = (self.delay.map(|delay| delay.to_string()), self.error.clone());
+        let (delay, error) =
+            (self.delay.map(|delay| delay.to_string().into()), self.error.as_deref().map(Into::into));
         settle(session, "nack", &self.leases, LeasesBody { delay, error, ..LeasesBody::default() }).await
     }
 }
@@ -239,7 +240,7 @@ impl Execute for Reject {
     const OPERATIONS: &'static [&'static str] = &["reject"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let error = self.error.clone();
+        let error = self.error.as_deref().map(Into::into);
         settle(session, "reject", &self.leases, LeasesBody { error, ..LeasesBody::default() }).await
     }
 }
@@ -248,7 +249,7 @@ impl Execute for Extend {
     const OPERATIONS: &'static [&'static str] = &["extend"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let lease_duration = self.lease.map(|lease| lease.to_string());
+        let lease_duration = self.lease.map(|lease| lease.to_string().into());
         settle(session, "extend", &self.leases, LeasesBody { lease_duration, ..LeasesBody::default() }).await
     }
 }

@@ -125,7 +125,7 @@ async fn a_request_that_takes_too_long_times_out() {
     let router = guarded(Duration::from_secs(5), &POPS);
     let begun = tokio::time::Instant::now();
     let (status, body, retry_after) = ask(&router, "POST", "/v1/queues/a/pop").await;
-    assert_eq!((status, &body["code"], &body["limit"]), (504, &"timeout".into(), &"5s".into()));
+    assert_eq!((status, &body["code"], &body["limit_ms"]), (504, &"timeout".into(), &5_000.into()));
     assert_eq!(retry_after.as_deref(), Some("1"));
     assert_eq!(begun.elapsed().as_secs(), 5);
     let begun = tokio::time::Instant::now();

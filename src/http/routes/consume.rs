@@ -287,7 +287,7 @@ fn read_settle(
             return Err(wrong("lease_id", "missing field `lease_id` or `lease_ids`".to_owned()));
         }
     };
-    let length = |field: &str, text: Option<String>, range| {
+    let length = |field: &str, text: Option<Box<str>>, range| {
         let read = text.map(|text| read_duration(&text, range)).transpose();
         read.map_err(|wrong| wrong.field(field))
     };

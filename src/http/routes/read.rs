@@ -150,7 +150,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
         error: error.map(str::to_owned),
     };
     let limit = page_limit(&params, streams)?;
-    if let Some(key) = params.key("key")? {
+    if let Some(key) = params.key_alone()? {
         let page = item_page_of(&handle, &key, &filter, fields).await?;
         return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
     }

@@ -91,7 +91,7 @@ async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
     if !fields.has_objects::<ObjectDocument>() {
         limit.bytes = usize::MAX;
     }
-    if let Some(key) = params.key("key")? {
+    if let Some(key) = params.key_alone()? {
         let (found, resource_version) = handle.view_object(view, &key).await?;
         let found = found.filter(|found| wanted.filter.includes(found));
         let items = found.iter().map(|found| fields.of(wire::object(found))).collect();

@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use deltaq_types::{
-    EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, ObjectDocument, Page, ParkedErrors, Popped,
-    ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus, Replaced,
-    SettledList, SourceDocument, SyncedDocument, WorkerDocument,
+    EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, ObjectDocument, Page, ParkedErrors,
+    Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus,
+    Replaced, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -172,9 +172,9 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
     let how: SettleAs = serde_json::from_value(settle.how.clone().into()).expect("a way to settle");
     let option = |name| settle.options.get(name).map(str::to_owned);
     SettleCall {
-        delay: option("delay"),
-        error: option("error"),
-        lease_duration: option("lease_duration"),
+        delay: option("delay").map(Into::into),
+        error: option("error").map(Into::into),
+        lease_duration: option("lease_duration").map(Into::into),
         ..SettleCall::new(numbers.lease(settle.lease), how)
     }
 }

@@ -179,6 +179,10 @@ async fn a_list_has_one_shape_and_shows_the_wanted_fields() {
     assert_eq!(one["resource_version"], all["resource_version"]);
     assert_eq!(service.get(&format!("{QUEUE}/items?key=absent")).await.ok()["items"], json!([]));
     service.get(&format!("{QUEUE}/items/absent")).await.problem("key-not-found");
+    for list in ["items", "latest", "known"] {
+        let both = service.get(&format!("{QUEUE}/{list}?key=a&continue=00")).await;
+        assert_eq!(both.problem("invalid-parameter")["parameter"], "continue", "{list}");
+    }
     let known = service.get(&format!("{QUEUE}/known?key=a")).await.ok();
     assert_eq!((&known["items"], &known["continue"]), (&json!([]), &Value::Null));
 

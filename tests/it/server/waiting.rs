@@ -89,9 +89,9 @@ async fn a_wait_for_a_version_ends_with_its_time_or_its_queue() {
     for wrong in ["resource_version=soon", "resource_version=-1"] {
         service.get(&format!("{QUEUE}/synced?{wrong}")).await.problem("invalid-parameter");
     }
-    let mut last = waiting(&service, &json!(version)).await;
+    let mut waits = waiting(&service, &json!(version)).await;
     assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
-    let problem = last.reply().await;
+    let problem = waits.reply().await;
     assert!(problem.status == 404 || problem.status == 410, "{problem:?}");
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deltaq_client::types::duration;
-use deltaq_client::{CancellationToken, Job, Outcome, Queue};
+use deltaq_client::{CancellationToken, Job, Notice, Outcome, Queue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -32,7 +32,10 @@ pub(crate) async fn run(queue: Queue, stop: CancellationToken) -> Result<(), Fai
     if let Some(lease) = duration_setting("LEASE")? {
         worker = worker.lease_duration(lease);
     }
-    let worker = worker.on_notice(|notice| eprintln!("{notice:?}"));
+    let worker = worker.on_notice(|notice| match notice {
+        Notice::QueueNotFound { queue } => eprintln!("queue {queue} does not exist yet"),
+        notice => eprintln!("{notice:?}"),
+    });
     // One connection per request: a target that is restarted never meets a request twice.
     let http = reqwest::Client::builder().timeout(TARGET_TIMEOUT).pool_max_idle_per_host(0).build()?;
     let report = worker.run(stop, move |job| handle(http.clone(), target.clone(), name.clone(), job)).await?;

@@ -93,7 +93,7 @@ impl Queue {
     /// # Errors
     /// The call failed. Leases that had ended are no error.
     pub async fn done(&self, lease_ids: &[&str], delay: Option<Duration>) -> Result<SettledList, Error> {
-        self.results("done", &LeasesBody { delay: delay.map(format), ..leases(lease_ids) }).await
+        self.results("done", &LeasesBody { delay: delay.map(text), ..leases(lease_ids) }).await
     }
 
     /// Reports failures: the keys are delivered again later. `delay` replaces their backoff.
@@ -106,8 +106,8 @@ impl Queue {
         delay: Option<Duration>,
         error: Option<&str>,
     ) -> Result<SettledList, Error> {
-        let error = error.map(str::to_owned);
-        self.results("nack", &LeasesBody { delay: delay.map(format), error, ..leases(lease_ids) }).await
+        let error = error.map(Into::into);
+        self.results("nack", &LeasesBody { delay: delay.map(text), error, ..leases(lease_ids) }).await
     }
 
     /// Parks keys.
@@ -115,7 +115,7 @@ impl Queue {
     /// # Errors
     /// The call failed. Leases that had ended are no error.
     pub async fn reject(&self, lease_ids: &[&str], error: Option<&str>) -> Result<SettledList, Error> {
-        let error = error.map(str::to_owned);
+        let error = error.map(Into::into);
         self.results("reject", &LeasesBody { error, ..leases(lease_ids) }).await
     }
 
@@ -137,7 +137,7 @@ impl Queue {
         lease_ids: &[&str],
         lease_duration: Option<Duration>,
     ) -> Result<SettledList, Error> {
-        let lease_duration = lease_duration.map(format);
+        let lease_duration = lease_duration.map(text);
         self.results("extend", &LeasesBody { lease_duration, ..leases(lease_ids) }).await
     }
 
@@ -201,6 +201,10 @@ impl Queue {
     async fn results(&self, path: &str, body: &impl Serialize) -> Result<SettledList, Error> {
         self.client().request_results(self.call(Method::POST, [path]).json(body).repeatable()).await
     }
+}
+
+fn text(duration: Duration) -> Box<str> {
+    format(duration).into()
 }
 
 fn leases(lease_ids: &[&str]) -> LeasesBody {

@@ -99,7 +99,7 @@ impl Worker {
 
     /// Extends leases once. A server that does not reply in `patience` counts as silent.
     pub(super) async fn extend(&self, lease_ids: Vec<String>, patience: Duration) -> Extended {
-        let lease_duration = self.lease_duration.map(format);
+        let lease_duration = self.lease_duration.map(|length| format(length).into());
         let body = LeasesBody { lease_ids: Some(lease_ids), lease_duration, ..LeasesBody::default() };
         let sent_at = Instant::now();
         let call = self.queue.call(Method::POST, ["extend"]).json(&body);

@@ -113,8 +113,8 @@ impl Outcome {
             Self::Done { delay } => (SettleAs::Done, delay, None),
             Self::Release => (SettleAs::Release, None, None),
         };
-        let error = error.map(bounded);
-        let delay = delay.map(|delay| format(delay.min(DELAY_MAX)));
+        let error = error.map(|error| bounded(error).into());
+        let delay = delay.map(|delay| format(delay.min(DELAY_MAX)).into());
         SettleCall { delay, error, ..SettleCall::new(lease_id, how) }
     }
 }

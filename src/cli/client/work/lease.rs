@@ -64,7 +64,7 @@ impl Worker<'_> {
     async fn extend(&self, item: &Item) -> Result<Duration, Refused> {
         let body = LeasesBody {
             lease_id: Some(item.popped.lease.id.clone()),
-            lease_duration: self.lease.clone(),
+            lease_duration: self.lease.as_deref().map(Into::into),
             ..LeasesBody::default()
         };
         let call = self.call("extend").map_err(|failure| Refused::Ended(failure.to_string()))?.json(&body);

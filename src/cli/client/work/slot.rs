@@ -218,7 +218,8 @@ impl<'a> Worker<'a> {
         error: Option<String>,
     ) -> Result<Option<SettledDocument>, Failure> {
         let error = error.map(|error| bounded(&error));
-        let settle = SettleCall { error, ..SettleCall::new(item.popped.lease.id.clone(), how) };
+        let settle =
+            SettleCall { error: error.map(Into::into), ..SettleCall::new(item.popped.lease.id.clone(), how) };
         let body = SettleBody { settle: vec![settle] };
         let mut backoff = pauses();
         loop {

@@ -113,7 +113,7 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
         (2, "{\"key\":\"a\",\"object\":{}}\n{\"object\":{}}", "no key at \"/key\""),
         (1, "{\"key\":\"a\",\"object\":{\"key\":\"b\"}}", "differs from the object's own"),
         (1, "{\"key\":\"a\",\"sauce\":\"erp\",\"object\":{}}", "did you mean \"source\"?"),
-        (1, "{\"key\":\"a\",\"source\":\"\",\"object\":{}}", "field \"source\""),
+        (1, "{\"key\":\"a\",\"source\":1,\"object\":{}}", "source"),
         (1, "{\"key\":\"a\",\"object\":{\"n\":1,\"n\":2}}", "n"),
     ] {
         let said = import("fresh", wrong).failed();

@@ -75,6 +75,8 @@ impl Scene {
 
     /// Causes a key that a worker keeps, a key that a worker rejects, and a disk that fails after its first commit.
     fn cause_faults(&self) {
+        // The consumers of the load may come before its producers.
+        Caller::new(self.address(HEALTHY)).ok("PUT", "/v1/queues/bulk", &json!({}));
         let mut leases = ["stuck", "parked"].map(|server| {
             let mut caller = Caller::new(self.address(server));
             caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));

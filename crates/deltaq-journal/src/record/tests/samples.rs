@@ -366,9 +366,8 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
     [bare, full]
 }
 
-/// A new queue, and one with all fields.
-pub(super) fn queue_states() -> Vec<QueueState> {
-    let new = QueueState {
+fn new_queue_state() -> QueueState {
+    QueueState {
         rv: Rv::new(9),
         lives: vec![life(0x7a1e_0b52, 4, 9)],
         last_at: at(0),
@@ -385,7 +384,12 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         followed: None,
         sources: Vec::new(),
         versions: Vec::new(),
-    };
+    }
+}
+
+/// A new queue, and one with all fields.
+pub(super) fn queue_states() -> Vec<QueueState> {
+    let new = new_queue_state();
     let replace = LastReplace {
         source: Some("erp".into()),
         counts: counts(),
