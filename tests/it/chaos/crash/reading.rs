@@ -96,7 +96,7 @@ pub(crate) fn value_of(key: &str, sent: &Value) -> u64 {
 /// Parses the results of settles, which name the settles in order.
 fn settled(operation: &Operation, results: &[Value]) -> Result<Vec<Settled>, String> {
     let settles = operation.settles();
-    let names = |result: &Value| (result["lease"].clone(), result["as"].clone());
+    let names = |result: &Value| (result["lease_id"].clone(), result["as"].clone());
     let wanted = settles.iter().map(|settle| (settle.lease.clone().into(), settle.way.as_str().into()));
     if !results.iter().map(names).eq(wanted) {
         return Err(format!("the results {results:?} do not fit {settles:?}"));
