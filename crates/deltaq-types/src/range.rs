@@ -3,6 +3,7 @@
 //! Every error has serde's form, "invalid value: integer `0`, expected a whole number from 1 to 100", so the range is
 //! written once, at the field.
 
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,6 +38,30 @@ pub const U32_MAX: u64 = u32::MAX as u64;
 
 /// Up to 2^53, a float represents every whole number exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+thread_local! {
+    static IS_STORED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reads a document that was checked when it was stored. Its values may be out of range: a range that has become narrower since must not
+/// keep a store from being read.
+pub fn stored<T>(read: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IS_STORED.set(self.0);
+        }
+    }
+
+    let _before = Before(IS_STORED.replace(true));
+    read()
+}
+
+/// Whether a value is allowed that is in its range or not.
+fn is_allowed(in_range: bool) -> bool {
+    in_range || IS_STORED.get()
+}
 
 struct Named<T>(T);
 
@@ -113,8 +138,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
             }
 
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
-                let in_range = (MIN..=MAX).contains(&number);
-                in_range
+                is_allowed((MIN..=MAX).contains(&number))
                     .then_some(Whole(number))
                     .ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
             }
@@ -201,7 +225,7 @@ impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Deserialize<'de> for Number<
             #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
                 let in_range = (0.0..=MAX as f64).contains(&number) && (ZERO_ALLOWED || number > 0.0);
-                in_range
+                is_allowed(in_range)
                     .then_some(Number(number))
                     .ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
             }
@@ -260,7 +284,7 @@ impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US
         let (min, max) = (duration::format_us(MIN_US), duration::format_us(MAX_US));
         let expected = format!("a duration from {min} to {max}, such as \"30s\"");
         text(deserializer, &expected, |text| {
-            let us = duration::parse_us(text).ok().filter(|us| (MIN_US..=MAX_US).contains(us));
+            let us = duration::parse_us(text).ok().filter(|us| is_allowed((MIN_US..=MAX_US).contains(us)));
             us.map(|us| Self(DurationText::from_us(us)))
         })
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_types::duration::DurationText;
+use deltaq_types::range;
 use deltaq_types::{
     DetailedKeyPart, FollowedView, KeyPart, QueueSettings, RateLimiter as LimiterSettings,
     Retention as RetentionSettings,
@@ -33,9 +34,11 @@ impl Serialize for Config {
     }
 }
 
+/// The document was checked when the queue took it.
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::compile(&QueueSettings::deserialize(deserializer)?).map_err(de::Error::custom)
+        let document = range::stored(|| QueueSettings::deserialize(deserializer))?;
+        Self::compile(&document).map_err(de::Error::custom)
     }
 }
 

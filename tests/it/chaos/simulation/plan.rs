@@ -174,7 +174,8 @@ fn setup(rng: &mut Rng, index: usize) -> Setup {
         lease: millis(rng, 200..10_000),
         max_failures: *rng.choice(&[0, 1, 3]).unwrap_or(&0),
         rate_limiter: RateLimiter { item_fast_slow: None, bucket: None, ..limiter },
-        resync_period: (rng.u8(..6) == 0).then(|| millis(rng, 1_000..9_000)),
+        // No queue of mode keys is stored with one.
+        resync_period: (rng.u8(..6) == 0).then(|| millis(rng, 1_000..9_000)).filter(|_| mode != Mode::Keys),
         retention: Retention {
             age: (rng.u8(..4) == 0).then(|| millis(rng, 500..20_000)),
             bytes: (rng.u8(..8) > 0).then(|| rng.u64(..4_000)),

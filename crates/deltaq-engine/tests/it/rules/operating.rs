@@ -73,3 +73,15 @@ fn a_command_that_was_read_by_other_admission_rules_is_refused() {
     }
     assert_eq!(queue.check_config(&by(None, &["/a"])), Ok(()));
 }
+
+/// A later version may allow less than this one has stored.
+#[test]
+fn stored_settings_are_read_whatever_their_range_is_now() {
+    let config = config(|config| {
+        config.lease = Duration::from_millis(20);
+        config.max_keys = 0;
+        config.max_delete_percent = Some(400.0);
+    });
+    let text = serde_json::to_string(&config).expect("JSON");
+    assert_eq!(serde_json::from_str::<Config>(&text).expect("it is read"), *config);
+}
