@@ -6,7 +6,7 @@ use deltaq_engine::time::Time;
 
 /// The calendar time at which the floor of the numbers is 0: the first instant of 2025 in UTC, in milliseconds since the Unix epoch.
 const FLOOR_ZERO_MS: u64 = 1_735_689_600_000;
-/// The floor grows by this power of two in a millisecond: 4.1 million numbers a second, more than a queue uses.
+/// In each millisecond the floor grows by 2 to this power, 4,096: 4.1 million numbers a second, more than a queue uses.
 const NUMBERS_PER_MS_LOG2: u32 = 12;
 
 /// A life that begins at this calendar time. While the clock is right, its numbers are above all numbers of earlier lives, also of

@@ -286,7 +286,7 @@ impl State {
             self.waiters.leave(ticket);
         }
         for Undelivered { mut tokens, commit } in requests.undelivered {
-            // Leases of a failed commit do not exist: the queue was loaded again since, and their numbers may be reused.
+            // Leases of a failed commit do not exist: the queue was loaded again since.
             if commit.outcome().is_none_or(|outcome| outcome.is_ok()) {
                 tokens.retain(|token| !self.repeated.contains(token));
                 self.queue.return_undelivered(now, &tokens);
