@@ -246,7 +246,7 @@ impl Handle {
     /// The admission by the rules of these settings, if they have any.
     #[must_use]
     pub fn admission(&self, config: &Config) -> Option<Arc<QueueAdmission>> {
-        config.admission.as_ref().map(|text| self.admission.of(text))
+        config.admission.as_ref().map(|text| self.admission.of(self.name(), text))
     }
 
     /// Reads the queue. The result depends on durable events only: the read waits for the commit of all events that it saw.

@@ -9,7 +9,7 @@ use deltaq_engine::config::AdmissionText;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Error;
+use super::{Error, Name};
 use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
 use crate::admission::{self, Admission};
 
@@ -20,6 +20,7 @@ pub(super) struct CompiledRules(Mutex<Option<Arc<QueueAdmission>>>);
 /// The admission rules of a queue.
 #[derive(Debug)]
 pub struct QueueAdmission {
+    queue: Name,
     text: Arc<AdmissionText>,
     /// Compiled by the first call that needs the rules, which may take a second.
     compiled: OnceLock<Result<Admission, admission::Error>>,
@@ -28,29 +29,39 @@ pub struct QueueAdmission {
 }
 
 impl CompiledRules {
-    /// The admission by these rules. Checks by earlier rules do not count for its permits.
-    pub(super) fn of(&self, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
+    /// The admission by these rules of the queue. Checks by earlier rules do not count for its permits.
+    pub(super) fn of(&self, queue: &Name, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
         let mut held = self.0.lock();
         match &*held {
             Some(held) if Arc::ptr_eq(&held.text, text) => held.clone(),
-            _ => held.insert(Arc::new(QueueAdmission::new(text.clone()))).clone(),
+            _ => held.insert(Arc::new(QueueAdmission::new(queue.clone(), text.clone()))).clone(),
         }
     }
 }
 
 impl QueueAdmission {
-    fn new(text: Arc<AdmissionText>) -> Self {
+    fn new(queue: Name, text: Arc<AdmissionText>) -> Self {
         let running = Arc::new(Semaphore::new(ADMISSIONS_MAX));
         let waiting = Semaphore::new(ADMISSIONS_WAITING_MAX);
-        Self { text, compiled: OnceLock::new(), running, waiting }
+        Self { queue, text, compiled: OnceLock::new(), running, waiting }
     }
 
     /// The compiled rules. The first call may take a second, so it must not run on a thread that serves connections.
     ///
     /// # Errors
-    /// The schema can't be compiled.
+    /// The schema can't be compiled. The first call logs it.
     pub fn compiled(&self) -> Result<&Admission, admission::Error> {
-        self.compiled.get_or_init(|| Admission::compile(&self.text)).as_ref().map_err(Clone::clone)
+        let compile = || {
+            Admission::compile(&self.text).inspect_err(|error| {
+                tracing::warn!(
+                    queue = %self.queue,
+                    %error,
+                    "this version of deltaq can't compile the stored schema of the queue, so the queue refuses objects until its \
+                     schema is set again"
+                );
+            })
+        };
+        self.compiled.get_or_init(compile).as_ref().map_err(Clone::clone)
     }
 
     /// Waits for a permit, which is released when it is dropped.
@@ -73,6 +84,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use deltaq_engine::key::Pointer;
+    use deltaq_types::RawObject;
 
     use super::*;
 
@@ -81,9 +93,30 @@ mod tests {
         Arc::new(AdmissionText::new(None, prune).unwrap())
     }
 
+    fn of(compiled: &CompiledRules, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
+        compiled.of(&"prices".parse().unwrap(), text)
+    }
+
+    #[test]
+    fn a_stored_schema_that_does_not_compile_is_logged_once() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap())).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let schema = RawObject::from_valid(r#"{"type":"text"}"#);
+            let text = Arc::new(AdmissionText::new(Some(schema), vec![]).unwrap());
+            let compiled = CompiledRules::default();
+            for _ in 0..2 {
+                of(&compiled, &text).compiled().unwrap_err();
+            }
+        });
+        let log = std::fs::read_to_string(log.path()).unwrap();
+        assert_eq!(log.matches("can't compile").count(), 1, "{log}");
+        assert!(log.contains("queue=prices"), "{log}");
+    }
+
     #[tokio::test]
     async fn a_few_checks_run_some_wait_and_more_are_refused() {
-        let permits = CompiledRules::default().of(&rules("/a"));
+        let permits = of(&CompiledRules::default(), &rules("/a"));
         let mut running = Vec::new();
         for _ in 0..ADMISSIONS_MAX {
             running.push(permits.acquire().await.unwrap());
@@ -106,9 +139,9 @@ mod tests {
     #[tokio::test]
     async fn new_rules_have_permits_of_their_own() {
         let (old, new, compiled) = (rules("/a"), rules("/b"), CompiledRules::default());
-        let endless = [compiled.of(&old).acquire().await, compiled.of(&old).acquire().await];
-        assert_eq!(compiled.of(&old).running.available_permits(), 0);
-        assert_eq!(compiled.of(&new).running.available_permits(), ADMISSIONS_MAX);
+        let endless = [of(&compiled, &old).acquire().await, of(&compiled, &old).acquire().await];
+        assert_eq!(of(&compiled, &old).running.available_permits(), 0);
+        assert_eq!(of(&compiled, &new).running.available_permits(), ADMISSIONS_MAX);
         drop(endless);
     }
 }
