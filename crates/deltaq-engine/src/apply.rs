@@ -283,7 +283,7 @@ impl State {
         match kind {
             EventKind::VersionRemembered { key, version, before } => {
                 let (key, version, before, rv) = (key.clone(), version.clone(), before.clone(), self.rv);
-                if !self.versions.remember(RememberedVersion { key, version, before, rv, at }) {
+                if !self.versions.remember(RememberedVersion { rv, at, key, version, before }) {
                     return Err("the key has a remembered version that is not older");
                 }
             }

@@ -39,7 +39,6 @@ pub mod id;
 pub mod index_settings;
 pub mod indexes;
 pub mod initial;
-pub mod json;
 pub mod key;
 pub mod known;
 pub mod limits;

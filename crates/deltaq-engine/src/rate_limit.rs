@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::value::RawValue;
+
 use super::time::Time;
 
 /// From this exponent on, `2^n` is infinite in client-go's f64, so the wait is the maximum. That includes a base of 0,
@@ -56,12 +59,22 @@ pub struct Bucket {
 }
 
 /// The level of a queue's token bucket. A level below zero means that future tokens are reserved.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BucketLevel {
     /// Number of tokens.
+    #[serde(deserialize_with = "exact")]
     pub tokens: f64,
     /// The time of this level.
     pub at: Time,
+}
+
+/// Reads a finite number by the standard library, because serde_json may be off by the last bit.
+fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let text = <&RawValue>::deserialize(deserializer)?.get();
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(de::Error::custom(format_args!("{text} is not a number"))),
+    }
 }
 
 impl Default for RateLimiter {

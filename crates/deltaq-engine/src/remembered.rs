@@ -57,8 +57,8 @@ impl RememberedVersions {
 
     /// Forgets the version of a key whose deltas were dropped. The version before it counts again.
     pub(super) fn fall_back(&mut self, key: &Key) {
-        if let Some(RememberedVersion { key, before: Some(version), rv, at, .. }) = self.forget(key) {
-            self.insert(RememberedVersion { key, version, before: None, rv, at });
+        if let Some(RememberedVersion { rv, at, key, before: Some(version), .. }) = self.forget(key) {
+            self.insert(RememberedVersion { rv, at, key, version, before: None });
         }
     }
 

@@ -1,7 +1,9 @@
-//! The state of a queue in parts, as checkpoints store it and recovery reads it. The journal decides how the parts are
-//! encoded.
+//! The state of a queue in parts, as checkpoints store it and recovery reads it. The state of a queue derives its
+//! JSON, as events do; the journal decides how that of a key is encoded.
 
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::delta::Delta;
@@ -13,22 +15,22 @@ use super::key::Key;
 use super::known::Known;
 use super::lives::Life;
 use super::object_version::ObjectVersion;
+use super::omit::is_default;
 use super::rate_limit::BucketLevel;
 use super::schedule::ScheduleState;
 use super::settled::Outcome;
 use super::time::Time;
 
-/// The state of a queue without its keys.
-#[derive(Clone, Debug, PartialEq)]
+/// The state of a queue without its keys. Its JSON is the content of a queue's row; `rv` has a column of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueState {
     /// The newest event.
+    #[serde(skip)]
     pub rv: Rv,
     /// The lives of the queue, the oldest first.
     pub lives: Vec<Life>,
     /// When that event happened.
     pub last_at: Time,
-    /// The settings.
-    pub config: Arc<Config>,
     /// Whether a produce or pop created the queue, and nobody configured it since.
     pub auto_created: bool,
     /// Whether delivery is paused.
@@ -36,66 +38,93 @@ pub struct QueueState {
     /// Whether the queue is closed.
     pub closed: bool,
     /// Whether pops of the closed queue end as soon as no key is ready.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub closes_at_once: bool,
     /// Where the queue stands with its initial list.
     pub initial: InitialList,
-    /// The outcomes of the latest settled leases, oldest first.
-    pub settled: Vec<(Token, Outcome)>,
     /// The level of the token bucket.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketLevel>,
     /// When the next periodic Resync is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_resync: Option<Time>,
     /// The latest Replace.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_replace: Option<LastReplace>,
     /// How far a follower has got; `None` before its list.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub followed: Option<FollowPosition>,
     /// What the sources did, by name.
-    pub sources: Vec<(Source, SourceHistory)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceRecord>,
     /// The versions of keys that no object has any more, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<RememberedVersion>,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// The outcomes of the latest settled leases, oldest first.
+    #[serde(with = "by_outcome")]
+    pub settled: Vec<(Token, Outcome)>,
 }
 
 /// A version of a key that no object has any more. Later objects of the key must be newer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedVersion {
+    /// The event that remembered the version.
+    pub rv: Rv,
+    /// When that event happened.
+    pub at: Time,
     /// The key.
     pub key: Key,
     /// The version.
     pub version: ObjectVersion,
     /// The version that counts again if the deltas that the key had then are dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<ObjectVersion>,
-    /// The event that remembered the version.
-    pub rv: Rv,
-    /// When that event happened.
-    pub at: Time,
+}
+
+/// A source, and what it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRecord {
+    /// The source's name.
+    pub source: Source,
+    /// What the source did.
+    #[serde(flatten)]
+    pub history: SourceHistory,
 }
 
 /// What a source did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceHistory {
     /// When the last call arrived that queued a change or had a sequence, or the last Replace started.
     pub last_call: Time,
     /// The latest Replace of the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_replace: Option<LastReplace>,
     /// When the last Replace of the source ended that was not aborted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_replaced: Option<Time>,
     /// The number of the last call that had a sequence.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
 }
 
 /// The latest Replace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastReplace {
     /// The source of the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// What the Replace did.
-    pub counts: ReplaceCounts,
     /// When the Replace started.
     pub started: Time,
     /// When the Replace ended, or was found to be aborted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
     /// Whether the Replace was aborted.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub aborted: bool,
+    /// What the Replace did.
+    pub counts: ReplaceCounts,
 }
 
 /// The state of one key.
@@ -151,4 +180,36 @@ pub struct CheckpointChunk {
     pub keys: Vec<(Slot, KeyState)>,
     /// Whether the checkpoint has looked at all keys.
     pub ended: bool,
+}
+
+/// Settled leases as JSON: consecutive leases with the same outcome, usually all of them, name it once.
+mod by_outcome {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Outcome, Token};
+
+    #[derive(Serialize, Deserialize)]
+    struct Alike {
+        outcome: Outcome,
+        tokens: Vec<Token>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        settled: &[(Token, Outcome)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let alike = settled.chunk_by(|(_, a), (_, b)| a == b);
+        serializer.collect_seq(alike.filter_map(|alike| {
+            let (_, outcome) = *alike.first()?;
+            Some(Alike { outcome, tokens: alike.iter().map(|(token, _)| *token).collect() })
+        }))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(Token, Outcome)>, D::Error> {
+        let all = Vec::<Alike>::deserialize(deserializer)?;
+        let leases = |alike: Alike| alike.tokens.into_iter().map(move |token| (token, alike.outcome));
+        Ok(all.into_iter().flat_map(leases).collect())
+    }
 }

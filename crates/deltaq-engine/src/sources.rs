@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::id::{Sequence, Source};
 use super::limits::SOURCES_MAX;
-use super::snapshot::{LastReplace, SourceHistory};
+use super::snapshot::{LastReplace, SourceHistory, SourceRecord};
 use super::time::Time;
 
 /// A source of a queue.
@@ -55,8 +55,8 @@ impl Sources {
     }
 
     /// Sets what the sources did, as of a checkpoint.
-    pub(super) fn restore(&mut self, histories: Vec<(Source, SourceHistory)>) {
-        self.histories = histories.into_iter().collect();
+    pub(super) fn restore(&mut self, records: Vec<SourceRecord>) {
+        self.histories = records.into_iter().map(|record| (record.source, record.history)).collect();
     }
 
     /// Records a call of a source.

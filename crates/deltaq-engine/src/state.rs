@@ -16,7 +16,7 @@ use super::rate_limit::BucketLevel;
 use super::remembered::RememberedVersions;
 use super::schedule::{Place, Schedule};
 use super::settled::SettledLeases;
-use super::snapshot::{LastReplace, QueueState};
+use super::snapshot::{LastReplace, QueueState, SourceHistory, SourceRecord};
 use super::sources::Sources;
 use super::table::{Entry, Table};
 use super::time::Time;
@@ -93,6 +93,10 @@ impl State {
 
     /// The state without its keys.
     pub(super) fn without_keys(&self) -> QueueState {
+        let source = |(source, history): (&Source, &SourceHistory)| SourceRecord {
+            source: source.clone(),
+            history: history.clone(),
+        };
         QueueState {
             rv: self.rv,
             lives: self.lives.all(self.rv),
@@ -108,11 +112,7 @@ impl State {
             next_resync: self.next_resync,
             last_replace: self.last_replace.clone(),
             followed: self.followed,
-            sources: self
-                .sources
-                .histories()
-                .map(|(source, history)| (source.clone(), history.clone()))
-                .collect(),
+            sources: self.sources.histories().map(source).collect(),
             versions: self.versions.iter().cloned().collect(),
         }
     }

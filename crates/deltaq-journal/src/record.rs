@@ -1,7 +1,7 @@
 //! Engine values as rows of a store, and back: format version 1.
 //!
-//! Events, deltas and the facts in them derive their JSON in the engine (see [`event`](deltaq_engine::event) for the
-//! rules of its form). The states of keys and queues have mirror types in this module. A store carries rows as they are.
+//! Events, deltas and the states of queues derive their JSON in the engine (see [`event`](deltaq_engine::event) for the
+//! rules of its form). The state of a key has a form in this module. A store carries rows as they are.
 //!
 //! For a person with `sqlite3` and `json_each`:
 //! - `events` of a journal row is an array with one object per event, `item` of a key row and `state` of a queue row
@@ -26,7 +26,6 @@ mod event;
 mod json;
 mod key;
 mod names;
-mod queue;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,6 @@ use deltaq_types::name::{Incarnation, Name};
 use super::content::{Error, FORMAT, Identity, QueueRecord};
 use super::json::shared_object;
 use super::names::Names;
-use super::queue::WireState;
 use super::{checksum, event, key};
 use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 
@@ -96,9 +95,17 @@ impl Decoder {
     }
 
     fn queue_state(&mut self, row: &QueueRow) -> Result<QueueState, String> {
-        let state: WireState<'_> =
+        let mut state: QueueState =
             serde_json::from_str(&row.state).map_err(|error| format!("state: {error}"))?;
-        state.read(row.rv, &mut self.names)
+        state.rv = row.rv;
+        for record in &mut state.sources {
+            self.names.share(record.source.as_mut());
+        }
+        let of_sources = state.sources.iter_mut().filter_map(|record| record.history.last_replace.as_mut());
+        for replace in of_sources.chain(&mut state.last_replace) {
+            self.names.share_some(replace.source.as_mut().map(AsMut::as_mut));
+        }
+        Ok(state)
     }
 
     fn key_state(&mut self, row: &KeyRow) -> Result<KeyState, String> {

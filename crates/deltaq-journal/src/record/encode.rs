@@ -7,7 +7,7 @@ use deltaq_engine::snapshot::{KeyState, QueueState, RemovedKey};
 
 use super::content::{FORMAT, Identity};
 use super::json::Json;
-use super::{checksum, event, key, queue};
+use super::{checksum, event, key};
 use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, TombstoneRow};
 
 /// Most bytes of events in one journal row, unless a single event has more.
@@ -53,7 +53,7 @@ pub fn tombstone(queue: QueueId, removed: &RemovedKey) -> TombstoneRow {
 #[must_use]
 pub fn queue_row(identity: &Identity, state: &QueueState) -> QueueRow {
     let mut json = Json::default();
-    json.push_value(&queue::WireState::of(state));
+    json.push_value(state);
     any_queue_row(identity, state.rv, json.into_string(), false)
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use deltaq_engine::delta::Provenance;
 use deltaq_engine::id::Source;
-use deltaq_engine::json::Text;
 use foldhash::fast::RandomState;
 
 /// Most names that are remembered at a time.
@@ -38,13 +37,6 @@ impl Names {
         if let Some(name) = name {
             self.share(name);
         }
-    }
-
-    /// The shared copy of a name that may be absent.
-    pub(super) fn shared(&mut self, name: Option<&Text<'_>>) -> Option<Arc<str>> {
-        let mut name = name.map(|name| name.as_str().into());
-        self.share_some(name.as_mut());
-        name
     }
 
     /// Replaces a provenance by the one before if both are equal, and shares its names otherwise.

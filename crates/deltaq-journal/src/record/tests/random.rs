@@ -23,7 +23,7 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
-use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHistory};
+use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHistory, SourceRecord};
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::{Passage, View};
@@ -451,7 +451,7 @@ impl Dice {
                     last_replaced: dice.maybe(Self::time),
                     sequence: dice.maybe(Self::number),
                 };
-                (dice.name(), history)
+                SourceRecord { source: dice.name(), history }
             }),
             versions: self.list(|dice| RememberedVersion {
                 key: dice.key(),

@@ -23,7 +23,9 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
-use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, RemovedKey, SourceHistory};
+use deltaq_engine::snapshot::{
+    KeyState, QueueState, RememberedVersion, RemovedKey, SourceHistory, SourceRecord,
+};
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
@@ -460,11 +462,12 @@ fn remembered(newest: &str, before: Option<&str>, rv: u64) -> RememberedVersion 
     }
 }
 
-fn source_histories(replace: &LastReplace) -> Vec<(Source, SourceHistory)> {
+fn source_histories(replace: &LastReplace) -> Vec<SourceRecord> {
     let last_replace = Some(replace.clone());
     let erp = SourceHistory { last_call: at(1), last_replace, last_replaced: Some(at(0)), sequence: Some(7) };
     let shop = SourceHistory { last_call: at(41), last_replace: None, last_replaced: None, sequence: None };
-    vec![("erp".into(), erp), ("shop".into(), shop)]
+    let record = |source: &str, history| SourceRecord { source: source.into(), history };
+    vec![record("erp", erp), record("shop", shop)]
 }
 
 pub(super) fn identity() -> Identity {
