@@ -1,104 +1,133 @@
 //! Authorization. Every operation declares the permission that its caller needs.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::http::{HeaderMap, header};
+use deltaq_runtime::clock::Clock;
 
-use super::context::RequestContext;
+use super::gate::Gate;
 use super::node;
-use super::operation::Permission;
+use super::operation::{Permission, Target};
 use super::problem::{Code, Problem};
-use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
+use crate::access::{Access, Caller, Denied, TOKEN_BYTES_MAX};
 use crate::config::access::Verb;
 
-/// Refuses a caller without the permission of the operation.
-pub(super) fn authorize(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
-    check(context, headers)?;
-    context.is_authorized.store(true, Ordering::Relaxed);
-    Ok(())
+/// Whether the caller of a request has the permission that the operation needs, and who it is.
+#[derive(Debug, Default)]
+pub(super) struct Authorization {
+    /// Whether another node has sent the request. That node has checked the permission of the client.
+    pub(super) is_from_node: bool,
+    /// The verb of the operation, once it is known.
+    pub(super) verb: OnceLock<Verb>,
+    /// The token, once it is known.
+    pub(super) caller: OnceLock<Arc<Caller>>,
+    /// The name of an expired token. It gives no permission.
+    pub(super) expired: OnceLock<Arc<str>>,
+    /// Whether the caller has the permission of the operation.
+    pub(super) is_granted: AtomicBool,
 }
 
-fn check(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
-    let need = need(context);
-    if let Permission::OnQueue(verb) | Permission::Everywhere(verb) = need {
-        let _known = context.verb.set(verb);
-    }
-    if need == Permission::Nothing {
-        return Ok(());
-    }
-    if context.is_from_node {
-        return check_node(context, headers);
-    }
-    let gate = &context.state.gate;
-    if gate.demands_certificates && context.peer().is_none_or(|peer| peer.certificate.is_none()) {
-        let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
-        return Err(Problem::new(Code::Unauthorized, detail));
-    }
-    if gate.access.is_open() {
-        return Ok(());
-    }
-    let (tokens, clock) = (gate.access.tokens(), &context.state.clock);
-    let caller =
-        tokens.caller(bearer(headers)?, clock.wall_us()).map_err(|denied| refusal(context, denied))?;
-    let caller = context.caller.get_or_init(|| caller);
-    // A refused request counts toward the rate, too: it costs as much as any other.
-    caller.count(clock.monotonic_us()).map_err(|wait| {
-        let rate = caller.rate().map_or(0, |rate| rate.each_second);
-        let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
-        Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
-    })?;
-    allow(caller, need, context.queue())
-}
-
-/// Finds the token of the client whose call another node has forwarded. That node has checked the token and has counted the call in the
-/// rate of the token.
-fn check_node(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
-    let access = &context.state.gate.access;
-    let Some(name) = headers.get(&node::CALLER).filter(|_| !access.is_open()) else { return Ok(()) };
-    let name = name.to_str().unwrap_or_default();
-    let caller = access.tokens().by_name(name, context.state.clock.wall_us());
-    let caller = caller.map_err(|denied| match denied {
-        Denied::Unknown => {
-            let detail = format!(
-                "the owner of the queue does not have the token {name:?} of the node that forwarded the request"
-            );
-            Problem::new(Code::Unauthorized, detail).hint("all nodes need the same tokens")
+impl Authorization {
+    /// Refuses a caller without the permission of the operation.
+    pub(super) fn check(
+        &self,
+        gate: &Gate,
+        clock: &Clock,
+        target: &Target,
+        headers: &HeaderMap,
+        has_certificate: bool,
+    ) -> Result<(), Problem> {
+        let need = need(target);
+        if let Permission::OnQueue(verb) | Permission::Everywhere(verb) = need {
+            let _known = self.verb.set(verb);
         }
-        Denied::Expired { .. } => refusal(context, denied),
-    })?;
-    let _set_once = context.caller.set(caller);
-    Ok(())
-}
+        if need != Permission::Nothing && self.is_from_node {
+            self.find_client(&gate.access, clock, headers)?;
+        } else if need != Permission::Nothing {
+            self.check_client(gate, clock, target, headers, has_certificate)?;
+        }
+        self.is_granted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
 
-/// Refuses a caller without a grant of `verb` on another queue than that of the path.
-pub(super) fn authorize_on(context: &RequestContext, verb: Verb, queue: &str) -> Result<(), Problem> {
-    let Some(caller) = context.caller.get() else { return Ok(()) };
-    allow(caller, Permission::OnQueue(verb), Some(queue))
-}
+    fn check_client(
+        &self,
+        gate: &Gate,
+        clock: &Clock,
+        target: &Target,
+        headers: &HeaderMap,
+        has_certificate: bool,
+    ) -> Result<(), Problem> {
+        if gate.demands_certificates && !has_certificate {
+            let detail =
+                "the connection has shown no client certificate, and server.tls_client_ca asks for one";
+            return Err(Problem::new(Code::Unauthorized, detail));
+        }
+        if gate.access.is_open() {
+            return Ok(());
+        }
+        let caller = gate.access.tokens().caller(bearer(headers)?, clock.wall_us());
+        let caller = caller.map_err(|denied| self.refusal(denied))?;
+        let caller = self.caller.get_or_init(|| caller);
+        // A refused request counts toward the rate, too: it costs as much as any other.
+        caller.count(clock.monotonic_us()).map_err(|wait| {
+            let rate = caller.rate().map_or(0, |rate| rate.each_second);
+            let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
+            Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
+        })?;
+        allow(caller, need(target), target.queue_name())
+    }
 
-/// Checks the token again after a slow body. A token that has expired, was revoked or has lost its grant meanwhile cannot finish
-/// the request.
-pub(super) fn check_again(context: &RequestContext) -> Result<(), Problem> {
-    let Some(former) = context.caller.get() else { return Ok(()) };
-    let (tokens, wall_us) = (context.state.gate.access.tokens(), context.state.clock.wall_us());
-    let caller = tokens.recheck(former, wall_us).map_err(|denied| refusal(context, denied))?;
-    allow(&caller, need(context), context.queue())
-}
+    /// Finds the token of the client whose call another node has forwarded. That node has checked the token and has counted the call in
+    /// the rate of the token.
+    fn find_client(&self, access: &Access, clock: &Clock, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(name) = headers.get(&node::CALLER).filter(|_| !access.is_open()) else { return Ok(()) };
+        let name = name.to_str().unwrap_or_default();
+        let caller = access.tokens().by_name(name, clock.wall_us());
+        let caller = caller.map_err(|denied| match denied {
+            Denied::Unknown => {
+                let detail = format!(
+                    "the owner of the queue does not have the token {name:?} of the node that forwarded the request"
+                );
+                Problem::new(Code::Unauthorized, detail).hint("all nodes need the same tokens")
+            }
+            Denied::Expired { .. } => self.refusal(denied),
+        })?;
+        let _set_once = self.caller.set(caller);
+        Ok(())
+    }
 
-/// The permission that the request needs. A request for no operation needs any token to get its 404 or 405.
-fn need(context: &RequestContext) -> Permission {
-    context.operation().map_or(Permission::Token, |operation| operation.permission)
-}
+    /// Refuses a caller without a grant of `verb` on another queue than that of the path.
+    pub(super) fn check_on(&self, verb: Verb, queue: &str) -> Result<(), Problem> {
+        let Some(caller) = self.caller.get() else { return Ok(()) };
+        allow(caller, Permission::OnQueue(verb), Some(queue))
+    }
 
-fn refusal(context: &RequestContext, denied: Denied) -> Problem {
-    match denied {
-        Denied::Unknown => Problem::new(Code::Unauthorized, "the token is unknown"),
-        Denied::Expired { at_us, name } => {
-            let _known = context.expired.set(name);
-            let at = deltaq_types::Timestamp::from_micros(at_us);
-            Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
+    /// Checks the token again after a slow body. A token that has expired, was revoked or has lost its grant meanwhile cannot finish
+    /// the request.
+    pub(super) fn check_again(&self, access: &Access, clock: &Clock, target: &Target) -> Result<(), Problem> {
+        let Some(former) = self.caller.get() else { return Ok(()) };
+        let caller = access.tokens().recheck(former, clock.wall_us());
+        let caller = caller.map_err(|denied| self.refusal(denied))?;
+        allow(&caller, need(target), target.queue_name())
+    }
+
+    fn refusal(&self, denied: Denied) -> Problem {
+        match denied {
+            Denied::Unknown => Problem::new(Code::Unauthorized, "the token is unknown"),
+            Denied::Expired { at_us, name } => {
+                let _known = self.expired.set(name);
+                let at = deltaq_types::Timestamp::from_micros(at_us);
+                Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
+            }
         }
     }
+}
+
+/// The permission that a request needs. A request for no operation needs any token to get its 404 or 405.
+fn need(target: &Target) -> Permission {
+    target.operation.map_or(Permission::Token, |operation| operation.permission)
 }
 
 fn allow(caller: &Caller, need: Permission, queue: Option<&str>) -> Result<(), Problem> {

@@ -19,7 +19,6 @@ use serde::de::DeserializeOwned;
 pub(super) use self::document::{Start, hinted, line_hinted, read_envelope, text_of};
 use self::document::{check_strings, or_empty, read_document};
 use self::inflate::Inflated;
-use super::access;
 use super::body_head::BodyHead;
 pub(super) use super::body_head::Format;
 use super::body_rate::{BodyRate, TooSlow};
@@ -146,7 +145,7 @@ impl Incoming {
     }
 
     fn sender(&self) -> Sender {
-        if self.account.0.is_from_node { Sender::Node } else { Sender::Client }
+        if self.account.0.is_from_node() { Sender::Node } else { Sender::Client }
     }
 
     /// The next piece of the body; `None` at its end.
@@ -210,7 +209,7 @@ impl Incoming {
 
     /// Checks at the end of a slow body that the token is still valid and still has its grant.
     fn check_access(&self) -> Result<(), Problem> {
-        if self.has_waited { access::check_again(&self.account.0) } else { Ok(()) }
+        if self.has_waited { self.account.0.authorize_again() } else { Ok(()) }
     }
 
     /// Longest body that is one document, in bytes.

@@ -3,16 +3,17 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
-use axum::http::{HeaderName, Uri};
+use axum::http::{HeaderMap, HeaderName, Uri};
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_types::name::Name;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::access::Authorization;
 use super::body_head::BodyHead;
 use super::delivery::Outbox;
 use super::head::Head;
@@ -21,11 +22,11 @@ use super::operation::{BodyKind, Class, Operation, Target};
 use super::params::{Params, Query};
 use super::problem::Problem;
 use super::public_url;
+use super::reply::{Reply, ReplyCounts, RequestCounts};
 use super::request_metrics::UNKNOWN;
 use super::state::AppState;
 use super::trace;
 use crate::access::Caller;
-use crate::config::access::Verb;
 
 pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -71,18 +72,10 @@ pub(super) struct RequestContext {
     pub(super) connection: Option<Connection>,
     /// What the request says about the URL of the server.
     called: public_url::Caller,
-    /// Whether another node has sent the request. That node has checked the permission of the client.
-    pub(super) is_from_node: bool,
+    /// Who the caller is, and whether it has the permission that its operation needs.
+    pub(super) authorization: Authorization,
     /// Whether another node returns leases that did not reach its client.
     pub(super) is_undelivered: bool,
-    /// The verb of the operation, once it is known.
-    pub(super) verb: OnceLock<Verb>,
-    /// The token, once it is known.
-    pub(super) caller: OnceLock<Arc<Caller>>,
-    /// The name of an expired token. It gives no permission.
-    pub(super) expired: OnceLock<Arc<str>>,
-    /// Whether the request has the permission that its operation needs.
-    pub(super) is_authorized: AtomicBool,
     /// The trace context of the caller.
     pub(super) parent: Option<TraceContext>,
     /// How the body is read; the problem of its headers concerns only operations that have a body.
@@ -120,12 +113,8 @@ impl RequestContext {
             target,
             called: public_url::Caller::of(request, head, is_tls, is_from_node),
             connection,
-            is_from_node,
+            authorization: Authorization { is_from_node, ..Authorization::default() },
             is_undelivered: is_from_node && head.is_undelivered,
-            verb: OnceLock::new(),
-            caller: OnceLock::new(),
-            expired: OnceLock::new(),
-            is_authorized: AtomicBool::new(false),
             parent: trace::context_of(head.traceparent),
             body_head: BodyHead::of(head, body_kind),
             links: OnceLock::new(),
@@ -135,6 +124,34 @@ impl RequestContext {
             parse_permit: Mutex::default(),
             state,
         })
+    }
+
+    /// Refuses a caller without the permission of the operation.
+    pub(super) fn authorize(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let has_certificate = self.peer().is_some_and(|peer| peer.certificate.is_some());
+        let state = &self.state;
+        self.authorization.check(&state.gate, &state.clock, &self.target, headers, has_certificate)
+    }
+
+    /// Refuses a caller whose token has become invalid, or has lost its grant, since the request began.
+    pub(super) fn authorize_again(&self) -> Result<(), Problem> {
+        self.authorization.check_again(&self.state.gate.access, &self.state.clock, &self.target)
+    }
+
+    /// Whether another node has sent the request.
+    pub(super) fn is_from_node(&self) -> bool {
+        self.authorization.is_from_node
+    }
+
+    /// The token, once it is known.
+    pub(super) fn caller(&self) -> Option<&Arc<Caller>> {
+        self.authorization.caller.get()
+    }
+
+    /// The reply with this document. Its counts go to the log.
+    pub(super) fn reply<T: ReplyCounts>(&self, document: T) -> Reply<T> {
+        self.count(document.counts());
+        Reply(document)
     }
 
     /// Sets the counts for the log.
@@ -155,7 +172,7 @@ impl RequestContext {
     /// The request as an applicant for a part of a limit.
     pub(super) fn applicant(&self) -> Applicant<'_> {
         let class = self.operation().map_or(Class::Read, |operation| operation.class);
-        Applicant { caller: self.caller.get(), class }
+        Applicant { caller: self.caller(), class }
     }
 
     /// Takes a permit of the in-flight limit.
@@ -189,7 +206,7 @@ impl RequestContext {
         let release = |held: usize| Some(held.saturating_sub(bytes));
         let held = self.body_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, release);
         let bytes = held.unwrap_or_default().min(bytes);
-        self.state.gate.in_flight.return_body(self.caller.get(), bytes);
+        self.state.gate.in_flight.return_body(self.caller(), bytes);
     }
 
     /// Counts the bytes of a reply until the result is dropped.
@@ -233,7 +250,7 @@ impl RequestContext {
 
     /// Whether another node asks for the queues of this node.
     pub(super) fn is_list_for_node(&self) -> bool {
-        self.is_from_node && self.operation().is_some_and(Operation::lists_queues)
+        self.is_from_node() && self.operation().is_some_and(Operation::lists_queues)
     }
 
     /// The body of the operation.
@@ -263,12 +280,13 @@ impl RequestContext {
 
     /// The text of that name.
     pub(super) fn queue(&self) -> Option<&str> {
-        self.queue_name().map(Name::as_str)
+        self.target.queue_name()
     }
 
     /// The name of the token, even if it has expired. Only the log and the audit log use it.
     pub(super) fn token_name(&self) -> Option<&str> {
-        self.caller.get().map(|caller| caller.name()).or_else(|| self.expired.get().map(|name| &**name))
+        let expired = || self.authorization.expired.get().map(|name| &**name);
+        self.caller().map(|caller| caller.name()).or_else(expired)
     }
 }
 
@@ -276,19 +294,6 @@ impl Drop for RequestContext {
     fn drop(&mut self) {
         self.release_body(usize::MAX);
     }
-}
-
-/// The counts of a request, for the log and the audit log.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RequestCounts {
-    /// Deltas that were queued, and Deletes that were ignored.
-    pub(super) queued: Option<(u64, u64)>,
-    /// Keys or documents in the reply.
-    pub(super) items: Option<u64>,
-    /// Leases of a settle or extend, whatever their results.
-    pub(super) leases: Option<u64>,
-    /// Keys that another call changed.
-    pub(super) keys: Option<u64>,
 }
 
 /// The id of a request: that of the caller if it is printable and short.

@@ -56,7 +56,7 @@ pub(super) fn answer(
                 Problem::recovering(registry.progress()).into_response()
             }
             Owner::This(_) => own(context.clone(), handler(context, request, query)).await,
-            Owner::Other(peer) if !context.is_from_node => {
+            Owner::Other(peer) if !context.is_from_node() => {
                 let state = context.state.clone();
                 state.on_main_runtime(forwarded(node, context, peer.clone(), queue, request)).await
             }

@@ -17,7 +17,6 @@ use deltaq_types::duration;
 use futures_util::FutureExt as _;
 use http_body::Body as _;
 
-use super::access;
 use super::body_drain::BodyDrain;
 use super::call::{Handler, ResponseFuture, boxed};
 use super::conditional;
@@ -118,24 +117,29 @@ fn without_body(response: Response) -> Response {
 /// Checks the size of the head, the origin and the conditional headers.
 fn check_head(context: &RequestContext, request: &Request, head: &Head<'_>) -> Result<(), Problem> {
     let state = &context.state;
-    origin::check_head(request.uri(), head, &state.limits)?;
-    origin::check_site(request, head, context.connection.is_some(), Allowed::of(state))?;
+    origin::check_head(request.uri(), head, state.limits.max_header_bytes)?;
+    let hosts = state.checks_hosts().then_some(&*state.limits.allowed_hosts);
+    let allowed = Allowed { hosts, origins: &state.limits.allowed_origins };
+    origin::check_site(request, head, context.connection.is_some(), allowed)?;
     match context.operation().filter(|_| head.is_conditional) {
         Some(operation) => conditional::check_supported(operation, request.headers()),
         None => Ok(()),
     }
 }
 
-/// Checks the permission and the in-flight limit.
+/// Checks the permission, the in-flight limit, and that the queues are loaded.
 fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
     let state = &context.state;
-    access::authorize(context, request.headers())?;
+    context.authorize(request.headers())?;
     context.acquire_permit()?;
-    if state.node.is_some() {
+    let needs_queues = context.operation().is_some_and(Operation::needs_queues);
+    match state.partitions.loading() {
         // A node may load queues that the request does not concern.
-        return Ok(());
+        Some(registry) if needs_queues && state.node.is_none() => {
+            Err(Problem::recovering(registry.progress()))
+        }
+        _ => Ok(()),
     }
-    origin::check_recovered(state, context.operation().is_some_and(Operation::needs_queues))
 }
 
 /// Ends a request that takes too long. A Replace or seed, whose body may be long, has no such limit.

@@ -96,6 +96,13 @@ pub(super) struct Target {
     pub(super) queue: Option<Name>,
 }
 
+impl Target {
+    /// The text of the name of the queue.
+    pub(super) fn queue_name(&self) -> Option<&str> {
+        self.queue.as_ref().map(Name::as_str)
+    }
+}
+
 impl Operation {
     /// Whether its path names a queue.
     pub(super) fn names_queue(&self) -> bool {

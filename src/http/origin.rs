@@ -13,7 +13,6 @@ use deltaq_engine::excerpt::Excerpt;
 
 use super::head::Head;
 use super::problem::{Code, Problem};
-use super::state::{AppState, HttpLimits};
 
 /// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, and the rest of a path and query.
 pub(super) const URI_BYTES_MAX: usize = 8_192;
@@ -26,14 +25,7 @@ pub(super) struct Allowed<'s> {
     pub(super) origins: &'s [String],
 }
 
-impl<'s> Allowed<'s> {
-    /// The settings `server.allowed_hosts` and `server.allowed_origins`.
-    pub(super) fn of(state: &'s AppState) -> Self {
-        let limits = &state.limits;
-        let hosts = state.checks_hosts().then_some(&*limits.allowed_hosts);
-        Self { hosts, origins: &limits.allowed_origins }
-    }
-
+impl Allowed<'_> {
     fn host(self, authority: &str) -> bool {
         let Some(hosts) = self.hosts else { return true };
         host_name(authority)
@@ -46,26 +38,18 @@ impl<'s> Allowed<'s> {
 }
 
 /// Refuses a head that is too large.
-pub(super) fn check_head(uri: &Uri, head: &Head<'_>, limits: &HttpLimits) -> Result<(), Problem> {
+pub(super) fn check_head(uri: &Uri, head: &Head<'_>, bytes_max: usize) -> Result<(), Problem> {
     let uri = uri.path_and_query().map_or(0, |uri| uri.as_str().len());
     if uri > URI_BYTES_MAX {
         let detail = format!("the URI has {uri} bytes, and at most {URI_BYTES_MAX} are allowed");
         return Err(Problem::new(Code::UriTooLong, detail).with("limit", URI_BYTES_MAX));
     }
-    let (bytes, limit) = (head.bytes, limits.max_header_bytes);
+    let (bytes, limit) = (head.bytes, bytes_max);
     if bytes > limit {
         let detail = format!("the headers have {bytes} bytes; server.max_header_bytes is {limit}");
         return Err(Problem::new(Code::HeadersTooLarge, detail).with("limit", limit));
     }
     Ok(())
-}
-
-/// Refuses requests to queues until all queues are loaded.
-pub(super) fn check_recovered(state: &AppState, needs_queues: bool) -> Result<(), Problem> {
-    match state.partitions.loading() {
-        Some(registry) if needs_queues => Err(Problem::recovering(registry.progress())),
-        _ => Ok(()),
-    }
 }
 
 /// Refuses a request that a foreign web page has caused. `is_sent` is false for a request without a connection, in tests of

@@ -8,20 +8,11 @@ use deltaq_types::{
 };
 use serde::Serialize;
 
-use super::context::{RequestContext, RequestCounts};
 use super::problem::{Code, Problem};
 
-/// A JSON reply with counts.
+/// A JSON reply with counts, which the context of the request knows.
 #[derive(Debug)]
-pub(super) struct Reply<T>(T);
-
-impl<T: ReplyCounts> Reply<T> {
-    /// The reply to a request. Its counts go to the log.
-    pub(super) fn of(context: &RequestContext, document: T) -> Self {
-        context.count(document.counts());
-        Self(document)
-    }
-}
+pub(super) struct Reply<T>(pub(super) T);
 
 impl<T: ReplyCounts> IntoResponse for Reply<T> {
     fn into_response(self) -> Response {
@@ -55,6 +46,19 @@ pub(super) fn json(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// The counts of a request, for the log and the audit log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestCounts {
+    /// Deltas that were queued, and Deletes that were ignored.
+    pub(super) queued: Option<(u64, u64)>,
+    /// Keys or documents in the reply.
+    pub(super) items: Option<u64>,
+    /// Leases of a settle or extend, whatever their results.
+    pub(super) leases: Option<u64>,
+    /// Keys that another call changed.
+    pub(super) keys: Option<u64>,
 }
 
 /// A document with counts.

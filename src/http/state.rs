@@ -14,12 +14,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
 use super::body_rate::BodyRateLimit;
-use super::in_flight::InFlightLimits;
+use super::gate::Gate;
 use super::node::Node;
 use super::request_metrics::RequestMetrics;
-use crate::access::Access;
 use crate::audit::Audit;
-use crate::config::{self, Settings};
+use crate::config::Settings;
 use crate::spans::Spans;
 
 /// The state that the handlers share. It is one pointer, because each handler gets a clone.
@@ -130,35 +129,6 @@ pub struct Parts {
     pub serves_metrics: bool,
     /// Whether it serves the console.
     pub serves_console: bool,
-}
-
-/// Authorization and in-flight limits.
-#[derive(Debug)]
-pub struct Gate {
-    /// The tokens.
-    pub access: Access,
-    /// Whether a caller needs a certificate.
-    pub demands_certificates: bool,
-    /// The limits on requests in flight.
-    pub in_flight: Arc<InFlightLimits>,
-}
-
-impl Gate {
-    /// A gate without tokens and limits.
-    #[must_use]
-    pub fn open() -> Self {
-        let in_flight = Arc::new(InFlightLimits::new(&config::Server {
-            max_reads_in_flight: usize::MAX,
-            max_writes_in_flight: usize::MAX,
-            max_lists_in_flight: usize::MAX,
-            max_waits_in_flight: usize::MAX,
-            max_watches_in_flight: usize::MAX,
-            max_body_bytes_in_flight: usize::MAX,
-            max_reply_bytes_in_flight: usize::MAX,
-            ..config::Settings::default().server
-        }));
-        Self { access: Access::default(), demands_certificates: false, in_flight }
-    }
 }
 
 /// Where changes are stored.

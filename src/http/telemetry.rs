@@ -83,10 +83,10 @@ impl Observed {
         if let Ok(value) = HeaderValue::from_str(&context.id) {
             headers.insert(&REQUEST_ID, value);
         }
-        if let Some(code) = code.filter(|_| context.is_from_node) {
+        if let Some(code) = code.filter(|_| context.is_from_node()) {
             headers.insert(&node::OUTCOME, HeaderValue::from_static(code.name()));
         }
-        if let Some(node) = context.state.node.as_ref().filter(|_| context.is_from_node) {
+        if let Some(node) = context.state.node.as_ref().filter(|_| context.is_from_node()) {
             headers.insert(&node::NAME, node.header());
         }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -158,7 +158,7 @@ impl Observed {
             who,
             from: context.peer().map(Peer::client),
             certificate: context.peer().and_then(|peer| peer.certificate).map(|digest| access::hex(&digest)),
-            verb: context.verb.get().map(|verb| verb.as_str()),
+            verb: context.authorization.verb.get().map(|verb| verb.as_str()),
             method: context.method,
             route,
             queue: context.queue(),
@@ -177,11 +177,11 @@ impl Observed {
     fn class(&self, status: Option<u16>) -> Option<Class> {
         let context = &self.context;
         let is_refused = status.is_some_and(problem::refuses_caller);
-        let is_admin = context.verb.get() == Some(&Verb::Admin);
+        let is_admin = context.authorization.verb.get() == Some(&Verb::Admin);
         if self.is_check() || !(context.state.audit.all || is_admin || is_refused) {
             return None;
         }
-        let is_authorized = context.is_authorized.load(Ordering::Relaxed);
+        let is_authorized = context.authorization.is_granted.load(Ordering::Relaxed);
         Some(if is_admin && is_authorized {
             Class::Admin
         } else if !is_authorized || status == Some(Code::TooManyRequests.status()) {

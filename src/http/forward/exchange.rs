@@ -182,7 +182,7 @@ pub(in crate::http) fn outgoing(context: &RequestContext, request: Request) -> R
     if let Ok(id) = HeaderValue::from_str(&context.id) {
         headers.insert(&REQUEST_ID, id);
     }
-    let caller = context.caller.get().and_then(|caller| HeaderValue::from_str(caller.name()).ok());
+    let caller = context.caller().and_then(|caller| HeaderValue::from_str(caller.name()).ok());
     if let Some(caller) = caller {
         headers.insert(&node::CALLER, caller);
     }

@@ -23,7 +23,6 @@ use foldhash::fast::RandomState;
 use crate::http::blocking::run_blocking;
 use crate::http::body::blank_hinted;
 use crate::http::call::QueueCall;
-use crate::http::context::RequestCounts;
 use crate::http::delivery::{DeliveryBody, Leases};
 use crate::http::in_flight::CountedReply;
 use crate::http::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
@@ -32,6 +31,7 @@ use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue};
 use crate::http::params::{check_error, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::RequestCounts;
 use crate::http::reply::{Reply, json};
 use crate::http::state::AppState;
 use crate::http::wire::{self, popped, popped_bytes};
@@ -122,7 +122,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };
     let outbox = context.connection.as_ref().map(|connection| connection.outbox.clone());
     let is_counted = reserved.is_some();
-    let has_new_leases = context.is_from_node && delivered.holds_leases();
+    let has_new_leases = context.is_from_node() && delivered.holds_leases();
     let mut response = json(Body::new(DeliveryBody::new(text, Leases::Own(delivered), outbox, reserved)));
     if has_new_leases {
         response.headers_mut().insert(&node::LEASES, HeaderValue::from_static("new"));
@@ -149,7 +149,7 @@ pub(in crate::http) async fn settle(
     let body: SettleBody = incoming.document().await?;
     let (leases, hows) = read_settles(body.settle)?;
     let handle = state.partitions.get(&name)?;
-    settle_all(&state, &handle, leases, hows).await.map(|list| Reply::of(&context, list))
+    settle_all(&state, &handle, leases, hows).await.map(|list| context.reply(list))
 }
 
 /// Calls that settle all their leases in one way.
@@ -207,10 +207,10 @@ async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledL
     let handle = state.partitions.get(&name)?;
     if context.is_undelivered {
         handle.reclaim(leases.iter().map(|lease| handle.token(&lease.lease_id)).collect());
-        return Ok(Reply::of(&context, SettledList { settled: Vec::new(), stale: 0 }));
+        return Ok(context.reply(SettledList { settled: Vec::new(), stale: 0 }));
     }
     let hows = vec![how; leases.len()];
-    settle_all(&state, &handle, leases, hows).await.map(|list| Reply::of(&context, list))
+    settle_all(&state, &handle, leases, hows).await.map(|list| context.reply(list))
 }
 
 async fn settle_all(

@@ -25,7 +25,7 @@ use crate::http::wire;
 )]
 pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
     let key = call.key()?;
-    page(&call, &key).await.map(|page| Reply::of(&call.context, page))
+    page(&call, &key).await.map(|page| call.context.reply(page))
 }
 
 /// The history of a key, newest event first, for keys that clients cannot put into a path.
@@ -39,7 +39,7 @@ pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Reply<Page<EventDo
 )]
 pub(in crate::http) async fn history(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
     let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required"))?;
-    page(&call, &key).await.map(|page| Reply::of(&call.context, page))
+    page(&call, &key).await.map(|page| call.context.reply(page))
 }
 
 async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem> {

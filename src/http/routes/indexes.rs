@@ -16,7 +16,6 @@ use crate::http::openapi::params::{InQueue, IndexQuery, IndexesQuery, OfIndex};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::params::{Params, path_index, wrong};
 use crate::http::problem::Problem;
-use crate::http::reply::Reply;
 use crate::http::wire;
 
 /// List the indexes of the queue, in the order of their names.
@@ -67,7 +66,7 @@ pub(in crate::http) async fn values(call: ReadCall) -> Result<Response, Problem>
     if streams {
         return stream_pages(context, after, page).await;
     }
-    Ok(Reply::of(&context, page(after).await?).into_response())
+    Ok(context.reply(page(after).await?).into_response())
 }
 
 async fn value_page(

@@ -33,7 +33,7 @@ pub(in crate::http) async fn errors(call: ReadCall) -> Result<Response, Problem>
     let limit = page_limit(&call.params, streams)?.entries;
     let after = call.params.text("continue").map(str::to_owned);
     if !streams {
-        return Ok(Reply::of(&call.context, error_page(handle, after, limit).await?).into_response());
+        return Ok(call.context.reply(error_page(handle, after, limit).await?).into_response());
     }
     let page = move |after| {
         let page = error_page(handle.clone(), after, limit);
@@ -82,7 +82,7 @@ async fn error_page(
 )]
 pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
     let (handle, keys, context) = selected_keys(call).await?;
-    Ok(Reply::of(&context, KeysCount { keys: handle.promote(keys).await? }))
+    Ok(context.reply(KeysCount { keys: handle.promote(keys).await? }))
 }
 
 /// Make parked keys ready: some, those with one error, or all.
@@ -97,7 +97,7 @@ pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<KeysCount>
 )]
 pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
     let (handle, keys, context) = selected_keys(call).await?;
-    Ok(Reply::of(&context, KeysCount { keys: handle.redrive(keys).await? }))
+    Ok(context.reply(KeysCount { keys: handle.redrive(keys).await? }))
 }
 
 /// Drop parked keys with their waiting deltas: some, those with one error, or all.
@@ -112,7 +112,7 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>
 )]
 pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
     let (handle, keys, context) = selected_keys(call).await?;
-    Ok(Reply::of(&context, KeysCount { keys: handle.discard_parked(keys).await? }))
+    Ok(context.reply(KeysCount { keys: handle.discard_parked(keys).await? }))
 }
 
 async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, SelectedKeys, Arc<RequestContext>), Problem> {

@@ -83,7 +83,7 @@ pub(in crate::http) async fn delete(call: QueueCall) -> Result<Reply<Produced>, 
 
 async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Reply<Produced>, Problem> {
     let context = call.context.clone();
-    produced(call, kind).await.map(|produced| Reply::of(&context, produced))
+    produced(call, kind).await.map(|produced| context.reply(produced))
 }
 
 async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem> {
@@ -166,7 +166,7 @@ pub(in crate::http) async fn deltas(
         let call = call.map_err(|problem| document.problem(index, problem))?;
         Ok(Call { source: call.source.or_else(|| source.clone()), ..call })
     });
-    Ok(Reply::of(&context, produced.await?))
+    Ok(context.reply(produced.await?))
 }
 
 /// Applies the calls that `read` makes of the received objects by the settings of the queue. If the settings change meanwhile, the
@@ -322,7 +322,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     if dry_run && registry.find(&name).is_none() {
         let dry_run = registry.dry_run(replace)?;
         let replaced = run_blocking(account, move || dry_run.run()).await?;
-        return Ok(Reply::of(&context, wire::replaced(replaced)));
+        return Ok(context.reply(wire::replaced(replaced)));
     }
     let handle = registry.get_or_create(&name, FirstCall::Replace(&replace))?;
     let now = handle.config();
@@ -335,7 +335,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     }
     // The Replace continues if its caller disconnects, and the bytes of its list count until it ends.
     let replaced = handle.replace(config, replace, account).await?;
-    Ok(Reply::of(&context, wire::replaced(replaced)))
+    Ok(context.reply(wire::replaced(replaced)))
 }
 
 /// Deliver every known object again whose key has no waiting delta.
@@ -353,7 +353,7 @@ pub(in crate::http) async fn resync(
     incoming.nothing().await?;
     let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Resync)?;
     let resynced = handle.resync(context.trace()).await?;
-    Ok(Reply::of(&context, wire::produced(resynced)))
+    Ok(context.reply(wire::produced(resynced)))
 }
 
 /// Set the failures of keys to 0 (client-go's Forget).
@@ -374,7 +374,7 @@ pub(in crate::http) async fn forget(
     let handle = state.partitions.get(&name)?;
     let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
     let keys = handle.forget(unique).await?;
-    Ok(Reply::of(&context, KeysCount { keys }))
+    Ok(context.reply(KeysCount { keys }))
 }
 
 impl ReceivedObject {

@@ -64,7 +64,7 @@ impl QueueList {
     pub(super) async fn page(&self, after: Option<String>, limit: u64) -> Result<QueuePage, Problem> {
         let name = after.as_deref().map(position).transpose()?;
         let limit_rows = usize::try_from(limit).unwrap_or(usize::MAX);
-        let node = self.context.state.node.as_ref().filter(|_| !self.context.is_from_node);
+        let node = self.context.state.node.as_ref().filter(|_| !self.context.is_from_node());
         let Some(node) = node else {
             return Ok(merged(vec![self.own(name.as_ref(), limit_rows).await], limit_rows));
         };
@@ -92,7 +92,7 @@ impl QueueList {
     /// The queues of this server.
     async fn own(&self, after: Option<&Name>, limit: usize) -> Part {
         let partitions = &self.context.state.partitions;
-        let caller = self.context.caller.get();
+        let caller = self.context.caller();
         let wanted = |name: &Name| {
             let may_see = caller.is_none_or(|caller| caller.may(Verb::Read, name.as_str()));
             may_see && name.as_str().starts_with(&self.prefix)

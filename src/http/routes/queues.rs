@@ -12,7 +12,6 @@ use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 use super::queue_list::{QueueList, complete};
 use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
-use crate::http::access::authorize_on;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
@@ -57,7 +56,7 @@ pub(in crate::http) async fn list(
     }
     let QueuePage { items, unavailable, next, resource_version } = listed;
     let items = items.into_iter().map(|queue| fields.of(queue)).collect();
-    Ok(Reply::of(&context, QueuePage { items, unavailable, next, resource_version }).into_response())
+    Ok(context.reply(QueuePage { items, unavailable, next, resource_version }).into_response())
 }
 
 /// The page with these fields of each queue.
@@ -111,7 +110,7 @@ pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Proble
     let registry = call.state.partitions.registry(&name)?;
     let detached = if call.params.flag("force")? { registry.followers_of(&name) } else { Vec::new() };
     for follower in &detached {
-        authorize_on(&call.context, Verb::Admin, follower.as_str())?;
+        call.context.authorization.check_on(Verb::Admin, follower.as_str())?;
     }
     let gone = registry.delete(&name, &detached)?;
     gone.wait().await.map_err(deltaq_service::Error::from)?;
@@ -211,7 +210,7 @@ pub(in crate::http) async fn purge(
     incoming.nothing().await?;
     let handle = state.partitions.get(&name)?;
     let purged = handle.purge().await?;
-    Ok(Reply::of(&context, PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
+    Ok(context.reply(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
 
 async fn switch(

@@ -18,7 +18,6 @@ use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 
 use crate::http::accept::Accept;
-use crate::http::access;
 use crate::http::call::ReadCall;
 use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
@@ -30,7 +29,7 @@ use crate::http::openapi::params::{
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::params::{Params, check_error, did_you_mean, digits, wrong};
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::{Json, Reply};
+use crate::http::reply::Json;
 use crate::http::wire::{self, Fields, STATES, Selected};
 
 /// Whether the client wants a list as a stream of NDJSON.
@@ -110,7 +109,7 @@ async fn render_next<T: Serialize>(
 ) -> Result<(RenderedPage, Option<ReplyBytes>), String> {
     let refused = |problem: Problem| problem.detail().to_owned();
     // A slow client may read for hours, and its token may be revoked meanwhile.
-    access::check_again(context).map_err(refused)?;
+    context.authorize_again().map_err(refused)?;
     let page = async move { lines_of(&page.await.map_err(refused)?) };
     let rendered = context.state.on_main_runtime(page).await?;
     let held = context.reserve_reply(rendered.0.len()).map_err(refused)?;
@@ -152,7 +151,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let limit = page_limit(&params, streams)?;
     if let Some(key) = params.key_alone()? {
         let page = item_page_of(&handle, &key, &filter, fields).await?;
-        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
+        return if streams { Ok(lines(&page)?) } else { Ok(context.reply(page).into_response()) };
     }
     let after = params.text("continue").map(str::to_owned);
     let filter = Arc::new(filter);
@@ -160,7 +159,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
         let page = move |after| item_page(handle.clone(), filter.clone(), fields, after, limit);
         return stream_pages(context, after, page).await;
     }
-    Ok(Reply::of(&context, item_page(handle, filter, fields, after, limit).await?).into_response())
+    Ok(context.reply(item_page(handle, filter, fields, after, limit).await?).into_response())
 }
 
 fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
@@ -320,7 +319,7 @@ where
     if streams {
         return stream_pages(call.context, after, page).await;
     }
-    Ok(Reply::of(&call.context, page(after).await?).into_response())
+    Ok(call.context.reply(page(after).await?).into_response())
 }
 
 /// List the sources by name, with the number of their keys and their last calls.

@@ -45,7 +45,7 @@ pub(in crate::http) async fn seed(
     let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
     let resource_version = resource_version.get();
-    Ok(Reply::of(&context, Produced { resource_version, queued, ..Produced::default() }))
+    Ok(context.reply(Produced { resource_version, queued, ..Produced::default() }))
 }
 
 /// Reads the objects of a seed. The first wrong object ends the reading.

@@ -79,7 +79,7 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
         store: InfoStore { kind: state.store.kind, replicated: state.store.is_replicated },
         node,
         uptime_ms: millis(state.clock.since(0)),
-        caller: context.caller.get().map(|caller| caller_document(caller)),
+        caller: context.caller().map(|caller| caller_document(caller)),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX as u64,
             json_depth: JSON_DEPTH_MAX as u64,

@@ -13,7 +13,6 @@ use tokio::sync::Semaphore;
 
 use crate::access::hex;
 use crate::config::access::Verb;
-use crate::http::access::authorize_on;
 use crate::http::blocking::run_blocking;
 use crate::http::body::Incoming;
 use crate::http::call::{QueueCall, ReadCall};
@@ -140,7 +139,7 @@ fn check_follow(
     if current.is_some_and(|current| current.follow.as_ref() == Some(follow)) {
         return Ok(());
     }
-    authorize_on(context, Verb::Read, &follow.queue)?;
+    context.authorization.check_on(Verb::Read, &follow.queue)?;
     Ok(context.state.partitions.check_together(name, &follow.queue)?)
 }
 

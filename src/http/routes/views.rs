@@ -21,7 +21,7 @@ use crate::http::openapi::params::{Conditional, InQueue, KnownQuery, ObjectQuery
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
-use crate::http::reply::{Json, Reply};
+use crate::http::reply::Json;
 use crate::http::wire::{self, Fields, Selected};
 
 /// List the newest accepted objects in key order; with `key`, at most that key.
@@ -96,14 +96,14 @@ async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
         let found = found.filter(|found| wanted.filter.includes(found));
         let items = found.iter().map(|found| fields.of(wire::object(found))).collect();
         let page = Page { items, next: None, resource_version: resource_version.get() };
-        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
+        return if streams { Ok(lines(&page)?) } else { Ok(context.reply(page).into_response()) };
     }
     let after = params.text("continue").map(str::to_owned);
     let page = move |after| page(handle.clone(), wanted.clone(), fields, after, limit);
     if streams {
         return stream_pages(context, after, page).await;
     }
-    Ok(Reply::of(&context, page(after).await?).into_response())
+    Ok(context.reply(page(after).await?).into_response())
 }
 
 /// The objects of a list.

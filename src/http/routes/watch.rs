@@ -19,7 +19,6 @@ use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use crate::http::accept::Accept;
-use crate::http::access;
 use crate::http::call::ReadCall;
 use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
@@ -30,7 +29,6 @@ use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::params::{Params, digits, wrong};
 use crate::http::problem::Problem;
-use crate::http::reply::Reply;
 use crate::http::wire;
 
 /// How long a browser waits before it connects again, in milliseconds.
@@ -71,7 +69,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         let rows = usize::try_from(rows.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
         let watcher = handle.watch(view, from, filter).await?;
         let page = next_page(watcher, wait.unwrap_or_default(), rows).await?;
-        return Ok(Reply::of(&context, page).into_response());
+        return Ok(context.reply(page).into_response());
     }
     for (name, is_given) in [("wait", wait.is_some()), ("limit", rows.is_some())] {
         if is_given {
@@ -279,7 +277,7 @@ impl Stream {
         let limit = RowLimit { rows: STREAMED_ROWS_MAX, bytes: STREAMED_PAGE_BYTES_MAX };
         loop {
             // The token may have been revoked since.
-            access::check_again(&self.context)?;
+            self.context.authorize_again()?;
             let since = self.watcher.listing_since();
             let page = self.watcher.read(limit).await;
             // The queue is at another node now. The rows up to the position of this watch were durable before the queue moved.

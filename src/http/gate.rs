@@ -1,0 +1,36 @@
+//! The gate: what a request must pass before its handler runs.
+
+use std::sync::Arc;
+
+use super::in_flight::InFlightLimits;
+use crate::access::Access;
+use crate::config;
+
+/// Authorization and in-flight limits.
+#[derive(Debug)]
+pub struct Gate {
+    /// The tokens.
+    pub access: Access,
+    /// Whether a caller needs a certificate.
+    pub demands_certificates: bool,
+    /// The limits on requests in flight.
+    pub in_flight: Arc<InFlightLimits>,
+}
+
+impl Gate {
+    /// A gate without tokens and limits.
+    #[must_use]
+    pub fn open() -> Self {
+        let in_flight = Arc::new(InFlightLimits::new(&config::Server {
+            max_reads_in_flight: usize::MAX,
+            max_writes_in_flight: usize::MAX,
+            max_lists_in_flight: usize::MAX,
+            max_waits_in_flight: usize::MAX,
+            max_watches_in_flight: usize::MAX,
+            max_body_bytes_in_flight: usize::MAX,
+            max_reply_bytes_in_flight: usize::MAX,
+            ..config::Settings::default().server
+        }));
+        Self { access: Access::default(), demands_certificates: false, in_flight }
+    }
+}
