@@ -47,10 +47,10 @@ use self::threads::{Thread, Threads};
 use self::timeouts::Timeouts;
 use self::tls::Tls;
 use self::transport::Transport;
-use super::body_drain::Unread;
-use super::context::{Connection, Peer};
-use super::delivery::Outbox;
-use super::origin::URI_BYTES_MAX;
+use super::gate::origin::URI_BYTES_MAX;
+use super::reply::delivery::Outbox;
+use super::request::body_drain::Unread;
+use super::request::context::{Connection, Peer};
 use super::request_metrics::RequestMetrics;
 use super::router::Api;
 

@@ -1,8 +1,14 @@
-//! The gate: what a request must pass before its handler runs.
+//! The gate: what a request must pass before its handler runs. It knows the parts of a request, not its context.
+
+pub(super) mod access;
+pub(super) mod body_rate;
+pub(super) mod in_flight;
+pub(super) mod limits;
+pub(super) mod origin;
 
 use std::sync::Arc;
 
-use super::in_flight::InFlightLimits;
+use self::in_flight::InFlightLimits;
 use crate::access::Access;
 use crate::config;
 

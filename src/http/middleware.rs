@@ -17,17 +17,17 @@ use deltaq_types::duration;
 use futures_util::FutureExt as _;
 use http_body::Body as _;
 
-use super::body_drain::BodyDrain;
-use super::call::{Handler, ResponseFuture, boxed};
-use super::conditional;
-use super::context::{Connection, RequestContext};
-use super::forward;
+use super::api::operations;
+use super::cluster::forward;
+use super::gate::origin::{self, Allowed};
 use super::head::Head;
 use super::operation::{Class, Operation, Target};
-use super::operations;
-use super::origin::{self, Allowed};
-use super::params::{Params, Query};
 use super::problem::{Code, Problem};
+use super::request::body_drain::BodyDrain;
+use super::request::call::{Handler, ResponseFuture, boxed};
+use super::request::conditional;
+use super::request::context::{Connection, RequestContext};
+use super::request::params::{Params, Query};
 use super::state::AppState;
 use super::telemetry::{self, Observed};
 

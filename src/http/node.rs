@@ -3,6 +3,8 @@
 //! A secret authenticates a node. A call with the secret needs no token, because the node that received the call from its client has
 //! checked the permission.
 
+pub(super) mod forwarded_leases;
+
 mod secret;
 mod tls;
 

@@ -1,4 +1,7 @@
-//! JSON replies. The log and the audit log show their counts.
+//! Replies: JSON with counts for the log and the audit log, the delivery of pops, and compression.
+
+pub(super) mod delivery;
+pub(super) mod layers;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};

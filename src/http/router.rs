@@ -7,13 +7,14 @@ use axum::extract::Request;
 use axum::response::Response;
 use http_body::Body as _;
 
-use super::body::LARGE_BYTES;
-use super::call::Handler;
-use super::context::Connection;
+use super::api::operations::Operations;
+use super::middleware;
 use super::operation::Target;
-use super::operations::Operations;
+use super::reply::layers;
+use super::request::body::LARGE_BYTES;
+use super::request::call::Handler;
+use super::request::context::Connection;
 use super::state::AppState;
-use super::{layers, middleware};
 
 /// The API of a listener.
 #[derive(Clone, Debug)]

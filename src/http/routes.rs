@@ -8,16 +8,7 @@ pub(super) mod parked;
 pub(super) mod produce;
 pub(super) mod queues;
 pub(super) mod read;
-pub(super) mod seed;
 pub(super) mod server;
 pub(super) mod settings;
 pub(super) mod views;
 pub(super) mod watch;
-
-mod admitted;
-mod documents;
-mod queue_list;
-mod received;
-mod replace_list;
-
-pub use self::seed::read_seed;

@@ -13,8 +13,8 @@ use deltaq_types::{Durability, StoreKind};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
-use super::body_rate::BodyRateLimit;
 use super::gate::Gate;
+use super::gate::body_rate::BodyRateLimit;
 use super::node::Node;
 use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;

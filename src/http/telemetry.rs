@@ -10,10 +10,10 @@ use deltaq_runtime::clock::whole_us;
 use deltaq_types::Timestamp;
 use tracing::Level;
 
-use super::context::{Peer, REQUEST_ID, RequestContext};
 use super::node;
 use super::operation::{Class as Limit, Permission};
 use super::problem::{self, Code, PassedOn, Problem};
+use super::request::context::{Peer, REQUEST_ID, RequestContext};
 use super::request_metrics::UNMATCHED;
 use crate::access;
 use crate::audit::{Class, Line};

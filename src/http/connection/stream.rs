@@ -13,8 +13,8 @@ use super::exchange::Exchanges;
 use super::linger::{Linger, LingerRoom};
 use super::timeouts::Timeouts;
 use super::transport::Transport;
-use crate::http::delivery::Outbox;
 use crate::http::problem::{self, Problem};
+use crate::http::reply::delivery::Outbox;
 
 /// The number of polls by which a clean end of the stream is delayed. hyper drops the running request at the end of the stream,
 /// so a client that closes its sending side after a request gets its response only if the handler ends first.

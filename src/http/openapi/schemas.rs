@@ -16,7 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::reference::reference;
 use super::{kinds, settings};
-use crate::http::limits::{PAGE_MAX, POP_MAX};
+use crate::http::gate::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
 use crate::http::wire::{STATES, Selectable};
 

@@ -6,9 +6,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
-use crate::http::accept::Accept;
-use crate::http::call::ReadCall;
-use crate::http::conditional::has_copy;
+use crate::http::request::accept::Accept;
+use crate::http::request::call::ReadCall;
+use crate::http::request::conditional::has_copy;
 use crate::http::telemetry;
 
 /// The folder `console` of the repository: part of the binary in release builds, read from disk in debug builds.

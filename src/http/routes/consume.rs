@@ -21,18 +21,18 @@ use deltaq_types::{
 use foldhash::fast::RandomState;
 
 use crate::http::blocking::run_blocking;
-use crate::http::body::blank_hinted;
-use crate::http::call::QueueCall;
-use crate::http::delivery::{DeliveryBody, Leases};
-use crate::http::in_flight::CountedReply;
-use crate::http::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
+use crate::http::gate::in_flight::CountedReply;
+use crate::http::gate::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::node;
 use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue};
-use crate::http::params::{check_error, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::RequestCounts;
+use crate::http::reply::delivery::{DeliveryBody, Leases};
 use crate::http::reply::{Reply, json};
+use crate::http::request::body::blank_hinted;
+use crate::http::request::call::QueueCall;
+use crate::http::request::params::{check_error, read_duration, wrong};
 use crate::http::state::AppState;
 use crate::http::wire::{self, popped, popped_bytes};
 

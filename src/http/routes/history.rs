@@ -4,14 +4,14 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_types::{EventDocument, Page};
 
-use crate::http::call::ReadCall;
-use crate::http::cursor::{self, List};
-use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
 use crate::http::openapi::responses::{Always, OfQueue, Unavailable, Unprocessable};
-use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
+use crate::http::request::call::ReadCall;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::wrong;
 use crate::http::wire;
 
 /// The history of a key, newest event first.

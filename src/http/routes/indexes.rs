@@ -9,13 +9,13 @@ use deltaq_service::{Handle, Lookup};
 use deltaq_types::{IndexDocument, IndexValueDocument, Page};
 
 use super::read::{page_limit, reply_in_pages, stream_pages, wants_lines};
-use crate::http::call::ReadCall;
-use crate::http::cursor::{self, List};
-use crate::http::limits::INDEX_WAIT_MAX;
+use crate::http::gate::limits::INDEX_WAIT_MAX;
 use crate::http::openapi::params::{InQueue, IndexQuery, IndexesQuery, OfIndex};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
-use crate::http::params::{Params, path_index, wrong};
 use crate::http::problem::Problem;
+use crate::http::request::call::ReadCall;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::{Params, path_index, wrong};
 use crate::http::wire;
 
 /// List the indexes of the queue, in the order of their names.

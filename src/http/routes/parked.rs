@@ -9,14 +9,14 @@ use deltaq_types::{KeysBody, KeysCount, Page, ParkedError, ParkedErrors};
 
 use super::consume::read_keys;
 use super::read::{page_limit, stream_pages, wants_lines};
-use crate::http::call::{QueueCall, ReadCall};
-use crate::http::context::RequestContext;
-use crate::http::cursor::{self, List};
 use crate::http::openapi::params::{InQueue, ParkedQuery};
 use crate::http::openapi::responses::{Always, Conflict, NotAcceptable, OfBody, OfQueue, Unprocessable};
-use crate::http::params::check_error;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
+use crate::http::request::call::{QueueCall, ReadCall};
+use crate::http::request::context::RequestContext;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::check_error;
 
 /// List the errors of the parked keys, with the number of keys of each.
 #[utoipa::path(

@@ -1,4 +1,4 @@
-//! Calls of producers: add, update, delete, deltas, replace and resync; and forget.
+//! Calls of producers: add, update, delete, deltas, replace, resync and seed; and forget.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,22 +17,23 @@ use deltaq_engine::trace::Trace;
 use deltaq_service::{self, FirstCall, Handle, Name};
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Replaced};
 
-use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use super::consume::read_keys;
-use super::documents::{Document, documents};
-use super::received::{BatchLimit, ReceivedObject, empty_body, objects};
-use super::replace_list::{read_keys_again, read_list};
 use crate::http::blocking::run_blocking;
-use crate::http::call::QueueCall;
-use crate::http::limits::DELAY_MAX;
+use crate::http::gate::limits::DELAY_MAX;
 use crate::http::openapi::params::{
     AddQuery, DeleteQuery, DeltasQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery,
 };
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
-use crate::http::openapi::schemas::{Deltas, Objects};
-use crate::http::params::{Params, check_name, read_duration, wrong};
+use crate::http::openapi::schemas::{Deltas, Objects, Seeds};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
+use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
+use crate::http::request::call::QueueCall;
+use crate::http::request::documents::{Document, documents};
+use crate::http::request::params::{Params, check_name, read_duration, wrong};
+use crate::http::request::received::{BatchLimit, ReceivedObject, empty_body, objects};
+use crate::http::request::replace_list::{read_keys_again, read_list};
+use crate::http::request::seed::read_seeds;
 use crate::http::state::AppState;
 use crate::http::wire;
 
@@ -354,6 +355,29 @@ pub(in crate::http) async fn resync(
     let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Resync)?;
     let resynced = handle.resync(context.trace()).await?;
     Ok(context.reply(wire::produced(resynced)))
+}
+
+/// Make objects known without a delta, to restore or move a queue.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/seed", tag = "producing", operation_id = "seed",
+    params(InQueue),
+    request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Seeds = "application/json"), (Seeds = "application/x-ndjson"))),
+    responses(
+        (status = 200, description = "Done.", body = Produced),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
+    )
+)]
+pub(in crate::http) async fn seed(
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<Produced>, Problem> {
+    let rules = AdmissionRules::of(&state, &name, &incoming);
+    let account = rules.account();
+    let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
+    let queued = seeds.len() as u64;
+    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Seed(&seeds))?;
+    let resource_version = handle.seed(rules.config, seeds, account).await?;
+    let resource_version = resource_version.get();
+    Ok(context.reply(Produced { resource_version, queued, ..Produced::default() }))
 }
 
 /// Set the failures of keys to 0 (client-go's Forget).

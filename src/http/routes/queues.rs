@@ -9,18 +9,18 @@ use deltaq_engine::excerpt::Excerpt;
 use deltaq_service::{Handle, Registry};
 use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 
-use super::queue_list::{QueueList, complete};
 use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
-use crate::http::call::{QueueCall, ReadCall};
-use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::http::cluster::queue_list::{QueueList, complete};
+use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
 use crate::http::openapi::responses::{
     Always, Conflict, ExpiredToken, NotAcceptable, OfBody, OfQueue, Unavailable,
 };
-use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
+use crate::http::request::call::{QueueCall, ReadCall};
+use crate::http::request::params::wrong;
 use crate::http::wire::{self, Fields, Selected};
 
 /// List the queues that the caller may read, in the order of their names.

@@ -17,19 +17,19 @@ use deltaq_types::{ExplainDocument, ItemDocument, Page, SourceDocument, SyncedDo
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 
-use crate::http::accept::Accept;
-use crate::http::call::ReadCall;
-use crate::http::context::RequestContext;
-use crate::http::cursor::{self, List};
-use crate::http::in_flight::ReplyBytes;
-use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
+use crate::http::gate::in_flight::ReplyBytes;
+use crate::http::gate::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
 use crate::http::openapi::params::{
     ExplainQuery, InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery, WorkersQuery,
 };
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
-use crate::http::params::{Params, check_error, did_you_mean, digits, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
+use crate::http::request::accept::Accept;
+use crate::http::request::call::ReadCall;
+use crate::http::request::context::RequestContext;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::{Params, check_error, did_you_mean, digits, wrong};
 use crate::http::wire::{self, Fields, STATES, Selected};
 
 /// Whether the client wants a list as a stream of NDJSON.

@@ -7,12 +7,12 @@ use deltaq_engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
 use deltaq_types::{GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, Timestamp};
 
 use crate::access::Caller;
-use crate::http::call::ReadCall;
-use crate::http::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
+use crate::http::gate::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::responses::{Always, NotFound, Unavailable};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
+use crate::http::request::call::ReadCall;
 use crate::http::wire::millis;
 
 /// Whether the process runs.

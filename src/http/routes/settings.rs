@@ -14,10 +14,6 @@ use tokio::sync::Semaphore;
 use crate::access::hex;
 use crate::config::access::Verb;
 use crate::http::blocking::run_blocking;
-use crate::http::body::Incoming;
-use crate::http::call::{QueueCall, ReadCall};
-use crate::http::conditional::{Preconditions, has_copy};
-use crate::http::context::RequestContext;
 use crate::http::openapi::params::{Conditional, Expected, InQueue};
 use crate::http::openapi::responses::{
     Always, Conflict, Full, OfBody, OfQueue, PreconditionFailed, Unprocessable,
@@ -25,6 +21,10 @@ use crate::http::openapi::responses::{
 use crate::http::openapi::schemas::GivenSettings;
 use crate::http::problem::Problem;
 use crate::http::reply::Json;
+use crate::http::request::body::Incoming;
+use crate::http::request::call::{QueueCall, ReadCall};
+use crate::http::request::conditional::{Preconditions, has_copy};
+use crate::http::request::context::RequestContext;
 use crate::http::wire;
 use crate::http::wire::settings::{Given, GivenDocument};
 

@@ -14,14 +14,14 @@ use deltaq_types::{ObjectDocument, Page};
 use super::indexes::lookup;
 use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
 use super::watch::key_filter;
-use crate::http::call::ReadCall;
-use crate::http::conditional::has_copy;
-use crate::http::cursor::{self, List};
 use crate::http::openapi::params::{Conditional, InQueue, KnownQuery, ObjectQuery, OfKey, ViewQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
-use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::reply::Json;
+use crate::http::request::call::ReadCall;
+use crate::http::request::conditional::has_copy;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::Params;
 use crate::http::wire::{self, Fields, Selected};
 
 /// List the newest accepted objects in key order; with `key`, at most that key.

@@ -18,17 +18,17 @@ use deltaq_types::{ExpiredReason, Page, WatchRow};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
-use crate::http::accept::Accept;
-use crate::http::call::ReadCall;
-use crate::http::context::RequestContext;
-use crate::http::cursor::{self, List};
-use crate::http::in_flight::ReplyBytes;
-use crate::http::limits::{BOOKMARK_DEFAULT, BOOKMARK_MAX, BOOKMARK_MIN, PAGE_BYTES_MAX, PAGE_DEFAULT};
-use crate::http::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WATCH_SPREAD};
+use crate::http::gate::in_flight::ReplyBytes;
+use crate::http::gate::limits::{BOOKMARK_DEFAULT, BOOKMARK_MAX, BOOKMARK_MIN, PAGE_BYTES_MAX, PAGE_DEFAULT};
+use crate::http::gate::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WATCH_SPREAD};
 use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
-use crate::http::params::{Params, digits, wrong};
 use crate::http::problem::Problem;
+use crate::http::request::accept::Accept;
+use crate::http::request::call::ReadCall;
+use crate::http::request::context::RequestContext;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::{Params, digits, wrong};
 use crate::http::wire;
 
 /// How long a browser waits before it connects again, in milliseconds.

@@ -4,8 +4,8 @@ use deltaq_engine::follow::FollowPhase;
 use deltaq_service::{FollowReport, Obstacle};
 use deltaq_types::{FollowState, FollowStatus};
 
-use super::super::problem::Problem;
 use super::millis;
+use crate::http::problem::Problem;
 
 /// How far a follower has got.
 pub(super) fn status(report: &FollowReport) -> FollowStatus {

@@ -16,8 +16,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::queue::last_replace;
 use super::{delta, millis, raw, timestamp};
-use crate::http::params::wrong;
 use crate::http::problem::Problem;
+use crate::http::request::params::wrong;
 
 /// States of an item, in the order in which they are listed.
 pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];

@@ -15,8 +15,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::super::problem::{Code, Problem};
 use crate::config::{Fault, nearest_queue_setting, queue};
+use crate::http::problem::{Code, Problem};
 
 /// The settings in a request.
 #[derive(Debug, Default)]

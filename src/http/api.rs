@@ -1,0 +1,6 @@
+//! The API as a whole: the table of its operations with their handlers, and the OpenAPI document.
+
+pub(super) mod operations;
+pub(super) mod table;
+
+mod document;

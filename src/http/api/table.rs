@@ -1,0 +1,143 @@
+//! The rows of the table.
+
+use super::document;
+use crate::config::access::Verb;
+use crate::http::openapi::params::{
+    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExplainQuery, HistoryQuery, IndexQuery,
+    IndexesQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, ParkedQuery,
+    PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+};
+use crate::http::operation::{BodyKind, Class, Operation, Permission};
+use crate::http::request::call::{Handler, with_body, with_head, without_body};
+use crate::http::routes::{
+    console, consume, history, indexes, parked, produce, queues, read, server, settings, views, watch,
+};
+
+/// An operation and its handler.
+#[derive(Debug)]
+pub(in crate::http) struct Endpoint {
+    pub(in crate::http) operation: Operation,
+    pub(in crate::http) handler: Handler,
+}
+
+impl Endpoint {
+    pub(super) fn is_scrape(&self) -> bool {
+        self.operation.class == Class::Scrape
+    }
+
+    /// Whether it serves the console, or leads to it.
+    pub(super) fn is_console(&self) -> bool {
+        let path = self.operation.path;
+        path == "/" || path.starts_with("/console")
+    }
+}
+
+macro_rules! id {
+    (None) => {
+        None
+    };
+    ($id:ident) => {
+        Some(stringify!($id))
+    };
+}
+
+macro_rules! names {
+    () => {
+        &[]
+    };
+    ($query:ident) => {
+        $query::NAMES
+    };
+}
+
+macro_rules! is_quick {
+    (quick) => {
+        true
+    };
+    (long) => {
+        false
+    };
+}
+
+macro_rules! operations {
+    ($($method:ident $path:literal $id:ident $permission:ident $(($verb:ident))? $class:ident $body:ident
+        [$($query:ident)?] $length:ident $kind:ident $file:ident::$handler:ident;)*) => {
+        /// All operations. `Allow` names the methods of a path in this order.
+        pub(in crate::http) static ALL: &[Endpoint] = &[$(Endpoint {
+            operation: Operation {
+                method: stringify!($method),
+                path: $path,
+                id: id!($id),
+                permission: Permission::$permission $((Verb::$verb))?,
+                class: Class::$class,
+                body: BodyKind::$body,
+                query: names!($($query)?),
+                is_quick: is_quick!($length),
+            },
+            handler: |context, request, query| $kind(context, request, query, $file::$handler),
+        }),*];
+    };
+}
+
+// The columns: method, path, id, permission, in-flight limit, body, query parameters, whether the thread of the connection
+// answers a short call, handler.
+operations! {
+    GET    "/v1/queues"                        list_queues    Somewhere(Read)  Read      Ignored  [ListQuery]       long  without_body queues::list;
+    GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
+    GET    "/v1/queues/{queue}/status"         get_status     OnQueue(Read)    Read      Ignored  []                long  without_body queues::status;
+    GET    "/v1/queues/{queue}/settings"       get_settings   OnQueue(Read)    Read      Ignored  []                long  without_body settings::get;
+    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings []                long  with_head    settings::put;
+    PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    []                long  with_head    settings::patch;
+    DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  [DeleteQueueQuery] long without_body queues::delete;
+    POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
+    POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::resume;
+    POST   "/v1/queues/{queue}/close"          close_queue    OnQueue(Admin)   Wait      Empty    [CloseQuery]      long  with_body    queues::close;
+    POST   "/v1/queues/{queue}/reopen"         reopen_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::reopen;
+    POST   "/v1/queues/{queue}/purge"          purge_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::purge;
+    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick with_body    produce::add;
+    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick with_body    produce::update;
+    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick with_body    produce::delete;
+    POST   "/v1/queues/{queue}/replace"        replace        OnQueue(Produce) List      Objects  [ReplaceQuery]    long  with_body    produce::replace;
+    POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  [DeltasQuery]     long  with_body    produce::deltas;
+    POST   "/v1/queues/{queue}/resync"         resync         OnQueue(Produce) Write     Empty    []                long  with_body    produce::resync;
+    POST   "/v1/queues/{queue}/seed"           seed           OnQueue(Admin)   List      Objects  []                long  with_body    produce::seed;
+    POST   "/v1/queues/{queue}/forget"         forget         OnQueue(Consume) Settle    Document []                long  with_body    produce::forget;
+    POST   "/v1/queues/{queue}/pop"            pop            OnQueue(Consume) Pop       Document [PopQuery]        quick with_body    consume::pop;
+    POST   "/v1/queues/{queue}/settle"         settle         OnQueue(Consume) Settle    Document []                quick with_body    consume::settle;
+    POST   "/v1/queues/{queue}/ack"            ack            OnQueue(Consume) Settle    Document []                quick with_body    consume::ack;
+    POST   "/v1/queues/{queue}/done"           done           OnQueue(Consume) Settle    Document []                quick with_body    consume::done;
+    POST   "/v1/queues/{queue}/nack"           nack           OnQueue(Consume) Settle    Document []                long  with_body    consume::nack;
+    POST   "/v1/queues/{queue}/release"        release        OnQueue(Consume) Settle    Document []                long  with_body    consume::release;
+    POST   "/v1/queues/{queue}/reject"         reject         OnQueue(Consume) Settle    Document []                long  with_body    consume::reject;
+    POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document []                long  with_body    consume::extend;
+    GET    "/v1/queues/{queue}/parked/errors"  list_parked_errors OnQueue(Read) Read     Ignored  [ParkedQuery]     long  without_body parked::errors;
+    POST   "/v1/queues/{queue}/delayed/promote" promote_delayed OnQueue(Admin) Write    Document []                long  with_body    parked::promote;
+    POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;
+    POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::discard;
+    GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body read::items;
+    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body read::item;
+    GET    "/v1/queues/{queue}/explain"        explain_key_of OnQueue(Read)    Read      Ignored  [ExplainQuery]    long  without_body read::explain_of;
+    GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body read::explain;
+    GET    "/v1/queues/{queue}/latest"         list_latest    OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::latest_list;
+    GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
+    GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body views::known_list;
+    GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::known;
+    GET    "/v1/queues/{queue}/indexes"        list_indexes   OnQueue(Read)    Read      Ignored  [IndexesQuery]    long  without_body indexes::list;
+    GET    "/v1/queues/{queue}/indexes/{name}" list_index_values OnQueue(Read) Read      Ignored  [IndexQuery]      long  without_body indexes::values;
+    GET    "/v1/queues/{queue}/watch"          watch          OnQueue(Read)    Watch     Ignored  [WatchQuery]      quick without_body watch::watch;
+    GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
+    GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
+    GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body read::sources;
+    GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body read::workers;
+    GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body read::synced;
+    GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
+    GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;
+    GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body server::readyz;
+    GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body document::openapi_json;
+    GET    "/problems/{name}"                  get_problem    Nothing          Read      Ignored  []                long  without_body server::problem;
+    GET    "/"                                 None           Nothing          Unlimited Ignored  []                long  without_body console::root;
+    GET    "/console"                          None           Nothing          Unlimited Ignored  []                long  without_body console::folder;
+    GET    "/console/"                         None           Nothing          Unlimited Ignored  []                long  without_body console::file;
+    GET    "/console/{*file}"                  None           Nothing          Unlimited Ignored  []                long  without_body console::file;
+    GET    "/metrics"                          None           Everywhere(Read) Scrape    Ignored  []                long  without_body server::metrics;
+}

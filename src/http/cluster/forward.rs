@@ -1,0 +1,143 @@
+//! Calls on a server that is one of several nodes: each call on a queue is answered by the owner of the queue.
+//!
+//! Any node accepts any call. The first node authorizes the client and counts the call in its limits; then it answers the call itself
+//! or forwards it, at most once. An owner answers only while its ownership is sure.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use deltaq_service::Owner;
+use deltaq_types::name::Name;
+use http_body::{Body as _, Frame, SizeHint};
+
+use super::exchange::forwarded;
+use crate::http::node::{self, Node};
+use crate::http::operation::Operation;
+use crate::http::problem::{Code, Problem, REPEAT, REPEAT_SAFELY};
+use crate::http::request::call::{Handler, ResponseFuture, boxed};
+use crate::http::request::context::RequestContext;
+use crate::http::request::params::Query;
+use crate::http::state::AppState;
+
+/// How long a call waits while its queue has no owner.
+const OWNER_WAIT: Duration = Duration::from_secs(2);
+
+/// The reply of the owner of the request's queue.
+pub(in crate::http) fn answer(
+    node: &Arc<Node>,
+    context: Arc<RequestContext>,
+    handler: Handler,
+    request: Request,
+    query: Query,
+) -> ResponseFuture {
+    if !context.operation().is_some_and(Operation::needs_queues) {
+        return handler(context, request, query);
+    }
+    let Some(queue) = context.queue_name().cloned() else {
+        // The list of the queues, or an invalid name.
+        return boxed(own(context.clone(), handler(context, request, query)));
+    };
+    let node = node.clone();
+    boxed(async move {
+        let owner = owner(&context.state, &queue).await;
+        match &*owner {
+            Owner::This(registry) if !registry.is_ready() => {
+                Problem::recovering(registry.progress()).into_response()
+            }
+            Owner::This(_) => own(context.clone(), handler(context, request, query)).await,
+            Owner::Other(peer) if !context.is_from_node() => {
+                let state = context.state.clone();
+                state.on_main_runtime(forwarded(node, context, peer.clone(), queue, request)).await
+            }
+            Owner::Other(_) => {
+                not_owner("this node does not own the queue; nothing of the request was applied", REPEAT)
+            }
+            Owner::Nobody => {
+                context.state.request_metrics.forwarded("no_owner");
+                not_owner("no node owns the queue at present; nothing of the request was applied", REPEAT)
+            }
+        }
+    })
+}
+
+async fn owner(state: &AppState, queue: &Name) -> Arc<Owner> {
+    let owner = state.partitions.owner(queue);
+    if !matches!(*owner, Owner::Nobody) {
+        return owner;
+    }
+    state.partitions.wait_for_owner(queue, OWNER_WAIT).await
+}
+
+fn not_owner(detail: &'static str, hint: &'static str) -> Response {
+    Problem::new(Code::NotOwner, detail).hint(hint).into_response()
+}
+
+/// The response of this node as the owner, if the ownership is still sure at its end.
+async fn own(context: Arc<RequestContext>, response: ResponseFuture) -> Response {
+    let state = &context.state;
+    let partitions = if context.is_list_for_node() { Some(state.partitions.owned()) } else { None };
+    let response = response.await;
+    if !is_sure(state) {
+        return not_owner(
+            "this node can't be sure that it still owns the queue; whether the request took effect is unknown",
+            REPEAT_SAFELY,
+        );
+    }
+    let mut response = if response.body().size_hint().exact().is_some() {
+        response
+    } else {
+        let state = state.clone();
+        response.map(|body| Body::new(OwnedBody { body, state }))
+    };
+    if let Some(partitions) = partitions {
+        if partitions != state.partitions.owned() {
+            return not_owner("the partitions of this node changed while it listed its queues", REPEAT);
+        }
+        let numbers: Vec<_> = partitions.iter().map(ToString::to_string).collect();
+        if let Ok(value) = HeaderValue::from_str(&numbers.join(",")) {
+            response.headers_mut().insert(&node::PARTITIONS, value);
+        }
+    }
+    response
+}
+
+fn is_sure(state: &AppState) -> bool {
+    state.partitions.is_sure(state.clock.monotonic_us())
+}
+
+/// A body that ends the connection when the ownership is not sure any more.
+struct OwnedBody {
+    body: Body,
+    state: AppState,
+}
+
+impl http_body::Body for OwnedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        if is_sure(&self.state) {
+            return Poll::Ready(frame);
+        }
+        Poll::Ready(Some(Err(axum::Error::new("this node can't be sure that it still owns the queue"))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,214 @@
+//! The list of the queues of all nodes.
+//!
+//! Each partition has one owner, and each owner lists its own queues. The node that the client has called merges the pages. A list
+//! that misses a partition is refused, because a client must not take a part for the whole.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderValue, Request, StatusCode, header};
+use deltaq_engine::config::Config;
+use deltaq_service::{self, Name, Peer};
+use deltaq_types::{Page, QueueDocument, QueuePage, UnavailableQueue};
+use futures_util::future::try_join_all;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::exchange;
+use crate::config::access::Verb;
+use crate::http::gate::limits::PAGE_BYTES_MAX;
+use crate::http::node::{self, CallError, Node};
+use crate::http::problem::{Code, Problem, REPEAT};
+use crate::http::request::context::RequestContext;
+use crate::http::request::cursor;
+use crate::http::wire;
+
+/// Names outlive queues, so a cursor in the list of queues never expires.
+/// Most bytes of a page of another node.
+const PAGE_BYTES_RECEIVED_MAX: usize = 256 << 20;
+
+/// The list of the queues whose names begin with a prefix and that the caller may read.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct QueueList {
+    context: Arc<RequestContext>,
+    prefix: String,
+}
+
+/// A part of the list: up to the limit, or up to the name at which another page follows.
+struct Part {
+    /// By name.
+    rows: Vec<(String, Result<QueueDocument, UnavailableQueue>)>,
+    /// The last name of this part, if the list of its owner has more.
+    ends_at: Option<String>,
+    resource_version: u64,
+}
+
+/// The page, if all its queues can be read.
+pub(in crate::http) fn complete(page: QueuePage) -> Result<Page<QueueDocument>, Problem> {
+    let QueuePage { items, unavailable, next, resource_version } = page;
+    match unavailable.into_iter().next() {
+        Some(UnavailableQueue { name, code, detail, hint }) => {
+            let problem = Problem::new(Code::named(&code).unwrap_or(Code::Internal), detail);
+            Err(problem.hint_some(hint.map(Cow::from)).with("queue", name))
+        }
+        None => Ok(Page { items, next, resource_version }),
+    }
+}
+
+impl QueueList {
+    pub(in crate::http) fn new(context: &Arc<RequestContext>, prefix: &str) -> Self {
+        Self { context: context.clone(), prefix: prefix.to_owned() }
+    }
+
+    /// A page after this cursor.
+    pub(in crate::http) async fn page(
+        &self,
+        after: Option<String>,
+        limit: u64,
+    ) -> Result<QueuePage, Problem> {
+        let name = after.as_deref().map(position).transpose()?;
+        let limit_rows = usize::try_from(limit).unwrap_or(usize::MAX);
+        let node = self.context.state.node.as_ref().filter(|_| !self.context.is_from_node());
+        let Some(node) = node else {
+            return Ok(merged(vec![self.own(name.as_ref(), limit_rows).await], limit_rows));
+        };
+        let partitions = &self.context.state.partitions;
+        let owned = partitions.owned();
+        let own = self.own(name.as_ref(), limit_rows).await;
+        if owned != partitions.owned() {
+            return Err(incomplete());
+        }
+        let path = self.path(after.as_deref(), limit);
+        let asked = partitions.peers().into_iter().map(|peer| self.of_peer(node, peer, &path));
+        let (mut parts, mut listed) = (vec![own], owned);
+        for (part, numbers) in try_join_all(asked).await? {
+            parts.push(part);
+            listed.extend(numbers);
+        }
+        listed.sort_unstable();
+        // Each partition once: neither missing nor listed by two nodes.
+        if !listed.into_iter().eq(0..partitions.count()) {
+            return Err(incomplete());
+        }
+        Ok(merged(parts, limit_rows))
+    }
+
+    /// The queues of this server.
+    async fn own(&self, after: Option<&Name>, limit: usize) -> Part {
+        let partitions = &self.context.state.partitions;
+        let caller = self.context.caller();
+        let wanted = |name: &Name| {
+            let may_see = caller.is_none_or(|caller| caller.may(Verb::Read, name.as_str()));
+            may_see && name.as_str().starts_with(&self.prefix)
+        };
+        // One more than the limit shows whether another page follows.
+        let handles = partitions.list(after, limit.saturating_add(1), wanted);
+        let mut part = Part {
+            rows: Vec::with_capacity(handles.len()),
+            ends_at: None,
+            resource_version: partitions.version(),
+        };
+        let (mut bytes, mut last) = (0, None);
+        for (index, (registry, handle)) in handles.iter().enumerate() {
+            if index == limit || bytes >= PAGE_BYTES_MAX {
+                part.ends_at = last;
+                break;
+            }
+            let name = handle.name().to_string();
+            last = Some(name.clone());
+            let row = match registry.document(handle).await {
+                Ok(document) => {
+                    bytes += schema_bytes(&document.config);
+                    Ok(wire::queue(&document))
+                }
+                // The queue was deleted meanwhile, which is no error of the list.
+                Err(deltaq_service::Error::QueueDeleted) => continue,
+                Err(error) => {
+                    let problem = Problem::from(error);
+                    Err(UnavailableQueue {
+                        name: name.clone(),
+                        code: problem.code().name().to_owned(),
+                        detail: problem.detail().to_owned(),
+                        hint: problem.advice().map(str::to_owned),
+                    })
+                }
+            };
+            part.rows.push((name, row));
+        }
+        part
+    }
+
+    /// The path of the same page at another node.
+    fn path(&self, after: Option<&str>, limit: u64) -> String {
+        let prefix = utf8_percent_encode(&self.prefix, NON_ALPHANUMERIC);
+        let after = after.map_or(String::new(), |after| format!("&continue={after}"));
+        format!("/v1/queues?limit={limit}&prefix={prefix}{after}")
+    }
+
+    /// The page of another node, and the partitions that it has listed.
+    async fn of_peer(&self, node: &Node, peer: Arc<Peer>, path: &str) -> Result<(Part, Vec<usize>), Problem> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = path.parse().map_err(|_| incomplete())?;
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        let reply = node.send(&peer, exchange::outgoing(&self.context, request)).await;
+        let reply = reply.map_err(|error| match error {
+            CallError::Unreachable => exchange::unreachable(&peer),
+            CallError::Interrupted => exchange::interrupted(&peer),
+            CallError::Refused => exchange::refused(&peer),
+            CallError::NotTheNode => exchange::not_the_node(&peer),
+        })?;
+        let (parts, body) = reply.into_parts();
+        let numbers = parts.headers.get(&node::PARTITIONS).and_then(|value| value.to_str().ok());
+        let Some(numbers) = numbers.filter(|_| parts.status == StatusCode::OK) else {
+            return Err(incomplete());
+        };
+        let numbers = numbers.split(',').filter_map(|number| number.parse().ok()).collect();
+        let text = to_bytes(Body::new(body), PAGE_BYTES_RECEIVED_MAX).await;
+        let text = text.map_err(|_| exchange::interrupted(&peer))?;
+        let page: QueuePage = serde_json::from_slice(&text).map_err(|_| incomplete())?;
+        let ends_at = page.next.as_deref().map(position).transpose()?.map(|name| name.to_string());
+        let items = page.items.into_iter().map(|queue| (queue.name.clone(), Ok(queue)));
+        let unavailable = page.unavailable.into_iter().map(|queue| (queue.name.clone(), Err(queue)));
+        let rows = items.chain(unavailable).collect();
+        Ok((Part { rows, ends_at, resource_version: page.resource_version }, numbers))
+    }
+}
+
+/// The name at which a page ended.
+fn position(cursor: &str) -> Result<Name, Problem> {
+    let name = cursor::decode_queues(cursor)?;
+    Name::new(&name).map_err(|_| cursor::of_another_list())
+}
+
+fn incomplete() -> Problem {
+    Problem::new(Code::NotOwner, "the owners of some queues are changing, so the list would be incomplete")
+        .hint(REPEAT)
+}
+
+/// One page of all parts. A name behind the end of a part is left to the next page, because that part may have names before it.
+fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
+    let mut ends_at = parts.iter().filter_map(|part| part.ends_at.clone()).min();
+    let resource_version = parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(part.resource_version));
+    let mut rows: Vec<_> = parts.into_iter().flat_map(|part| part.rows).collect();
+    rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+    rows.retain(|(name, _)| ends_at.as_ref().is_none_or(|end| name <= end));
+    if rows.len() > limit {
+        rows.truncate(limit);
+        ends_at = rows.last().map(|(name, _)| name.clone());
+    }
+    let (mut items, mut unavailable) = (Vec::with_capacity(rows.len()), Vec::new());
+    for (_, row) in rows {
+        match row {
+            Ok(queue) => items.push(queue),
+            Err(queue) => unavailable.push(queue),
+        }
+    }
+    let next = ends_at.map(|name| cursor::encode_queues(&name));
+    QueuePage { items, unavailable, next, resource_version }
+}
+
+/// The bytes of the schema, the only part of the document of a queue that may be large.
+fn schema_bytes(config: &Config) -> usize {
+    let schema = config.admission.as_ref().and_then(|admission| admission.schema_text());
+    schema.map_or(0, str::len)
+}

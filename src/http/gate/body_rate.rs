@@ -1,0 +1,80 @@
+//! The minimum rate of a request body: a client that sends a few bytes now and then does not hold its permits for ever.
+
+use std::time::Duration;
+
+/// The limits on how slowly a body may arrive.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyRateLimit {
+    /// Fewest bytes per second.
+    pub bytes_per_second: u64,
+    /// Time that the server waits for a body before the rate counts.
+    pub grace: Duration,
+}
+
+/// Measures the rate of one body. Only time that the server spends waiting for the client counts, and each grace period
+/// is judged anew, so that a fast beginning earns no credit for a slow rest.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct BodyRate {
+    limit: BodyRateLimit,
+    /// Time waited in the current period.
+    waited: Duration,
+    /// Bytes received in the current period.
+    bytes: u64,
+}
+
+/// The body is slower than the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) struct TooSlow;
+
+impl BodyRate {
+    pub(in crate::http) fn new(limit: BodyRateLimit) -> Self {
+        Self { limit, waited: Duration::ZERO, bytes: 0 }
+    }
+
+    /// A piece of the body has arrived after a wait.
+    pub(in crate::http) fn received(&mut self, waited: Duration, bytes: usize) -> Result<(), TooSlow> {
+        self.waited = self.waited.saturating_add(waited);
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        if self.waited < self.limit.grace {
+            return Ok(());
+        }
+        let required =
+            u128::from(self.limit.bytes_per_second).saturating_mul(self.waited.as_millis()) / 1_000;
+        if u128::from(self.bytes) < required {
+            return Err(TooSlow);
+        }
+        *self = Self::new(self.limit);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: BodyRateLimit = BodyRateLimit { bytes_per_second: 256, grace: Duration::from_secs(10) };
+
+    #[test]
+    fn a_body_may_be_slow_for_the_grace_period() {
+        let mut rate = BodyRate::new(LIMIT);
+        assert_eq!(rate.received(Duration::from_secs(9), 1), Ok(()));
+        assert_eq!(rate.received(Duration::from_secs(1), 1), Err(TooSlow));
+    }
+
+    #[test]
+    fn a_fast_beginning_earns_no_credit() {
+        let mut rate = BodyRate::new(LIMIT);
+        assert_eq!(rate.received(Duration::from_secs(10), 1 << 30), Ok(()));
+        assert_eq!(rate.received(Duration::from_secs(29), 1), Err(TooSlow));
+    }
+
+    #[test]
+    fn a_steady_body_continues_and_zero_switches_the_limit_off() {
+        let mut steady = BodyRate::new(LIMIT);
+        let mut unlimited = BodyRate::new(BodyRateLimit { bytes_per_second: 0, ..LIMIT });
+        for _ in 0..100 {
+            assert_eq!(steady.received(Duration::from_secs(1), 256), Ok(()));
+            assert_eq!(unlimited.received(Duration::from_secs(29), 1), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The leases of a pop that this node has forwarded. They return to their queue if the client does not get them.
+//!
+//! The owner of the queue counts the leases as delivered when this node has the reply. So this node tells the owner if its own client
+//! has disconnected before the reply was written. If the owner can't be reached, the leases end with their deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, header};
+use bytes::Bytes;
+use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_service::{Owner, Partitions};
+use deltaq_types::name::Name;
+use serde::Deserialize;
+
+use super::{Node, UNDELIVERED};
+
+/// How often the return of leases is tried.
+const TRIES: usize = 3;
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What the return of leases needs.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct ReturnPath {
+    pub(in crate::http) node: Arc<Node>,
+    pub(in crate::http) partitions: Arc<Partitions>,
+    pub(in crate::http) shutdown: Shutdown,
+    pub(in crate::http) queue: Name,
+}
+
+/// The leases in the reply to a forwarded pop. Unless [`confirm`](Self::confirm)ed, dropping them returns them to the queue.
+#[derive(Debug)]
+pub(in crate::http) struct ForwardedLeases {
+    /// The reply, which names the leases.
+    reply: Option<Bytes>,
+    path: ReturnPath,
+}
+
+/// A popped key, of which only the lease matters.
+#[derive(Deserialize)]
+struct Leased {
+    lease: Lease,
+}
+
+#[derive(Deserialize)]
+struct Lease {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    items: Vec<Leased>,
+}
+
+impl ForwardedLeases {
+    /// The leases of this reply.
+    pub(in crate::http) fn new(reply: Bytes, path: ReturnPath) -> Self {
+        Self { reply: Some(reply), path }
+    }
+
+    /// Whether dropping this returns leases.
+    pub(in crate::http) fn holds_leases(&self) -> bool {
+        self.reply.is_some()
+    }
+
+    /// Records that the leases have reached the client, as far as this node can tell.
+    pub(in crate::http) fn confirm(&mut self) {
+        self.reply = None;
+    }
+}
+
+impl Drop for ForwardedLeases {
+    fn drop(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            let path = self.path.clone();
+            self.path.shutdown.spawn("return of leases", async move { path.send_back(&reply).await });
+        }
+    }
+}
+
+impl ReturnPath {
+    async fn send_back(self, reply: &[u8]) {
+        let Ok(Reply { items }) = serde_json::from_slice(reply) else { return };
+        let leases: Vec<_> = items.into_iter().map(|item| item.lease.id).collect();
+        if leases.is_empty() {
+            return;
+        }
+        for _ in 0..TRIES {
+            if self.are_sent_back(&leases).await {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        tracing::debug!(queue = self.queue.as_str(), "leases of an undelivered reply could not be returned");
+    }
+
+    /// Returns the leases to the present owner of the queue.
+    async fn are_sent_back(&self, leases: &[String]) -> bool {
+        let peer = match &*self.partitions.owner(&self.queue) {
+            Owner::Nobody => return false,
+            Owner::This(registry) => {
+                if let Some(handle) = registry.find(&self.queue) {
+                    handle.reclaim(leases.iter().map(|lease| handle.token(lease)).collect());
+                }
+                return true;
+            }
+            Owner::Other(peer) => peer.clone(),
+        };
+        let body = serde_json::json!({ "lease_ids": leases }).to_string();
+        let mut request = Request::new(Body::from(body));
+        *request.method_mut() = axum::http::Method::POST;
+        let Ok(uri) = format!("/v1/queues/{}/release", self.queue.as_str()).parse() else { return true };
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(&UNDELIVERED, HeaderValue::from_static("true"));
+        let reply = self.node.send(&peer, request).await;
+        reply.is_ok_and(|reply| !reply.status().is_server_error())
+    }
+}

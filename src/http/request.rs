@@ -1,0 +1,20 @@
+//! What a request says: its context, its parameters and headers, and its body up to the objects that it names.
+
+pub(super) mod accept;
+pub(super) mod admitted;
+pub(super) mod body;
+pub(super) mod body_drain;
+pub(super) mod call;
+pub(super) mod conditional;
+pub(super) mod context;
+pub(super) mod cursor;
+pub(super) mod documents;
+pub(super) mod params;
+pub(super) mod received;
+pub(super) mod replace_list;
+pub(super) mod seed;
+
+mod body_head;
+mod ndjson;
+mod public_url;
+mod trace;

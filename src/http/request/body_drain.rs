@@ -1,0 +1,164 @@
+//! The body drain: what happens to the rest of a request body after the response.
+//!
+//! A refusal often precedes the end of the body. A connection with an unread body takes no other request, and a socket
+//! closed with unread bytes resets the connection, so that the client loses the refusal. Therefore a rest that is
+//! small and arrives soon is read and dropped; otherwise the response says that the connection closes, and the connection
+//! lingers.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http_body::{Body as _, Frame, SizeHint};
+use parking_lot::Mutex;
+
+/// Most bytes that the drain reads.
+const BYTES_MAX: usize = 1 << 20;
+/// Longest time that the drain takes.
+const TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The unread rest of one request body.
+pub(in crate::http) struct BodyDrain {
+    rest: Rest,
+    after: After,
+}
+
+/// Marks a response behind which the connection ends although the client may still be sending.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Unread;
+
+/// The body, once its reader has dropped it before its end.
+type Rest = Arc<Mutex<Option<Body>>>;
+
+/// What the head of the request demands of the connection after the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// The connection continues if the rest can be drained.
+    Drain,
+    /// The client waits for `100 Continue`: reading the rest would ask for a body that nobody needs.
+    CloseIfUnread,
+    /// The server and a proxy may disagree about where the body ends, so nothing behind it can be trusted.
+    Close,
+}
+
+impl After {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
+        let is_chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
+        if encodings.next().is_some_and(|first| !is_chunked(first) || encodings.next().is_some()) {
+            return Self::Close;
+        }
+        if headers.contains_key(header::EXPECT) { Self::CloseIfUnread } else { Self::Drain }
+    }
+}
+
+impl BodyDrain {
+    /// Takes the whole body of a request that reaches no handler.
+    pub(in crate::http) fn whole(request: Request) -> Self {
+        let after = After::of(request.headers());
+        Self { rest: Arc::new(Mutex::new(Some(request.into_body()))), after }
+    }
+
+    /// Lets a handler read the body, and takes what the handler leaves.
+    pub(in crate::http) fn watch(request: Request) -> (Request, Self) {
+        let drain = Self { rest: Rest::default(), after: After::of(request.headers()) };
+        let rest = drain.rest.clone();
+        let watched = request
+            .map(|body| if body.is_end_stream() { body } else { Body::new(WatchedBody { body, rest }) });
+        (watched, drain)
+    }
+
+    /// Reads the rest, or lets the response close the connection.
+    pub(in crate::http) async fn finish(self, mut response: Response) -> Response {
+        let rest = self.rest.lock().take();
+        let rest = rest.filter(|body| !body.is_end_stream());
+        let closes = match (self.after, rest) {
+            (After::Close, _) | (After::CloseIfUnread, Some(_)) => true,
+            (After::Drain | After::CloseIfUnread, None) => false,
+            (After::Drain, Some(body)) => !is_drained(body).await,
+        };
+        if closes {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response.extensions_mut().insert(Unread);
+        }
+        response
+    }
+}
+
+async fn is_drained(body: Body) -> bool {
+    let mut pieces = body.into_data_stream();
+    let drain = async {
+        let mut bytes = 0;
+        while let Some(piece) = pieces.next().await {
+            bytes += piece.map_or(BYTES_MAX, |piece| piece.len());
+            if bytes >= BYTES_MAX {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(TIME_MAX, drain).await.unwrap_or(false)
+}
+
+/// A body that goes to the drain if it is dropped before its end.
+struct WatchedBody {
+    body: Body,
+    rest: Rest,
+}
+
+impl http_body::Body for WatchedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for WatchedBody {
+    fn drop(&mut self) {
+        if !self.body.is_end_stream() {
+            let body = std::mem::take(&mut self.body);
+            *self.rest.lock() = Some(body);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubtful_transfer_encoding_closes_the_connection() {
+        let after = |encodings: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for encoding in encodings {
+                headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static(encoding));
+            }
+            After::of(&headers)
+        };
+        assert_eq!(after(&[]), After::Drain);
+        assert_eq!(after(&["Chunked"]), After::Drain);
+        assert_eq!(after(&["gzip, chunked"]), After::Close);
+        assert_eq!(after(&["chunked", "chunked"]), After::Close);
+        assert_eq!(after(&["identity"]), After::Close);
+    }
+}

@@ -1,0 +1,321 @@
+//! The context of a request: what the log, the audit log, the limits and the handlers know about it. It never holds objects or
+//! tokens.
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, Uri};
+use deltaq_engine::trace::{Trace, TraceContext};
+use deltaq_types::name::Name;
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::body_head::BodyHead;
+use super::params::{Params, Query};
+use super::public_url;
+use super::trace;
+use crate::access::Caller;
+use crate::http::gate::access::Authorization;
+use crate::http::gate::in_flight::{Applicant, Permit, ReplyBytes};
+use crate::http::head::Head;
+use crate::http::operation::{BodyKind, Class, Operation, Target};
+use crate::http::problem::Problem;
+use crate::http::reply::delivery::Outbox;
+use crate::http::reply::{Reply, ReplyCounts, RequestCounts};
+use crate::http::request_metrics::UNKNOWN;
+use crate::http::state::AppState;
+
+pub(in crate::http) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Longest request id of a caller that is used, in bytes.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Peer {
+    /// Its address.
+    pub(in crate::http) address: SocketAddr,
+    /// The address of the client, if the peer is a trusted proxy that names it.
+    pub(in crate::http) forwarded_for: Option<IpAddr>,
+    /// The SHA-256 of its certificate, if it has sent one that the server trusts.
+    pub(in crate::http) certificate: Option<[u8; 32]>,
+}
+
+impl Peer {
+    /// The address of the client, for the audit log.
+    pub(in crate::http) fn client(self) -> String {
+        self.forwarded_for.map_or_else(|| self.address.to_string(), |client| client.to_string())
+    }
+}
+
+/// The connection of a request.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct Connection {
+    pub(in crate::http) peer: Peer,
+    /// The replies to pops that the connection has buffered.
+    pub(in crate::http) outbox: Outbox,
+    /// Whether the server ends its TLS.
+    pub(in crate::http) is_tls: bool,
+}
+
+/// The context of a request.
+#[derive(Debug)]
+pub(in crate::http) struct RequestContext {
+    pub(in crate::http) id: String,
+    pub(in crate::http) begun_us: u64,
+    pub(in crate::http) method: &'static str,
+    target: Target,
+    /// None in a test of the routes alone.
+    pub(in crate::http) connection: Option<Connection>,
+    /// What the request says about the URL of the server.
+    called: public_url::Caller,
+    /// Who the caller is, and whether it has the permission that its operation needs.
+    pub(in crate::http) authorization: Authorization,
+    /// Whether another node returns leases that did not reach its client.
+    pub(in crate::http) is_undelivered: bool,
+    /// The trace context of the caller.
+    pub(in crate::http) parent: Option<TraceContext>,
+    /// How the body is read; the problem of its headers concerns only operations that have a body.
+    pub(in crate::http) body_head: Result<BodyHead, Problem>,
+    /// The traces of the delivered deltas, if spans are sent.
+    pub(in crate::http) links: OnceLock<Vec<TraceContext>>,
+    /// The counts for the log, once they are known.
+    counts: OnceLock<RequestCounts>,
+    /// Bytes of the body that count in the limit of bodies, until the context is dropped.
+    body_bytes: AtomicUsize,
+    /// The permit of the in-flight limit.
+    permit: Mutex<Option<Permit>>,
+    /// The permit for parsing a large body, until the handler waits for something else.
+    parse_permit: Mutex<Option<OwnedSemaphorePermit>>,
+    /// What all requests share.
+    pub(in crate::http) state: AppState,
+}
+
+impl RequestContext {
+    /// The context of a request that begins.
+    pub(in crate::http) fn of(
+        request: &Request,
+        head: &Head<'_>,
+        target: Target,
+        connection: Option<Connection>,
+        state: AppState,
+        is_from_node: bool,
+    ) -> Arc<Self> {
+        let is_tls = connection.as_ref().is_some_and(|connection| connection.is_tls);
+        let body_kind = target.operation.map_or(BodyKind::Ignored, |operation| operation.body);
+        Arc::new(Self {
+            id: request_id(head, &state),
+            begun_us: state.clock.monotonic_us(),
+            method: method_label(request.method().as_str()),
+            target,
+            called: public_url::Caller::of(request, head, is_tls, is_from_node),
+            connection,
+            authorization: Authorization { is_from_node, ..Authorization::default() },
+            is_undelivered: is_from_node && head.is_undelivered,
+            parent: trace::context_of(head.traceparent),
+            body_head: BodyHead::of(head, body_kind),
+            links: OnceLock::new(),
+            counts: OnceLock::new(),
+            body_bytes: AtomicUsize::new(0),
+            permit: Mutex::default(),
+            parse_permit: Mutex::default(),
+            state,
+        })
+    }
+
+    /// Refuses a caller without the permission of the operation.
+    pub(in crate::http) fn authorize(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let has_certificate = self.peer().is_some_and(|peer| peer.certificate.is_some());
+        let state = &self.state;
+        self.authorization.check(&state.gate, &state.clock, &self.target, headers, has_certificate)
+    }
+
+    /// Refuses a caller whose token has become invalid, or has lost its grant, since the request began.
+    pub(in crate::http) fn authorize_again(&self) -> Result<(), Problem> {
+        self.authorization.check_again(&self.state.gate.access, &self.state.clock, &self.target)
+    }
+
+    /// Whether another node has sent the request.
+    pub(in crate::http) fn is_from_node(&self) -> bool {
+        self.authorization.is_from_node
+    }
+
+    /// The token, once it is known.
+    pub(in crate::http) fn caller(&self) -> Option<&Arc<Caller>> {
+        self.authorization.caller.get()
+    }
+
+    /// The reply with this document. Its counts go to the log.
+    pub(in crate::http) fn reply<T: ReplyCounts>(&self, document: T) -> Reply<T> {
+        self.count(document.counts());
+        Reply(document)
+    }
+
+    /// Sets the counts for the log.
+    pub(in crate::http) fn count(&self, counts: RequestCounts) {
+        let _set_once = self.counts.set(counts);
+    }
+
+    /// The counts for the log.
+    pub(in crate::http) fn counts(&self) -> RequestCounts {
+        self.counts.get().copied().unwrap_or_default()
+    }
+
+    /// The trace of the caller, which is stored with the deltas that the request queues.
+    pub(in crate::http) fn trace(&self) -> Option<Trace> {
+        self.parent.map(Trace::new)
+    }
+
+    /// The request as an applicant for a part of a limit.
+    pub(in crate::http) fn applicant(&self) -> Applicant<'_> {
+        let class = self.operation().map_or(Class::Read, |operation| operation.class);
+        Applicant { caller: self.caller(), class }
+    }
+
+    /// Takes a permit of the in-flight limit.
+    pub(in crate::http) fn acquire_permit(&self) -> Result<(), Problem> {
+        let permit = Permit::take(&self.state.gate.in_flight, self.applicant())?;
+        *self.permit.lock() = permit;
+        Ok(())
+    }
+
+    /// Takes the permit out of the context.
+    pub(in crate::http) fn take_permit(&self) -> Option<Permit> {
+        self.permit.lock().take()
+    }
+
+    /// Returns the permit of a pop or a settle while the server waits for its body, so that stalled bodies do not stop other
+    /// workers. The result says whether the permit must be acquired again.
+    pub(in crate::http) fn release_permit_of_worker(&self) -> bool {
+        matches!(self.applicant().class, Class::Pop | Class::Settle) && self.take_permit().is_some()
+    }
+
+    /// Counts bytes of the body, until they are released or the request ends.
+    pub(in crate::http) fn reserve_body(&self, bytes: usize) -> Result<(), Problem> {
+        let held = self.body_bytes.load(Ordering::Relaxed);
+        self.state.gate.in_flight.take_body(self.applicant(), held, bytes)?;
+        self.body_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts bytes of the body no longer.
+    pub(in crate::http) fn release_body(&self, bytes: usize) {
+        let release = |held: usize| Some(held.saturating_sub(bytes));
+        let held = self.body_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, release);
+        let bytes = held.unwrap_or_default().min(bytes);
+        self.state.gate.in_flight.return_body(self.caller(), bytes);
+    }
+
+    /// Counts the bytes of a reply until the result is dropped.
+    pub(in crate::http) fn reserve_reply(&self, bytes: usize) -> Result<Option<ReplyBytes>, Problem> {
+        self.state.gate.in_flight.take_reply(self.applicant(), bytes)
+    }
+
+    /// Acquires the permit for parsing a large body. As many large bodies are parsed at a time as there are processors; the
+    /// others wait here, so that they do not delay small requests and refusals: each takes a millisecond or two.
+    pub(in crate::http) async fn acquire_parse_permit(&self) {
+        if let Ok(permit) = self.state.gate.in_flight.large_bodies.clone().acquire_owned().await {
+            *self.parse_permit.lock() = Some(permit);
+        }
+    }
+
+    /// Runs the handler. The permit for parsing is returned when the handler waits.
+    pub(in crate::http) async fn run<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer);
+        poll_fn(|context| {
+            let polled = answer.as_mut().poll(context);
+            drop(self.parse_permit.lock().take());
+            polled
+        })
+        .await
+    }
+
+    /// The URL of the server as the caller knows it; empty if it is not known.
+    pub(in crate::http) fn public_url(&self) -> String {
+        self.called.url(self.state.limits.public_url.as_deref())
+    }
+
+    /// The template that the path fits.
+    pub(in crate::http) fn route(&self) -> Option<&'static str> {
+        self.target.path
+    }
+
+    /// The operation that the request asks for.
+    pub(in crate::http) fn operation(&self) -> Option<&'static Operation> {
+        self.target.operation
+    }
+
+    /// Whether another node asks for the queues of this node.
+    pub(in crate::http) fn is_list_for_node(&self) -> bool {
+        self.is_from_node() && self.operation().is_some_and(Operation::lists_queues)
+    }
+
+    /// The body of the operation.
+    pub(in crate::http) fn body_kind(&self) -> BodyKind {
+        self.operation().map_or(BodyKind::Ignored, |operation| operation.body)
+    }
+
+    /// The methods that the path takes, if the request has another one.
+    pub(in crate::http) fn allow(&self) -> Option<&str> {
+        self.target.allow.as_deref()
+    }
+
+    /// The query parameters, which the operation must know.
+    pub(in crate::http) fn query(&self, uri: &Uri) -> Query {
+        Params::of(uri.query())?.among(self.operation().map_or(&[], |operation| operation.query))
+    }
+
+    /// The other end of the connection.
+    pub(in crate::http) fn peer(&self) -> Option<Peer> {
+        self.connection.as_ref().map(|connection| connection.peer)
+    }
+
+    /// The queue that the path names, if the name is valid.
+    pub(in crate::http) fn queue_name(&self) -> Option<&Name> {
+        self.target.queue.as_ref()
+    }
+
+    /// The text of that name.
+    pub(in crate::http) fn queue(&self) -> Option<&str> {
+        self.target.queue_name()
+    }
+
+    /// The name of the token, even if it has expired. Only the log and the audit log use it.
+    pub(in crate::http) fn token_name(&self) -> Option<&str> {
+        let expired = || self.authorization.expired.get().map(|name| &**name);
+        self.caller().map(|caller| caller.name()).or_else(expired)
+    }
+}
+
+impl Drop for RequestContext {
+    fn drop(&mut self) {
+        self.release_body(usize::MAX);
+    }
+}
+
+/// The id of a request: that of the caller if it is printable and short.
+fn request_id(head: &Head<'_>, state: &AppState) -> String {
+    let given = head.request_id.first.and_then(|value| value.to_str().ok());
+    let is_printable = |id: &&str| {
+        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    match given.filter(is_printable) {
+        Some(id) => id.to_owned(),
+        None => state.request_id(),
+    }
+}
+
+fn method_label(method: &str) -> &'static str {
+    match method {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PATCH" => "PATCH",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        _ => UNKNOWN,
+    }
+}

@@ -1,0 +1,271 @@
+//! Reading the list of a Replace, which must be complete.
+
+use std::sync::Arc;
+
+use deltaq_engine::command::ObjectList;
+use deltaq_engine::config::Config;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::object::{self, Objects};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::admitted::{AdmissionRules, ObjectUse, Reader};
+use super::body::{Format, Incoming, hinted};
+use super::ndjson::Lines;
+use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
+use crate::http::problem::{Code, Problem};
+
+/// Bytes of objects that are collected before they are admitted.
+pub(in crate::http) const GATHERED_BYTES: usize = 1 << 20;
+
+/// The last line of an NDJSON list, with the number of objects before it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End<C> {
+    #[serde(rename = "$end")]
+    count: C,
+}
+
+/// The list of a Replace.
+pub(in crate::http) struct ReadList {
+    pub(in crate::http) list: ObjectList,
+    /// Whether the body is one object and no list.
+    pub(in crate::http) is_single: bool,
+    pub(in crate::http) places: Places,
+}
+
+/// The places of the objects of a list.
+#[derive(Default)]
+pub(in crate::http) struct Places {
+    /// Of NDJSON: the index of each object before which lines are blank, the first object included, and its line. The other
+    /// objects follow the object before them directly.
+    breaks: Vec<(usize, usize)>,
+}
+
+impl Places {
+    fn note(&mut self, index: usize, line: usize) {
+        if self.line_of(index) != Some(line) {
+            self.breaks.push((index, line));
+        }
+    }
+
+    fn line_of(&self, index: usize) -> Option<usize> {
+        let after = self.breaks.partition_point(|(at, _)| *at <= index);
+        let (at, line) = self.breaks.get(after.checked_sub(1)?)?;
+        Some(line + (index - at))
+    }
+
+    /// The list with each key once. Without `keeps_last`, a list that names a key several times is refused.
+    pub(in crate::http) fn without_duplicates(
+        &self,
+        mut list: ObjectList,
+        keeps_last: bool,
+    ) -> Result<ObjectList, Problem> {
+        if keeps_last {
+            list.keep_last();
+        }
+        let Some((first, index)) = list.duplicate() else { return Ok(list) };
+        let key = list.key_at(index).map(|key| Excerpt(key.as_str()).to_string()).unwrap_or_default();
+        let lines = self.line_of(first).zip(self.line_of(index));
+        let at = match lines {
+            Some((first, line)) => format!("lines {first} and {line}"),
+            None => format!("objects {first} and {index}"),
+        };
+        let problem = Problem::new(Code::DuplicateKey, format!("{at} have the same key {key}"))
+            .hint("send each key once, or add duplicates=last")
+            .with("first_index", first)
+            .with("index", index);
+        Err(match lines {
+            Some((first, line)) => problem.with("first_line", first).with("line", line),
+            None => problem,
+        })
+    }
+}
+
+/// Reads a list that declares that it is complete: a JSON array by its syntax, NDJSON by `count` or by its last line.
+pub(in crate::http) async fn read_list(
+    incoming: Incoming,
+    rules: &AdmissionRules,
+    most: BatchLimit,
+    count: Option<u64>,
+) -> Result<ReadList, Problem> {
+    let (mut list, mut places) = (ObjectList::default(), Places::default());
+    let (mut end, mut is_single) = (None, false);
+    if incoming.format == Format::Ndjson {
+        end = read_lines(&mut list, &mut places, incoming, rules, most).await?;
+        if count.is_none() && end.is_none() {
+            let have = list.len();
+            return Err(incomplete(&format!(
+                "{have} objects arrived, but nothing declares that the list is complete"
+            ))
+            .hint("send count=N or a last line {\"$end\":N}"));
+        }
+    } else {
+        match read_objects(&mut list, incoming, rules, most).await? {
+            None if count != Some(0) => {
+                return Err(incomplete("the body is empty").hint("[] or count=0 empties a source"));
+            }
+            is_list => is_single = is_list == Some(false),
+        }
+    }
+    for stated in [count, end].into_iter().flatten() {
+        let have = list.len() as u64;
+        if stated != have {
+            return Err(incomplete(&format!("the list declares {stated} objects, and {have} arrived")));
+        }
+    }
+    Ok(ReadList { list, is_single, places })
+}
+
+/// Reads the objects of a list in JSON. Returns whether the body is a list; `None` if it is empty. The first wrong object ends
+/// the reading.
+async fn read_objects(
+    list: &mut ObjectList,
+    incoming: Incoming,
+    rules: &AdmissionRules,
+    most: BatchLimit,
+) -> Result<Option<bool>, Problem> {
+    let account = incoming.account();
+    let text = incoming.text().await?;
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let mut objects = Objects::new(&text, &rules.config.key).map_err(|error| hinted(error.into(), &text))?;
+    let (mut gathered, mut bytes) = (Vec::new(), 0);
+    while objects.has_next() {
+        most.check(list.len() + gathered.len() + 1)?;
+        let scanned = match objects.next_object() {
+            Ok(Some(scanned)) => scanned,
+            Ok(None) => break,
+            Err(error) => {
+                // A wrong object before it is reported first.
+                take(list, gathered, rules).await?;
+                return Err(hinted(error.into(), &text));
+            }
+        };
+        account.reserve_object(scanned.object.bytes())?;
+        bytes += scanned.object.bytes();
+        gathered.push(ReceivedObject { object: scanned.object, key: scanned.key, line: None });
+        if bytes >= GATHERED_BYTES || gathered.len() == rules.slice_len() {
+            take(list, std::mem::take(&mut gathered), rules).await?;
+            bytes = 0;
+        }
+    }
+    take(list, gathered, rules).await?;
+    let is_list = objects.is_list();
+    account.release(text.len());
+    Ok(Some(is_list))
+}
+
+/// Reads the lines of a list. Returns the number of objects that the last line declares.
+async fn read_lines(
+    list: &mut ObjectList,
+    places: &mut Places,
+    incoming: Incoming,
+    rules: &AdmissionRules,
+    most: BatchLimit,
+) -> Result<Option<u64>, Problem> {
+    let longest = object_bytes_max(&incoming, &rules.config);
+    let mut lines = Lines::new(incoming, longest);
+    let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
+    loop {
+        let index = list.len() + gathered.len();
+        let parsed = match next_object(&mut lines, &mut end, index, most, &rules.config).await {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => break,
+            Err(problem) => {
+                // A wrong object before it is reported first.
+                take(list, gathered, rules).await?;
+                return Err(problem);
+            }
+        };
+        places.note(index, lines.number());
+        bytes += parsed.object.bytes();
+        // An object without a key is reported at once, however slowly the rest arrives.
+        let is_due = parsed.key.is_err() || bytes >= GATHERED_BYTES;
+        gathered.push(parsed);
+        if is_due || gathered.len() == rules.slice_len() {
+            take(list, std::mem::take(&mut gathered), rules).await?;
+            bytes = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+    take(list, gathered, rules).await?;
+    Ok(end)
+}
+
+/// Admits received objects and adds them to the list.
+async fn take(
+    list: &mut ObjectList,
+    parsed: Vec<ReceivedObject>,
+    rules: &AdmissionRules,
+) -> Result<(), Problem> {
+    let before = list.len();
+    let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
+        let keyed = reader.keyed(parsed, None, ObjectUse::Stored).and_then(|(key, object)| {
+            reader.version(&object, ObjectUse::Stored)?;
+            Ok((key, object))
+        });
+        keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
+    });
+    keyed.await?.into_iter().for_each(|(key, object)| list.push(key, object));
+    Ok(())
+}
+
+/// The next object of an NDJSON list; none at its end. `end` is the number that the last line declares.
+async fn next_object(
+    lines: &mut Lines,
+    end: &mut Option<u64>,
+    index: usize,
+    most: BatchLimit,
+    config: &Config,
+) -> Result<Option<ReceivedObject>, Problem> {
+    while let Some(line) = lines.next().await? {
+        if let Some(end) = end {
+            let number = lines.number();
+            let detail = format!("line {number} follows the last line, {{\"$end\":{end}}}");
+            return Err(incomplete(&detail).with("line", number));
+        }
+        *end = end_of(&line);
+        if end.is_none() {
+            most.check(index + 1)?;
+            lines.account().reserve_object(0)?;
+            let parsed = parsed_line(&line, lines, index, config)?;
+            if parsed.key.is_err() && end_of::<Value>(&line).is_some() {
+                let number = lines.number();
+                let detail = format!("line {number}: $end takes the number of objects before it");
+                return Err(incomplete(&detail).with("line", number));
+            }
+            return Ok(Some(parsed));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the keys of objects by other settings, and checks their versions.
+pub(in crate::http) fn read_keys_again(list: ObjectList, config: &Config) -> Result<ObjectList, Problem> {
+    let again = list.into_iter().enumerate().map(|(index, (_, object))| {
+        let scanned = object::scan(object.as_str(), &config.key)?;
+        let key = scanned.key.map_err(Problem::from);
+        let key = key.and_then(|key| {
+            Reader::new(config, None).version(&object, ObjectUse::Stored)?;
+            Ok(key)
+        });
+        Ok((key.map_err(|problem| problem.in_item(index, None))?, object))
+    });
+    again.collect()
+}
+
+/// Longest last line, in bytes: two braces, the name, twenty digits and some white space.
+const END_LINE_BYTES_MAX: usize = 256;
+
+fn end_of<C: DeserializeOwned>(line: &str) -> Option<C> {
+    let could_be = line.len() <= END_LINE_BYTES_MAX && line.contains("$end");
+    let end: Option<End<C>> = could_be.then(|| serde_json::from_str(line).ok()).flatten();
+    end.map(|end| end.count)
+}
+
+fn incomplete(detail: &str) -> Problem {
+    Problem::new(Code::IncompleteList, format!("{detail}; nothing was changed"))
+}
