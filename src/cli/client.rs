@@ -12,6 +12,7 @@ mod indexes;
 mod input;
 mod output;
 mod pages;
+mod patience;
 mod produce;
 mod progress;
 mod queues;

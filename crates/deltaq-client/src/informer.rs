@@ -32,10 +32,6 @@ use crate::error::Error;
 use crate::queue::{Queue, View, Watch};
 use crate::retry::Backoff;
 
-/// The longest pause before the first of several failed connections is repeated.
-const PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause between connections, unless the server asks for a longer one. The store is out of date meanwhile.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The shortest resync period.
 const RESYNC_MIN: Duration = Duration::from_millis(10);
 
@@ -230,7 +226,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
     }
 
     async fn watch_for_ever(&self) -> InformerError {
-        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
+        let mut backoff = Backoff::default();
         let mut watch = self.watch.clone();
         let mut listing = Some(Listing::default());
         let mut resync_at = self.resync_period.map(|period| Instant::now() + period);

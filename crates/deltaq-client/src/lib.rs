@@ -28,7 +28,7 @@ pub use self::queue::{
 };
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};
 pub use self::retry::{Backoff, RetryOptions, pauses_without_queue};
-pub use self::worker::{Job, Notice, Outcome, Worker, WorkerReport};
+pub use self::worker::{Job, Loss, Notice, Outcome, Worker, WorkerReport};
 pub use deltaq_types as types;
 pub use reqwest::Method;
 pub use serde_json::value::RawValue;

@@ -87,6 +87,13 @@ impl Backoff {
     }
 }
 
+impl Default for Backoff {
+    /// The pauses of a loop that runs for ever: up to 250 ms first, and up to 5 s later.
+    fn default() -> Self {
+        Self::new(Duration::from_millis(250), Duration::from_secs(5))
+    }
+}
+
 impl From<RetryOptions> for Backoff {
     fn from(options: RetryOptions) -> Self {
         Self::new(options.first, options.max)

@@ -2,7 +2,7 @@
 //!
 //! A worker takes up to [`Worker::batch`] keys with one pop, and runs up to [`Worker::concurrency`] handlers at once. It extends
 //! the leases of keys that wait and of keys that are worked on, each time a third of the lease has passed. Settles ride along with
-//! the next pop; while a pop waits for keys, they are sent alone.
+//! the next pop; while a pop waits for keys, or with [`Worker::settle_at_once`], they are sent alone.
 //!
 //! Invariant: a handler runs only while its lease is held, as far as the worker can know; then [`Job::is_lost`].
 
@@ -15,10 +15,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_types::LeaseOutcome;
+use deltaq_types::SettledDocument;
 use tokio_util::sync::CancellationToken;
 
-pub use self::job::{Job, Outcome};
+pub use self::job::{Job, Loss, Outcome};
 use crate::error::Error;
 use crate::queue::Queue;
 
@@ -37,6 +37,8 @@ pub struct Worker {
     lease_duration: Option<Duration>,
     wait: Duration,
     with_known: bool,
+    settles_at_once: bool,
+    until_empty: bool,
     grace: Duration,
     observer: Observer,
 }
@@ -48,6 +50,8 @@ pub enum Notice<'a> {
     Retry {
         /// The error.
         error: &'a Error,
+        /// How often the call has failed.
+        failures: u32,
         /// The pause.
         pause: Duration,
     },
@@ -62,14 +66,12 @@ pub enum Notice<'a> {
         key: &'a str,
         /// The id of the lease.
         lease_id: &'a str,
+        /// The reason.
+        loss: Loss,
     },
-    /// A lease had ended before it was settled, so that its outcome does not count.
-    Stale {
-        /// The id of the lease.
-        lease_id: &'a str,
-        /// How the lease ended.
-        outcome: LeaseOutcome,
-    },
+    /// The server has settled a lease, or says that it had ended before, so that its outcome does not count
+    /// ([`SettleResult::Stale`](deltaq_types::SettleResult::Stale)).
+    Settled(&'a SettledDocument),
     /// A handler panicked. Its key is nacked.
     Panicked {
         /// The key.
@@ -110,6 +112,8 @@ impl Queue {
             lease_duration: None,
             wait: Duration::from_secs(20),
             with_known: false,
+            settles_at_once: false,
+            until_empty: false,
             grace: Duration::from_secs(30),
             observer: Arc::new(|_| {}),
         }
@@ -156,6 +160,21 @@ impl Worker {
     #[must_use]
     pub const fn with_known(mut self) -> Self {
         self.with_known = true;
+        self
+    }
+
+    /// Settles each key as soon as its handler has ended instead of with the next pop, and takes a key only when a handler is free for it.
+    /// [`Worker::batch`] has no effect then. This suits handlers that take longer than a call.
+    #[must_use]
+    pub const fn settle_at_once(mut self) -> Self {
+        self.settles_at_once = true;
+        self
+    }
+
+    /// Ends when the queue has no ready key. A queue that does not exist is an error then.
+    #[must_use]
+    pub const fn until_empty(mut self) -> Self {
+        self.until_empty = true;
         self
     }
 

@@ -2,18 +2,18 @@
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use deltaq_client::{Backoff, Call, Error};
+use deltaq_client::{Backoff, Call};
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use deltaq_types::{QueueDocument, RowType, WatchRow};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::failure::{Failure, text_of};
+use super::failure::Failure;
 use super::output::{Cell, Format, Row, Tone};
+use super::patience::wait_after;
 use super::reply::parse;
 use super::session::{Execute, Session};
-use super::work::{pause_of, pauses};
 
 /// Rows of one page.
 const PAGE: u64 = 1_000;
@@ -89,12 +89,12 @@ impl Execute for Watch {
         let wait = session.wait(None).await?.next();
         let mut position = Position { version, next: None };
         let mut output = session.output.list::<WatchRow>();
-        let (mut backoff, mut left) = (pauses(), self.lines.unwrap_or(usize::MAX));
+        let (mut backoff, mut left) = (Backoff::default(), self.lines.unwrap_or(usize::MAX));
         while left > 0 {
             let page: Changes = match session.client.fetch(self.call(session, &position, wait)?).await {
                 Ok(page) => page,
                 Err(error) => {
-                    self.pause(error, &mut backoff).await?;
+                    wait_after(error, &mut backoff).await?;
                     continue;
                 }
             };
@@ -124,16 +124,6 @@ impl Watch {
             None => call.query("resource_version", Some(&position.version)),
         };
         Ok(call.query("limit", Some(PAGE)).query("wait", Some(wait)).wait(wait.into()))
-    }
-
-    /// Waits after a failure that may pass.
-    async fn pause(&self, error: Error, backoff: &mut Backoff) -> Result<(), Failure> {
-        let Some(pause) = pause_of(&error, backoff) else { return Err(error.into()) };
-        if backoff.failures() == 1 {
-            eprintln!("deltaq: {}; trying again", text_of(&error));
-        }
-        tokio::time::sleep(pause).await;
-        Ok(())
     }
 }
 

@@ -13,10 +13,11 @@ use serde_json::value::RawValue;
 
 use super::failure::Failure;
 use super::output::{Cell, Row, Tone};
+use super::patience::{is_absent, report_absence};
 use super::produce::Forget;
 use super::reply::PoppedTexts;
 use super::session::{Execute, Session};
-use super::work::{Work, is_absent, report_absence};
+use super::work::Work;
 
 super::commands! {
     /// Commands of workers.

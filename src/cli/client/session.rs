@@ -12,7 +12,6 @@ use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tokio::sync::OnceCell;
 
 use super::connection::Connection;
 use super::failure::Failure;
@@ -54,8 +53,6 @@ pub(super) struct Session {
     pub(super) clock: Clock,
     /// The operations of the command.
     operations: &'static [&'static str],
-    /// Longest wait of one call, once the server has been asked.
-    longest_wait: OnceCell<Duration>,
 }
 
 /// A wait on the server that takes several calls if it is long.
@@ -82,7 +79,6 @@ fn try_run<C: Execute>(remote: &Remote<C>) -> Result<(), Failure> {
         output: Output::new(remote.output),
         clock: Clock::system(),
         operations: C::OPERATIONS,
-        longest_wait: OnceCell::new(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
@@ -106,11 +102,8 @@ impl Session {
 
     /// Longest wait of one call: the usual one, or that of the server if that is shorter.
     pub(super) async fn longest_wait(&self) -> Result<Duration, Failure> {
-        let asked = self.longest_wait.get_or_try_init(async || {
-            let info: Info = self.client.fetch(call("get_info", "", "")?).await?;
-            Ok(Duration::from_millis(info.limits.wait_ms).min(CALL_WAIT_MAX))
-        });
-        asked.await.copied()
+        let info: Info = self.client.fetch(call("get_info", "", "")?).await?;
+        Ok(Duration::from_millis(info.limits.wait_ms).min(CALL_WAIT_MAX))
     }
 
     /// Starts to wait. `None` waits for ever.

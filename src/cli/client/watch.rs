@@ -11,16 +11,16 @@ use deltaq_types::{Info, QueueDocument, QueuePage, QueueStatus, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::failure::{Failure, text_of};
+use super::failure::Failure;
 use super::output::duration_text;
 use super::output::{Cell, Tone, counted};
 use super::pages::check_complete;
+use super::patience::{pause_of, report_failure};
 use super::progress::StatusLine;
 use super::reply::parse;
 use super::session::{Execute, Session};
 use super::top::Top;
 use super::waiting::synced;
-use super::work::{pause_of, pauses};
 
 /// Queues of one page.
 const PAGE: u64 = 1_000;
@@ -225,7 +225,7 @@ struct Looks<'s> {
 impl<'s> Looks<'s> {
     fn new(session: &'s Session, timeout: Option<Duration>) -> Self {
         let started_us = session.clock.monotonic_us();
-        Self { session, started_us, timeout, has_succeeded: false, backoff: pauses() }
+        Self { session, started_us, timeout, has_succeeded: false, backoff: Backoff::default() }
     }
 
     /// The document of the queue; `None` after a failure that may pass. Then the pause is over, too.
@@ -248,10 +248,8 @@ impl<'s> Looks<'s> {
             |pause: &Duration| self.timeout.is_none_or(|timeout| took.saturating_add(*pause) < timeout);
         let pause = pause_of(&error, &mut self.backoff).filter(|_| self.has_succeeded).filter(is_in_time);
         let Some(pause) = pause else { return Err(error.into()) };
-        if self.backoff.failures() == 1 {
-            line.clear();
-            eprintln!("deltaq: {}; trying again", text_of(&error));
-        }
+        line.clear();
+        report_failure(&error, self.backoff.failures());
         tokio::time::sleep(pause).await;
         Ok(None)
     }

@@ -1,28 +1,32 @@
 //! `deltaq work`: runs a command for each key.
 //!
-//! Each of a number of slots pops one key, runs the command, and settles the lease. While the command runs, its lease is extended.
-//! A slot never leaves a command running that has no lease: it stops the command before the lease can have expired.
+//! The worker of the client crate takes the keys and keeps their leases; its handler runs the command. No command is left running
+//! without a lease: it is stopped before the lease can have expired.
 
 mod child;
-mod lease;
-mod slot;
-mod worker;
+mod commands;
 
 use std::ffi::OsString;
+use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_client::{Backoff, Worker};
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use futures_util::future::{join, join_all};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use self::worker::Worker;
-pub(super) use self::worker::{is_absent, pause_of, pauses, report_absence};
-
+use self::commands::{Commands, report};
 use super::failure::Failure;
+use super::patience::wait_after;
 use super::session::{Execute, Session};
+
+/// How long the worker waits for its handlers when it stops: longer than any command. A worker that ends a handler leaves its command
+/// running, so the handlers end by [`Stop`].
+const HANDLERS_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// `deltaq work`.
 #[derive(Debug, Clone, Args)]
@@ -90,60 +94,115 @@ struct Stop {
     hard: CancellationToken,
 }
 
+/// The signals that end the worker.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
 impl Execute for Work {
-    const OPERATIONS: &'static [&'static str] = &["pop", "settle", "extend"];
+    const OPERATIONS: &'static [&'static str] = &["pop", "settle", "extend", "release"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let stop = Stop::default();
-        let worker = Worker::new(self, session, stop.clone());
-        let signals = stop.clone().follow_signals(self.grace.into());
-        let slots = async {
-            let slots = (0..self.concurrency).map(|_| worker.run());
-            let ended = join_all(slots).await;
-            stop.soft.cancel();
-            stop.hard.cancel();
-            ended.into_iter().collect::<Result<(), _>>()
+        let (stop, signals) = (Stop::default(), Signals::listen()?);
+        let name = self.worker.clone().unwrap_or_else(|| {
+            let host = rustix::system::uname();
+            format!("{}:{}", host.nodename().to_string_lossy(), std::process::id())
+        });
+        let queue = session.client.queue(self.queue.as_str());
+        let commands = Arc::new(Commands::new(self, session, queue.clone(), name.clone(), stop.clone()));
+        let worker = self.configure(queue.worker()).name(name);
+        let ended = tokio::select! {
+            ended = self.work(session, worker, &commands, &stop) => ended,
+            () = stop.follow(signals, self.grace.into()) => Ok(()),
         };
-        let (signals, slots) = join(signals, slots).await;
-        worker.report_sums();
-        slots.and(signals)
+        commands.finish().and(ended)
+    }
+}
+
+impl Work {
+    fn configure(&self, worker: Worker) -> Worker {
+        let mut worker = worker.settle_at_once().concurrency(self.concurrency.into()).grace(HANDLERS_MAX);
+        if let Some(lease) = self.lease {
+            worker = worker.lease_duration(lease.into());
+        }
+        if self.with_known {
+            worker = worker.with_known();
+        }
+        if self.until_empty {
+            worker = worker.until_empty();
+        }
+        worker
+    }
+
+    /// Works until the worker stops.
+    async fn work(
+        &self,
+        session: &Session,
+        worker: Worker,
+        commands: &Arc<Commands>,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let wait = tokio::select! {
+            wait = self.wait(session) => wait?,
+            () = stop.soft.cancelled() => return Ok(()),
+        };
+        let (observer, runner) = (commands.clone(), commands.clone());
+        let worker = worker.wait(wait).on_notice(move |notice| observer.notice(notice));
+        let run = move |job| {
+            let commands = runner.clone();
+            async move { commands.run(&job).await }
+        };
+        worker.run(stop.soft.clone(), run).await?;
+        if !self.until_empty && !stop.soft.is_cancelled() {
+            report(&format!("queue {} is closed, and no key is ready", self.queue));
+        }
+        Ok(())
+    }
+
+    /// How long a pop waits.
+    async fn wait(&self, session: &Session) -> Result<Duration, Failure> {
+        if self.until_empty {
+            return Ok(Duration::ZERO);
+        }
+        let mut backoff = Backoff::default();
+        loop {
+            match session.longest_wait().await {
+                Err(Failure::Client(error)) => wait_after(error, &mut backoff).await?,
+                wait => return wait,
+            }
+        }
     }
 }
 
 impl Stop {
-    /// Stops softly at the first SIGTERM or SIGINT; hard at the second, or after `grace`. Returns once the stop is hard.
-    async fn follow_signals(self, grace: Duration) -> Result<(), Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::Other(format!("can't listen for signals: {error}")));
-        let listening =
-            listen(SignalKind::terminate()).and_then(|term| Ok((term, listen(SignalKind::interrupt())?)));
-        let (mut term, mut interrupt) = match listening {
-            Ok(signals) => signals,
-            Err(failure) => {
-                self.soft.cancel();
-                self.hard.cancel();
-                return Err(failure);
-            }
-        };
+    /// Stops softly at the first signal; hard at the second, or after `grace`. Does not return.
+    async fn follow(&self, mut signals: Signals, grace: Duration) {
         tokio::select! {
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
+            () = signals.next() => {
+                let grace = deltaq_types::duration::format(grace);
+                report(&format!("no further keys are popped; running commands have {grace} to finish"));
+                self.soft.cancel();
+            }
             () = self.soft.cancelled() => {}
         }
-        if !self.soft.is_cancelled() {
-            eprintln!(
-                "deltaq: no further keys are popped; running commands have {} to finish",
-                deltaq_types::duration::format(grace)
-            );
-            self.soft.cancel();
-        }
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
-            () = tokio::time::sleep(grace) => {}
-            () = self.hard.cancelled() => {}
-        }
+        let _second = timeout(grace, signals.next()).await;
         self.hard.cancel();
-        Ok(())
+        pending::<()>().await;
+    }
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::Other(format!("can't listen for signals: {error}")));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }

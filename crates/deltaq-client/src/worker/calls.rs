@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use deltaq_types::duration::format;
-use deltaq_types::{LeasesBody, PopBody, Popped, SettleBody, SettleCall, SettledDocument, SettledList};
+use deltaq_types::{
+    LeaseOutcome, LeasesBody, PopBody, Popped, SettleBody, SettleCall, SettleResult, SettledDocument,
+    SettledList,
+};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
@@ -14,15 +17,12 @@ use crate::error::Error;
 use crate::queue::random_id;
 use crate::retry::{Backoff, pauses_without_queue};
 
-/// The longest pause before the first repetition.
-const PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause before any repetition.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-
 /// A pop. Its repetition returns the same leases.
 #[derive(Debug)]
 pub(super) struct Pop {
     id: String,
+    /// Most keys.
+    max: u64,
     pub(super) settle: Vec<SettleCall>,
 }
 
@@ -34,15 +34,15 @@ pub(super) struct Extended {
 }
 
 impl Pop {
-    pub(super) fn new(settle: Vec<SettleCall>) -> Result<Self, Error> {
-        Ok(Self { id: random_id()?, settle })
+    pub(super) fn new(max: u64, settle: Vec<SettleCall>) -> Result<Self, Error> {
+        Ok(Self { id: random_id()?, max, settle })
     }
 
     /// The request; `wait` is how long the server waits for keys.
     fn call(&self, worker: &Worker, wait: Duration) -> Call {
         let call = worker.queue.call(Method::POST, ["pop"]);
         call.query("wait", Some(format(wait)))
-            .query("max", Some(worker.batch))
+            .query("max", Some(self.max))
             .query("worker", Some(&worker.name))
             .query("id", Some(&self.id))
             .query("lease_duration", worker.lease_duration.map(format))
@@ -54,12 +54,13 @@ impl Pop {
 
 impl Worker {
     /// Pops until there is a reply that is no passing failure, with the time at which it arrived. While the queue does not exist, the
-    /// worker asks again.
+    /// worker asks again, unless it works until the queue is empty.
     pub(super) async fn pop(&self, pop: &Pop) -> Result<(Popped, Instant), Error> {
+        let wait = if self.until_empty { Duration::ZERO } else { self.wait };
         let mut pauses = pauses_without_queue().enumerate();
         loop {
-            match self.pop_once(pop, self.wait).await {
-                Err(error) if is_without_queue(&error) => {}
+            match self.pop_once(pop, wait).await {
+                Err(error) if is_without_queue(&error) && !self.until_empty => {}
                 popped => return popped,
             }
             let Some((asked, pause)) = pauses.next() else { continue };
@@ -74,8 +75,8 @@ impl Worker {
     pub(super) async fn last_pop(&self, pop: &Pop) -> Result<(Popped, Instant), Error> {
         match self.pop_once(pop, Duration::ZERO).await {
             Err(error) if is_without_queue(&error) => {
-                let nothing = Popped { items: Vec::new(), settled: Vec::new(), closed: false, paused: false };
-                Ok((nothing, Instant::now()))
+                let settled = ended(&pop.settle);
+                Ok((Popped { items: Vec::new(), settled, closed: false, paused: false }, Instant::now()))
             }
             popped => popped,
         }
@@ -91,7 +92,7 @@ impl Worker {
         let body = SettleBody { settle };
         let settled = self.repeat(|| self.queue.call(Method::POST, ["settle"]).json(&body)).await;
         let settled: SettledList = match settled {
-            Err(error) if is_without_queue(&error) => return Ok(Vec::new()),
+            Err(error) if is_without_queue(&error) => return Ok(ended(&body.settle)),
             settled => settled?,
         };
         Ok(settled.settled)
@@ -111,7 +112,7 @@ impl Worker {
 
     /// Sends a call until its outcome is known. No call of a worker changes its effect by repetition.
     async fn repeat<T: DeserializeOwned>(&self, call: impl Fn() -> Call) -> Result<T, Error> {
-        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
+        let mut backoff = Backoff::default();
         loop {
             let error = match self.queue.client().fetch_results(call()).await {
                 Ok(reply) => return Ok(reply),
@@ -121,7 +122,7 @@ impl Worker {
                 return Err(error);
             }
             let pause = backoff.after_failure(&error);
-            self.notice(&Notice::Retry { error: &error, pause });
+            self.notice(&Notice::Retry { error: &error, failures: backoff.failures(), pause });
             sleep(pause).await;
         }
     }
@@ -129,6 +130,15 @@ impl Worker {
     pub(super) fn notice(&self, notice: &Notice<'_>) {
         (self.observer)(notice);
     }
+}
+
+/// The results of settles of a queue that is gone, and its leases with it.
+fn ended(settles: &[SettleCall]) -> Vec<SettledDocument> {
+    let stale = |settle: &SettleCall| SettledDocument {
+        outcome: Some(LeaseOutcome::Unknown),
+        ..SettledDocument::new(settle.lease_id.clone().unwrap_or_default(), settle.how, SettleResult::Stale)
+    };
+    settles.iter().map(stale).collect()
 }
 
 pub(super) fn is_without_queue(error: &Error) -> bool {

@@ -1,19 +1,32 @@
 //! A key on which a handler works, and the ways to end the work.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_types::duration::format;
 use deltaq_types::terms::{DELAY_MAX, ERROR_BYTES_MAX};
-use deltaq_types::{DeltaDocument, DeltaType, PoppedItem, SettleAs, SettleCall};
+use deltaq_types::{DeltaDocument, DeltaType, LeaseOutcome, PoppedItem, SettleAs, SettleCall};
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::SetOnce;
 
 /// A key on which a handler works, with its lease.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub(super) item: PoppedItem,
-    pub(super) lost: CancellationToken,
+    pub(super) lost: Arc<SetOnce<Loss>>,
+}
+
+/// Why a lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It has ended: the server said so, or the worker that stops has released it.
+    Ended(LeaseOutcome),
+    /// It could not be extended.
+    NotExtended {
+        /// How long no other worker can hold the key.
+        left: Duration,
+    },
 }
 
 impl Job {
@@ -55,12 +68,12 @@ impl Job {
     /// time. The outcome of the handler then counts no more. It is also true while a worker that stops waits no longer.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lost.is_cancelled()
+        self.lost.initialized()
     }
 
     /// Waits until the lease [is lost](Self::is_lost).
-    pub async fn lost(&self) {
-        self.lost.cancelled().await;
+    pub async fn lost(&self) -> Loss {
+        *self.lost.wait().await
     }
 }
 

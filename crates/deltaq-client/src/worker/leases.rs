@@ -4,11 +4,14 @@
 //! group until its time comes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_types::{PoppedItem, SettleResult, SettledList};
+use deltaq_types::{LeaseOutcome, PoppedItem, SettleResult, SettledList};
+use tokio::sync::SetOnce;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+
+use super::job::Loss;
 
 /// Most leases of one extension.
 const EXTEND_MAX: usize = 10_000;
@@ -23,8 +26,8 @@ pub(super) type Slot = u64;
 pub(super) struct Held {
     pub(super) lease_id: String,
     pub(super) key: String,
-    /// Cancelled when the lease is lost.
-    pub(super) lost: CancellationToken,
+    /// Set when the lease is lost.
+    pub(super) lost: Arc<SetOnce<Loss>>,
 }
 
 /// Leases with the same times.
@@ -33,6 +36,7 @@ pub(super) struct Group {
     slots: Vec<Slot>,
     /// The leases count as lost then.
     stop_at: Instant,
+    end: Instant,
 }
 
 /// All leases of a worker.
@@ -48,11 +52,11 @@ pub(super) struct Leases {
 
 impl Leases {
     /// Adds the leases of a pop. `now` is the time of its reply, to which the lengths of the leases refer.
-    pub(super) fn add(&mut self, items: &[PoppedItem], now: Instant) -> Vec<(Slot, CancellationToken)> {
+    pub(super) fn add(&mut self, items: &[PoppedItem], now: Instant) -> Vec<(Slot, Arc<SetOnce<Loss>>)> {
         let mut slots = Vec::with_capacity(items.len());
         for item in items {
             self.created += 1;
-            let lost = CancellationToken::new();
+            let lost = Arc::new(SetOnce::new());
             let held = Held { lease_id: item.lease.id.clone(), key: item.key.clone(), lost: lost.clone() };
             self.held.insert(self.created, held);
             slots.push((self.created, lost));
@@ -91,19 +95,19 @@ impl Leases {
     }
 
     /// The leases whose time has passed without an extension. They are no longer held.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<Held> {
-        let mut slots = Vec::new();
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<(Held, Loss)> {
+        let mut over = Vec::new();
+        let mut end = |group: &mut Group| {
+            let loss = Loss::NotExtended { left: group.end.saturating_duration_since(now) };
+            over.extend(group.slots.drain(..).filter_map(|slot| Some((self.held.remove(&slot)?, loss))));
+        };
         if let Some(group) = self.extending.as_mut().filter(|group| group.stop_at <= now) {
-            slots.append(&mut group.slots);
+            end(group);
         }
-        self.groups.retain(|_, group| {
-            let is_over = group.stop_at <= now;
-            if is_over {
-                slots.append(&mut group.slots);
-            }
-            !is_over
-        });
-        slots.into_iter().filter_map(|slot| self.held.remove(&slot)).collect()
+        self.groups
+            .extract_if(.., |_, group| group.stop_at <= now)
+            .for_each(|(_, mut group)| end(&mut group));
+        over
     }
 
     /// The ids of the leases that have to be extended now, and when they count as lost; `None` if there are none, or if an extension is
@@ -121,9 +125,10 @@ impl Leases {
             }
             let mut group = entry.remove();
             group.slots.retain(|slot| self.held.contains_key(slot));
-            let due = due.get_or_insert(Group { slots: Vec::new(), stop_at: group.stop_at });
+            let due = due.get_or_insert(Group { slots: Vec::new(), ..group });
             due.slots.append(&mut group.slots);
             due.stop_at = due.stop_at.min(group.stop_at);
+            due.end = due.end.min(group.end);
         }
         let due = due.filter(|due| !due.slots.is_empty())?;
         let held = due.slots.iter().filter_map(|slot| self.held.get(slot));
@@ -135,23 +140,25 @@ impl Leases {
 
     /// The server has extended leases, or said that they have ended: those are returned, and no longer held. `sent_at` is the time
     /// of the call.
-    pub(super) fn extended(&mut self, extended: &SettledList, sent_at: Instant) -> Vec<Held> {
+    pub(super) fn extended(&mut self, extended: &SettledList, sent_at: Instant) -> Vec<(Held, Loss)> {
         let Some(group) = self.extending.take() else { return Vec::new() };
-        let mut lengths = HashMap::new();
-        for lease in extended.settled.iter().filter(|lease| lease.result != SettleResult::Stale) {
-            if let Some(length_ms) = lease.expires_in_ms {
-                lengths.insert(lease.lease_id.as_str(), length_ms);
-            }
+        let mut results = HashMap::new();
+        for lease in &extended.settled {
+            let length_ms = lease.expires_in_ms.filter(|_| lease.result != SettleResult::Stale);
+            let outcome = lease.outcome.unwrap_or(LeaseOutcome::Unknown);
+            results.insert(lease.lease_id.as_str(), length_ms.ok_or(outcome));
         }
         let (mut kept, mut lost, mut shortest) = (Vec::new(), Vec::new(), None::<u64>);
         for slot in group.slots {
             let Some(held) = self.held.get(&slot) else { continue };
-            match lengths.get(held.lease_id.as_str()) {
-                Some(&length_ms) => {
+            match results.get(held.lease_id.as_str()).copied().unwrap_or(Err(LeaseOutcome::Unknown)) {
+                Ok(length_ms) => {
                     shortest = Some(shortest.map_or(length_ms, |shortest| shortest.min(length_ms)));
                     kept.push(slot);
                 }
-                None => lost.extend(self.held.remove(&slot)),
+                Err(outcome) => {
+                    lost.extend(self.held.remove(&slot).map(|held| (held, Loss::Ended(outcome))));
+                }
             }
         }
         if let Some(shortest) = shortest {
@@ -170,8 +177,9 @@ impl Leases {
 
     fn group(&mut self, slots: Vec<Slot>, from: Instant, length: Duration) {
         self.created += 1;
-        let stop_at = from + length - MARGIN_MAX.min(length / 6);
-        self.groups.insert((from + length / 3, self.created), Group { slots, stop_at });
+        let end = from + length;
+        let stop_at = end - MARGIN_MAX.min(length / 6);
+        self.groups.insert((from + length / 3, self.created), Group { slots, stop_at, end });
     }
 
     fn first_stop(&self) -> Option<Instant> {
@@ -244,8 +252,9 @@ mod tests {
         let sent_at = now + LENGTH / 3;
         let reply =
             SettledList { settled: vec![extended("q-1", Some(LENGTH)), extended("q-2", None)], stale: 1 };
-        let lost: Vec<_> = leases.extended(&reply, sent_at).into_iter().map(|held| held.key).collect();
-        assert_eq!(lost, ["k2"]);
+        let lost = leases.extended(&reply, sent_at);
+        let lost: Vec<_> = lost.iter().map(|(held, loss)| (held.key.as_str(), *loss)).collect();
+        assert_eq!(lost, [("k2", Loss::Ended(LeaseOutcome::Expired))]);
         assert_eq!(leases.next_at(), Some(sent_at + LENGTH / 3));
 
         assert!(leases.due(sent_at + LENGTH / 3).is_some());
@@ -255,8 +264,9 @@ mod tests {
         let stop_at = sent_at + LENGTH * 5 / 6;
         assert_eq!(leases.next_at(), Some(stop_at), "an extension without a reply does not hide the end");
         assert!(leases.expire(stop_at - Duration::from_millis(1)).is_empty());
-        let lost: Vec<_> = leases.expire(stop_at).into_iter().map(|held| held.key).collect();
-        assert_eq!(lost, ["k1"]);
+        let lost = leases.expire(stop_at);
+        let lost: Vec<_> = lost.iter().map(|(held, loss)| (held.key.as_str(), *loss)).collect();
+        assert_eq!(lost, [("k1", Loss::NotExtended { left: LENGTH / 6 })]);
         assert!(!leases.is_held(slots[1].0));
     }
 

@@ -14,13 +14,15 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Extended, Pop, is_without_queue};
-use super::job::{Job, Outcome};
+use super::job::{Job, Loss, Outcome};
 use super::leases::{Held, Leases, Slot};
 use super::{LAST_CALLS, Notice, Worker, WorkerReport};
 use crate::error::Error;
 use crate::panic;
 use crate::retry::Backoff;
 
+/// Most keys of one pop.
+const POP_MAX: u64 = 1_000;
 /// Most settles of one call.
 const SETTLE_MAX: usize = 1_000;
 /// The longest time that an extension may take. Other leases wait for it.
@@ -48,6 +50,8 @@ pub(super) struct Run<'w, H> {
     settle: Option<Settling<'w>>,
     extend: Option<Calling<'w, Extended>>,
     extend_backoff: Backoff,
+    /// Whether keys may have become ready since the last pop found none.
+    may_have_keys: bool,
     stopping: Option<Stopping>,
     report: WorkerReport,
 }
@@ -86,6 +90,7 @@ where
             settle: None,
             extend: None,
             extend_backoff: Backoff::new(first, max),
+            may_have_keys: true,
             stopping: None,
             report: WorkerReport::default(),
         }
@@ -142,9 +147,17 @@ where
     /// Starts a pop if there is a handler for its keys. Settles ride along with it, or are sent alone.
     fn start_calls(&mut self) -> Result<(), Error> {
         let worker = self.worker;
-        let has_room = self.waiting.is_empty() && self.handlers.len() < worker.concurrency;
-        if self.stopping.is_none() && self.pop.is_none() && has_room {
-            let pop = Arc::new(Pop::new(self.next_settles())?);
+        let free = worker.concurrency.saturating_sub(self.handlers.len());
+        let has_room = self.waiting.is_empty() && free > 0;
+        let may_have_keys = self.may_have_keys || !worker.until_empty;
+        if self.stopping.is_none() && self.pop.is_none() && has_room && may_have_keys {
+            let pop = if worker.settles_at_once {
+                Pop::new(POP_MAX.min(free as u64), Vec::new())?
+            } else {
+                Pop::new(worker.batch, self.next_settles())?
+            };
+            let pop = Arc::new(pop);
+            self.may_have_keys = false;
             let popping = pop.clone();
             let call = async move { worker.pop(&popping).await };
             self.pop = Some((pop, Box::pin(call)));
@@ -199,9 +212,8 @@ where
                 return self.stop(Some(error));
             }
         };
-        let settles = pop.map_or(0, |pop| pop.settle.len());
-        self.report.lost += settles.saturating_sub(popped.settled.len()) as u64;
         self.count(&popped.settled);
+        self.may_have_keys |= !popped.items.is_empty();
         let slots = self.leases.add(&popped.items, received_at);
         let jobs = popped.items.into_iter().zip(slots).map(|(item, (slot, lost))| (slot, Job { item, lost }));
         self.waiting.extend(jobs);
@@ -212,11 +224,9 @@ where
 
     fn settled(&mut self, settled: Result<Vec<SettledDocument>, Error>) {
         let settles = self.settle.take().map_or(0, |(settles, _)| settles);
+        self.may_have_keys = true;
         match settled {
-            Ok(results) => {
-                self.report.lost += settles.saturating_sub(results.len()) as u64;
-                self.count(&results);
-            }
+            Ok(results) => self.count(&results),
             Err(error) => {
                 self.report.unconfirmed += settles as u64;
                 self.stop(Some(error));
@@ -226,14 +236,9 @@ where
 
     fn count(&mut self, results: &[SettledDocument]) {
         for result in results {
-            let lease_id = &*result.lease_id;
-            if result.result == SettleResult::Stale {
-                self.report.lost += 1;
-                let outcome = result.outcome.unwrap_or(LeaseOutcome::Unknown);
-                self.worker.notice(&Notice::Stale { lease_id, outcome });
-                continue;
-            }
+            self.worker.notice(&Notice::Settled(result));
             *match result.how {
+                _ if result.result == SettleResult::Stale => &mut self.report.lost,
                 SettleAs::Ack | SettleAs::Done => &mut self.report.acknowledged,
                 SettleAs::Nack => &mut self.report.nacked,
                 SettleAs::Reject => &mut self.report.rejected,
@@ -246,8 +251,8 @@ where
     /// Extends the leases whose time has come, and gives those up whose time is over.
     fn attend_leases(&mut self) {
         let now = Instant::now();
-        for held in self.leases.expire(now) {
-            self.lose(&held);
+        for (held, loss) in self.leases.expire(now) {
+            self.lose(&held, loss);
         }
         if let Some((lease_ids, stop_at)) = self.leases.due(now) {
             // Another attempt fits behind a silent one.
@@ -261,8 +266,8 @@ where
         let error = match extended.result {
             Ok(list) => {
                 self.extend_backoff.reset();
-                for held in self.leases.extended(&list, extended.sent_at) {
-                    self.lose(&held);
+                for (held, loss) in self.leases.extended(&list, extended.sent_at) {
+                    self.lose(&held, loss);
                 }
                 return;
             }
@@ -271,17 +276,18 @@ where
         let is_temporary = error.is_temporary();
         // Leases of a queue that is gone are lost. Other lasting errors leave the leases to expire.
         let pause = self.extend_backoff.after_failure(&error);
-        self.worker.notice(&Notice::Retry { error: &error, pause });
+        let failures = self.extend_backoff.failures();
+        self.worker.notice(&Notice::Retry { error: &error, failures, pause });
         self.leases.not_extended(Instant::now() + pause);
         if !is_temporary && !is_without_queue(&error) {
             self.stop(Some(error));
         }
     }
 
-    fn lose(&mut self, held: &Held) {
+    fn lose(&mut self, held: &Held, loss: Loss) {
         self.report.lost += 1;
-        held.lost.cancel();
-        self.worker.notice(&Notice::LeaseLost { key: &held.key, lease_id: &held.lease_id });
+        let _once = held.lost.set(loss);
+        self.worker.notice(&Notice::LeaseLost { key: &held.key, lease_id: &held.lease_id, loss });
     }
 
     /// Begins to stop: keys that wait are released, also those of a pop whose reply was not read.
@@ -310,7 +316,10 @@ where
 
     fn is_done(&self) -> bool {
         let is_calling = self.pop.is_some() || self.settle.is_some();
-        self.stopping.is_some() && self.handlers.is_empty() && !is_calling && self.settles.is_empty()
+        (self.stopping.is_some() || self.worker.until_empty)
+            && self.handlers.is_empty()
+            && !is_calling
+            && self.settles.is_empty()
     }
 
     /// When a worker that stops waits no longer: for its handlers or, without handlers, for its last calls.
@@ -335,7 +344,7 @@ where
         stopping.abort_at = Instant::now() + LAST_CALLS;
         self.handlers.abort_all();
         for held in self.leases.take_all() {
-            held.lost.cancel();
+            let _once = held.lost.set(Loss::Ended(LeaseOutcome::Released));
             self.settles.push(Outcome::Release.settle(held.lease_id));
         }
         false

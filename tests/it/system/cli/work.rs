@@ -240,7 +240,7 @@ fn an_idle_worker_ends_at_once_and_leaves_no_lease() {
     let server = Server::in_memory();
     server.run(&["queue", "create", "q"]).ok();
     let mut work = Work::start(&server, &["--concurrency", "4"], "true");
-    until("the worker waits", || server.count("q", "waiters") == 4);
+    until("the worker waits", || server.count("q", "waiters") == 1);
     work.signal("INT");
     assert!(work.ended().success());
     add(&server, 5);
