@@ -27,7 +27,7 @@ pub use self::queue::{
     Synced, Update, View, Watch,
 };
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};
-pub use self::retry::{Backoff, RetryOptions, pauses_without_queue};
+pub use self::retry::{Backoff, ReflectorBackoff, RetryOptions, pauses_without_queue};
 pub use self::worker::{Job, Loss, Notice, Outcome, Worker, WorkerReport};
 pub use deltaq_types as types;
 pub use reqwest::Method;

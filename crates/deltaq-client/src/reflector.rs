@@ -27,15 +27,10 @@ use crate::call::Body;
 use crate::client::Client;
 use crate::error::Error;
 use crate::queue::{Producer, ReplaceOptions};
+use crate::retry::ReflectorBackoff;
 
-/// The shortest pause before a stream is started again, before its random part.
-const PAUSE: Duration = Duration::from_millis(800);
-/// The longest pause, before its random part.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often a reflector asks whether the queue is still the same.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// A stream that ran for so long resets the pauses.
-const PAUSE_RESET: Duration = Duration::from_mins(2);
 
 /// An event of a source, as kube-rs's `watcher::Event`. A list is [`Init`](Self::Init), any number of
 /// [`InitApply`](Self::InitApply), [`InitDone`](Self::InitDone).
@@ -232,7 +227,7 @@ impl Reflector {
 
     /// Runs one stream after another for ever: each call of `start` begins a stream, which should begin with a list. Every end of a
     /// stream, and every error, is followed by a pause, as in client-go's Reflector: 800 ms, doubled up to 30 s, each plus
-    /// a random part of the same length; a stream that has run for two minutes resets the pauses. If the server asks for a longer
+    /// a random part of the same length; two minutes without a pause reset them. If the server asks for a longer
     /// pause, it gets that. [`Step::Restart`] reports the errors. To stop, drop the future.
     pub async fn keep_running<F, S, E>(&mut self, mut start: F) -> Infallible
     where
@@ -240,19 +235,14 @@ impl Reflector {
         S: Stream<Item = Result<Event, E>>,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let mut limit = PAUSE;
+        let mut backoff = ReflectorBackoff::default();
         loop {
-            let started = Instant::now();
             let error = self.run(start()).await.err();
-            if started.elapsed() >= PAUSE_RESET {
-                limit = PAUSE;
-            }
             let asked = match &error {
                 Some(ReflectorError::Send { source, .. }) => source.retry_after(),
                 _ => None,
             };
-            let pause = limit.mul_f64(1.0 + fastrand::f64()).max(asked.unwrap_or_default());
-            limit = (limit * 2).min(PAUSE_MAX);
+            let pause = backoff.after_failure(asked);
             (self.observer)(&Step::Restart { error: error.as_ref(), pause });
             // A failed reflector begins with the last number that the server knows.
             self.producer = self.producer.take().filter(|_| error.is_none());

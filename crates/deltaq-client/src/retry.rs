@@ -76,9 +76,14 @@ impl Backoff {
 
     /// The pause after a failure without a reply of the server.
     pub fn pause(&mut self) -> Duration {
+        self.limit().mul_f64(fastrand::f64())
+    }
+
+    /// The present limit. The next one is twice as long.
+    fn limit(&mut self) -> Duration {
         let doubled = self.first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         self.failures = self.failures.saturating_add(1);
-        doubled.min(self.max).mul_f64(fastrand::f64())
+        doubled.min(self.max)
     }
 
     /// A success: the pauses begin with the first one again.
@@ -91,6 +96,33 @@ impl Default for Backoff {
     /// The pauses of a loop that runs for ever: up to 250 ms first, and up to 5 s later.
     fn default() -> Self {
         Self::new(Duration::from_millis(250), Duration::from_secs(5))
+    }
+}
+
+/// The pauses of a reflector, which are those of client-go: once to twice a limit that doubles from 0.8 s to 30 s. After two minutes
+/// without a failure the limit is 0.8 s again.
+#[derive(Clone, Copy, Debug)]
+pub struct ReflectorBackoff {
+    backoff: Backoff,
+    failed_at: Option<Instant>,
+}
+
+impl Default for ReflectorBackoff {
+    fn default() -> Self {
+        Self { backoff: Backoff::new(Duration::from_millis(800), Duration::from_secs(30)), failed_at: None }
+    }
+}
+
+impl ReflectorBackoff {
+    /// The pause after a failure, at least as long as the source or the server has asked for.
+    pub fn after_failure(&mut self, asked: Option<Duration>) -> Duration {
+        const RESET: Duration = Duration::from_mins(2);
+        if self.failed_at.is_some_and(|at| at.elapsed() >= RESET) {
+            self.backoff.reset();
+        }
+        self.failed_at = Some(Instant::now());
+        let pause = self.backoff.limit().mul_f64(1.0 + fastrand::f64());
+        pause.max(asked.unwrap_or_default())
     }
 }
 
@@ -120,5 +152,24 @@ mod tests {
             assert!(pauses.iter().any(|pause| *pause < limit / 4), "{failures}: {pauses:?}");
             assert!(pauses.iter().any(|pause| *pause > limit / 2), "{failures}: {pauses:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pauses_of_a_reflector_begin_again_after_two_good_minutes() {
+        let mut backoff = ReflectorBackoff::default();
+        let mut is_between = |from_ms: u128, to_ms: u128| {
+            let pause = backoff.after_failure(None);
+            assert!((from_ms..=to_ms).contains(&pause.as_millis()), "{pause:?}");
+        };
+        is_between(800, 1_600);
+        is_between(1_600, 3_200);
+        is_between(3_200, 6_400);
+        (0..4).for_each(|_| is_between(6_400, 60_000));
+        tokio::time::advance(Duration::from_secs(119)).await;
+        is_between(30_000, 60_000);
+        tokio::time::advance(Duration::from_mins(2)).await;
+        is_between(800, 1_600);
+        assert_eq!(backoff.after_failure(Some(Duration::from_secs(7))), Duration::from_secs(7));
+        assert!(backoff.after_failure(Some(Duration::ZERO)) >= Duration::from_millis(3_200));
     }
 }

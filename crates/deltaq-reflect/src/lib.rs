@@ -6,7 +6,6 @@
 //!
 //! Invariant: a failure of a source deletes nothing. The list before it stays in force.
 
-mod backoff;
 mod health;
 mod json;
 mod metrics;
@@ -54,7 +53,7 @@ impl Reflectors {
     /// Prepares the sources. Nothing is read yet.
     #[must_use]
     pub fn new(settings: &Reflect, client: &Client, clock: &Clock) -> Self {
-        let mut metrics = Metrics::default();
+        let mut metrics = Metrics::new();
         let plans = settings.sources.iter().map(|(name, settings)| {
             let of_source = metrics.add(name, settings.queue.as_str());
             Plan::new(name, settings, client.clone(), of_source, clock.clone())

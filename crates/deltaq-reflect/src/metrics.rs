@@ -1,12 +1,20 @@
-//! The counts of the sources, as a page of Prometheus and as readiness.
+//! The metrics of the sources, and readiness.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use deltaq_client::types::ReplaceCounts;
+use metrics::{Counter, Gauge, Label, counter, describe_counter, describe_gauge, gauge, with_local_recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use super::Error;
+
+const UP: &str = "deltaq_reflect_up";
+const LAST_SUCCESS: &str = "deltaq_reflect_last_success_timestamp_seconds";
+const OBJECTS: &str = "deltaq_reflect_objects";
+const LISTS: &str = "deltaq_reflect_lists_total";
+const CHANGES: &str = "deltaq_reflect_changes_total";
+const FAILURES: &str = "deltaq_reflect_failures_total";
 
 /// What a list has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,87 +30,74 @@ pub enum Summary {
     Unchanged,
 }
 
-/// The counts of all sources.
-#[derive(Debug, Clone, Default)]
+/// The metrics of all sources.
+#[derive(Debug, Clone)]
 pub(super) struct Metrics {
+    recorder: Arc<PrometheusRecorder>,
     sources: Vec<Arc<SourceMetrics>>,
 }
 
-/// The counts of one source.
-#[derive(Debug, Default)]
+/// The metrics of one source.
+#[derive(Debug)]
 pub(super) struct SourceMetrics {
     name: String,
-    queue: String,
-    /// When the queue took a list or changes for the last time, or the source had nothing new, in microseconds since 1970; 0 before the
-    /// first time.
-    succeeded_us: AtomicU64,
-    /// Objects of the last list that was accepted.
-    objects: AtomicU64,
-    lists: AtomicU64,
-    unchanged_lists: AtomicU64,
-    replaced: AtomicU64,
-    deleted: AtomicU64,
-    changes: AtomicU64,
-    source_failures: AtomicU64,
-    queue_failures: AtomicU64,
-    /// Whether the last attempt succeeded.
-    is_up: AtomicU64,
+    is_up: Gauge,
+    succeeded_at: Gauge,
+    objects: Gauge,
+    lists: Counter,
+    unchanged_lists: Counter,
+    replaced: Counter,
+    deleted: Counter,
+    changes: Counter,
+    source_failures: Counter,
+    queue_failures: Counter,
+    /// Whether the queue has taken a list or changes, or the source had nothing new.
+    has_succeeded: AtomicBool,
     /// Whether a part of the source can't be read. The queue is not in step, although the rest goes on.
     is_degraded: AtomicBool,
 }
 
-/// Name, type and help of a series, and its value for a source with further labels.
-type Series = (&'static str, &'static str, &'static str, fn(&SourceMetrics) -> Vec<(&'static str, f64)>);
-
-#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-fn value(counter: &AtomicU64) -> f64 {
-    counter.load(Ordering::Relaxed) as f64
-}
-
-const SERIES: &[Series] = &[
-    (
-        "deltaq_reflect_up",
-        "gauge",
-        "Whether the last attempt to read the source and to send it succeeded.",
-        |of| vec![("", value(&of.is_up))],
-    ),
-    (
-        "deltaq_reflect_last_success_timestamp_seconds",
-        "gauge",
-        "When the queue took a list or changes for the last time, or the source had nothing new; 0 before the first time.",
-        |of| vec![("", value(&of.succeeded_us) / 1e6)],
-    ),
-    ("deltaq_reflect_objects", "gauge", "Objects of the last list that was accepted.", |of| {
-        vec![("", value(&of.objects))]
-    }),
-    (
-        "deltaq_reflect_lists_total",
-        "counter",
-        "Lists, by whether the source said that nothing has changed.",
-        |of| {
-            vec![
-                (",result=\"sent\"", value(&of.lists)),
-                (",result=\"unchanged\"", value(&of.unchanged_lists)),
-            ]
-        },
-    ),
-    ("deltaq_reflect_changes_total", "counter", "Deltas that were queued.", |of| {
-        vec![
-            (",type=\"replaced\"", value(&of.replaced)),
-            (",type=\"deleted\"", value(&of.deleted)),
-            (",type=\"change\"", value(&of.changes)),
-        ]
-    }),
-    ("deltaq_reflect_failures_total", "counter", "Failed attempts, by the side that failed.", |of| {
-        vec![(",side=\"source\"", value(&of.source_failures)), (",side=\"queue\"", value(&of.queue_failures))]
-    }),
-];
-
 impl Metrics {
+    /// Metrics without sources, and with a recorder of their own.
+    pub(super) fn new() -> Self {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        with_local_recorder(&recorder, || {
+            describe_gauge!(UP, "Whether the last attempt to read the source and to send it succeeded.");
+            describe_gauge!(
+                LAST_SUCCESS,
+                "When the queue took a list or changes for the last time, or the source had nothing new; 0 before the first time."
+            );
+            describe_gauge!(OBJECTS, "Objects of the last list that was accepted.");
+            describe_counter!(LISTS, "Lists, by whether the source said that nothing has changed.");
+            describe_counter!(CHANGES, "Deltas that were queued.");
+            describe_counter!(FAILURES, "Failed attempts, by the side that failed.");
+        });
+        Self { recorder: Arc::new(recorder), sources: Vec::new() }
+    }
+
     /// Adds a source.
     pub(super) fn add(&mut self, name: &str, queue: &str) -> Arc<SourceMetrics> {
-        let source =
-            SourceMetrics { name: name.to_owned(), queue: queue.to_owned(), ..SourceMetrics::default() };
+        let labels = vec![Label::new("source", name.to_owned()), Label::new("queue", queue.to_owned())];
+        let count = |metric, label, value| {
+            let mut labels = labels.clone();
+            labels.push(Label::from_static_parts(label, value));
+            counter!(metric, labels)
+        };
+        let source = with_local_recorder(&*self.recorder, || SourceMetrics {
+            name: name.to_owned(),
+            is_up: gauge!(UP, labels.clone()),
+            succeeded_at: gauge!(LAST_SUCCESS, labels.clone()),
+            objects: gauge!(OBJECTS, labels.clone()),
+            lists: count(LISTS, "result", "sent"),
+            unchanged_lists: count(LISTS, "result", "unchanged"),
+            replaced: count(CHANGES, "type", "replaced"),
+            deleted: count(CHANGES, "type", "deleted"),
+            changes: count(CHANGES, "type", "change"),
+            source_failures: count(FAILURES, "side", "source"),
+            queue_failures: count(FAILURES, "side", "queue"),
+            has_succeeded: AtomicBool::new(false),
+            is_degraded: AtomicBool::new(false),
+        });
         let source = Arc::new(source);
         self.sources.push(Arc::clone(&source));
         source
@@ -110,52 +105,43 @@ impl Metrics {
 
     /// The page of Prometheus.
     pub(super) fn page(&self) -> String {
-        let mut page = String::new();
-        for (name, kind, help, samples) in SERIES {
-            let _infallible = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for source in &self.sources {
-                let labels = format!("source=\"{}\",queue=\"{}\"", escaped(&source.name), source.queue);
-                for (further, value) in samples(source) {
-                    let _infallible = writeln!(page, "{name}{{{labels}{further}}} {value}");
-                }
-            }
-        }
-        page
+        self.recorder.handle().render()
     }
 
     /// The sources of which no list was accepted yet.
     pub(super) fn unready(&self) -> Vec<&str> {
-        let is_unready = |source: &&Arc<SourceMetrics>| source.succeeded_us.load(Ordering::Relaxed) == 0;
+        let is_unready = |source: &&Arc<SourceMetrics>| !source.has_succeeded.load(Ordering::Relaxed);
         self.sources.iter().filter(is_unready).map(|source| source.name.as_str()).collect()
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
 impl SourceMetrics {
     /// Counts a list that was accepted, or that had not changed.
     pub(super) fn list(&self, summary: Summary, now_us: u64) {
-        let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
         if let Summary::Sent { objects, counts } = summary {
-            self.objects.store(objects, Ordering::Relaxed);
-            add(&self.lists, 1);
-            add(&self.replaced, counts.replaced);
-            add(&self.deleted, counts.deleted);
+            self.objects.set(objects as f64);
+            self.lists.increment(1);
+            self.replaced.increment(counts.replaced);
+            self.deleted.increment(counts.deleted);
         } else {
-            add(&self.unchanged_lists, 1);
+            self.unchanged_lists.increment(1);
         }
         self.succeeded(now_us);
     }
 
     /// Counts changes that were accepted, by the deltas that they made.
     pub(super) fn changed(&self, queued: u64, now_us: u64) {
-        self.changes.fetch_add(queued, Ordering::Relaxed);
+        self.changes.increment(queued);
         self.succeeded(now_us);
     }
 
     /// The queue took what the source had. It does not count if a part of the source can't be read.
     pub(super) fn succeeded(&self, now_us: u64) {
         if !self.is_degraded.load(Ordering::Relaxed) {
-            self.succeeded_us.store(now_us, Ordering::Relaxed);
-            self.is_up.store(1, Ordering::Relaxed);
+            self.has_succeeded.store(true, Ordering::Relaxed);
+            self.succeeded_at.set(now_us as f64 / 1e6);
+            self.is_up.set(1.0);
         }
     }
 
@@ -177,14 +163,9 @@ impl SourceMetrics {
             Error::Source(_) => &self.source_failures,
             Error::Queue { .. } => &self.queue_failures,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
-        self.is_up.store(0, Ordering::Relaxed);
+        counter.increment(1);
+        self.is_up.set(0.0);
     }
-}
-
-/// The value of a label.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -193,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_page_has_the_counts_of_each_source() {
-        let mut metrics = Metrics::default();
+        let mut metrics = Metrics::new();
         let (erp, _crm) = (metrics.add("er\"p", "prices"), metrics.add("crm", "users"));
         assert_eq!(metrics.unready(), ["er\"p", "crm"]);
         let counts = ReplaceCounts { replaced: 3, deleted: 1, ..ReplaceCounts::default() };

@@ -276,3 +276,8 @@ impl Source {
         }
     }
 }
+
+/// An interval that is up to a tenth longer or shorter, so that processes that started together do not stay together.
+pub(crate) fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(0.2_f64.mul_add(fastrand::f64(), 0.9))
+}

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_client::types::KeyPart;
-use deltaq_client::{Client, Reflector, ReflectorError, ReflectorOptions, Report, Step};
+use deltaq_client::{Client, Reflector, ReflectorBackoff, ReflectorError, ReflectorOptions, Report, Step};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use futures_util::future::{Either, select};
 
 use super::Error;
-use super::backoff::{Backoff, jittered};
 use super::health::Health;
 use super::metrics::{SourceMetrics, Summary};
-use super::source::{self, Followed, Output, Source};
+use super::source::{self, Followed, Output, Source, jittered};
 use crate::settings;
 
 /// A source that has not begun. Its files are read when it begins, so one that is missing is a failure of this source alone.
@@ -24,7 +23,6 @@ pub(super) struct Plan {
     settings: settings::Source,
     client: Client,
     health: Arc<Health>,
-    clock: Clock,
 }
 
 /// A source with everything that its lists need.
@@ -37,7 +35,7 @@ struct Task {
     /// `None` before the first list and after a failure, so that the next call asks the server for its sequence number.
     reflector: Option<Reflector>,
     health: Arc<Health>,
-    backoff: Backoff,
+    backoff: ReflectorBackoff,
 }
 
 impl Plan {
@@ -48,13 +46,13 @@ impl Plan {
         metrics: Arc<SourceMetrics>,
         clock: Clock,
     ) -> Self {
-        let health = Arc::new(Health::new(name, settings.queue.as_str(), metrics, clock.clone()));
-        Self { name: name.to_owned(), settings: settings.clone(), client, health, clock }
+        let health = Arc::new(Health::new(name, settings.queue.as_str(), metrics, clock));
+        Self { name: name.to_owned(), settings: settings.clone(), client, health }
     }
 
     fn begin(self) -> Result<Task, Error> {
-        let Self { name, settings, client, health, clock } = self;
-        let (source, backoff) = (Source::new(&settings)?, Backoff::new(clock));
+        let Self { name, settings, client, health } = self;
+        let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
         Ok(Task { name, settings, source, client, reflector: None, health, backoff })
     }
 
@@ -70,7 +68,7 @@ impl Plan {
 
     /// Sends lists and changes until the shutdown begins. After a panic the source begins anew; the others go on.
     pub(super) async fn run(self, shutdown: &Shutdown) {
-        let mut backoff = Backoff::new(self.clock.clone());
+        let mut backoff = ReflectorBackoff::default();
         loop {
             let (plan, of) = (self.clone(), shutdown.clone());
             let running = async move {

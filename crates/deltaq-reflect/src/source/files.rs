@@ -20,8 +20,7 @@ use self::changes::{Changes, shared_key};
 use self::scan::{Entry, Folder};
 use self::watch::Watch;
 use super::objects::Shape;
-use super::{Error, Followed, Output};
-use crate::backoff::jittered;
+use super::{Error, Followed, Output, jittered};
 use crate::settings;
 
 /// How long the folder is left alone after a change, so that several changes are read at once.

@@ -19,8 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
-use super::{Error, Followed, Output};
-use crate::backoff::jittered;
+use super::{Error, Followed, Output, jittered};
 use crate::settings;
 
 /// A query.
