@@ -11,8 +11,9 @@ pub use self::document::Invalid;
 use super::delta::Cap;
 pub use super::follow::Follow;
 use super::index_settings::IndexSettings;
-use super::key::{KeySpec, Pointer};
+use super::key::KeySpec;
 pub use super::mode::{Mode, ModeRules};
+use super::pointer::Pointer;
 use super::rate_limit::RateLimiter;
 
 /// The rules by which the objects of a queue are changed and checked before the engine sees them, as the queue was given them. The

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::excerpt::Excerpt;
-use crate::key::Pointer;
 use crate::limits::{INDEX_NAME_BYTES_MAX, INDEXES_MAX};
+use crate::pointer::Pointer;
 
 /// The name of an index, and the pointer to its values.
 #[derive(Clone, Debug, PartialEq, Eq)]

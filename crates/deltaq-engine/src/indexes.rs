@@ -20,8 +20,8 @@ use super::effects::Garbage;
 use super::event::{Ending, Event, EventKind};
 use super::id::Slot;
 use super::index_settings::IndexSetting;
-use super::key::Pointer;
 use super::object::Object;
+use super::pointer::Pointer;
 use super::state::State;
 use super::table::{Entry, Table};
 

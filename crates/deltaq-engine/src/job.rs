@@ -11,8 +11,9 @@ use super::deletion_limit::DeletionGuard;
 use super::delta::{DeltaKind, Provenance};
 use super::event::ReplaceCounts;
 use super::id::{Sequence, Source};
-use super::key::{Key, KeySet, Pointer};
+use super::key::{Key, KeySet};
 use super::object::Object;
+use super::pointer::Pointer;
 use super::scan::ScanCursor;
 use super::trace::Trace;
 

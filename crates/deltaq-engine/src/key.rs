@@ -1,6 +1,6 @@
 //! Keys, and how a key is read from an object.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::SmolStr;
 
 use super::limits;
+use super::pointer::{Cursor, Pointer, Value, find};
 use super::shards::Shards;
 
 /// The name of one resource in a queue: 1 to 1,024 bytes of text without control characters.
@@ -213,53 +214,6 @@ impl KeyError {
     }
 }
 
-/// One part of a queue's key: its pointer into an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pointer {
-    /// The RFC 6901 text, for messages and for the queue document.
-    pub text: Arc<str>,
-    /// The unescaped reference tokens of `text`.
-    pub tokens: Vec<Box<str>>,
-    /// Whether an absent or empty value is skipped.
-    pub optional: bool,
-}
-
-impl Pointer {
-    /// Parses an RFC 6901 pointer below the document's root.
-    ///
-    /// # Errors
-    /// The text says what is wrong with `text`.
-    pub fn parse(text: &str, optional: bool) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix('/') else {
-            return Err(format!("{text:?} is not a JSON pointer: it must begin with '/'"));
-        };
-        let tokens = rest.split('/').map(unescape).collect::<Option<Vec<_>>>();
-        let Some(tokens) = tokens else {
-            return Err(format!("{text:?} is not a JSON pointer: '~' must be followed by 0 or 1"));
-        };
-        if tokens.len() > limits::JSON_DEPTH_MAX {
-            return Err(format!("{text:?} is deeper than {} levels", limits::JSON_DEPTH_MAX));
-        }
-        Ok(Self { text: text.into(), tokens, optional })
-    }
-}
-
-fn unescape(token: &str) -> Option<Box<str>> {
-    let mut plain = String::with_capacity(token.len());
-    let mut chars = token.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '~' => match chars.next() {
-                Some('0') => plain.push('~'),
-                Some('1') => plain.push('/'),
-                _ => return None,
-            },
-            other => plain.push(other),
-        }
-    }
-    Some(plain.into())
-}
-
 /// The pointers whose values, joined by `/`, form the key of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpec {
@@ -287,36 +241,44 @@ impl KeySpec {
         &self.pointers
     }
 
-    /// Joins the values at the pointers to a key. `parts` is in the order of the pointers.
+    /// The key of a valid object: the values at the pointers, joined by `/`.
     ///
     /// # Errors
     /// [`KeyError`] names the missing or wrong part.
-    pub fn join(&self, parts: &[Part<'_>]) -> Result<Key, KeyError> {
-        let mut text = String::new();
-        for (pointer, part) in self.pointers.iter().zip(parts) {
-            let value = match part {
-                Part::Text(value) if !value.is_empty() => value,
-                Part::Text(_) | Part::Absent | Part::Null if pointer.optional => continue,
-                Part::Text(_) | Part::Absent | Part::Null => {
-                    return Err(KeyError::Missing { pointer: pointer.text.clone() });
-                }
-                Part::Other(found) => {
-                    return Err(KeyError::NotText { pointer: pointer.text.clone(), found });
+    pub fn read(&self, object: &str) -> Result<Key, KeyError> {
+        let mut key = String::new();
+        for (pointer, found) in self.pointers.iter().zip(find(object, &self.pointers)) {
+            let part = match found.and_then(Cursor::value) {
+                Some(Value::Text(text)) => text,
+                Some(Value::Number(text)) if is_integer(text) => Cow::Borrowed(text),
+                None | Some(Value::Null) => Cow::Borrowed(""),
+                Some(other) => {
+                    return Err(KeyError::NotText { pointer: pointer.text.clone(), found: other.kind() });
                 }
             };
-            if self.pointers.len() > 1 && value.contains('/') {
-                return Err(KeyError::Slash { pointer: pointer.text.clone() });
+            if part.is_empty() && pointer.optional {
+                continue;
+            }
+            if part.is_empty() {
+                return Err(KeyError::Missing { pointer: pointer.text.clone() });
             }
             if self.pointers.len() == 1 {
-                return Key::new(value);
+                return Key::new(&part);
             }
-            if !text.is_empty() {
-                text.push('/');
+            if part.contains('/') {
+                return Err(KeyError::Slash { pointer: pointer.text.clone() });
             }
-            text.push_str(value);
+            if !key.is_empty() {
+                key.push('/');
+            }
+            key.push_str(&part);
         }
-        Key::new(&text)
+        Key::new(&key)
     }
+}
+
+fn is_integer(number: &str) -> bool {
+    number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
 }
 
 impl Default for KeySpec {
@@ -324,19 +286,6 @@ impl Default for KeySpec {
         let pointer = Pointer { text: "/key".into(), tokens: vec!["key".into()], optional: false };
         Self { pointers: vec![pointer] }
     }
-}
-
-/// The value at one of the key's pointers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
-    /// No value.
-    Absent,
-    /// A JSON null.
-    Null,
-    /// A string, or the digits of an integer.
-    Text(std::borrow::Cow<'a, str>),
-    /// Any other value, as its kind with its article.
-    Other(&'static str),
 }
 
 #[cfg(test)]
@@ -353,26 +302,17 @@ mod tests {
     }
 
     #[test]
-    fn pointers_unescape_their_tokens() {
-        let pointer = Pointer::parse("/a~1b/~0c/", false).expect("valid");
-        let tokens: Vec<&str> = pointer.tokens.iter().map(AsRef::as_ref).collect();
-        assert_eq!(tokens, ["a/b", "~c", ""]);
-        assert!(Pointer::parse("a", false).is_err());
-        assert!(Pointer::parse("/~2", false).is_err());
-    }
-
-    #[test]
     fn optional_parts_are_skipped_and_slashes_refused() {
         let spec = KeySpec::new(vec![
             Pointer::parse("/ns", true).expect("valid"),
             Pointer::parse("/name", false).expect("valid"),
         ])
         .expect("valid");
-        let text = |s: &'static str| Part::Text(s.into());
-        assert_eq!(spec.join(&[text("a"), text("b")]).expect("key").as_str(), "a/b");
-        assert_eq!(spec.join(&[Part::Absent, text("b")]).expect("key").as_str(), "b");
-        assert_eq!(spec.join(&[text(""), text("b")]).expect("key").as_str(), "b");
-        assert!(matches!(spec.join(&[text("a/b"), text("c")]), Err(KeyError::Slash { .. })));
-        assert!(matches!(spec.join(&[text("a"), Part::Null]), Err(KeyError::Missing { .. })));
+        let read = |object| spec.read(object);
+        assert_eq!(read(r#"{"ns":"a","name":"b"}"#).expect("key").as_str(), "a/b");
+        assert_eq!(read(r#"{"name":"b"}"#).expect("key").as_str(), "b");
+        assert_eq!(read(r#"{"name":"b","ns":""}"#).expect("key").as_str(), "b");
+        assert!(matches!(read(r#"{"ns":"a/b","name":"c"}"#), Err(KeyError::Slash { .. })));
+        assert!(matches!(read(r#"{"ns":"a","name":null}"#), Err(KeyError::Missing { .. })));
     }
 }

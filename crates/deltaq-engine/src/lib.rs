@@ -47,6 +47,7 @@ pub mod mode;
 pub mod object;
 pub mod object_version;
 pub mod omit;
+pub mod pointer;
 pub mod rate_limit;
 pub mod refusal;
 pub mod schedule;

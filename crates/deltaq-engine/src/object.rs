@@ -5,7 +5,6 @@
 
 mod names;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,10 +12,9 @@ use jiter::{JiterError, JiterErrorType, JsonErrorType, Peek};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
-use smallvec::SmallVec;
 
 use self::names::{Names, quote_behind, shared};
-use super::key::{Key, KeyError, KeySpec, Part};
+use super::key::{Key, KeyError, KeySpec};
 use super::limits::{ENVELOPE_BYTES_MAX, JSON_DEPTH_MAX};
 use super::walk::Walk;
 
@@ -120,6 +118,12 @@ pub struct Scanned {
     pub key: Result<Key, KeyError>,
 }
 
+impl Scanned {
+    fn of(object: &str, spec: &KeySpec) -> Self {
+        Self { object: Object::from_valid(object), key: spec.read(object) }
+    }
+}
+
 /// The reason for which a text is refused as JSON. Lines and columns start at 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at line {line}, column {column}")]
@@ -144,10 +148,18 @@ pub struct SyntaxError {
 /// [`SyntaxError`] with the position: wrong grammar, more than 128 levels, a duplicate member, or a value that is not an
 /// object.
 pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
-    let mut reader = Reader::new(text, spec);
-    let scanned = reader.object()?;
+    let mut reader = Reader::new(text);
+    let object = reader.object()?;
     reader.finish()?;
-    Ok(scanned)
+    Ok(Scanned::of(object, spec))
+}
+
+/// Checks one JSON object that fills all of `text`.
+///
+/// # Errors
+/// As [`scan`].
+pub fn check(text: &str) -> Result<(), SyntaxError> {
+    Reader::new(text).only_object()
 }
 
 /// Checks a document that contains an object as a member and so may be one level deeper.
@@ -155,16 +167,13 @@ pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
 /// # Errors
 /// As [`scan`].
 pub fn check_envelope(text: &str) -> Result<(), SyntaxError> {
-    let spec = KeySpec::default();
-    let mut reader = Reader::of_envelopes(text, &spec);
-    reader.object()?;
-    reader.finish()
+    Reader::of_envelopes(text).only_object()
 }
 
 /// The objects of a text that is one JSON object or an array of objects, read one at a time, so that a caller can stop at
 /// the first bound that is passed. Null is an empty array, because encoders such as Go's write an unset list as null.
-pub struct Objects<'j, 's> {
-    reader: Reader<'j, 's>,
+pub struct Objects<'j> {
+    reader: Reader<'j>,
     /// Whether the text is an array or null.
     is_list: bool,
     /// The next token, unless the text has ended.
@@ -173,29 +182,29 @@ pub struct Objects<'j, 's> {
     read: usize,
 }
 
-impl<'j, 's> Objects<'j, 's> {
+impl<'j> Objects<'j> {
     /// Begins to read `text`.
     ///
     /// # Errors
     /// [`SyntaxError`] if no JSON value begins there.
-    pub fn new(text: &'j str, spec: &'s KeySpec) -> Result<Self, SyntaxError> {
-        Self::begin(Reader::new(text, spec))
+    pub fn new(text: &'j str) -> Result<Self, SyntaxError> {
+        Self::begin(Reader::new(text))
     }
 
     /// The same for documents that have an object as one of their members, and so may be a level deeper.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn of_envelopes(text: &'j str, spec: &'s KeySpec) -> Result<Self, SyntaxError> {
-        Self::begin(Reader::of_envelopes(text, spec))
+    pub fn of_envelopes(text: &'j str) -> Result<Self, SyntaxError> {
+        Self::begin(Reader::of_envelopes(text))
     }
 
-    fn begin(mut reader: Reader<'j, 's>) -> Result<Self, SyntaxError> {
+    fn begin(mut reader: Reader<'j>) -> Result<Self, SyntaxError> {
         let first = reader.peek()?;
         let next = match first {
             Peek::Array => reader.walk.array().map_err(|error| reader.syntax_error(&error))?,
             Peek::Null => {
-                reader.value(first, 1, 0)?;
+                reader.value(first, 1)?;
                 None
             }
             _ => Some(first),
@@ -220,12 +229,12 @@ impl<'j, 's> Objects<'j, 's> {
         self.next.is_some()
     }
 
-    /// The next object and its key; `None` at the end of the text.
+    /// The next object and its key by `spec`; `None` at the end of the text.
     ///
     /// # Errors
     /// As [`scan`].
-    pub fn next_object(&mut self) -> Result<Option<Scanned>, SyntaxError> {
-        self.step(|reader, _| reader.object())
+    pub fn next_object(&mut self, spec: &KeySpec) -> Result<Option<Scanned>, SyntaxError> {
+        self.step(|reader, _| reader.object().map(|object| Scanned::of(object, spec)))
     }
 
     /// The text of the next value, whatever it is; `None` at the end of the text.
@@ -235,14 +244,14 @@ impl<'j, 's> Objects<'j, 's> {
     pub fn next_text(&mut self) -> Result<Option<&'j str>, SyntaxError> {
         self.step(|reader, peek| {
             let start = reader.walk.index();
-            reader.value(peek, 1, 0)?;
+            reader.value(peek, 1)?;
             Ok(reader.text.get(start..reader.walk.index()).unwrap_or_default())
         })
     }
 
     fn step<T>(
         &mut self,
-        read: impl FnOnce(&mut Reader<'j, 's>, Peek) -> Result<T, SyntaxError>,
+        read: impl FnOnce(&mut Reader<'j>, Peek) -> Result<T, SyntaxError>,
     ) -> Result<Option<T>, SyntaxError> {
         let Some(peek) = self.next else { return Ok(None) };
         let index = self.is_list.then_some(self.read);
@@ -260,25 +269,22 @@ impl<'j, 's> Objects<'j, 's> {
     }
 }
 
-struct Reader<'j, 's> {
+struct Reader<'j> {
     text: &'j str,
     walk: Walk<'j>,
-    spec: &'s KeySpec,
-    parts: SmallVec<[Part<'j>; 2]>,
     /// Maximum number of open containers.
     depth_max: usize,
     /// Whether the text is a document that has an object as its member `object`.
     is_envelope: bool,
 }
 
-impl<'j, 's> Reader<'j, 's> {
-    fn new(text: &'j str, spec: &'s KeySpec) -> Self {
-        let depth_max = JSON_DEPTH_MAX;
-        Self { text, walk: Walk::new(text), spec, parts: SmallVec::new(), depth_max, is_envelope: false }
+impl<'j> Reader<'j> {
+    fn new(text: &'j str) -> Self {
+        Self { text, walk: Walk::new(text), depth_max: JSON_DEPTH_MAX, is_envelope: false }
     }
 
-    fn of_envelopes(text: &'j str, spec: &'s KeySpec) -> Self {
-        Self { depth_max: JSON_DEPTH_MAX + 1, is_envelope: true, ..Self::new(text, spec) }
+    fn of_envelopes(text: &'j str) -> Self {
+        Self { depth_max: JSON_DEPTH_MAX + 1, is_envelope: true, ..Self::new(text) }
     }
 
     /// Refuses a member beside the object that is longer than any field may be: a message about it would repeat it.
@@ -310,81 +316,51 @@ impl<'j, 's> Reader<'j, 's> {
         SyntaxError { reason, line, column, not_an_object: false, index: None, limit: None }
     }
 
-    fn object(&mut self) -> Result<Scanned, SyntaxError> {
+    /// Walks an object that fills the rest of the text.
+    fn only_object(&mut self) -> Result<(), SyntaxError> {
+        self.object()?;
+        self.finish()
+    }
+
+    /// Walks one object. Returns its text.
+    fn object(&mut self) -> Result<&'j str, SyntaxError> {
         let peek = self.peek()?;
         let start = self.walk.index();
+        self.value(peek, 1)?;
         if peek != Peek::Object {
-            let found = self.scalar_or_array(peek)?;
-            let mut error = self.error_at(start, format!("expected a JSON object, found {found}"));
+            let mut error = self.error_at(start, format!("expected a JSON object, found {}", kind_of(peek)));
             error.not_an_object = true;
             return Err(error);
         }
-        self.parts.clear();
-        self.parts.resize(self.spec.pointers().len(), Part::Absent);
-        let mut live = 0_u8;
-        for index in 0..self.spec.pointers().len() {
-            live |= 1 << index;
-        }
-        self.value(peek, 1, live)?;
-        let end = self.walk.index();
-        let text = self.text.get(start..end).unwrap_or_default();
-        Ok(Scanned { object: Object::from_valid(text), key: self.spec.join(&self.parts) })
+        Ok(self.text.get(start..self.walk.index()).unwrap_or_default())
     }
 
-    /// Skips a value that is not an object, and returns its kind.
-    fn scalar_or_array(&mut self, peek: Peek) -> Result<&'static str, SyntaxError> {
-        self.value(peek, 1, 0)?;
-        Ok(kind_of(peek))
-    }
-
-    /// Walks one value. `live` has a bit for each key pointer whose tokens match the path so far; `depth` is the number of open
-    /// containers, including this value if it is one.
-    fn value(&mut self, peek: Peek, depth: usize, live: u8) -> Result<(), SyntaxError> {
-        let start = self.walk.index();
+    /// Walks one value. `depth` is the number of open containers, including this value if it is one.
+    fn value(&mut self, peek: Peek, depth: usize) -> Result<(), SyntaxError> {
         match peek {
             Peek::Object | Peek::Array if depth > self.depth_max => {
                 let reason = format!("nested deeper than {JSON_DEPTH_MAX} levels");
-                return Err(SyntaxError { limit: Some(JSON_DEPTH_MAX), ..self.error_at(start, reason) });
+                let error = self.error_at(self.walk.index(), reason);
+                return Err(SyntaxError { limit: Some(JSON_DEPTH_MAX), ..error });
             }
-            Peek::Object => return self.members(depth, live),
-            Peek::Array => return self.elements(depth, live),
-            Peek::String => {
-                let value = self.walk.string().map(|value| (live != 0).then(|| shared(self.text, value)));
-                let value = value.map_err(|error| self.syntax_error(&error))?;
-                if let Some(value) = value {
-                    self.found(depth, live, &Part::Text(value));
-                }
-                return Ok(());
-            }
-            Peek::True | Peek::False => self.walk.boolean(peek).map(drop),
-            Peek::Null => self.walk.null(),
-            number => self.walk.number(number),
+            Peek::Object => return self.members(depth),
+            Peek::Array => return self.elements(depth),
+            Peek::String => self.walk.string().map(drop),
+            scalar => self.walk.scalar(scalar),
         }
-        .map_err(|error| self.syntax_error(&error))?;
-        if live != 0 {
-            let text = self.text.get(start..self.walk.index()).unwrap_or_default();
-            let part = match peek {
-                Peek::Null => Part::Null,
-                _ if is_integer(text) => Part::Text(Cow::Borrowed(text)),
-                _ => Part::Other(kind_of(peek)),
-            };
-            self.found(depth, live, &part);
-        }
-        Ok(())
+        .map_err(|error| self.syntax_error(&error))
     }
 
-    fn members(&mut self, depth: usize, live: u8) -> Result<(), SyntaxError> {
-        self.found(depth, live, &Part::Other("an object"));
+    fn members(&mut self, depth: usize) -> Result<(), SyntaxError> {
         let mut seen = Names::default();
         let mut start = self.walk.index();
         let mut next = self.walk.object();
         loop {
             let is_beside;
-            let below = match next {
+            match next {
                 Ok(Some(name)) => {
                     is_beside = self.is_envelope && depth == 1 && name != "object";
                     let is_too_long = is_beside && name.len() > ENVELOPE_BYTES_MAX;
-                    let below = descend(self.spec, live, depth, name);
                     let name = shared(self.text, name);
                     if is_too_long {
                         self.check_beside(start)?;
@@ -392,14 +368,13 @@ impl<'j, 's> Reader<'j, 's> {
                     if let Err(reason) = seen.insert(self.text, start, name) {
                         return Err(self.error_at(quote_behind(self.text, start), reason));
                     }
-                    below
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(self.syntax_error(&error)),
-            };
+            }
             let peek = self.peek()?;
             let value_start = self.walk.index();
-            self.value(peek, depth + 1, below)?;
+            self.value(peek, depth + 1)?;
             if is_beside {
                 self.check_beside(value_start)?;
             }
@@ -408,62 +383,17 @@ impl<'j, 's> Reader<'j, 's> {
         }
     }
 
-    fn elements(&mut self, depth: usize, live: u8) -> Result<(), SyntaxError> {
-        self.found(depth, live, &Part::Other("an array"));
-        let mut index = 0_usize;
+    fn elements(&mut self, depth: usize) -> Result<(), SyntaxError> {
         let mut next = self.walk.array();
-        loop {
-            match next {
-                Ok(Some(peek)) => {
-                    let below =
-                        if live == 0 { 0 } else { descend(self.spec, live, depth, &index.to_string()) };
-                    self.value(peek, depth + 1, below)?;
-                    index += 1;
-                }
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(self.syntax_error(&error)),
-            }
+        while let Some(peek) = next.map_err(|error| self.syntax_error(&error))? {
+            self.value(peek, depth + 1)?;
             next = self.walk.array_step();
         }
-    }
-
-    /// Records the value at this path for every pointer that ends here. A path in `depth` containers has `depth - 1` tokens.
-    fn found(&mut self, depth: usize, live: u8, part: &Part<'j>) {
-        if live == 0 {
-            return;
-        }
-        for (index, pointer) in self.spec.pointers().iter().enumerate() {
-            if live & (1 << index) != 0
-                && pointer.tokens.len() + 1 == depth
-                && let Some(slot) = self.parts.get_mut(index)
-            {
-                *slot = part.clone();
-            }
-        }
+        Ok(())
     }
 }
 
-/// The pointers of `live` that continue with `name`, the token after `depth - 1` others.
-fn descend(spec: &KeySpec, live: u8, depth: usize, name: &str) -> u8 {
-    if live == 0 {
-        return 0;
-    }
-    let mut below = 0;
-    for (index, pointer) in spec.pointers().iter().enumerate() {
-        let token = pointer.tokens.get(depth - 1).map(AsRef::as_ref);
-        if live & (1 << index) != 0 && token == Some(name) {
-            below |= 1 << index;
-        }
-    }
-    below
-}
-
-fn is_integer(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-pub(super) fn kind_of(peek: Peek) -> &'static str {
+fn kind_of(peek: Peek) -> &'static str {
     match peek {
         Peek::Object => "an object",
         Peek::Array => "an array",

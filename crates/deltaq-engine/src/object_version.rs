@@ -7,16 +7,14 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use jiter::{JiterError, Peek};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
 
-use super::key::Pointer;
 use super::limits::VERSION_BYTES_MAX;
-use super::object::{Object, kind_of};
-use super::walk::Walk;
+use super::object::Object;
+use super::pointer::{Cursor, Pointer, Value, find};
 
 #[cfg(test)]
 mod tests;
@@ -100,34 +98,26 @@ impl VersionError {
     }
 }
 
-/// The value at a pointer.
-enum Found<'j> {
-    Nothing,
-    Number(&'j str),
-    Text(SmolStr),
-    TooLong(usize),
-    Other(&'static str),
-}
-
 impl ObjectVersion {
     /// The version of an object.
     ///
     /// # Errors
     /// [`VersionError`] if there is none, or no usable one.
     pub fn read(pointer: &Pointer, object: &Object) -> Result<Self, VersionError> {
-        let text = || pointer.text.clone();
-        let mut walk = Walk::new(object.as_str());
-        let found = find(&mut walk, object.as_str(), &pointer.tokens).unwrap_or(Found::Nothing);
-        match found {
-            Found::Nothing => Err(VersionError::Missing { pointer: text() }),
-            Found::Other(found) => Err(VersionError::NotComparable { pointer: text(), found }),
-            Found::TooLong(bytes) => Err(VersionError::TooLong { pointer: text(), bytes }),
-            Found::Text(value) => Ok(Self::Text(value)),
-            Found::Number(number) => match Decimal::parse(number) {
-                Some(number) => Ok(Self::Number(number)),
-                None => Err(VersionError::Exponent { pointer: text() }),
-            },
+        let pointer_text = || pointer.text.clone();
+        let found = find(object.as_str(), std::slice::from_ref(pointer)).into_iter().next().flatten();
+        let (bytes, version) = match found.and_then(Cursor::value) {
+            None | Some(Value::Null) => return Err(VersionError::Missing { pointer: pointer_text() }),
+            Some(Value::Text(text)) => (text.len(), Some(Self::Text(text.as_ref().into()))),
+            Some(Value::Number(text)) => (text.len(), Decimal::parse(text).map(Self::Number)),
+            Some(other) => {
+                return Err(VersionError::NotComparable { pointer: pointer_text(), found: other.kind() });
+            }
+        };
+        if bytes > VERSION_BYTES_MAX {
+            return Err(VersionError::TooLong { pointer: pointer_text(), bytes });
         }
+        version.ok_or_else(|| VersionError::Exponent { pointer: pointer_text() })
     }
 
     /// About how many bytes the version takes beside its struct.
@@ -136,95 +126,6 @@ impl ObjectVersion {
             Self::Number(number) => number.digits.len(),
             Self::Text(text) => text.len(),
         }
-    }
-}
-
-/// The value at a path, which ends the walk. The text is a valid object, so the walk can't fail.
-fn find<'j>(walk: &mut Walk<'j>, text: &'j str, path: &[Box<str>]) -> Result<Found<'j>, JiterError> {
-    let mut peek = walk.peek()?;
-    for token in path {
-        let below = match peek {
-            Peek::Object => member(walk, token)?,
-            Peek::Array => element(walk, token)?,
-            _ => None,
-        };
-        let Some(below) = below else { return Ok(Found::Nothing) };
-        peek = below;
-    }
-    Ok(match peek {
-        Peek::Null => Found::Nothing,
-        Peek::Object | Peek::Array | Peek::True | Peek::False => Found::Other(kind_of(peek)),
-        Peek::String => {
-            let value = walk.string()?;
-            if value.len() > VERSION_BYTES_MAX {
-                Found::TooLong(value.len())
-            } else {
-                Found::Text(value.into())
-            }
-        }
-        number => {
-            let start = walk.index();
-            walk.number(number)?;
-            let number = text.get(start..walk.index()).unwrap_or_default();
-            if number.len() > VERSION_BYTES_MAX {
-                Found::TooLong(number.len())
-            } else {
-                Found::Number(number)
-            }
-        }
-    })
-}
-
-/// Goes to the value of a member.
-fn member(walk: &mut Walk<'_>, wanted: &str) -> Result<Option<Peek>, JiterError> {
-    let mut is_wanted = walk.object()?.map(|name| name == wanted);
-    while let Some(found) = is_wanted {
-        let peek = walk.peek()?;
-        if found {
-            return Ok(Some(peek));
-        }
-        skip(walk, peek)?;
-        is_wanted = walk.next_key()?.map(|name| name == wanted);
-    }
-    Ok(None)
-}
-
-/// Goes to an element of an array.
-fn element(walk: &mut Walk<'_>, wanted: &str) -> Result<Option<Peek>, JiterError> {
-    let mut next = walk.array()?;
-    let mut index = 0_usize;
-    while let Some(peek) = next {
-        if index.to_string() == wanted {
-            return Ok(Some(peek));
-        }
-        skip(walk, peek)?;
-        next = walk.array_step()?;
-        index += 1;
-    }
-    Ok(None)
-}
-
-/// Passes a value. Accepted objects have a limited depth, and so has the recursion.
-fn skip(walk: &mut Walk<'_>, peek: Peek) -> Result<(), JiterError> {
-    match peek {
-        Peek::Object => {
-            let mut has_next = walk.object()?.is_some();
-            while has_next {
-                let peek = walk.peek()?;
-                skip(walk, peek)?;
-                has_next = walk.next_key()?.is_some();
-            }
-            Ok(())
-        }
-        Peek::Array => {
-            let mut next = walk.array()?;
-            while let Some(peek) = next {
-                skip(walk, peek)?;
-                next = walk.array_step()?;
-            }
-            Ok(())
-        }
-        scalar => walk.scalar(scalar),
     }
 }
 

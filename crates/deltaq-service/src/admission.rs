@@ -21,9 +21,10 @@ mod tests;
 use std::fmt;
 
 use deltaq_engine::config::AdmissionText;
-use deltaq_engine::key::{KeySpec, Pointer};
+use deltaq_engine::key::KeySpec;
 use deltaq_engine::limits::JSON_DEPTH_MAX;
 use deltaq_engine::object::{self, Object};
+use deltaq_engine::pointer::Pointer;
 
 use self::defaults::Overflow;
 use self::document::Document;

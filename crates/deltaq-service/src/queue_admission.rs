@@ -83,7 +83,7 @@ mod tests {
     use std::future::Future as _;
     use std::task::{Context, Waker};
 
-    use deltaq_engine::key::Pointer;
+    use deltaq_engine::pointer::Pointer;
     use deltaq_types::RawObject;
 
     use super::*;

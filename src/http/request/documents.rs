@@ -111,8 +111,7 @@ pub(in crate::http) async fn documents(
     }
     let mut documents = Documents::of(text);
     let text = documents.text();
-    let spec = KeySpec::default();
-    let mut objects = Objects::of_envelopes(&text, &spec)?;
+    let mut objects = Objects::of_envelopes(&text)?;
     while objects.has_next() {
         most.check(all.len() + 1)?;
         let Some(raw) = objects.next_text()? else { break };

@@ -42,10 +42,10 @@ pub(in crate::http) async fn objects(
         return Ok((all, false));
     }
     let wrong = |error: SyntaxError| hinted(error.into(), &text);
-    let mut objects = Objects::new(&text, &config.key).map_err(wrong)?;
+    let mut objects = Objects::new(&text).map_err(wrong)?;
     while objects.has_next() {
         most.check(all.len() + 1)?;
-        let Some(scanned) = objects.next_object().map_err(wrong)? else { break };
+        let Some(scanned) = objects.next_object(&config.key).map_err(wrong)? else { break };
         account.reserve_object(scanned.object.bytes())?;
         all.push(ReceivedObject { object: scanned.object, key: scanned.key, line: None });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deltaq_engine::command::ObjectList;
 use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::object::{self, Objects};
+use deltaq_engine::object::Objects;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -131,11 +131,11 @@ async fn read_objects(
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let mut objects = Objects::new(&text, &rules.config.key).map_err(|error| hinted(error.into(), &text))?;
+    let mut objects = Objects::new(&text).map_err(|error| hinted(error.into(), &text))?;
     let (mut gathered, mut bytes) = (Vec::new(), 0);
     while objects.has_next() {
         most.check(list.len() + gathered.len() + 1)?;
-        let scanned = match objects.next_object() {
+        let scanned = match objects.next_object(&rules.config.key) {
             Ok(Some(scanned)) => scanned,
             Ok(None) => break,
             Err(error) => {
@@ -246,9 +246,7 @@ async fn next_object(
 /// Reads the keys of objects by other settings, and checks their versions.
 pub(in crate::http) fn read_keys_again(list: ObjectList, config: &Config) -> Result<ObjectList, Problem> {
     let again = list.into_iter().enumerate().map(|(index, (_, object))| {
-        let scanned = object::scan(object.as_str(), &config.key)?;
-        let key = scanned.key.map_err(Problem::from);
-        let key = key.and_then(|key| {
+        let key = config.key.read(object.as_str()).map_err(Problem::from).and_then(|key| {
             Reader::new(config, None).version(&object, ObjectUse::Stored)?;
             Ok(key)
         });

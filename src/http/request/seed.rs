@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deltaq_engine::Seed;
 use deltaq_engine::config::Config;
 use deltaq_engine::id::Source;
-use deltaq_engine::key::{Key, KeySpec};
+use deltaq_engine::key::Key;
 use deltaq_engine::object::Objects;
 use deltaq_service::admission::Admission;
 use deltaq_types::SeedCall;
@@ -48,8 +48,8 @@ pub(in crate::http) async fn read_seeds(
         return Err(empty_body());
     }
     let mut documents = Documents::of(text);
-    let (text, spec) = (documents.text(), KeySpec::default());
-    let mut objects = Objects::of_envelopes(&text, &spec)?;
+    let text = documents.text();
+    let mut objects = Objects::of_envelopes(&text)?;
     while objects.has_next() {
         most.check(seeds.len() + 1)?;
         let raw = match objects.next_text() {

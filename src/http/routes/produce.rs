@@ -10,7 +10,7 @@ use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Sequence, Source};
 use deltaq_engine::key::Key;
-use deltaq_engine::object::{self, Object};
+use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::trace::Trace;
@@ -404,10 +404,6 @@ pub(in crate::http) async fn forget(
 impl ReceivedObject {
     /// The object with the key that other settings give it.
     fn read_again(&self, config: &Config) -> Self {
-        let mut again = self.clone();
-        if let Ok(scanned) = object::scan(self.object.as_str(), &config.key) {
-            again.key = scanned.key;
-        }
-        again
+        Self { key: config.key.read(self.object.as_str()), ..self.clone() }
     }
 }

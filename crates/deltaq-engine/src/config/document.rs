@@ -13,7 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::config::{AdmissionText, Config, Follow, Mode, Retention};
 use crate::index_settings::IndexSettings;
-use crate::key::{KeySpec, Pointer};
+use crate::key::KeySpec;
+use crate::pointer::Pointer;
 use crate::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use crate::time::whole_us;
 use crate::view::View;

@@ -1,17 +1,11 @@
 //! The values that indexes find in an object.
-//!
-//! An accepted object is valid JSON, so the walk checks nothing. It passes values that no pointer leads to byte by byte, and
-//! ends when each pointer has its value. In a text that is not JSON it finds some values or none, but it always ends.
 
 use std::borrow::Cow;
 
-use jiter::Peek;
-use memchr::memchr2;
 use smallvec::SmallVec;
 
-use crate::key::Pointer;
 use crate::limits::{INDEX_ARRAY_MAX, INDEX_VALUE_BYTES_MAX};
-use crate::walk::Walk;
+use crate::pointer::{Cursor, Pointer, Value, find};
 
 /// The values of an object in one index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,100 +18,29 @@ pub(super) struct Values<'j> {
 
 /// The values at each of `pointers`.
 pub(super) fn values<'j>(text: &'j str, pointers: &[Pointer]) -> SmallVec<[Values<'j>; 2]> {
-    let all = pointers.iter().enumerate().fold(0, |all, (index, _)| all | 1 << index);
-    let found = SmallVec::from_elem(Values::default(), pointers.len());
-    let mut finder = Finder { pointers, found, missing: all };
-    // The walk also ends with `None` when all values are found.
-    let _ended = finder.value(&mut Cursor { text, at: 0 }, all, 0);
-    finder.found
+    find(text, pointers).into_iter().map(|found| found.map(values_at).unwrap_or_default()).collect()
 }
 
-/// A set of pointers: a bit for each.
-type Live = u32;
-
-struct Finder<'p, 'j> {
-    pointers: &'p [Pointer],
-    found: SmallVec<[Values<'j>; 2]>,
-    /// The pointers without a value so far.
-    missing: Live,
-}
-
-impl<'j> Finder<'_, 'j> {
-    /// Walks a value. The first `depth` tokens of the pointers in `live` match the path to the value.
-    fn value(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
-        let first = cursor.next_token()?;
-        let mut longer = live;
-        for (index, (pointer, found)) in self.pointers.iter().zip(&mut self.found).enumerate() {
-            if live & 1 << index != 0 && pointer.tokens.len() == depth {
-                *found = values_at(*cursor);
-                self.missing &= !(1 << index);
-                longer &= !(1 << index);
-            }
-        }
-        if self.missing == 0 {
-            return None;
-        }
-        match first {
-            b'{' if longer != 0 => self.members(cursor, longer, depth),
-            b'[' if longer != 0 => self.elements(cursor, longer, depth),
-            _ => cursor.skip(),
-        }
-    }
-
-    fn members(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
-        cursor.at += 1;
-        while cursor.next_token()? == b'"' {
-            let name = unescaped(cursor.string()?)?;
-            self.child(cursor, self.with_token(live, depth, &name), depth)?;
-        }
-        cursor.at += 1;
-        Some(())
-    }
-
-    fn elements(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
-        cursor.at += 1;
-        let mut index = 0_usize;
-        while cursor.next_token()? != b']' {
-            self.child(cursor, self.with_token(live, depth, &index.to_string()), depth)?;
-            index += 1;
-        }
-        cursor.at += 1;
-        Some(())
-    }
-
-    fn child(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
-        if live == 0 { cursor.skip() } else { self.value(cursor, live, depth + 1) }
-    }
-
-    /// The pointers of `live` whose token at `depth` is `token`.
-    fn with_token(&self, live: Live, depth: usize, token: &str) -> Live {
-        let has_token = |pointer: &Pointer| pointer.tokens.get(depth).is_some_and(|own| **own == *token);
-        let bit = |index: usize, pointer: &Pointer| Live::from(has_token(pointer)) << index;
-        self.pointers.iter().enumerate().fold(0, |all, (index, pointer)| all | bit(index, pointer)) & live
-    }
-}
-
-/// The values of an index whose pointer leads to the value at the cursor.
-fn values_at(mut cursor: Cursor<'_>) -> Values<'_> {
+/// The values of an index whose pointer leads to the cursor: those of its elements, if it is an array.
+fn values_at(at: Cursor<'_>) -> Values<'_> {
     let mut values = Values::default();
-    if cursor.next_token() == Some(b'[') {
-        cursor.at += 1;
-        let mut scalars = 0;
-        while cursor.next_token().is_some_and(|first| first != b']') {
-            if let Some(scalar) = cursor.scalar() {
-                scalars += 1;
-                values.add(scalar, scalars <= INDEX_ARRAY_MAX);
-            }
-            if cursor.skip().is_none() {
-                break;
-            }
-        }
-    } else if let Some(scalar) = cursor.scalar() {
-        values.add(scalar, true);
+    let elements = at.elements().filter_map(scalar).enumerate();
+    elements.for_each(|(index, text)| values.add(text, index < INDEX_ARRAY_MAX));
+    if let Some(text) = scalar(at) {
+        values.add(text, true);
     }
     values.texts.sort_unstable();
     values.texts.dedup();
     values
+}
+
+/// The text of a string, a number or a boolean.
+fn scalar(at: Cursor<'_>) -> Option<Cow<'_, str>> {
+    match at.value()? {
+        Value::Text(text) => Some(text),
+        Value::Number(text) | Value::Boolean(text) => Some(Cow::Borrowed(text)),
+        Value::Null | Value::Array | Value::Object => None,
+    }
 }
 
 impl<'j> Values<'j> {
@@ -128,95 +51,6 @@ impl<'j> Values<'j> {
             self.omitted += 1;
         }
     }
-}
-
-/// A position in a JSON text.
-#[derive(Clone, Copy)]
-struct Cursor<'j> {
-    text: &'j str,
-    at: usize,
-}
-
-impl<'j> Cursor<'j> {
-    fn byte(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    /// Moves to the next byte that is neither white space nor a separator, and returns the byte.
-    fn next_token(&mut self) -> Option<u8> {
-        loop {
-            match self.byte()? {
-                b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' => self.at += 1,
-                other => return Some(other),
-            }
-        }
-    }
-
-    /// Passes a string. Returns its text with the quotes.
-    fn string(&mut self) -> Option<&'j str> {
-        let start = self.at;
-        self.at += 1;
-        loop {
-            let rest = self.text.as_bytes().get(self.at..)?;
-            let found = memchr2(b'"', b'\\', rest)?;
-            let is_end = rest.get(found) == Some(&b'"');
-            self.at += found + if is_end { 1 } else { 2 };
-            if is_end {
-                return self.text.get(start..self.at);
-            }
-        }
-    }
-
-    /// Passes a value.
-    fn skip(&mut self) -> Option<()> {
-        let mut depth = 0_usize;
-        loop {
-            match self.next_token()? {
-                b'"' => self.string().map(drop)?,
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    depth = depth.checked_sub(1)?;
-                    self.at += 1;
-                }
-                _ => self.word().map(drop)?,
-            }
-            if depth == 0 {
-                return Some(());
-            }
-        }
-    }
-
-    /// Passes a number, `true`, `false` or `null`. Returns its text.
-    fn word(&mut self) -> Option<&'j str> {
-        let start = self.at;
-        let rest = self.text.as_bytes().get(start..)?;
-        let ends = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']' | b'}');
-        self.at += rest.iter().position(ends).unwrap_or(rest.len());
-        self.text.get(start..self.at).filter(|word| !word.is_empty())
-    }
-
-    /// The text of the string, number or boolean at the cursor.
-    fn scalar(mut self) -> Option<Cow<'j, str>> {
-        match self.next_token()? {
-            b'"' => unescaped(self.string()?),
-            b'{' | b'[' | b'n' => None,
-            _ => self.word().map(Cow::Borrowed),
-        }
-    }
-}
-
-/// The text of a JSON string with its quotes.
-fn unescaped(quoted: &str) -> Option<Cow<'_, str>> {
-    let plain = quoted.get(1..quoted.len().checked_sub(1)?)?;
-    if memchr::memchr(b'\\', plain.as_bytes()).is_none() {
-        return Some(Cow::Borrowed(plain));
-    }
-    let mut walk = Walk::new(quoted);
-    let is_string = walk.peek().ok()? == Peek::String;
-    is_string.then(|| walk.string().ok().map(|text| Cow::Owned(text.to_owned()))).flatten()
 }
 
 #[cfg(test)]

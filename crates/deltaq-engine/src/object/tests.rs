@@ -1,7 +1,7 @@
 //! Reading objects: their keys, their errors, their members.
 
 use super::*;
-use crate::key::Pointer;
+use crate::pointer::Pointer;
 
 fn spec(pointers: &[&str]) -> KeySpec {
     let parse = |text: &&str| Pointer::parse(text, false).expect("pointer");
@@ -97,9 +97,9 @@ fn a_number_may_have_any_length() {
 fn many_and_one_are_told_apart() {
     let spec = KeySpec::default();
     let read = |text: &str| -> Result<(Vec<String>, bool), SyntaxError> {
-        let mut objects = Objects::new(text, &spec)?;
+        let mut objects = Objects::new(text)?;
         let mut texts = Vec::new();
-        while let Some(scanned) = objects.next_object()? {
+        while let Some(scanned) = objects.next_object(&spec)? {
             texts.push(scanned.object.as_str().to_owned());
         }
         Ok((texts, objects.is_list()))
@@ -124,12 +124,11 @@ fn many_and_one_are_told_apart() {
 
 #[test]
 fn reading_stops_where_the_caller_does() {
-    let spec = KeySpec::default();
-    let mut objects = Objects::new(r#"[{}, {"a":1}, not JSON"#, &spec).expect("a list");
-    assert_eq!(objects.next_object().expect("json").expect("one").object.as_str(), "{}");
+    let mut objects = Objects::new(r#"[{}, {"a":1}, not JSON"#).expect("a list");
+    assert_eq!(objects.next_object(&KeySpec::default()).expect("json").expect("one").object.as_str(), "{}");
     assert_eq!(objects.next_text().expect("json"), Some(r#"{"a":1}"#));
     assert_eq!(objects.next_text().expect_err("bad").index, Some(2));
-    let mut one = Objects::of_envelopes(" 7 ", &spec).expect("a value");
+    let mut one = Objects::of_envelopes(" 7 ").expect("a value");
     assert_eq!(one.next_text().expect("json"), Some("7"));
     assert_eq!(one.next_text().expect("the end"), None);
 }

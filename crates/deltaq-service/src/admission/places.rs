@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use deltaq_engine::key::Pointer;
+use deltaq_engine::pointer::Pointer;
 use percent_encoding::percent_decode_str;
 
 use super::document::Document;

@@ -3,7 +3,7 @@
 //! Only members of objects are removed. Elements of arrays are not, because the later elements would take their places and be removed
 //! the next time. A pointer may lead through an array to members of its elements.
 
-use deltaq_engine::key::Pointer;
+use deltaq_engine::pointer::Pointer;
 use smallvec::SmallVec;
 
 use super::document::{Document, Kind};

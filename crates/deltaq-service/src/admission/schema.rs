@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use deltaq_engine::key::KeySpec;
 use deltaq_engine::object;
 use deltaq_types::RawObject;
 use jsonschema::error::ValidationErrorKind;
@@ -56,7 +55,7 @@ impl Schema {
     }
 
     fn build(text: &str, cost: impl FnOnce(&Document<'_>) -> Result<Cost, Error>) -> Result<Self, Error> {
-        object::scan(text, &KeySpec::default())?;
+        object::check(text)?;
         let text = document::compact(text);
         if text.len() > SCHEMA_BYTES_MAX {
             return Err(Error::SchemaTooLong { bytes: text.len() });

@@ -3,7 +3,6 @@
 use std::string::FromUtf8Error;
 
 use deltaq_engine::excerpt::shortened;
-use deltaq_engine::key::KeySpec;
 use deltaq_engine::object::{self, SyntaxError};
 use deltaq_types::strict::Named;
 use serde::Deserialize;
@@ -84,7 +83,7 @@ impl Start {
 /// Reads one JSON object of known fields.
 pub(in crate::http) fn read_document<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
     // The scan finds errors that serde ignores, such as a duplicate member.
-    parse_checked(text, Start::OF_BODY, object::scan(text, &KeySpec::default()).map(drop))
+    parse_checked(text, Start::OF_BODY, object::check(text))
 }
 
 /// Reads one JSON object of known fields, one of which is a producer's object.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use deltaq_engine::command::DefaultLimit;
 use deltaq_engine::config::{Config, Mode};
 use deltaq_engine::delta::DeltaKind;
-use deltaq_engine::key::Pointer;
+use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 

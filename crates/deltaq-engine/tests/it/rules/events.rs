@@ -1,7 +1,7 @@
 //! Mode events: each delta is delivered alone, in order.
 
 use deltaq_engine::command::How;
-use deltaq_engine::key::Pointer;
+use deltaq_engine::pointer::Pointer;
 
 use super::*;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deltaq_engine::Queue;
 use deltaq_engine::config::{AdmissionText, Config};
 use deltaq_engine::id::Rv;
-use deltaq_engine::key::Pointer;
+use deltaq_engine::pointer::Pointer;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::time::Time;
 use deltaq_types::RawObject;

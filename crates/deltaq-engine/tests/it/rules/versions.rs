@@ -1,7 +1,7 @@
 //! The setting `version`: an object that is not newer than the newest state of its key is stale.
 
-use deltaq_engine::key::Pointer;
 use deltaq_engine::limits::REMEMBERED_VERSIONS_MAX;
+use deltaq_engine::pointer::Pointer;
 
 use super::*;
 

@@ -9,9 +9,10 @@ use deltaq_engine::command::{
 use deltaq_engine::config::{Config, Mode};
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token};
-use deltaq_engine::key::{Key, Pointer};
+use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
+use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::schedule::{Place, ScheduleState};

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use deltaq_engine::key::KeySpec;
 use deltaq_engine::object;
 use deltaq_types::name::Name;
 
@@ -144,9 +143,7 @@ impl Examiner<'_> {
             Ok((_, state)) => state,
             Err(error) => return self.damage(Some(queue), severity, &format!("{place}: {error}")),
         };
-        if let Some(Err(error)) =
-            row.known_object.as_ref().map(|text| object::scan(text, &KeySpec::default()))
-        {
+        if let Some(Err(error)) = row.known_object.as_ref().map(|text| object::check(text)) {
             let what = format!("{place}: key row {} (key {:?}): known_object: {error}", row.slot, row.key);
             self.damage(Some(queue), severity, &what);
         }

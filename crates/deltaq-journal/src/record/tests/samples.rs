@@ -15,12 +15,13 @@ use deltaq_engine::follow::{FollowPhase, FollowPosition};
 use deltaq_engine::id::{Rv, Slot, Source, Token};
 use deltaq_engine::index_settings::IndexSettings;
 use deltaq_engine::initial::InitialList;
-use deltaq_engine::key::{Key, KeySpec, Pointer};
+use deltaq_engine::key::{Key, KeySpec};
 use deltaq_engine::known::Known;
 use deltaq_engine::limits::RV_MAX;
 use deltaq_engine::lives::{Life, LifeId};
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
+use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use deltaq_engine::snapshot::{
