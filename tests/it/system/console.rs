@@ -14,7 +14,7 @@ mod troubles;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deltaq::access::digest_text;
@@ -420,31 +420,48 @@ fn a_busy_queue_and_a_restart_do_not_disturb_an_open_page() {
     end(&browser);
 }
 
-fn tokens(folder: &Path) -> std::path::PathBuf {
-    let entry = |token: &str, verbs: &str, queue: &str| {
-        format!(
-            "[[tokens]]\nname = \"{token}\"\nsha256 = \"{}\"\ngrants = [{{ verbs = {verbs}, queues = [\"{queue}\"] }}]\n",
-            digest_text(token)
-        )
-    };
-    let text = entry("viewer", r#"["read"]"#, "prices*")
-        + &entry("operator", r#"["read", "produce", "consume", "admin"]"#, "*");
-    let path = folder.join("tokens.toml");
-    std::fs::write(&path, text).expect("a file");
-    path
+/// A server with the tokens `viewer`, which reads the queues `prices*`, and `operator`, which may do everything.
+struct Guarded {
+    server: Server,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Guarded {
+    /// Starts the server with a key `a` in each of these queues.
+    fn start(queues: &[&str]) -> Self {
+        let entry = |token: &str, verbs: &str, queue: &str| {
+            format!(
+                "[[tokens]]\nname = \"{token}\"\nsha256 = \"{}\"\ngrants = [{{ verbs = {verbs}, queues = [\"{queue}\"] }}]\n",
+                digest_text(token)
+            )
+        };
+        let text = entry("viewer", r#"["read"]"#, "prices*")
+            + &entry("operator", r#"["read", "produce", "consume", "admin"]"#, "*");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("tokens.toml");
+        std::fs::write(&file, text).expect("a file");
+        let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
+        for queue in queues {
+            let mut command = server.command(&["add", queue, "--key", "a", "{}"]);
+            command.env("DELTAQ_TOKEN", "operator");
+            finished(command, "").ok();
+        }
+        Self { server, file, _folder: folder }
+    }
+
+    /// Changes the first place of the token file that has this text, and lets the server read it.
+    fn change(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(&self.file).expect("the file");
+        std::fs::write(&self.file, text.replacen(from, to, 1)).expect("the file");
+        self.server.signal("HUP");
+    }
 }
 
 #[test]
 fn a_token_decides_what_a_user_may_do() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = tokens(folder.path());
-    let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
-    for queue in ["prices", "secrets"] {
-        let mut command = server.command(&["add", queue, "--key", "a", "{}"]);
-        command.env("DELTAQ_TOKEN", "operator");
-        finished(command, "").ok();
-    }
-    let browser = Browser::start(server.address);
+    let guarded = Guarded::start(&["prices", "secrets"]);
+    let browser = Browser::start(guarded.server.address);
     browser.open("queues");
     browser.until_text("This server needs a token.");
     browser.type_into("#token", "wrong");

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::browser::Browser;
 use super::proxy::Proxy;
-use super::{call, end, objects, post, put, settle, tokens};
-use crate::system::cli::{Server, finished};
+use super::{Guarded, call, end, objects, post, put, settle};
+use crate::system::cli::Server;
 
 #[test]
 fn every_view_is_accessible_and_fits_every_width() {
@@ -114,13 +114,8 @@ fn every_state_is_accessible() {
     wrong.extend(broken(&browser, "from before"));
     end(&browser);
 
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = tokens(folder.path());
-    let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
-    let mut command = server.command(&["add", "prices", "--key", "a", "{}"]);
-    command.env("DELTAQ_TOKEN", "operator");
-    finished(command, "").ok();
-    let browser = Browser::start(server.address);
+    let guarded = Guarded::start(&["prices"]);
+    let browser = Browser::start(guarded.server.address);
     browser.open("queues");
     browser.until_there("dialog[open] #token");
     wrong.extend(broken(&browser, "token"));

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use super::tokens;
+use super::Guarded;
 use crate::system::cli::Server;
 
 /// Sends a request with these lines of a head; returns the head and the body of the reply.
@@ -88,12 +88,10 @@ fn only_files_of_the_console_are_served_and_only_to_readers() {
 
 #[test]
 fn the_files_need_no_token_and_can_be_turned_off() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = tokens(folder.path());
-    let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
-    let (head, _) = exchange(server.address, "GET /console/", &[]);
+    let guarded = Guarded::start(&[]);
+    let (head, _) = exchange(guarded.server.address, "GET /console/", &[]);
     assert!(head.starts_with("http/1.1 200"), "{head}");
-    let (head, _) = exchange(server.address, "GET /v1/queues", &[]);
+    let (head, _) = exchange(guarded.server.address, "GET /v1/queues", &[]);
     assert!(head.starts_with("http/1.1 401"), "{head}");
 
     let server = Server::with_settings(&[("DELTAQ_CONSOLE__ENABLED", Path::new("false"))]);

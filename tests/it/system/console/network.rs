@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::browser::Browser;
 use super::proxy::Proxy;
-use super::{call, end, objects, post, tokens};
-use crate::system::cli::{Server, finished};
+use super::{Guarded, call, end, objects, post};
+use crate::system::cli::Server;
 
 /// What the header says.
 fn header(browser: &Browser) -> String {
@@ -134,13 +134,8 @@ fn a_rate_leaves_out_the_numbers_between_two_lives() {
 
 #[test]
 fn a_caller_whose_grants_are_unknown_gets_no_buttons() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = tokens(folder.path());
-    let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
-    let mut command = server.command(&["add", "prices", "--key", "a", "{}"]);
-    command.env("DELTAQ_TOKEN", "operator");
-    finished(command, "").ok();
-    let proxy = Proxy::start(server.address, "");
+    let guarded = Guarded::start(&["prices"]);
+    let proxy = Proxy::start(guarded.server.address, "");
     let browser = Browser::start(proxy.address);
     browser.open("queues");
     // What a header can't have is no token.
@@ -166,10 +161,7 @@ fn a_caller_whose_grants_are_unknown_gets_no_buttons() {
     end(&browser);
 
     // Grants that its operator adds are there after a step to another page.
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, text.replacen(r#"["read"]"#, r#"["read", "produce", "admin"]"#, 1))
-        .expect("the file");
-    server.signal("HUP");
+    guarded.change(r#"["read"]"#, r#"["read", "produce", "admin"]"#);
     browser.until("the grants", || {
         browser.click("Queues");
         browser.until_text("1 queue");
@@ -179,22 +171,6 @@ fn a_caller_whose_grants_are_unknown_gets_no_buttons() {
     });
     browser.click("Pause");
     browser.until_text("Paused: workers get nothing");
-    end(&browser);
-
-    // The token ends, and its user closes the dialog: the page shows the way back.
-    browser.open("queues");
-    browser.until_there("tbody tr");
-    let text = std::fs::read_to_string(&file).expect("the file");
-    let expired = "name = \"viewer\"\nexpires = \"2020-01-01T00:00:00Z\"";
-    std::fs::write(&file, text.replace("name = \"viewer\"", expired)).expect("the file");
-    server.signal("HUP");
-    browser.until_there("dialog[open] #token");
-    browser.js("document.querySelector('dialog').close()");
-    assert!(!browser.text().contains("goes on trying"), "{}", browser.text());
-    browser.click("Enter a token");
-    browser.type_into("#token", "operator");
-    browser.click("Use the token");
-    browser.until_there("tbody tr");
     end(&browser);
 }
 

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::browser::Browser;
 use super::proxy::Proxy;
-use super::{call, end, objects, post, tokens};
-use crate::system::cli::{Server, finished};
+use super::{Guarded, call, end, objects, post};
+use crate::system::cli::Server;
 
 #[test]
 fn a_refusal_that_passes_is_shown_until_it_has_passed() {
@@ -93,13 +93,8 @@ fn a_change_is_sent_again_until_a_node_owns_the_queue() {
 
 #[test]
 fn a_token_that_ends_while_a_page_is_open_is_asked_for_again() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = tokens(folder.path());
-    let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
-    let mut command = server.command(&["add", "prices", "--key", "a", "{}"]);
-    command.env("DELTAQ_TOKEN", "operator");
-    finished(command, "").ok();
-    let browser = Browser::start(server.address);
+    let guarded = Guarded::start(&["prices"]);
+    let browser = Browser::start(guarded.server.address);
     browser.open("queues/prices");
     // Somebody who closes the dialog finds the way back to it.
     browser.until_there("dialog[open] #token");
@@ -109,15 +104,12 @@ fn a_token_that_ends_while_a_page_is_open_is_asked_for_again() {
     browser.click("Use the token");
     browser.until_there(".flow.wide .ready");
 
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(
-        &file,
-        text.replace("name = \"viewer\"", "name = \"viewer\"\nexpires = \"2020-01-01T00:00:00Z\""),
-    )
-    .expect("the file");
-    server.signal("HUP");
+    guarded.change("name = \"viewer\"", "name = \"viewer\"\nexpires = \"2020-01-01T00:00:00Z\"");
     browser.until_there("dialog[open] #token");
     browser.until_text("A token is needed");
+    browser.js("document.querySelector('dialog').close()");
+    assert!(!browser.text().contains("goes on trying"), "{}", browser.text());
+    browser.click("Enter a token");
     browser.type_into("#token", "operator");
     browser.click("Use the token");
     browser.until_there(".flow.wide .ready");
