@@ -43,7 +43,7 @@ impl Handle {
         while let Ok(false) = self.build_part_of_indexes() {
             tokio::task::yield_now().await;
         }
-        self.indexes_built.notify_waiters();
+        self.note_reached();
     }
 
     /// Returns whether all indexes are complete.
@@ -124,28 +124,12 @@ impl Handle {
 
     /// Waits until an index is complete, at most `wait`, and not longer than the server runs.
     async fn reach_index(&self, index: &str, wait: Duration) -> Result<(), Error> {
-        let end = tokio::time::sleep(wait);
-        tokio::pin!(end);
-        loop {
-            let changed = self.indexes_built.notified();
-            tokio::pin!(changed);
-            // From here on a wake-up counts, even before the await.
-            changed.as_mut().enable();
-            let checked = self.open()?.queue.check_index(index);
-            match checked {
-                Ok(()) => return Ok(()),
-                // A timer without a length would still let the task of the queue run.
-                Err(NoIndex::Building) if wait.is_zero() => return Err(refused(index, NoIndex::Building)),
-                Err(NoIndex::Building) => {}
-                Err(unknown) => return Err(refused(index, unknown)),
-            }
-            tokio::select! {
-                biased;
-                () = changed => {}
-                () = &mut end => return Err(refused(index, NoIndex::Building)),
-                () = self.shutdown().draining().cancelled() => return Err(refused(index, NoIndex::Building)),
-            }
-        }
+        let built = self.wait_until(wait, |state| match state.queue.check_index(index) {
+            Ok(()) => Ok(Some(())),
+            Err(NoIndex::Building) => Ok(None),
+            Err(unknown) => Err(refused(index, unknown)),
+        });
+        built.await?.ok_or_else(|| refused(index, NoIndex::Building))
     }
 }
 

@@ -35,7 +35,6 @@ mod recovery;
 mod requests;
 mod task;
 mod time;
-mod version_wait;
 mod waiters;
 mod watch;
 mod workers;

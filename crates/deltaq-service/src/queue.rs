@@ -18,7 +18,7 @@ use deltaq_journal::{Commit, Journal, QueueMeta};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 pub(super) use self::change::{Loss, State};
 
@@ -30,7 +30,6 @@ use super::metrics::{QueueMetrics, Sample, Waiting};
 use super::queue_admission::{CompiledRules, QueueAdmission};
 use super::requests::{Requests, Undelivered};
 use super::time::{Moment, QueueClock};
-use super::version_wait::VersionWaits;
 use super::{Error, Incarnation, JournalError, LeaseId, Name};
 
 /// A running queue, shared through its `Arc`.
@@ -45,30 +44,15 @@ pub struct Handle {
     lives: ArcSwap<Lives>,
     /// The requests of destructors, and what wakes the queue's task.
     pub(super) requests: Arc<Requests>,
-    /// Changes when the queue becomes synced or drained, and when it ends.
-    milestones: watch::Sender<Milestones>,
-    /// Wakes long commands that wait for another one to end.
+    /// Wakes the callers that [wait](Self::wait_until) for a state of the queue, when it may have been reached.
+    reached: Notify,
+    /// Wakes long commands that wait for another one to end. They are not callers: a wake-up costs them a step.
     pub(super) long_command_ended: Notify,
-    /// Wakes the drains that wait, when another call closes the queue.
-    drains_ended: Notify,
     admission: CompiledRules,
     /// The readers of the change feeds.
     pub(super) feed_readers: FeedReaders,
-    /// The reads that wait until everything up to a version is acknowledged.
-    pub(super) ack_waits: VersionWaits,
-    /// Wakes the reads that wait for an index, when no index is being built any more.
-    pub(super) indexes_built: Notify,
     /// The task of a follower.
     pub(super) follow_task: FollowTask,
-}
-
-/// States that callers wait for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Milestones {
-    synced: bool,
-    drained: bool,
-    /// The queue is deleted or broken, so it will not reach another milestone.
-    ended: bool,
 }
 
 /// The parts of the service that a queue uses.
@@ -130,13 +114,10 @@ impl Handle {
             lives: ArcSwap::from_pointee(queue.lives().clone()),
             state: Mutex::new(State::new(queue, commits)),
             requests: Arc::default(),
-            milestones: watch::Sender::default(),
+            reached: Notify::new(),
             long_command_ended: Notify::new(),
-            drains_ended: Notify::new(),
             admission: CompiledRules::default(),
             feed_readers: FeedReaders::default(),
-            ack_waits: VersionWaits::default(),
-            indexes_built: Notify::new(),
             follow_task: FollowTask::default(),
         }
     }
@@ -295,7 +276,7 @@ impl Handle {
     /// # Errors
     /// As [`read`](Self::read).
     pub async fn wait_synced(&self, wait: Duration) -> Result<(bool, usize), Error> {
-        self.wait_for(wait, |milestones| milestones.synced, Queue::has_synced).await;
+        self.wait_until(wait, |state| Ok(state.queue.has_synced().then_some(()))).await?;
         self.read(|queue, _| (queue.has_synced(), queue.initial_remaining())).await
     }
 
@@ -306,7 +287,8 @@ impl Handle {
     /// As [`read`](Self::read).
     pub async fn close(self: &Arc<Self>, at_once: bool) -> Result<(), Error> {
         self.switch_closed(at_once).await?;
-        self.drains_ended.notify_waiters();
+        self.lock().closes += 1;
+        self.note_reached();
         Ok(())
     }
 
@@ -316,31 +298,46 @@ impl Handle {
     /// # Errors
     /// As [`read`](Self::read).
     pub async fn drain(self: &Arc<Self>, at_once: bool, wait: Duration) -> Result<bool, Error> {
-        let ended = self.drains_ended.notified();
-        tokio::pin!(ended);
         // A close may come before the wait begins.
-        ended.as_mut().enable();
+        let closes = self.lock().closes;
         self.switch_closed(at_once).await?;
-        tokio::select! {
-            biased;
-            () = ended => {}
-            () = self.wait_for(wait, |milestones| milestones.drained, Queue::is_drained) => {}
-        }
+        let has_ended = |state: &mut State| state.queue.is_drained() || state.closes != closes;
+        self.wait_until(wait, |state| Ok(has_ended(state).then_some(()))).await?;
         self.read(|queue, _| queue.is_drained()).await
     }
 
-    async fn wait_for(&self, wait: Duration, reached: fn(&Milestones) -> bool, already: fn(&Queue) -> bool) {
-        let mut milestones = self.milestones.subscribe();
-        if wait.is_zero() || already(&self.lock().queue) {
-            return;
+    /// Waits until `look` finds something in the state, at most `wait`, and not longer than the server runs. `look` is called again
+    /// each time that the queue has become synced or drained, was closed, has its indexes, or has reached
+    /// [`State::awaited`].
+    pub(super) async fn wait_until<T>(
+        &self,
+        wait: Duration,
+        mut look: impl FnMut(&mut State) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        let end = tokio::time::sleep(wait);
+        tokio::pin!(end);
+        loop {
+            let reached = self.reached.notified();
+            tokio::pin!(reached);
+            // From here on a wake-up counts, even before the await.
+            reached.as_mut().enable();
+            let found = look(&mut *self.open()?)?;
+            // A timer without a length would still let the task of the queue run.
+            if found.is_some() || wait.is_zero() {
+                return Ok(found);
+            }
+            tokio::select! {
+                biased;
+                () = reached => {}
+                () = &mut end => return Ok(None),
+                () = self.shutdown().draining().cancelled() => return Ok(None),
+            }
         }
-        let reached = milestones.wait_for(|milestones| reached(milestones) || milestones.ended);
-        tokio::select! {
-            biased;
-            _ = reached => {}
-            () = tokio::time::sleep(wait) => {}
-            () = self.context.shutdown.draining().cancelled() => {}
-        }
+    }
+
+    /// Wakes the callers that wait for a state.
+    pub(super) fn note_reached(&self) {
+        self.reached.notify_waiters();
     }
 
     /// Deletes the queue: waiting pops are answered, and later calls fail. Returns its last event, and the commit of the
@@ -369,12 +366,10 @@ impl Handle {
             let _disconnected =
                 waiter.reply.send(Delivery { items: Err(error.clone()), commit: commit.clone() });
         }
-        self.milestones.send_replace(Milestones { ended: true, ..Milestones::default() });
+        self.note_reached();
         self.requests.wake();
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
-        self.ack_waits.wake_all();
-        self.indexes_built.notify_waiters();
         self.follow_task.wake.notify_one();
         drop_in_background(content);
     }

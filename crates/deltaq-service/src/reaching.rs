@@ -51,8 +51,6 @@ impl Handle {
         version: Option<Rv>,
         wait: Duration,
     ) -> Result<Acknowledged, Error> {
-        let end = tokio::time::sleep(wait);
-        tokio::pin!(end);
         let version = match version {
             Some(version) => {
                 self.check_version(version)?;
@@ -60,25 +58,16 @@ impl Handle {
             }
             None => self.open()?.queue.resource_version(),
         };
-        let reached = loop {
-            let woken = self.ack_waits.woken();
-            tokio::pin!(woken);
-            let (acknowledged, commit) = {
-                let state = self.open()?;
-                self.ack_waits.await_version(version);
-                (state.queue.acknowledged_up_to(), state.commits.newest.clone())
-            };
-            if acknowledged >= version {
-                commit.wait().await?;
-                break true;
+        let commit = self.wait_until(wait, |state| {
+            if state.queue.acknowledged_up_to() >= version {
+                return Ok(Some(state.commits.newest.clone()));
             }
-            tokio::select! {
-                biased;
-                () = woken => {}
-                () = &mut end => break false,
-                () = self.shutdown().draining().cancelled() => break false,
-            }
-        };
+            state.awaited = Some(state.awaited.map_or(version, |awaited| awaited.min(version)));
+            Ok(None)
+        });
+        let commit = commit.await?;
+        let reached = commit.is_some();
+        commit.unwrap_or_default().wait().await?;
         Ok(Acknowledged { version, reached, parked: self.count_parked(version).await? })
     }
 

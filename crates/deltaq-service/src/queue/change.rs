@@ -8,7 +8,7 @@ use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use deltaq_engine::id::Token;
+use deltaq_engine::id::{Rv, Token};
 use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Effects, Queue};
 use deltaq_journal::store::QueueId;
@@ -16,7 +16,7 @@ use deltaq_journal::{self, Commit, Journal};
 use parking_lot::MutexGuard;
 
 use super::commits::Commits;
-use super::{Error, Handle, Milestones, drop_in_background};
+use super::{Error, Handle, drop_in_background};
 use crate::delivery::{Delivered, Delivery, Grant, Reply};
 use crate::requests::{OpenRequests, Undelivered};
 use crate::waiters::Waiters;
@@ -53,8 +53,12 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     /// Whether the task of a follower waits until the queue has room for rows.
     pub(crate) awaits_room: bool,
-    /// The milestones that were reported last.
-    milestones: Milestones,
+    /// Whether the queue was synced, and whether it was drained, after the last change.
+    milestones: [bool; 2],
+    /// The smallest version that a caller awaits: everything up to it is to be acknowledged.
+    pub(crate) awaited: Option<Rv>,
+    /// How often the queue was closed without a drain. This ends the drains that wait.
+    pub(crate) closes: u64,
 }
 
 /// The reason for which the state of a queue is not durable or not consistent.
@@ -170,15 +174,13 @@ impl Handle {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
-        self.ack_waits.note(|| state.queue.acknowledged_up_to());
         let next = effects.next_deadline;
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             state.armed = next;
             self.requests.wake();
         }
-        let milestones = Milestones { synced: effects.has_synced, drained: effects.is_drained, ended: false };
-        if std::mem::replace(&mut state.milestones, milestones) != milestones {
-            self.milestones.send_replace(milestones);
+        if state.reaches([effects.has_synced, effects.is_drained]) {
+            self.note_reached();
         }
         if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
             self.config.store(state.queue.config().clone());
@@ -233,11 +235,14 @@ impl Handle {
         state.lost = Some(Loss::Panic);
         let error = self.error_of(Loss::Panic);
         let mut failed: Vec<_> = state.grants.drain(..).map(|grant| grant.reply).collect();
-        if self.journal().is_none() {
+        let is_final = self.journal().is_none();
+        if is_final {
             failed.extend(state.waiters.take_all().into_iter().map(|waiter| waiter.reply));
-            self.milestones.send_modify(|milestones| milestones.ended = true);
         }
         drop(state);
+        if is_final {
+            self.note_reached();
+        }
         for reply in failed {
             let _disconnected = reply.send(Delivery::at_once(Err(error.clone())));
         }
@@ -263,8 +268,21 @@ impl State {
             resync_due: false,
             counters: Counters::default(),
             awaits_room: false,
-            milestones: Milestones::default(),
+            milestones: [false; 2],
+            awaited: None,
+            closes: 0,
         }
+    }
+
+    /// Whether the queue has reached something that callers may wait for.
+    fn reaches(&mut self, milestones: [bool; 2]) -> bool {
+        let former = std::mem::replace(&mut self.milestones, milestones);
+        let acknowledged = self.awaited.is_some_and(|awaited| self.queue.acknowledged_up_to() >= awaited);
+        if acknowledged {
+            self.awaited = None;
+        }
+        acknowledged
+            || milestones.into_iter().zip(former).any(|(is_reached, was_reached)| is_reached && !was_reached)
     }
 
     /// Takes the effects of this change from the engine, and gives the events to the journal.
