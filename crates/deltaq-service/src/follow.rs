@@ -12,7 +12,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use futures_util::FutureExt as _;
 
-use super::follow_task::{Activity, Obstacle};
+use crate::queue::follow_task::{Activity, Obstacle};
 use super::queue::Handle;
 use super::registry::Registry;
 use super::{Error, KeyFilter, Name, WatchFrom, Watcher};

@@ -1,5 +1,12 @@
 //! A running queue: its settings, its time, its state behind a lock, and the reads on it.
 
+pub(crate) mod admission;
+pub(crate) mod delivery;
+pub(crate) mod feed_readers;
+pub(crate) mod follow_task;
+pub(crate) mod leftovers;
+pub(crate) mod waiters;
+
 mod change;
 mod commits;
 
@@ -23,12 +30,12 @@ use tokio::sync::Notify;
 pub(super) use self::change::{Loss, State};
 
 use self::commits::Commits;
-use super::delivery::Delivery;
-use super::feed_readers::{FeedReaders, WatchLimits};
-use super::follow_task::{FollowReport, FollowTask};
+use self::delivery::Delivery;
+use self::feed_readers::{FeedReaders, WatchLimits};
+use self::follow_task::{FollowReport, FollowTask};
 use super::metrics::{QueueMetrics, Sample, Waiting};
-use super::queue_admission::{CompiledRules, QueueAdmission};
-use super::requests::{Requests, Undelivered};
+use self::admission::{CompiledRules, QueueAdmission};
+use self::leftovers::{Leftovers, Undelivered};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Name};
 
@@ -43,7 +50,7 @@ pub struct Handle {
     config: ArcSwap<Config>,
     lives: ArcSwap<Lives>,
     /// The requests of destructors, and what wakes the queue's task.
-    pub(super) requests: Arc<Requests>,
+    pub(super) leftovers: Arc<Leftovers>,
     /// Wakes the callers that [wait](Self::wait_until) for a state of the queue, when it may have been reached.
     reached: Notify,
     /// Wakes long commands that wait for another one to end. They are not callers: a wake-up costs them a step.
@@ -113,7 +120,7 @@ impl Handle {
             config: ArcSwap::new(queue.config().clone()),
             lives: ArcSwap::from_pointee(queue.lives().clone()),
             state: Mutex::new(State::new(queue, commits)),
-            requests: Arc::default(),
+            leftovers: Arc::default(),
             reached: Notify::new(),
             long_command_ended: Notify::new(),
             admission: CompiledRules::default(),
@@ -187,7 +194,7 @@ impl Handle {
     /// Returns the keys of leases that did not reach a worker to the queue, as if they had never been leased. Leases that have ended
     /// are ignored.
     pub fn reclaim(&self, tokens: Vec<Token>) {
-        self.requests.reclaim(Undelivered { tokens, commit: Commit::done() });
+        self.leftovers.reclaim(Undelivered { tokens, commit: Commit::done() });
     }
 
     /// Distinguishes this queue from earlier and later queues of the same name.
@@ -367,7 +374,7 @@ impl Handle {
                 waiter.reply.send(Delivery { items: Err(error.clone()), commit: commit.clone() });
         }
         self.note_reached();
-        self.requests.wake();
+        self.leftovers.wake();
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
         self.follow_task.wake.notify_one();

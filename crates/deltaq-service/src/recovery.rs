@@ -101,7 +101,7 @@ impl Handle {
                 drop(state);
                 self.dispatch(unlocked);
                 self.long_command_ended.notify_waiters();
-                self.requests.wake();
+                self.leftovers.wake();
                 return Ok(());
             }
             Ok(Err(numbers)) => numbers.to_string(),
@@ -245,7 +245,7 @@ impl Registry {
     ) -> Result<Vec<String>, recovery::Error> {
         let begun_us = self.clock().monotonic_us();
         // The tasks of intact queues wait for this. They must go on even if another queue can't be loaded.
-        self.handles().iter().for_each(|handle| handle.requests.wake());
+        self.handles().iter().for_each(|handle| handle.leftovers.wake());
         let reader = journal.reader().clone();
         let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
         journal.found_deleted(contents.deleted, epoch);

@@ -23,8 +23,8 @@ use deltaq_runtime::lifecycle::Shutdown;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
-use super::commands::DryRun;
-use super::feed_readers::WatchLimits;
+use crate::calls::commands::DryRun;
+use crate::queue::feed_readers::WatchLimits;
 use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle};
 use super::{Error, Incarnation, Name, lives, task};

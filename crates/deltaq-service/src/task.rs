@@ -79,7 +79,7 @@ pub(super) async fn run(handle: Arc<Handle>) {
             biased;
             // First, because requests may never end. A part of the work is done each time.
             () = ended(&mut building) => building = None,
-            () = handle.requests.woken() => {}
+            () = handle.leftovers.woken() => {}
             () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
             _ = commit.clone().unwrap_or_default().wait(), if commit.is_some() => {}
             () = ended(&mut resync) => resync = None,

@@ -17,9 +17,9 @@ use parking_lot::MutexGuard;
 
 use super::commits::Commits;
 use super::{Error, Handle, drop_in_background};
-use crate::delivery::{Delivered, Delivery, Grant, Reply};
-use crate::requests::{OpenRequests, Undelivered};
-use crate::waiters::Waiters;
+use super::delivery::{Delivered, Delivery, Grant, Reply};
+use super::leftovers::{OpenLeftovers, Undelivered};
+use super::waiters::Waiters;
 
 /// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex on its own
 /// soon calls `sched_yield` instead, which with 64 connections costs a tenth of the throughput.
@@ -151,7 +151,7 @@ impl Handle {
         let mut state = self.open_to_change()?;
         let now = self.now();
         let changed = catch_unwind(AssertUnwindSafe(|| {
-            state.carry_out(self.requests.take(), now);
+            state.carry_out(self.leftovers.take(), now);
             let out = change(&mut state, now);
             (out, self.finish(&mut state, now))
         }));
@@ -177,7 +177,7 @@ impl Handle {
         let next = effects.next_deadline;
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             state.armed = next;
-            self.requests.wake();
+            self.leftovers.wake();
         }
         if state.reaches([effects.has_synced, effects.is_drained]) {
             self.note_reached();
@@ -185,7 +185,7 @@ impl Handle {
         if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
             self.config.store(state.queue.config().clone());
             // The task builds new indexes.
-            self.requests.wake();
+            self.leftovers.wake();
             self.follow_task.wake.notify_one();
         }
         if state.awaits_room && state.queue.follow_room() > 0 {
@@ -207,7 +207,7 @@ impl Handle {
     pub(crate) fn dispatch(self: &Arc<Self>, unlocked: Unlocked) {
         let Unlocked { grants, commit, effects } = unlocked;
         for Grant { reply, items } in grants {
-            let items = items.map(|items| Delivered::fresh(&self.requests, items, commit.clone()));
+            let items = items.map(|items| Delivered::fresh(&self.leftovers, items, commit.clone()));
             // If the caller has disconnected, this drops the delivery, and its keys return to the queue.
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
@@ -247,7 +247,7 @@ impl Handle {
             let _disconnected = reply.send(Delivery::at_once(Err(error.clone())));
         }
         tracing::error!(queue = %self.name(), "a change of the queue panicked; its state is lost");
-        self.requests.wake();
+        self.leftovers.wake();
         self.long_command_ended.notify_waiters();
         self.context.panicked.notify_one();
     }
@@ -299,7 +299,7 @@ impl State {
 
     /// Carries out the requests of destructors. The keys of undelivered leases return to their former positions, unless a
     /// repeated pop was answered with them.
-    fn carry_out(&mut self, requests: OpenRequests, now: Time) {
+    fn carry_out(&mut self, requests: OpenLeftovers, now: Time) {
         for ticket in requests.disconnected {
             self.waiters.leave(ticket);
         }

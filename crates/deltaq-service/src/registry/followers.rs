@@ -6,7 +6,7 @@ use deltaq_engine::limits::FOLLOWERS_MAX;
 use tokio::sync::Notify;
 
 use super::{Queues, Registry};
-use crate::follow_task::FollowReport;
+use crate::queue::follow_task::FollowReport;
 use crate::metrics::Lag;
 use crate::queue::Handle;
 use crate::{Error, FollowError, Name};

@@ -9,25 +9,25 @@ use deltaq_engine::time::Time;
 
 /// A waiting pop. `R` sends its answer.
 #[derive(Debug)]
-pub(super) struct Waiter<R> {
+pub(crate) struct Waiter<R> {
     /// The arguments of the pop.
-    pub(super) pop: Pop,
+    pub(crate) pop: Pop,
     /// The sender of the answer.
-    pub(super) reply: R,
+    pub(crate) reply: R,
     /// When the pop arrived.
-    pub(super) since: Time,
+    pub(crate) since: Time,
 }
 
 /// Identifies a waiting pop. A repeated pop inherits the position of the pop before it, but not its ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     position: u64,
     number: u64,
 }
 
 /// The waiting pops. Most pops leave before their turn, so removal from the middle is cheap.
 #[derive(Debug)]
-pub(super) struct Waiters<R> {
+pub(crate) struct Waiters<R> {
     queued: BTreeMap<u64, (Ticket, Waiter<R>)>,
     /// Invariant: the positions of the waiting pops that have an id; no two waiting pops have the same id.
     ids: HashMap<Arc<str>, u64>,
@@ -42,13 +42,13 @@ impl<R> Default for Waiters<R> {
 
 impl<R> Waiters<R> {
     /// Whether a pop with this id waits.
-    pub(super) fn has(&self, id: Option<&Arc<str>>) -> bool {
+    pub(crate) fn has(&self, id: Option<&Arc<str>>) -> bool {
         id.is_some_and(|id| self.ids.contains_key(id))
     }
 
     /// Adds a pop at the end, or at the position of the waiting pop with the same id, which is returned: a caller that
     /// repeats a pop has given up the pop before.
-    pub(super) fn join(&mut self, waiter: Waiter<R>) -> (Ticket, Option<Waiter<R>>) {
+    pub(crate) fn join(&mut self, waiter: Waiter<R>) -> (Ticket, Option<Waiter<R>>) {
         self.arrivals += 1;
         let number = self.arrivals;
         let mut position = number;
@@ -61,7 +61,7 @@ impl<R> Waiters<R> {
     }
 
     /// Removes a pop, if it still waits.
-    pub(super) fn leave(&mut self, ticket: Ticket) {
+    pub(crate) fn leave(&mut self, ticket: Ticket) {
         if self.queued.get(&ticket.position).is_some_and(|(holder, _)| *holder == ticket) {
             let left = self.queued.remove(&ticket.position);
             self.forget_id(left.as_ref());
@@ -69,20 +69,20 @@ impl<R> Waiters<R> {
     }
 
     /// Removes the waiting pop with this id: its client has repeated it without a wait.
-    pub(super) fn give_up(&mut self, id: Option<&Arc<str>>) -> Option<Waiter<R>> {
+    pub(crate) fn give_up(&mut self, id: Option<&Arc<str>>) -> Option<Waiter<R>> {
         let position = self.ids.remove(id?)?;
         self.queued.remove(&position).map(|(_, waiter)| waiter)
     }
 
     /// Removes the pop that has waited longest.
-    pub(super) fn next(&mut self) -> Option<Waiter<R>> {
+    pub(crate) fn next(&mut self) -> Option<Waiter<R>> {
         let next = self.queued.pop_first().map(|(_, held)| held);
         self.forget_id(next.as_ref());
         next.map(|(_, waiter)| waiter)
     }
 
     /// Removes all pops.
-    pub(super) fn take_all(&mut self) -> Vec<Waiter<R>> {
+    pub(crate) fn take_all(&mut self) -> Vec<Waiter<R>> {
         self.ids.clear();
         std::mem::take(&mut self.queued).into_values().map(|(_, waiter)| waiter).collect()
     }
@@ -94,13 +94,13 @@ impl<R> Waiters<R> {
     }
 
     /// The waiting pops behind a position, each with its position.
-    pub(super) fn after(&self, position: u64) -> impl Iterator<Item = (u64, &Waiter<R>)> {
+    pub(crate) fn after(&self, position: u64) -> impl Iterator<Item = (u64, &Waiter<R>)> {
         let behind = self.queued.range((Bound::Excluded(position), Bound::Unbounded));
         behind.map(|(position, (_, waiter))| (*position, waiter))
     }
 
     /// Number of waiting pops.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queued.len()
     }
 }

@@ -6,8 +6,8 @@ use deltaq_engine::command::Item;
 use deltaq_journal::Commit;
 use tokio::sync::oneshot;
 
-use super::Error;
-use super::requests::{Requests, Undelivered};
+use crate::Error;
+use super::leftovers::{Leftovers, Undelivered};
 
 /// Keys that were leased to a pop. Unless [`confirm`](Self::confirm)ed, dropping them returns the keys to the queue as if they
 /// had never been leased.
@@ -17,18 +17,18 @@ pub struct Delivered {
     pub items: Vec<Item>,
     commit: Commit,
     /// The queue that the keys return to, unless the delivery is confirmed.
-    undo: Option<Weak<Requests>>,
+    undo: Option<Weak<Leftovers>>,
 }
 
 impl Delivered {
     /// Keys that this pop has leased by events of `commit`.
-    pub(super) fn fresh(queue: &Arc<Requests>, items: Vec<Item>, commit: Commit) -> Self {
+    pub(crate) fn fresh(queue: &Arc<Leftovers>, items: Vec<Item>, commit: Commit) -> Self {
         let undo = (!items.is_empty()).then(|| Arc::downgrade(queue));
         Self { items, commit, undo }
     }
 
     /// Keys that an earlier pop has leased. Dropping them returns no key.
-    pub(super) fn repeated(items: Vec<Item>) -> Self {
+    pub(crate) fn repeated(items: Vec<Item>) -> Self {
         Self { items, commit: Commit::done(), undo: None }
     }
 
@@ -55,25 +55,25 @@ impl Drop for Delivered {
 
 /// The answer to a waiting pop: keys, or the reason for which there are none.
 #[derive(Debug)]
-pub(super) struct Delivery {
-    pub(super) items: Result<Delivered, Error>,
+pub(crate) struct Delivery {
+    pub(crate) items: Result<Delivered, Error>,
     /// The commit of the events that the answer depends on. The pop waits for it.
-    pub(super) commit: Commit,
+    pub(crate) commit: Commit,
 }
 
 impl Delivery {
     /// An answer that depends on no commit.
-    pub(super) fn at_once(items: Result<Delivered, Error>) -> Self {
+    pub(crate) fn at_once(items: Result<Delivered, Error>) -> Self {
         Self { items, commit: Commit::done() }
     }
 }
 
 /// The sender of the answer to a waiting pop.
-pub(super) type Reply = oneshot::Sender<Delivery>;
+pub(crate) type Reply = oneshot::Sender<Delivery>;
 
 /// Keys for a waiting pop, or the reason for which there are none.
 #[derive(Debug)]
-pub(super) struct Grant {
-    pub(super) reply: Reply,
-    pub(super) items: Result<Vec<Item>, Error>,
+pub(crate) struct Grant {
+    pub(crate) reply: Reply,
+    pub(crate) items: Result<Vec<Item>, Error>,
 }

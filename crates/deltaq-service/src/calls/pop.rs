@@ -10,10 +10,10 @@ use deltaq_journal::Commit;
 use deltaq_runtime::lifecycle::Shutdown;
 use tokio::sync::oneshot;
 
-use super::Error;
-use super::delivery::{Delivered, Delivery, Reply};
-use super::queue::{Handle, Loss, State};
-use super::waiters::{Ticket, Waiter};
+use crate::Error;
+use crate::queue::delivery::{Delivered, Delivery, Reply};
+use crate::queue::{Handle, Loss, State};
+use crate::queue::waiters::{Ticket, Waiter};
 
 /// A pop with the settles that come with it.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Handle {
             Err(error) => return failed(error),
         };
         let (items, own) = match arrival {
-            Arrival::Fresh(items) => (Ok(Delivered::fresh(&self.requests, items, commit.clone())), commit),
+            Arrival::Fresh(items) => (Ok(Delivered::fresh(&self.leftovers, items, commit.clone())), commit),
             Arrival::Repeated(items) => (Ok(Delivered::repeated(items)), commit),
             Arrival::Failed(error) => (Err(error), commit),
             Arrival::Waits(ticket, answer) => {
@@ -174,7 +174,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.handle.requests.leave(ticket);
+            self.handle.leftovers.leave(ticket);
         }
     }
 }

@@ -10,8 +10,8 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use hashbrown::HashMap;
 
-use super::Error;
-use super::queue::Handle;
+use crate::Error;
+use crate::queue::Handle;
 
 /// Maximum number of parked keys that are examined in one critical section.
 const EXAMINED_MAX: usize = 5_000;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use deltaq_engine::id::{Token, Worker};
 use deltaq_engine::time::Time;
 
-use super::Error;
+use crate::Error;
 use super::lists::ListPage;
-use super::queue::{Handle, State};
+use crate::queue::{Handle, State};
 
 /// Maximum number of leases or waiting pops that are examined in one critical section.
 const EXAMINED_MAX: usize = 5_000;

@@ -19,32 +19,32 @@ pub struct WatchLimits {
 
 /// The readers of a queue's feeds.
 #[derive(Debug, Default)]
-pub(super) struct FeedReaders {
-    pub(super) views: [ViewReaders; 2],
+pub(crate) struct FeedReaders {
+    pub(crate) views: [ViewReaders; 2],
     /// Wakes the task of the feeds.
-    pub(super) changed: Notify,
+    pub(crate) changed: Notify,
     /// Whether that task runs.
-    pub(super) has_task: AtomicBool,
+    pub(crate) has_task: AtomicBool,
     /// Held while a feed is extended backwards.
-    pub(super) backfill: tokio::sync::Mutex<()>,
+    pub(crate) backfill: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ViewReaders {
-    pub(super) count: AtomicUsize,
+pub(crate) struct ViewReaders {
+    pub(crate) count: AtomicUsize,
     /// When the last reader ended, in microseconds of the monotonic clock.
-    pub(super) left_us: AtomicU64,
+    pub(crate) left_us: AtomicU64,
     /// Whether the view has changed since the last announcement.
-    pub(super) has_changed: AtomicBool,
+    pub(crate) has_changed: AtomicBool,
     /// When the first of these changes happened, in microseconds of the monotonic clock.
-    pub(super) changed_us: AtomicU64,
-    pub(super) announced: Announcements,
+    pub(crate) changed_us: AtomicU64,
+    pub(crate) announced: Announcements,
 }
 
 /// Wakes the readers of a view, in the order in which they began to wait. `tokio::sync::watch` wakes its readers in a
 /// random order, and a run of the simulation could not be repeated.
 #[derive(Debug, Default)]
-pub(super) struct Announcements {
+pub(crate) struct Announcements {
     count: AtomicU64,
     /// The value of the newest announcement.
     changed_us: AtomicU64,
@@ -53,19 +53,19 @@ pub(super) struct Announcements {
 
 impl Announcements {
     /// Announces changes: when the first of them happened, or 0 if the queue was deleted or loaded again.
-    pub(super) fn send(&self, changed_us: u64) {
+    pub(crate) fn send(&self, changed_us: u64) {
         self.changed_us.store(changed_us, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::AcqRel);
         self.wake.notify_waiters();
     }
 
     /// Number of announcements, and the value of the newest one.
-    pub(super) fn newest(&self) -> (u64, u64) {
+    pub(crate) fn newest(&self) -> (u64, u64) {
         (self.count.load(Ordering::Acquire), self.changed_us.load(Ordering::Relaxed))
     }
 
     /// Waits until there are more announcements than `seen`.
-    pub(super) async fn more_than(&self, seen: u64) {
+    pub(crate) async fn more_than(&self, seen: u64) {
         loop {
             // An announcement from here on ends the wait.
             let woken = self.wake.notified();
@@ -78,7 +78,7 @@ impl Announcements {
 }
 
 impl FeedReaders {
-    pub(super) fn of(&self, view: View) -> &ViewReaders {
+    pub(crate) fn of(&self, view: View) -> &ViewReaders {
         let [latest, known] = &self.views;
         match view {
             View::Latest => latest,
@@ -87,17 +87,17 @@ impl FeedReaders {
     }
 
     /// Whether the view has readers.
-    pub(super) fn has_any(&self, view: View) -> bool {
+    pub(crate) fn has_any(&self, view: View) -> bool {
         self.of(view).count.load(Ordering::Relaxed) > 0
     }
 
     /// Number of readers of each view.
-    pub(super) fn counts(&self) -> [usize; 2] {
+    pub(crate) fn counts(&self) -> [usize; 2] {
         self.views.each_ref().map(|readers| readers.count.load(Ordering::Relaxed))
     }
 
     /// Notes that a change has changed these views.
-    pub(super) fn note(&self, changed: [bool; 2], clock: &Clock) {
+    pub(crate) fn note(&self, changed: [bool; 2], clock: &Clock) {
         for (readers, _) in self.views.iter().zip(changed).filter(|(_, changed)| *changed) {
             if readers.count.load(Ordering::Relaxed) > 0 {
                 if !readers.has_changed.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ impl FeedReaders {
     }
 
     /// Wakes all readers, which then find the queue deleted or loaded again.
-    pub(super) fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         for readers in &self.views {
             readers.announced.send(0);
         }

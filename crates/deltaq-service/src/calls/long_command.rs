@@ -10,8 +10,8 @@ use deltaq_engine::{Comparison, Queue};
 use deltaq_journal::{self, Commit};
 use tokio::sync::oneshot;
 
-use super::Error;
-use super::queue::{Handle, drop_in_background};
+use crate::Error;
+use crate::queue::{Handle, drop_in_background};
 
 /// The longest time for which a long command holds a queue's lock.
 const SLICE: Duration = Duration::from_millis(1);
@@ -19,7 +19,7 @@ const SLICE: Duration = Duration::from_millis(1);
 /// a lost queue while the service drains.
 const RECHECK: Duration = Duration::from_secs(1);
 /// Maximum number of keys in a step of a long command. The clock is read after each step.
-pub(super) const STEP_KEYS: usize = 256;
+pub(crate) const STEP_KEYS: usize = 256;
 
 /// The progress after one slice of a long command, and the commit of the slice.
 type Slice<T> = (Result<Progress<T>, Refusal>, Commit);

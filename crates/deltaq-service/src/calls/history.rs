@@ -7,8 +7,8 @@ use deltaq_journal::record::{self, Decoder};
 use deltaq_journal::store::JournalRow;
 use deltaq_runtime::causes::with_causes;
 
-use super::Error;
-use super::queue::Handle;
+use crate::Error;
+use crate::queue::Handle;
 
 /// About how many bytes of the journal a page searches. A page may stay empty.
 const SEARCHED_BYTES: usize = 16 << 20;

@@ -9,28 +9,28 @@ use deltaq_engine::time::Time;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Error;
+use crate::Error;
 
 /// The task of a follower, as its queue sees it.
 #[derive(Debug, Default)]
-pub(super) struct FollowTask {
+pub(crate) struct FollowTask {
     /// Whether the task runs.
     is_running: AtomicBool,
     /// Wakes the task: the queue has room again, has other settings, or has ended.
-    pub(super) wake: Notify,
+    pub(crate) wake: Notify,
     /// What the task does.
     activity: Mutex<Activity>,
 }
 
 /// What the task of a follower does.
 #[derive(Debug, Default)]
-pub(super) struct Activity {
+pub(crate) struct Activity {
     /// The reason for which the follower takes no rows.
-    pub(super) obstacle: Option<Obstacle>,
+    pub(crate) obstacle: Option<Obstacle>,
     /// The follower has all rows up to this event. Its position may be smaller, if none of the events since has a row.
-    pub(super) read: Rv,
+    pub(crate) read: Rv,
     /// Since when the follower does not have all rows; `None` if it has.
-    pub(super) behind_since: Option<Time>,
+    pub(crate) behind_since: Option<Time>,
 }
 
 /// The reason for which a follower takes no rows.
@@ -58,22 +58,22 @@ pub struct FollowReport {
 }
 
 impl FollowTask {
-    pub(super) fn set(&self, change: impl FnOnce(&mut Activity)) {
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Activity)) {
         change(&mut self.activity.lock());
     }
 
     /// Whether the caller must run the task, because it does not run.
-    pub(super) fn begins(&self) -> bool {
+    pub(crate) fn begins(&self) -> bool {
         !self.is_running.swap(true, Ordering::AcqRel)
     }
 
     /// Records that the task has ended.
-    pub(super) fn ends(&self) {
+    pub(crate) fn ends(&self) {
         self.is_running.store(false, Ordering::Release);
     }
 
     /// How far the follower has got at this time. `events_after` counts the events of the followed queue after a version.
-    pub(super) fn report(
+    pub(crate) fn report(
         &self,
         position: Option<FollowPosition>,
         events_after: impl FnOnce(Rv) -> u64,

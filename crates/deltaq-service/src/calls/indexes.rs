@@ -9,9 +9,9 @@ use deltaq_engine::key::Key;
 use deltaq_engine::view::{View, ViewObject};
 use parking_lot::MutexGuard;
 
-use super::Error;
+use crate::Error;
 use super::lists::{ListPage, PageLimit, ViewFilter, page_of};
-use super::queue::Handle;
+use crate::queue::Handle;
 
 /// Work in one critical section: a small object and each of its values count as one.
 const WORK_AT_A_TIME: usize = 512;
@@ -38,7 +38,7 @@ pub struct IndexValue {
 
 impl Handle {
     /// Builds the indexes that are not complete, a part at a time.
-    pub(super) async fn build_indexes(&self) {
+    pub(crate) async fn build_indexes(&self) {
         // A queue that is lost begins again once it is loaded.
         while let Ok(false) = self.build_part_of_indexes() {
             tokio::task::yield_now().await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::Stray;
 
-use super::Error;
-use super::queue::Handle;
+use crate::Error;
+use crate::queue::Handle;
 
 /// Number of parked keys that a count examines in one critical section.
 const PARKED_AT_A_TIME: usize = 5_000;

@@ -16,8 +16,8 @@ use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::{View, ViewObject};
 
-use super::queue::Handle;
-use super::{Error, KeyFilter, Moment};
+use crate::queue::Handle;
+use crate::{Error, KeyFilter, Moment};
 
 /// Maximum number of keys that a page examines. A page may have fewer entries than its limit, because a filter ignores keys.
 const EXAMINED_MAX: usize = 20_000;
@@ -212,7 +212,7 @@ impl Handle {
 
 impl ViewFilter {
     /// The first key of a page, which may have the wanted prefix.
-    pub(super) fn from<'k>(&'k self, after: Option<&'k str>) -> Bound<&'k str> {
+    pub(crate) fn from<'k>(&'k self, after: Option<&'k str>) -> Bound<&'k str> {
         let prefix = self.keys.prefix.as_str();
         after.filter(|after| *after >= prefix).map_or(Bound::Included(prefix), Bound::Excluded)
     }
@@ -335,7 +335,7 @@ fn view_page(
 }
 
 /// A page of the objects of entries, which are in key order and begin at [`ViewFilter::from`].
-pub(super) fn page_of<'q>(
+pub(crate) fn page_of<'q>(
     sorted: impl Iterator<Item = &'q Entry>,
     queue: &Queue,
     view: View,

@@ -9,13 +9,13 @@ use deltaq_engine::config::AdmissionText;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Error, Name};
+use crate::{Error, Name};
 use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
 use crate::admission::{self, Admission};
 
 /// The rules of a queue that were compiled last.
 #[derive(Debug, Default)]
-pub(super) struct CompiledRules(Mutex<Option<Arc<QueueAdmission>>>);
+pub(crate) struct CompiledRules(Mutex<Option<Arc<QueueAdmission>>>);
 
 /// The admission rules of a queue.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct QueueAdmission {
 
 impl CompiledRules {
     /// The admission by these rules of the queue. Checks by earlier rules do not count for its permits.
-    pub(super) fn of(&self, queue: &Name, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
+    pub(crate) fn of(&self, queue: &Name, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
         let mut held = self.0.lock();
         match &*held {
             Some(held) if Arc::ptr_eq(&held.text, text) => held.clone(),

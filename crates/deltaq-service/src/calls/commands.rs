@@ -13,15 +13,15 @@ use deltaq_engine::trace::Trace;
 use deltaq_engine::{Queue, ScanCursor, Seed};
 use deltaq_journal::Commit;
 
-use super::Error;
+use crate::Error;
 use super::long_command::STEP_KEYS;
-use super::queue::Handle;
+use crate::queue::Handle;
 
 /// A dry run of a Replace on a queue that does not exist.
 #[derive(Debug)]
 pub struct DryRun {
-    pub(super) queue: Queue,
-    pub(super) replace: Replace,
+    pub(crate) queue: Queue,
+    pub(crate) replace: Replace,
 }
 
 impl DryRun {
@@ -103,7 +103,7 @@ impl Handle {
     }
 
     /// Closes the queue. `at_once` is whether pops end as soon as no key is ready.
-    pub(super) async fn switch_closed(self: &Arc<Self>, at_once: bool) -> Result<(), Error> {
+    pub(crate) async fn switch_closed(self: &Arc<Self>, at_once: bool) -> Result<(), Error> {
         let close = |queue: &mut Queue, now| {
             if at_once { queue.close_at_once(now) } else { queue.set_closed(now, true) }
         };
@@ -119,7 +119,7 @@ impl Handle {
     }
 
     /// Replaces the settings by the result of `edit`, which gets the present settings. The result, a refusal too, depends on the commit. The
-    /// caller checks what the queue follows: [`Registry::configure`](super::Registry::configure).
+    /// caller checks what the queue follows: [`Registry::configure`](crate::Registry::configure).
     ///
     /// # Errors
     /// The error of `edit`, or a refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].

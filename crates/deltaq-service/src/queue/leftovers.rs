@@ -15,52 +15,52 @@ use super::waiters::Ticket;
 /// Both lists are bounded: a live lease is in at most one request, because its delivery is dropped once, and a queue has at
 /// most `max_waiters` waiting pops.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
-    open: Mutex<OpenRequests>,
+pub(crate) struct Leftovers {
+    open: Mutex<OpenLeftovers>,
     wake: Notify,
 }
 
 /// Requests that no change has carried out.
 #[derive(Debug, Default)]
-pub(super) struct OpenRequests {
-    pub(super) undelivered: Vec<Undelivered>,
+pub(crate) struct OpenLeftovers {
+    pub(crate) undelivered: Vec<Undelivered>,
     /// Waiting pops whose callers have disconnected.
-    pub(super) disconnected: Vec<Ticket>,
+    pub(crate) disconnected: Vec<Ticket>,
 }
 
 /// Leases whose reply did not reach its caller.
 #[derive(Debug)]
-pub(super) struct Undelivered {
-    pub(super) tokens: Vec<Token>,
+pub(crate) struct Undelivered {
+    pub(crate) tokens: Vec<Token>,
     /// The commit of the leases.
-    pub(super) commit: Commit,
+    pub(crate) commit: Commit,
 }
 
-impl Requests {
+impl Leftovers {
     /// Requests that the keys of undelivered leases return to the queue.
-    pub(super) fn reclaim(&self, undelivered: Undelivered) {
+    pub(crate) fn reclaim(&self, undelivered: Undelivered) {
         self.open.lock().undelivered.push(undelivered);
         self.wake();
     }
 
     /// Requests that a waiting pop is removed, because its caller has disconnected.
-    pub(super) fn leave(&self, ticket: Ticket) {
+    pub(crate) fn leave(&self, ticket: Ticket) {
         self.open.lock().disconnected.push(ticket);
         self.wake();
     }
 
     /// Wakes the queue's task.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
     /// Waits until the task is woken.
-    pub(super) async fn woken(&self) {
+    pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
     /// Takes the open requests, for a change to carry them out.
-    pub(super) fn take(&self) -> OpenRequests {
+    pub(crate) fn take(&self) -> OpenLeftovers {
         std::mem::take(&mut *self.open.lock())
     }
 }

@@ -1,0 +1,12 @@
+//! The calls on a queue: commands, pops, and reads that are more than a look at the state.
+
+pub(crate) mod commands;
+pub(crate) mod history;
+pub(crate) mod indexes;
+pub(crate) mod lists;
+pub(crate) mod parked;
+pub(crate) mod pop;
+pub(crate) mod reaching;
+pub(crate) mod workers;
+
+mod long_command;
