@@ -3,7 +3,6 @@
 //!
 //! Exit codes are in `failure.rs`.
 
-mod changes;
 mod confirm;
 mod connection;
 mod consume;
@@ -20,6 +19,7 @@ mod read;
 mod replace;
 mod reply;
 mod session;
+mod status;
 mod top;
 mod waiting;
 mod watch;
@@ -78,12 +78,12 @@ pub enum Client {
     /// Waiting.
     #[command(flatten)]
     Waiting(waiting::Commands),
-    /// Watching.
+    /// The state of queues.
+    #[command(flatten)]
+    Status(status::Commands),
+    /// The changes of keys.
     #[command(flatten)]
     Watch(watch::Commands),
-    /// Watching the changes of keys.
-    #[command(flatten)]
-    Changes(changes::Commands),
 }
 
 impl Client {
@@ -96,8 +96,8 @@ impl Client {
             Self::Consume(command) => command.run(),
             Self::Read(command) => command.run(),
             Self::Waiting(command) => command.run(),
+            Self::Status(command) => command.run(),
             Self::Watch(command) => command.run(),
-            Self::Changes(command) => command.run(),
         }
     }
 }

@@ -4,9 +4,9 @@
 //! Invariant: a node answers for a partition only while no other node can have claimed it. Other nodes claim its partitions
 //! [`TTL`] after its last heartbeat at the earliest, and the node answers only within [`TRUST`]. Its writes do not depend on that: each of them finds the epoch of the claim in the database, or fails.
 
+mod ownership;
 mod partition;
 mod shares;
-mod slot;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use self::partition::Partition;
 pub(in crate::server) use self::partition::{CLAIMS_MAX, Ingredients};
 
+use self::ownership::Ownership;
 use self::shares::shares;
-use self::slot::Slot;
 
 /// How often a node sends a heartbeat and looks at the owners.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -59,7 +59,7 @@ pub(super) struct Cluster {
     partitions: Arc<Partitions>,
     ingredients: Arc<Ingredients>,
     metrics: NodeMetrics,
-    slots: Vec<Slot>,
+    slots: Vec<Ownership>,
     running: JoinSet<Done>,
     /// The partitions that this node has failed to load, and when it may get them again.
     unloadable: BTreeMap<i16, Instant>,
@@ -78,7 +78,7 @@ impl Cluster {
         ingredients: Ingredients,
         closed: CancellationToken,
     ) -> Self {
-        let slots = (0..partitions.count()).map(|_| Slot::Free(Instant::now())).collect();
+        let slots = (0..partitions.count()).map(|_| Ownership::Free(Instant::now())).collect();
         let metrics = ingredients.metrics.of_node(Some(membership.name()), partitions.count());
         let confirmed_us = ingredients.clock.monotonic_us();
         Self {
@@ -115,7 +115,7 @@ impl Cluster {
             if self.running.is_empty() && self.steady_since.is_some() {
                 started.take().map(|started| started.send(()));
             }
-            let owns = self.slots.iter().any(|slot| !matches!(slot, Slot::Free(_)));
+            let owns = self.slots.iter().any(|slot| !matches!(slot, Ownership::Free(_)));
             if leaves && !owns && self.closed.is_cancelled() {
                 break;
             }
@@ -175,7 +175,7 @@ impl Cluster {
         }
         self.steady_since.get_or_insert_with(Instant::now);
         self.partitions.trust(sent.saturating_add(whole_us(TRUST)));
-        self.follow(&found, leaves);
+        self.adjust(&found, leaves);
         Ok(())
     }
 
@@ -185,16 +185,16 @@ impl Cluster {
         self.unloadable.retain(|_, until| *until > now);
         let unloadable: Vec<i16> = self.unloadable.keys().copied().collect();
         let slot = |partition: i16| self.slots.get(usize::try_from(partition).ok()?);
-        let is_free = |partition: &i16| matches!(slot(*partition), Some(Slot::Free(_)));
+        let is_free = |partition: &i16| matches!(slot(*partition), Some(Ownership::Free(_)));
         Loads {
-            has_loaded: self.slots.iter().any(|slot| matches!(slot, Slot::Owned(_))),
+            has_loaded: self.slots.iter().any(|slot| matches!(slot, Ownership::Owned(_))),
             given_up: unloadable.iter().copied().filter(is_free).collect(),
             unloadable,
         }
     }
 
     /// Claims, releases and gives up partitions, and notes the owners of the other ones.
-    fn follow(&mut self, found: &Found, leaves: bool) {
+    fn adjust(&mut self, found: &Found, leaves: bool) {
         let name = self.membership.name().to_owned();
         let live = candidates(found);
         let names: Vec<_> = live.iter().map(|node| node.name.as_str()).collect();
@@ -213,20 +213,20 @@ impl Cluster {
         let is_under_way =
             |name: &str| (0..wanted.len()).any(|number| owner_of(number).or(heir_of(number)) == Some(name));
         let peers: BTreeMap<_, _> = found.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
-        let mut handed_over = self.slots.iter().filter(|slot| matches!(slot, Slot::Releasing)).count();
+        let mut handed_over = self.slots.iter().filter(|slot| matches!(slot, Ownership::Releasing)).count();
         for number in 0..self.slots.len() {
             let (owner, heir) = (owner_of(number), heir_of(number));
             let is_own = owner == Some(name.as_str());
             let Some(slot) = self.slots.get_mut(number) else { continue };
             match slot {
-                Slot::Owned(partition) if !is_own || partition.has_ended() => {
+                Ownership::Owned(partition) if !is_own || partition.has_ended() => {
                     if partition.has_ended() && partition.is_rolled_back() {
                         self.metrics.rolled_back();
                     }
                     tracing::warn!(partition = number, owner, "this node has lost a partition");
                     self.give_up(number);
                 }
-                Slot::Owned(_) if leaves || heir.is_some_and(|heir| heir != name) => {
+                Ownership::Owned(_) if leaves || heir.is_some_and(|heir| heir != name) => {
                     let most = match heir {
                         Some(heir) if is_untried(heir) && is_under_way(heir) => 0,
                         Some(heir) if is_untried(heir) => 1,
@@ -237,8 +237,8 @@ impl Cluster {
                         self.release(number);
                     }
                 }
-                Slot::Owned(_) | Slot::Claiming { .. } | Slot::Releasing => {}
-                Slot::Free(from) => {
+                Ownership::Owned(_) | Ownership::Claiming { .. } | Ownership::Releasing => {}
+                Ownership::Free(from) => {
                     let peer = owner.filter(|_| !is_own).and_then(|owner| peers.get(owner));
                     // A partition that an earlier process of this name has left is claimed in any case: no other node can claim it. A
                     // partition that can't be loaded is given up by the next heartbeat.
@@ -258,7 +258,7 @@ impl Cluster {
                 }
             }
         }
-        let owned = self.slots.iter().filter(|slot| matches!(slot, Slot::Owned(_))).count();
+        let owned = self.slots.iter().filter(|slot| matches!(slot, Ownership::Owned(_))).count();
         self.metrics.owns(owned);
         self.partitions.set_unfit(owned == 0 && !self.unloadable.is_empty());
     }
@@ -272,7 +272,7 @@ impl Cluster {
 
     fn claim(&mut self, number: usize) {
         let Ok(partition) = i16::try_from(number) else { return };
-        self.set(number, Slot::Claiming { is_void: false });
+        self.set(number, Ownership::Claiming { is_void: false });
         let (ingredients, member) = (self.ingredients.clone(), self.membership.member().clone());
         self.running.spawn(async move {
             let claim = Partition::claim(ingredients, partition, member);
@@ -282,11 +282,11 @@ impl Cluster {
     }
 
     fn release(&mut self, number: usize) {
-        if !matches!(self.slots.get(number), Some(Slot::Owned(_))) {
+        if !matches!(self.slots.get(number), Some(Ownership::Owned(_))) {
             return;
         }
         self.partitions.set_owner(number, Owner::Nobody);
-        if let Some(Slot::Owned(partition)) = self.set(number, Slot::Releasing) {
+        if let Some(Ownership::Owned(partition)) = self.set(number, Ownership::Releasing) {
             self.running.spawn(async move {
                 let _panicked = AssertUnwindSafe(partition.release()).catch_unwind().await;
                 Done::Released(number)
@@ -299,7 +299,7 @@ impl Cluster {
         match done {
             Done::Released(number) => {
                 tracing::info!(partition = number, "released a partition");
-                self.set(number, Slot::Free(Instant::now()));
+                self.set(number, Ownership::Free(Instant::now()));
             }
             Done::Claimed(number, Ok(Some(partition))) => {
                 let (registry, was_released) = (partition.registry.clone(), partition.was_released);
@@ -314,21 +314,21 @@ impl Cluster {
                 self.partitions.set_owner(number, Owner::This(registry));
             }
             Done::Claimed(number, Ok(None)) => {
-                self.set(number, Slot::Free(Instant::now()));
+                self.set(number, Ownership::Free(Instant::now()));
             }
             Done::Claimed(number, Err(problem)) => {
                 tracing::error!(partition = number, problem, "a partition can't be loaded");
                 if let Ok(partition) = i16::try_from(number) {
                     self.unloadable.insert(partition, Instant::now() + UNLOADABLE);
                 }
-                self.set(number, Slot::Free(Instant::now() + CLAIM_AGAIN));
+                self.set(number, Ownership::Free(Instant::now() + CLAIM_AGAIN));
             }
         }
     }
 
     fn give_up(&mut self, number: usize) {
         self.partitions.set_owner(number, Owner::Nobody);
-        if let Some(partition) = self.slots.get_mut(number).and_then(Slot::lose) {
+        if let Some(partition) = self.slots.get_mut(number).and_then(Ownership::lose) {
             partition.abandon();
         }
     }
@@ -341,7 +341,7 @@ impl Cluster {
         }
     }
 
-    fn set(&mut self, number: usize, slot: Slot) -> Option<Slot> {
+    fn set(&mut self, number: usize, slot: Ownership) -> Option<Ownership> {
         self.slots.get_mut(number).map(|place| std::mem::replace(place, slot))
     }
 }

@@ -231,7 +231,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         let mut listing = Some(Listing::default());
         let mut resync_at = self.resync_period.map(|period| Instant::now() + period);
         loop {
-            let end = self.follow(&mut watch, &mut listing, &mut backoff, &mut resync_at).await;
+            let end = self.read_connection(&mut watch, &mut listing, &mut backoff, &mut resync_at).await;
             let error = match end {
                 Ok(had_rows) => {
                     if !had_rows {
@@ -254,8 +254,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         }
     }
 
-    /// Follows one connection to its end. Returns whether there were rows.
-    async fn follow(
+    /// Reads one connection to its end. Returns whether there were rows.
+    async fn read_connection(
         &self,
         watch: &mut Watch,
         listing: &mut Option<Listing<T>>,

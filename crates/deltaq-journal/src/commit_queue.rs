@@ -103,7 +103,7 @@ impl Drop for Batch {
 /// The batches that wait for the writer, and whether more are accepted.
 #[derive(Debug)]
 pub(super) struct CommitQueue {
-    state: Mutex<State>,
+    state: Mutex<Pending>,
     /// About how many bytes all batches hold, including the batch that is being committed.
     uncommitted: Arc<AtomicUsize>,
     uncommitted_max: usize,
@@ -114,7 +114,7 @@ pub(super) struct CommitQueue {
 }
 
 #[derive(Debug)]
-struct State {
+struct Pending {
     batches: VecDeque<Batch>,
     numbers: Numbers,
     down: Option<Error>,
@@ -128,7 +128,7 @@ struct State {
 impl CommitQueue {
     pub(super) fn new(numbers: Numbers, epoch: Epoch, uncommitted_max: usize) -> Self {
         let state =
-            State { batches: VecDeque::new(), numbers, down: None, epoch, is_closing: false, closed: None };
+            Pending { batches: VecDeque::new(), numbers, down: None, epoch, is_closing: false, closed: None };
         Self {
             state: Mutex::new(state),
             uncommitted: Arc::default(),
@@ -223,7 +223,7 @@ impl CommitQueue {
 
     /// Adds an operation to the last batch. The commit fails at once while the journal is down, and if `epoch`
     /// is over: the operation may rest on lost events.
-    fn push(&self, state: &mut State, op: Op, bytes: usize, epoch: Epoch) -> Commit {
+    fn push(&self, state: &mut Pending, op: Op, bytes: usize, epoch: Epoch) -> Commit {
         if let Some(error) = state.down {
             return Commit::failed(error);
         }
@@ -317,7 +317,7 @@ impl CommitQueue {
         state.down.is_none() && state.closed == Some(state.epoch)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
         self.state.lock()
     }
 

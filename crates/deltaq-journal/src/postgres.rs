@@ -224,7 +224,7 @@ impl Store for Postgres {
         let opened = self.open_again().await;
         self.is_full &= matches!(opened, Ok(_) | Err(Error::Full { .. }));
         let (connection, host, tenure) = opened?;
-        self.reader.follow(host, tenure);
+        self.reader.move_to(host, tenure);
         (self.connection, self.host, self.tenure) = (Some(connection), host, tenure);
         Ok(tenure.epoch)
     }

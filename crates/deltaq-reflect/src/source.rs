@@ -133,7 +133,7 @@ impl Output {
 
 /// Why a source sends no more changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Followed {
+pub(super) enum StreamEnd {
     /// A list is needed for what has changed.
     ListNow,
     /// The source has forgotten its changes. A list comes after a pause.
@@ -219,10 +219,10 @@ impl Source {
     }
 
     /// Whether the source can tell its changes after a list.
-    pub(super) fn follows(&self) -> bool {
+    pub(super) fn streams(&self) -> bool {
         match self {
             Self::Rest(_) | Self::Command(_) => false,
-            Self::Sql(sql) => sql.follows(),
+            Self::Sql(sql) => sql.streams(),
             Self::Files(_) | Self::Queue(_) | Self::Kubernetes(_) => true,
         }
     }
@@ -249,13 +249,13 @@ impl Source {
     }
 
     /// Sends the changes after a list that the queue has taken.
-    pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
         match self {
-            Self::Rest(_) | Self::Command(_) => Ok(Followed::ListLater),
-            Self::Files(files) => files.follow(output).await,
-            Self::Sql(sql) => sql.follow(output).await,
-            Self::Queue(queue) => queue.follow(output).await,
-            Self::Kubernetes(kubernetes) => kubernetes.follow(output).await,
+            Self::Rest(_) | Self::Command(_) => Ok(StreamEnd::ListLater),
+            Self::Files(files) => files.stream(output).await,
+            Self::Sql(sql) => sql.stream(output).await,
+            Self::Queue(queue) => queue.stream(output).await,
+            Self::Kubernetes(kubernetes) => kubernetes.stream(output).await,
         }
     }
 

@@ -13,7 +13,7 @@ use futures_util::future::{Either, select};
 use super::Error;
 use super::health::Health;
 use super::metrics::{SourceMetrics, Summary};
-use super::source::{self, Followed, Output, Source, jittered};
+use super::source::{self, Output, Source, StreamEnd, jittered};
 use crate::settings;
 
 /// A source that has not begun. Its files are read when it begins, so one that is missing is a failure of this source alone.
@@ -101,12 +101,12 @@ impl Task {
                 () = shutdown.draining().cancelled() => return,
                 listed = self.listed() => listed,
             };
-            let followed = match listed {
-                Ok(()) if self.source.follows() => self.follow(shutdown).await,
+            let pause = match listed {
+                Ok(()) if self.source.streams() => self.stream(shutdown).await,
                 Ok(()) => Ok(jittered(self.settings.interval.get())),
                 Err(error) => Err(error),
             };
-            let pause = followed.unwrap_or_else(|error| self.failed(&error));
+            let pause = pause.unwrap_or_else(|error| self.failed(&error));
             tokio::select! {
                 () = shutdown.draining().cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
@@ -170,43 +170,43 @@ impl Task {
 
     /// Sends the changes of the source until a list is needed, and returns the pause before it. At a shutdown the changes that were read
     /// are still sent.
-    async fn follow(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
+    async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (output, events) = Output::channel(Arc::clone(&self.health));
         let relist = self.settings.relist().map(jittered);
         let source = &mut self.source;
         let produced = async {
             let ended = tokio::select! {
-                () = shutdown.draining().cancelled() => Ok(Followed::ListNow),
+                () = shutdown.draining().cancelled() => Ok(StreamEnd::ListNow),
                 () = after(relist) => Err(None),
-                followed = source.follow(&output) => followed.map_err(Some),
+                end = source.stream(&output) => end.map_err(Some),
             };
-            let followed = match ended {
-                Ok(followed) => followed,
+            let end = match ended {
+                Ok(end) => end,
                 // The list comes now, whether the source could go on or not.
                 Err(None) => {
                     source.forget();
-                    Followed::ListNow
+                    StreamEnd::ListNow
                 }
                 Err(Some(error)) => {
                     output.fail(error).await;
-                    Followed::ListLater
+                    StreamEnd::ListLater
                 }
             };
             drop(output);
-            followed
+            end
         };
-        let (sent, followed) = {
+        let (sent, end) = {
             let (sent, produced) = (pin!(reflector.run(events)), pin!(produced));
             match select(sent, produced).await {
-                Either::Left((sent, _)) => (sent, Followed::ListLater),
-                Either::Right((followed, sent)) => (sent.await, followed),
+                Either::Left((sent, _)) => (sent, StreamEnd::ListLater),
+                Either::Right((end, sent)) => (sent.await, end),
             }
         };
         match sent {
             Ok(_) => {
                 self.reflector = Some(reflector);
-                let is_later = followed == Followed::ListLater;
+                let is_later = end == StreamEnd::ListLater;
                 Ok(if is_later { self.backoff.after_failure(None) } else { Duration::ZERO })
             }
             Err(error) => {

@@ -12,10 +12,10 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use futures_util::FutureExt as _;
 
-use crate::queue::follow_task::{Activity, Obstacle};
 use super::queue::Handle;
 use super::registry::Registry;
 use super::{Error, KeyFilter, Name, WatchFrom, Watcher};
+use crate::queue::follow_task::{Activity, Obstacle};
 
 /// Most rows that are read at once.
 const PAGE_ROWS: usize = 1_000;

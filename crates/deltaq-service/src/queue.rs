@@ -27,15 +27,15 @@ use deltaq_runtime::lifecycle::Shutdown;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-pub(super) use self::change::{Loss, State};
+pub(super) use self::change::{Locked, Loss};
 
+use self::admission::{CompiledRules, QueueAdmission};
 use self::commits::Commits;
 use self::delivery::Delivery;
 use self::feed_readers::{FeedReaders, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
-use super::metrics::{QueueMetrics, Sample, Waiting};
-use self::admission::{CompiledRules, QueueAdmission};
 use self::leftovers::{Leftovers, Undelivered};
+use super::metrics::{QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Name};
 
@@ -45,15 +45,19 @@ pub struct Handle {
     meta: QueueMeta,
     pub(super) context: Context,
     time: QueueClock,
-    state: Mutex<State>,
+    state: Mutex<Locked>,
     /// The engine's settings as of the last change. Readers need no lock.
     config: ArcSwap<Config>,
     lives: ArcSwap<Lives>,
     /// The requests of destructors, and what wakes the queue's task.
     pub(super) leftovers: Arc<Leftovers>,
     /// Wakes the callers that [wait](Self::wait_until) for a state of the queue, when it may have been reached.
+    ///
+    /// Other wake-ups are apart. A task is woken alone, and a wake-up that comes while it works counts afterwards: the queue's task
+    /// (`leftovers`), the task of its feeds, and that of a follower. Readers of a feed and waiting pops are woken one view or
+    /// one pop at a time, and a long command only by the end of another one, because it does a step each time.
     reached: Notify,
-    /// Wakes long commands that wait for another one to end. They are not callers: a wake-up costs them a step.
+    /// Wakes long commands that wait for another one to end.
     pub(super) long_command_ended: Notify,
     admission: CompiledRules,
     /// The readers of the change feeds.
@@ -119,7 +123,7 @@ impl Handle {
             context,
             config: ArcSwap::new(queue.config().clone()),
             lives: ArcSwap::from_pointee(queue.lives().clone()),
-            state: Mutex::new(State::new(queue, commits)),
+            state: Mutex::new(Locked::new(queue, commits)),
             leftovers: Arc::default(),
             reached: Notify::new(),
             long_command_ended: Notify::new(),
@@ -247,7 +251,7 @@ impl Handle {
         self.read_state(|state, moment| read(&state.queue, moment)).await
     }
 
-    pub(super) async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
+    pub(super) async fn read_state<T>(&self, read: impl FnOnce(&Locked, Moment) -> T) -> Result<T, Error> {
         let (out, commit) = {
             let state = self.open()?;
             (read(&state, self.moment()), state.commits.newest.clone())
@@ -261,7 +265,7 @@ impl Handle {
     /// # Errors
     /// As [`read`](Self::read).
     pub async fn document(&self) -> Result<Document, Error> {
-        let document = |state: &State, moment: Moment| Document {
+        let document = |state: &Locked, moment: Moment| Document {
             name: self.meta.name.clone(),
             incarnation: self.meta.incarnation,
             life: state.queue.lives().present(),
@@ -308,18 +312,18 @@ impl Handle {
         // A close may come before the wait begins.
         let closes = self.lock().closes;
         self.switch_closed(at_once).await?;
-        let has_ended = |state: &mut State| state.queue.is_drained() || state.closes != closes;
+        let has_ended = |state: &mut Locked| state.queue.is_drained() || state.closes != closes;
         self.wait_until(wait, |state| Ok(has_ended(state).then_some(()))).await?;
         self.read(|queue, _| queue.is_drained()).await
     }
 
     /// Waits until `look` finds something in the state, at most `wait`, and not longer than the server runs. `look` is called again
     /// each time that the queue has become synced or drained, was closed, has its indexes, or has reached
-    /// [`State::awaited`].
+    /// [`Locked::awaited`].
     pub(super) async fn wait_until<T>(
         &self,
         wait: Duration,
-        mut look: impl FnMut(&mut State) -> Result<Option<T>, Error>,
+        mut look: impl FnMut(&mut Locked) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let end = tokio::time::sleep(wait);
         tokio::pin!(end);
@@ -361,7 +365,7 @@ impl Handle {
     }
 
     /// Fails all waiting pops with `error` after `commit`, and later calls with `ended`. Drops the state.
-    fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, ended: &Error, commit: &Commit) {
+    fn end(&self, mut state: MutexGuard<'_, Locked>, error: &Error, ended: &Error, commit: &Commit) {
         state.ended = Some(ended.clone());
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();

@@ -23,11 +23,11 @@ use deltaq_runtime::lifecycle::Shutdown;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
-use crate::calls::commands::DryRun;
-use crate::queue::feed_readers::WatchLimits;
 use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle};
 use super::{Error, Incarnation, Name, lives, task};
+use crate::calls::commands::DryRun;
+use crate::queue::feed_readers::WatchLimits;
 
 /// The limits on queues.
 #[derive(Clone, Debug)]

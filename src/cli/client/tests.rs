@@ -23,8 +23,8 @@ fn called() -> BTreeSet<&'static str> {
         consume::Commands::OPERATIONS,
         read::Commands::OPERATIONS,
         waiting::Commands::OPERATIONS,
+        status::Commands::OPERATIONS,
         watch::Commands::OPERATIONS,
-        changes::Commands::OPERATIONS,
     ]
     .concat();
     sets.concat().into_iter().collect()

@@ -1,292 +1,147 @@
-//! `deltaq status`, `wait` and `tail`.
+//! `deltaq watch`.
 
-use std::time::Duration;
-
-use clap::Args;
-use deltaq_client::Backoff;
-use deltaq_runtime::clock::Clock;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use deltaq_client::{Backoff, Call};
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use deltaq_types::{Info, QueueDocument, QueuePage, QueueStatus, Timestamp};
-use serde::de::DeserializeOwned;
+use deltaq_types::{QueueDocument, RowType, WatchRow};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::output::duration_text;
-use super::output::{Cell, Tone, counted};
-use super::pages::check_complete;
-use super::patience::{pause_of, report_failure};
-use super::progress::StatusLine;
+use super::output::{Cell, Format, Row, Tone};
+use super::patience::wait_after;
 use super::reply::parse;
 use super::session::{Execute, Session};
-use super::top::Top;
-use super::waiting::synced;
 
-/// Queues of one page.
+/// Rows of one page.
 const PAGE: u64 = 1_000;
-/// Time between two looks at a queue.
-const POLL: Duration = Duration::from_millis(250);
-/// Time between two looks after a while.
-const POLL_MAX: Duration = Duration::from_secs(1);
 
 super::commands! {
-    /// Commands that watch a server or a queue.
+    /// Commands that follow the changes of keys.
     Commands {
-        /// Show the server and the sum over its queues.
-        #[command(after_help = "Example:\n  deltaq status --url http://deltaq:7070")]
-        Status(Status),
-        /// Show a live board of queues, keys and parked errors.
-        #[command(after_help = "Example:\n  deltaq top --url http://deltaq:7070")]
-        Top(Top),
-        /// Wait until a queue is idle or synced; exit code 3 after the time limit.
-        #[command(after_help = "Example:\n  deltaq wait prices --idle --timeout 5m")]
-        Wait(Wait),
-        /// Print the counts of a queue each time they change.
-        #[command(after_help = "Example:\n  deltaq tail prices --interval 5s")]
-        Tail(Tail),
+        /// Print the changes of a queue's objects as they happen.
+        #[command(after_help = "Example:\n  deltaq watch prices --from 0 -o ndjson")]
+        Watch(Watch),
     }
 }
 
-/// `deltaq status`.
-#[derive(Debug, Clone, Args)]
-pub struct Status {}
+/// A view of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ViewName {
+    /// The newest accepted objects.
+    #[default]
+    Latest,
+    /// The objects that workers have acknowledged.
+    Known,
+}
 
-/// `deltaq wait`.
+/// `deltaq watch`.
 #[derive(Debug, Clone, Args)]
-pub struct Wait {
+pub struct Watch {
     /// The queue.
     pub queue: Name,
-    /// Until no key is ready, delayed or leased; parked keys do not count. This is the default.
-    #[arg(long, conflicts_with = "synced")]
-    pub idle: bool,
-    /// Until the initial list is processed.
+    /// The view.
+    #[arg(long, value_enum, default_value_t)]
+    pub view: ViewName,
+    /// Where to begin: now, 0 for all objects first, or a version.
+    #[arg(long, value_name = "VERSION", default_value = "now")]
+    pub from: String,
+    /// Start of the keys.
     #[arg(long)]
-    pub synced: bool,
-    /// Longest wait [default: no limit].
-    #[arg(long, value_name = "DURATION")]
-    pub timeout: Option<DurationText>,
-}
-
-/// `deltaq tail`.
-#[derive(Debug, Clone, Args)]
-pub struct Tail {
-    /// The queue.
-    pub queue: Name,
-    /// Time between two looks at the counts.
-    #[arg(long, value_name = "DURATION", default_value = "1s")]
-    pub interval: DurationText,
-    /// End after this many lines.
+    pub prefix: Option<String>,
+    /// One of N parts of all keys, such as 0/4.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<String>,
+    /// End after this many changes.
     #[arg(short = 'n', long, value_name = "N")]
-    pub lines: Option<u64>,
+    pub lines: Option<usize>,
 }
 
-/// Sums over all queues.
-#[derive(Debug, Default)]
-struct Sums {
-    queues: u64,
-    ready: u64,
-    delayed: u64,
-    leased: u64,
-    parked: u64,
-    known: u64,
+/// The place from which the next call continues.
+#[derive(Debug)]
+struct Position {
+    version: String,
+    /// The `continue` token, while the objects that the view had at the beginning are read.
+    next: Option<String>,
 }
 
-impl Sums {
-    fn add(&mut self, status: &QueueStatus) {
-        self.queues += 1;
-        self.ready += status.ready;
-        self.delayed += status.delayed;
-        self.leased += status.leased;
-        self.parked += status.parked;
-        self.known += status.known;
-    }
+/// A page of changes, with the rows as text.
+#[derive(Debug, Deserialize)]
+struct Changes {
+    items: Vec<Box<RawValue>>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+    resource_version: u64,
 }
 
-impl Execute for Status {
-    const OPERATIONS: &'static [&'static str] = &["get_info", "list_queues"];
+impl Execute for Watch {
+    const OPERATIONS: &'static [&'static str] = &["watch", "get_queue"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let (info, text) = session.fetch::<Info>(session.call("get_info", "", "")?).await?;
-        let mut sums = Sums::default();
-        let mut unavailable = Vec::new();
-        let mut next = None;
-        loop {
-            let call =
-                session.call("list_queues", "", "")?.query("limit", Some(PAGE)).query("continue", next);
-            let page: QueuePage = session.client.fetch(call).await?;
-            unavailable.extend(page.unavailable);
-            page.items.iter().for_each(|queue| sums.add(&queue.status));
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
-        }
-        let fields = vec![
-            ("server", Cell::new(session.client.address())),
-            ("version", Cell::new(format!("{} {}", info.name, info.version))),
-            ("durability", Cell::new(info.durability.as_str())),
-            ("uptime", Cell::new(duration_text(info.uptime_ms))),
-            ("queues", Cell::new(sums.queues.to_string())),
-            ("ready", Cell::new(sums.ready.to_string())),
-            ("delayed", Cell::new(sums.delayed.to_string())),
-            ("leased", Cell::new(sums.leased.to_string())),
-            (
-                "parked",
-                Cell::new(sums.parked.to_string()).tone(if sums.parked > 0 {
-                    Tone::Bad
-                } else {
-                    Tone::Plain
-                }),
-            ),
-            ("known", Cell::new(sums.known.to_string())),
-        ];
-        session.output.document(&text, &info.name, fields)?;
-        check_complete(&unavailable)
-    }
-}
-
-impl Execute for Wait {
-    const OPERATIONS: &'static [&'static str] = &["get_queue", "get_synced"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let timeout = self.timeout.map(Duration::from);
-        if self.synced {
-            let (synced, _) = synced(session, &self.queue, None, timeout).await?;
-            let failure = || {
-                let remaining = synced.remaining;
-                Failure::Nothing(format!(
-                    "queue {} has not synced: {} left",
-                    self.queue,
-                    counted(remaining, "key")
-                ))
-            };
-            return if synced.synced { Ok(()) } else { Err(failure()) };
-        }
-        let started_us = session.clock.monotonic_us();
-        let (mut looks, mut line) = (Looks::new(session, timeout), StatusLine::new());
-        let mut pause = POLL;
-        loop {
-            let Some(queue) = looks.next::<QueueDocument>(&self.queue, &mut line).await? else { continue };
-            let QueueStatus { ready, delayed, leased, parked, paused, .. } = queue.status;
-            let is_paused = if paused { ", paused" } else { "" };
-            let counts = format!("{ready} ready, {delayed} delayed, {leased} leased{is_paused}");
-            if ready + delayed + leased == 0 {
-                line.clear();
-                if parked > 0 {
-                    eprintln!("parked keys: {parked} (deltaq parked {})", self.queue);
+        // Like the first look of `tail`, this call is not repeated: the address may be wrong.
+        let queue: QueueDocument = session.client.fetch(session.on_queue("get_queue", &self.queue)?).await?;
+        let version = match self.from.as_str() {
+            "now" => queue.status.resource_version.to_string(),
+            version => version.to_owned(),
+        };
+        let wait = session.wait(None).await?.next();
+        let mut position = Position { version, next: None };
+        let mut output = session.output.list::<WatchRow>();
+        let (mut backoff, mut left) = (Backoff::default(), self.lines.unwrap_or(usize::MAX));
+        while left > 0 {
+            let page: Changes = match session.client.fetch(self.call(session, &position, wait)?).await {
+                Ok(page) => page,
+                Err(error) => {
+                    wait_after(error, &mut backoff).await?;
+                    continue;
                 }
-                return Ok(());
+            };
+            backoff.reset();
+            let mut rows = page.items;
+            if matches!(session.output.format(), Format::Table | Format::Name) {
+                rows.retain(|row| parse::<WatchRow>(row).is_ok_and(|row| row.kind != RowType::Bookmark));
             }
-            let took = session.clock.since(started_us);
-            let left = timeout.map_or(pause, |timeout| timeout.saturating_sub(took));
-            if left.is_zero() {
-                return Err(Failure::Nothing(format!("queue {} is not idle: {counts}", self.queue)));
-            }
-            line.show(&format!("waiting for queue {}: {counts}", self.queue));
-            tokio::time::sleep(pause.min(left)).await;
-            pause = (pause * 2).min(POLL_MAX);
-        }
-    }
-}
-
-impl Execute for Tail {
-    const OPERATIONS: &'static [&'static str] = &["get_queue"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let mut last: Option<QueueStatus> = None;
-        let mut output = session.output.list::<QueueAt>();
-        let (mut looks, mut line) = (Looks::new(session, None), StatusLine::new());
-        let mut lines = 0;
-        while self.lines.is_none_or(|most| lines < most) {
-            let Some(text) = looks.next::<Box<RawValue>>(&self.queue, &mut line).await? else { continue };
-            let status = parse::<QueueDocument>(&text)?.status;
-            if last.as_ref().is_none_or(|last| counts(last) != counts(&status)) {
-                output.add::<QueueAt>(&[text])?;
-                lines += 1;
-                last = Some(status);
-            }
-            if self.lines.is_none_or(|most| lines < most) {
-                tokio::time::sleep(self.interval.into()).await;
-            }
+            rows.truncate(left);
+            left -= rows.len();
+            output.add::<WatchRow>(&rows)?;
+            position = Position { version: page.resource_version.to_string(), next: page.next };
         }
         output.finish("")
     }
 }
 
-/// Repeated looks at a queue. After the first one, the command goes on over restarts of the server.
-struct Looks<'s> {
-    session: &'s Session,
-    started_us: u64,
-    timeout: Option<Duration>,
-    has_succeeded: bool,
-    backoff: Backoff,
-}
-
-impl<'s> Looks<'s> {
-    fn new(session: &'s Session, timeout: Option<Duration>) -> Self {
-        let started_us = session.clock.monotonic_us();
-        Self { session, started_us, timeout, has_succeeded: false, backoff: Backoff::default() }
-    }
-
-    /// The document of the queue; `None` after a failure that may pass. Then the pause is over, too.
-    async fn next<T: DeserializeOwned>(
-        &mut self,
-        queue: &Name,
-        line: &mut StatusLine,
-    ) -> Result<Option<T>, Failure> {
-        let call = self.session.on_queue("get_queue", queue)?;
-        let error = match self.session.client.fetch(call).await {
-            Ok(document) => {
-                self.has_succeeded = true;
-                self.backoff.reset();
-                return Ok(Some(document));
-            }
-            Err(error) => error,
+impl Watch {
+    /// The call for the next changes.
+    fn call(&self, session: &Session, position: &Position, wait: DurationText) -> Result<Call, Failure> {
+        let view = self.view.to_possible_value();
+        let call = session.on_queue("watch", &self.queue)?;
+        let call = call.query("view", view.as_ref().map(PossibleValue::get_name));
+        let call = call.query("prefix", self.prefix.as_deref()).query("shard", self.shard.as_deref());
+        let call = match &position.next {
+            Some(next) => call.query("continue", Some(next)),
+            None => call.query("resource_version", Some(&position.version)),
         };
-        let took = self.session.clock.since(self.started_us);
-        let is_in_time =
-            |pause: &Duration| self.timeout.is_none_or(|timeout| took.saturating_add(*pause) < timeout);
-        let pause = pause_of(&error, &mut self.backoff).filter(|_| self.has_succeeded).filter(is_in_time);
-        let Some(pause) = pause else { return Err(error.into()) };
-        line.clear();
-        report_failure(&error, self.backoff.failures());
-        tokio::time::sleep(pause).await;
-        Ok(None)
+        Ok(call.query("limit", Some(PAGE)).query("wait", Some(wait)).wait(wait.into()))
     }
 }
 
-fn counts(status: &QueueStatus) -> ([u64; 5], [bool; 2]) {
-    (
-        [status.ready, status.delayed, status.leased, status.parked, status.known],
-        [status.paused, status.closed],
-    )
-}
-
-/// A queue at a moment.
-#[derive(Debug, serde::Deserialize)]
-#[serde(transparent)]
-struct QueueAt(QueueDocument);
-
-impl super::output::Row for QueueAt {
-    const COLUMNS: &'static [&'static str] =
-        &["TIME", "READY", "DELAYED", "LEASED", "PARKED", "KNOWN", "STATE"];
+impl Row for WatchRow {
+    const COLUMNS: &'static [&'static str] = &["VERSION", "CHANGE", "KEY", "SOURCE", "OBJECT"];
 
     fn cells(&self) -> Vec<Cell> {
-        let status = &self.0.status;
-        let second = Clock::system().wall_us() / 1_000_000 * 1_000_000;
-        let now = Timestamp::from_micros(second).to_string().replace(".000Z", "Z");
+        let change = Cell::new(format!("{:<7}", self.kind.as_str()));
         vec![
-            Cell::new(now),
-            Cell::number(format!("{:>9}", status.ready)),
-            Cell::number(format!("{:>9}", status.delayed)),
-            Cell::number(format!("{:>9}", status.leased)),
-            Cell::count(status.parked, Tone::Bad),
-            Cell::number(format!("{:>9}", status.known)),
-            super::queues::state(&self.0),
+            Cell::number(format!("{:>9}", self.resource_version.unwrap_or_default())),
+            if self.kind == RowType::Deleted { change.tone(Tone::Notice) } else { change },
+            Cell::new(format!("{:<16}", self.key.as_deref().unwrap_or_default())),
+            Cell::new(format!("{:<8}", self.source.as_deref().unwrap_or("-"))),
+            Cell::optional(self.object.as_ref().map(deltaq_types::RawObject::as_str)),
         ]
     }
 
     fn name(&self) -> String {
-        self.0.name.clone()
+        self.key.clone().unwrap_or_default()
     }
 }

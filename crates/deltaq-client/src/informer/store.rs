@@ -39,17 +39,17 @@ pub(super) struct Change<T> {
 
 /// A reader of the local copy of a view. Clones read the same copy.
 pub struct Store<T> {
-    state: Arc<RwLock<State<T>>>,
+    state: Arc<RwLock<Contents<T>>>,
     has_synced: watch::Receiver<bool>,
 }
 
 /// The writer of the local copy.
 pub(super) struct Writer<T> {
-    state: Arc<RwLock<State<T>>>,
+    state: Arc<RwLock<Contents<T>>>,
     has_synced: watch::Sender<bool>,
 }
 
-struct State<T> {
+struct Contents<T> {
     objects: Objects<T>,
     indexes: HashMap<String, Index<T>>,
 }
@@ -148,7 +148,7 @@ impl<T> Store<T> {
 
 impl<T> Writer<T> {
     pub(super) fn new() -> Self {
-        let state = State { objects: HashMap::new(), indexes: HashMap::new() };
+        let state = Contents { objects: HashMap::new(), indexes: HashMap::new() };
         Self { state: Arc::new(RwLock::new(state)), has_synced: watch::Sender::new(false) }
     }
 
@@ -208,14 +208,14 @@ impl<T> Writer<T> {
             }
             (name, index)
         });
-        let state = State { indexes: indexes.collect(), objects };
+        let state = Contents { indexes: indexes.collect(), objects };
         let _former = std::mem::replace(&mut *self.state.write(), state);
         self.has_synced.send_replace(true);
         changes
     }
 }
 
-impl<T> State<T> {
+impl<T> Contents<T> {
     fn remove(&mut self, key: &str) -> Option<Arc<Object<T>>> {
         let object = self.objects.remove(key)?;
         self.indexes.values_mut().for_each(|index| index.remove(&object));

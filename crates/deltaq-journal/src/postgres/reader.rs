@@ -49,10 +49,10 @@ enum Source {
 
 struct Live {
     permits: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<Target>,
 }
 
-struct State {
+struct Target {
     /// The writer's host. Another host may be a standby that lags, or a primary that was replaced.
     host: usize,
     tenure: Tenure,
@@ -70,7 +70,7 @@ impl PostgresReader {
     /// Reads where the writer writes. Connections are opened on demand.
     pub(super) fn new(settings: Settings, partition: i16, host: usize, tenure: Tenure) -> Self {
         let permits = Semaphore::new(CONNECTIONS_MAX);
-        let state = Mutex::new(State { host, tenure, idle: None });
+        let state = Mutex::new(Target { host, tenure, idle: None });
         let source = Source::Live(Live { permits, state });
         Self(Arc::new(Connections { settings, partition, source }))
     }
@@ -89,10 +89,10 @@ impl PostgresReader {
         }
     }
 
-    /// Follows the writer to another connection, and possibly to another host.
-    pub(super) fn follow(&self, host: usize, tenure: Tenure) {
+    /// Moves with the writer to another connection, and possibly to another host.
+    pub(super) fn move_to(&self, host: usize, tenure: Tenure) {
         if let Source::Live(live) = &self.0.source {
-            *live.state.lock() = State { host, tenure, idle: None };
+            *live.state.lock() = Target { host, tenure, idle: None };
         }
     }
 

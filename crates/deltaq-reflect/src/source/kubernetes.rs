@@ -22,7 +22,7 @@ use self::access::Access;
 use self::events::{Watched, with_kind};
 use self::lines::Lines;
 use super::objects::{document, utf8};
-use super::{Error, Followed, Output, http};
+use super::{Error, Output, StreamEnd, http};
 use crate::settings;
 
 /// Objects of a page of a list, as client-go's pager asks for.
@@ -112,9 +112,9 @@ impl Kubernetes {
     }
 
     /// Sends the changes after the list.
-    pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
         loop {
-            let Some(version) = self.version.clone() else { return Ok(Followed::ListLater) };
+            let Some(version) = self.version.clone() else { return Ok(StreamEnd::ListLater) };
             let mut lines = match self.watch.take() {
                 Some(lines) => lines,
                 None => {
@@ -155,9 +155,9 @@ impl Kubernetes {
         }
     }
 
-    fn expired(&mut self) -> Followed {
+    fn expired(&mut self) -> StreamEnd {
         self.forget();
-        Followed::ListLater
+        StreamEnd::ListLater
     }
 
     /// A list as a watch. False if the server refuses that.

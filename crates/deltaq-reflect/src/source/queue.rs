@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt as _};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Error, Followed, Output};
+use super::{Error, Output, StreamEnd};
 use crate::settings;
 
 type Rows = Pin<Box<dyn Stream<Item = Result<WatchRow, deltaq_client::Error>> + Send + Sync>>;
@@ -62,20 +62,20 @@ impl Queue {
         Ok(client.queue(settings.queue.as_str()))
     }
 
-    /// The followed queue as it is now. One without objects is refused: its list would be empty.
-    async fn followed(&self, queue: &deltaq_client::Queue) -> Result<QueueDocument, Error> {
-        let followed = queue.get().await.map_err(|error| self.failed(&error))?;
-        if followed.settings.mode == Mode::Keys {
+    /// The queue as it is now. One without objects is refused: its list would be empty.
+    async fn present(&self, queue: &deltaq_client::Queue) -> Result<QueueDocument, Error> {
+        let present = queue.get().await.map_err(|error| self.failed(&error))?;
+        if present.settings.mode == Mode::Keys {
             let what = format!("the queue {} has mode keys, so it has no objects", self.name());
             return Err(Error::new(what));
         }
-        Ok(followed)
+        Ok(present)
     }
 
     /// The settings of a queue that takes the objects: the same key.
     pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
-        let followed = self.followed(&self.queue()?).await?;
-        let key = serde_json::to_value(&followed.settings.key);
+        let present = self.present(&self.queue()?).await?;
+        let key = serde_json::to_value(&present.settings.key);
         let key = key.map_err(|error| Error::because("the key of the queue is not JSON", error))?;
         Ok(json!({ "key": key }).as_object().cloned().unwrap_or_default())
     }
@@ -85,8 +85,8 @@ impl Queue {
     }
 
     pub(super) async fn refuse_circle(&self, incarnation: &str) -> Result<(), Error> {
-        let followed = self.followed(&self.queue()?).await?;
-        if followed.incarnation == incarnation {
+        let present = self.present(&self.queue()?).await?;
+        if present.incarnation == incarnation {
             let what = format!("the queue {} can't be its own source", self.name());
             return Err(Error::new(what));
         }
@@ -103,7 +103,7 @@ impl Queue {
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         let queue = self.queue()?;
-        self.followed(&queue).await?;
+        self.present(&queue).await?;
         let mut watch = queue.watch().view(if self.settings.known { View::Known } else { View::Latest });
         if let Some(prefix) = &self.settings.prefix {
             watch = watch.prefix(prefix.as_str());
@@ -137,14 +137,14 @@ impl Queue {
         Ok(())
     }
 
-    pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
-        let Some(mut rows) = self.rows.take() else { return Ok(Followed::ListNow) };
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
+        let Some(mut rows) = self.rows.take() else { return Ok(StreamEnd::ListNow) };
         loop {
             let row = match rows.next().await {
                 Some(Ok(row)) => row,
-                Some(Err(error)) if error.code() == Some("expired") => return Ok(Followed::ListLater),
+                Some(Err(error)) if error.code() == Some("expired") => return Ok(StreamEnd::ListLater),
                 Some(Err(error)) => return Err(self.failed(&error)),
-                None => return Ok(Followed::ListLater),
+                None => return Ok(StreamEnd::ListLater),
             };
             match event(row) {
                 Some(event) => output.send(event).await?,

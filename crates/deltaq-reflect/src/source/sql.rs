@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
-use super::{Error, Followed, Output, jittered};
+use super::{Error, Output, StreamEnd, jittered};
 use crate::settings;
 
 /// A query.
@@ -69,7 +69,7 @@ impl Sql {
     }
 
     /// Whether the source can tell changes.
-    pub(super) fn follows(&self) -> bool {
+    pub(super) fn streams(&self) -> bool {
         self.since.is_some()
     }
 
@@ -80,7 +80,7 @@ impl Sql {
     }
 
     /// Sends the rows that have changed, once per interval.
-    pub(super) async fn follow(&mut self, output: &Output) -> Result<Followed, Error> {
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
         loop {
             tokio::time::sleep(jittered(self.interval.get())).await;
             self.reached = self.read(output, Event::Apply, Some(self.reached.clone())).await?;

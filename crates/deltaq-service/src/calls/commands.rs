@@ -13,8 +13,8 @@ use deltaq_engine::trace::Trace;
 use deltaq_engine::{Queue, ScanCursor, Seed};
 use deltaq_journal::Commit;
 
-use crate::Error;
 use super::long_command::STEP_KEYS;
+use crate::Error;
 use crate::queue::Handle;
 
 /// A dry run of a Replace on a queue that does not exist.

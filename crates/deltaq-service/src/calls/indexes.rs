@@ -9,8 +9,8 @@ use deltaq_engine::key::Key;
 use deltaq_engine::view::{View, ViewObject};
 use parking_lot::MutexGuard;
 
-use crate::Error;
 use super::lists::{ListPage, PageLimit, ViewFilter, page_of};
+use crate::Error;
 use crate::queue::Handle;
 
 /// Work in one critical section: a small object and each of its values count as one.

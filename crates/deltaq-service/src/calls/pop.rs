@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::queue::delivery::{Delivered, Delivery, Reply};
-use crate::queue::{Handle, Loss, State};
 use crate::queue::waiters::{Ticket, Waiter};
+use crate::queue::{Handle, Locked, Loss};
 
 /// A pop with the settles that come with it.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Handle {
         switches
     }
 
-    fn arrive(&self, state: &mut State, now: Time, call: &PopCall) -> Arrival {
+    fn arrive(&self, state: &mut Locked, now: Time, call: &PopCall) -> Arrival {
         if self.shutdown().is_draining() {
             return Arrival::Failed(Error::Draining);
         }
@@ -130,7 +130,7 @@ impl Handle {
     }
 }
 
-impl State {
+impl Locked {
     /// Answers a waiting pop that its client has repeated: it gets no keys.
     fn end_replaced(&self, replaced: Option<Waiter<Reply>>) {
         if let Some(replaced) = replaced {

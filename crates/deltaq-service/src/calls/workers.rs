@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use deltaq_engine::id::{Token, Worker};
 use deltaq_engine::time::Time;
 
-use crate::Error;
 use super::lists::ListPage;
-use crate::queue::{Handle, State};
+use crate::Error;
+use crate::queue::{Handle, Locked};
 
 /// Maximum number of leases or waiting pops that are examined in one critical section.
 const EXAMINED_MAX: usize = 5_000;
@@ -59,7 +59,7 @@ impl Workers {
     }
 
     /// Visits leases behind a token. Returns the last token, unless there are no further leases.
-    fn visit_leases(&mut self, state: &State, after: Token) -> Option<Token> {
+    fn visit_leases(&mut self, state: &Locked, after: Token) -> Option<Token> {
         let mut examined = 0;
         for (token, slot) in state.queue.schedule().leased_behind(after) {
             let lease = state.queue.table().at(slot).and_then(|entry| entry.schedule_state.lease());
@@ -79,7 +79,7 @@ impl Workers {
     }
 
     /// Visits waiting pops behind a position. Returns the last position, unless there are no further pops.
-    fn visit_pops(&mut self, state: &State, after: u64) -> Option<u64> {
+    fn visit_pops(&mut self, state: &Locked, after: u64) -> Option<u64> {
         let mut examined = 0;
         for (position, waiter) in state.waiters.after(after) {
             if let Some(worker) = self.state(waiter.pop.worker.as_ref()) {

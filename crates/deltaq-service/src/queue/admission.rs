@@ -9,9 +9,9 @@ use deltaq_engine::config::AdmissionText;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{Error, Name};
 use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
 use crate::admission::{self, Admission};
+use crate::{Error, Name};
 
 /// The rules of a queue that were compiled last.
 #[derive(Debug, Default)]

@@ -16,10 +16,10 @@ use deltaq_journal::{self, Commit, Journal};
 use parking_lot::MutexGuard;
 
 use super::commits::Commits;
-use super::{Error, Handle, drop_in_background};
 use super::delivery::{Delivered, Delivery, Grant, Reply};
 use super::leftovers::{OpenLeftovers, Undelivered};
 use super::waiters::Waiters;
+use super::{Error, Handle, drop_in_background};
 
 /// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex on its own
 /// soon calls `sched_yield` instead, which with 64 connections costs a tenth of the throughput.
@@ -30,7 +30,7 @@ const CHECKED_KEYS_MAX: usize = 64;
 
 /// The state behind a queue's lock.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct Locked {
     pub(crate) queue: Queue,
     pub(crate) waiters: Waiters<Reply>,
     /// Waiting pops that this change has granted keys. They are answered when the lock is released.
@@ -80,7 +80,7 @@ pub(crate) struct Unlocked {
 
 impl Handle {
     /// The lock, whatever the condition of the queue is.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
         for _ in 0..LOCK_TRIES {
             if let Some(state) = self.state.try_lock() {
                 return state;
@@ -91,14 +91,14 @@ impl Handle {
     }
 
     /// The lock of a queue that has neither ended nor lost its state.
-    pub(crate) fn open(&self) -> Result<MutexGuard<'_, State>, Error> {
+    pub(crate) fn open(&self) -> Result<MutexGuard<'_, Locked>, Error> {
         let mut state = self.lock();
         self.check(&mut state)?;
         Ok(state)
     }
 
     /// As [`open`](Self::open), if the journal takes events.
-    fn open_to_change(&self) -> Result<MutexGuard<'_, State>, Error> {
+    fn open_to_change(&self) -> Result<MutexGuard<'_, Locked>, Error> {
         let mut state = self.lock();
         // The queue asks the journal before it looks for failed commits, and under the lock. So a recovery comes after this
         // change and finds its lost events.
@@ -108,12 +108,12 @@ impl Handle {
         Ok(state)
     }
 
-    fn check(&self, state: &mut State) -> Result<(), Error> {
+    fn check(&self, state: &mut Locked) -> Result<(), Error> {
         if let Some(error) = &state.ended {
             return Err(error.clone());
         }
-        let State { queue, commits, lost, .. } = state;
-        if let Err(error) = commits.follow(queue) {
+        let Locked { queue, commits, lost, .. } = state;
+        if let Err(error) = commits.note_outcomes(queue) {
             *lost = Some(Loss::Commit(error));
         }
         lost.map_or(Ok(()), |loss| Err(self.error_of(loss)))
@@ -130,7 +130,7 @@ impl Handle {
     /// Changes the queue in one critical section, which first carries out the requests of destructors.
     pub(crate) fn change<T>(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut State, Time) -> T,
+        change: impl FnOnce(&mut Locked, Time) -> T,
     ) -> Result<(T, Commit), Error> {
         self.change_and_unlock(change, |state| drop(state))
     }
@@ -138,15 +138,15 @@ impl Handle {
     /// As [`change`](Self::change), for long commands: a thread that waits for the lock gets it next.
     pub(crate) fn change_fairly<T>(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut State, Time) -> T,
+        change: impl FnOnce(&mut Locked, Time) -> T,
     ) -> Result<(T, Commit), Error> {
         self.change_and_unlock(change, |state| MutexGuard::unlock_fair(state))
     }
 
     fn change_and_unlock<T>(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut State, Time) -> T,
-        unlock: fn(MutexGuard<'_, State>),
+        change: impl FnOnce(&mut Locked, Time) -> T,
+        unlock: fn(MutexGuard<'_, Locked>),
     ) -> Result<(T, Commit), Error> {
         let mut state = self.open_to_change()?;
         let now = self.now();
@@ -170,7 +170,7 @@ impl Handle {
     }
 
     /// The end of each change, under the lock: grants ready keys, and does the part of the effects that needs the lock.
-    pub(crate) fn finish(&self, state: &mut State, now: Time) -> Unlocked {
+    pub(crate) fn finish(&self, state: &mut Locked, now: Time) -> Unlocked {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
@@ -196,7 +196,7 @@ impl Handle {
     }
 
     /// Gives ready keys to waiting pops, unless the service drains.
-    pub(crate) fn grant(&self, state: &mut State, now: Time) {
+    pub(crate) fn grant(&self, state: &mut Locked, now: Time) {
         if !self.shutdown().is_draining() {
             state.grant_ready(now);
         }
@@ -231,7 +231,7 @@ impl Handle {
     }
 
     /// Gives up the state, which may be inconsistent because a change has panicked.
-    pub(crate) fn lose_by_panic(&self, mut state: MutexGuard<'_, State>) {
+    pub(crate) fn lose_by_panic(&self, mut state: MutexGuard<'_, Locked>) {
         state.lost = Some(Loss::Panic);
         let error = self.error_of(Loss::Panic);
         let mut failed: Vec<_> = state.grants.drain(..).map(|grant| grant.reply).collect();
@@ -253,7 +253,7 @@ impl Handle {
     }
 }
 
-impl State {
+impl Locked {
     pub(super) fn new(queue: Queue, commits: Commits) -> Self {
         Self {
             queue,

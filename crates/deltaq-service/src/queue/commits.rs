@@ -47,7 +47,7 @@ impl Commits {
     ///
     /// # Errors
     /// A commit has failed.
-    pub(super) fn follow(&mut self, queue: &mut Queue) -> Result<(), deltaq_journal::Error> {
+    pub(super) fn note_outcomes(&mut self, queue: &mut Queue) -> Result<(), deltaq_journal::Error> {
         while let Some((rv, commit)) = self.pending.front() {
             let Some(outcome) = commit.outcome() else { return Ok(()) };
             let rv = *rv;

@@ -6,8 +6,8 @@ use deltaq_engine::command::Item;
 use deltaq_journal::Commit;
 use tokio::sync::oneshot;
 
-use crate::Error;
 use super::leftovers::{Leftovers, Undelivered};
+use crate::Error;
 
 /// Keys that were leased to a pop. Unless [`confirm`](Self::confirm)ed, dropping them returns the keys to the queue as if they
 /// had never been leased.

@@ -6,9 +6,9 @@ use deltaq_engine::limits::FOLLOWERS_MAX;
 use tokio::sync::Notify;
 
 use super::{Queues, Registry};
-use crate::queue::follow_task::FollowReport;
 use crate::metrics::Lag;
 use crate::queue::Handle;
+use crate::queue::follow_task::FollowReport;
 use crate::{Error, FollowError, Name};
 
 impl Queues {

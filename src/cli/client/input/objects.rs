@@ -19,11 +19,11 @@ pub(super) struct Objects<R> {
     read: u64,
     /// Bytes of objects that the reader has in its buffer: 0 if only line breaks are left there.
     unused: usize,
-    state: State,
+    state: Place,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Place {
     /// Nothing but white space was read.
     Start,
     /// Objects follow each other.
@@ -57,7 +57,7 @@ impl Error {
 
 impl<R: BufRead> Objects<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, line: 1, read: 0, unused: 0, state: State::Start }
+        Self { reader, line: 1, read: 0, unused: 0, state: Place::Start }
     }
 
     /// Bytes that were read.
@@ -67,17 +67,17 @@ impl<R: BufRead> Objects<R> {
 
     /// Whether the text has had only white space up to now.
     pub(super) fn is_blank(&self) -> bool {
-        self.state == State::Start
+        self.state == Place::Start
     }
 
     /// Whether the text is an array.
     pub(super) fn is_list(&self) -> bool {
-        matches!(self.state, State::ListStart | State::ListNext | State::ListEnd)
+        matches!(self.state, Place::ListStart | Place::ListNext | Place::ListEnd)
     }
 
     /// Whether the reader has to be asked for more input before the next object is complete.
     pub(super) fn may_wait(&self) -> bool {
-        self.state == State::Sequence && self.unused == 0
+        self.state == Place::Sequence && self.unused == 0
     }
 
     /// Appends the next object and a line break to `lines`. False at the end of the text.
@@ -85,34 +85,34 @@ impl<R: BufRead> Objects<R> {
         loop {
             let Some(byte) = self.peek()? else {
                 return match self.state {
-                    State::ListStart | State::ListNext => {
+                    Place::ListStart | Place::ListNext => {
                         Err(self.wrong("the list has no end; is the input cut off?"))
                     }
-                    State::Start | State::Sequence | State::ListEnd => Ok(false),
+                    Place::Start | Place::Sequence | Place::ListEnd => Ok(false),
                 };
             };
             match (self.state, byte) {
                 // White space, or a byte order mark.
-                (_, b' ' | b'\t' | b'\r' | b'\n') | (State::Start, 0xef | 0xbb | 0xbf) => self.skip(byte),
-                (State::Start, b'[') => self.go(byte, State::ListStart),
-                (State::ListStart | State::ListNext, b']') => self.go(byte, State::ListEnd),
-                (State::ListNext, b',') => {
+                (_, b' ' | b'\t' | b'\r' | b'\n') | (Place::Start, 0xef | 0xbb | 0xbf) => self.skip(byte),
+                (Place::Start, b'[') => self.go(byte, Place::ListStart),
+                (Place::ListStart | Place::ListNext, b']') => self.go(byte, Place::ListEnd),
+                (Place::ListNext, b',') => {
                     self.skip(byte);
                     self.white_space()?;
-                    return self.element(lines, State::ListNext);
+                    return self.element(lines, Place::ListNext);
                 }
-                (State::ListNext, _) => return Err(self.wrong("a comma or ] must follow the object")),
-                (State::Sequence, b',') => {
+                (Place::ListNext, _) => return Err(self.wrong("a comma or ] must follow the object")),
+                (Place::Sequence, b',') => {
                     return Err(self.wrong("a comma follows an object; only a list in [ ] has commas"));
                 }
-                (State::ListEnd, _) => return Err(self.wrong("text follows the end of the list")),
-                (State::ListStart, _) => return self.element(lines, State::ListNext),
-                (State::Start | State::Sequence, _) => return self.element(lines, State::Sequence),
+                (Place::ListEnd, _) => return Err(self.wrong("text follows the end of the list")),
+                (Place::ListStart, _) => return self.element(lines, Place::ListNext),
+                (Place::Start | Place::Sequence, _) => return self.element(lines, Place::Sequence),
             }
         }
     }
 
-    fn element(&mut self, lines: &mut Vec<u8>, then: State) -> Result<bool, Error> {
+    fn element(&mut self, lines: &mut Vec<u8>, then: Place) -> Result<bool, Error> {
         match self.peek()? {
             Some(b'{') => {}
             Some(_) => return Err(self.wrong("an object, which begins with {, is expected")),
@@ -183,7 +183,7 @@ impl<R: BufRead> Objects<R> {
         Ok(())
     }
 
-    fn go(&mut self, byte: u8, state: State) {
+    fn go(&mut self, byte: u8, state: Place) {
         self.skip(byte);
         self.state = state;
     }

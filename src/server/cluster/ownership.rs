@@ -9,7 +9,7 @@ use super::partition::Partition;
 
 /// A partition, as this node sees it.
 #[derive(Debug)]
-pub(super) enum Slot<P = Partition> {
+pub(super) enum Ownership<P = Partition> {
     /// This node does not own it, and may claim it from this instant on.
     Free(Instant),
     Claiming {
@@ -20,7 +20,7 @@ pub(super) enum Slot<P = Partition> {
     Releasing,
 }
 
-impl<P> Slot<P> {
+impl<P> Ownership<P> {
     /// Another node may own the partition from now on. Returns the partition, if this node has it.
     #[must_use]
     pub(super) fn lose(&mut self) -> Option<P> {
@@ -56,28 +56,28 @@ mod tests {
 
     #[test]
     fn a_claim_from_before_a_removal_owns_nothing() {
-        let mut slot = Slot::Claiming { is_void: false };
-        assert_eq!(slot.lose(), None);
-        assert!(!matches!(slot, Slot::Free(_)), "a second claim could begin");
-        assert_eq!(slot.claimed("stale"), Some("stale"));
-        assert!(matches!(slot, Slot::Free(_)));
+        let mut ownership = Ownership::Claiming { is_void: false };
+        assert_eq!(ownership.lose(), None);
+        assert!(!matches!(ownership, Ownership::Free(_)), "a second claim could begin");
+        assert_eq!(ownership.claimed("stale"), Some("stale"));
+        assert!(matches!(ownership, Ownership::Free(_)));
     }
 
     #[test]
     fn a_release_goes_on_after_a_removal() {
-        let mut slot: Slot<&str> = Slot::Releasing;
-        assert_eq!(slot.lose(), None);
+        let mut ownership: Ownership<&str> = Ownership::Releasing;
+        assert_eq!(ownership.lose(), None);
         assert!(
-            matches!(slot, Slot::Releasing),
+            matches!(ownership, Ownership::Releasing),
             "a claim could begin, and the end of the release would free it"
         );
     }
 
     #[test]
     fn an_owned_partition_is_lost_once() {
-        let mut slot = Slot::Claiming { is_void: false };
-        assert_eq!(slot.claimed("p"), None);
-        assert_eq!(slot.lose(), Some("p"));
-        assert_eq!(slot.lose(), None);
+        let mut ownership = Ownership::Claiming { is_void: false };
+        assert_eq!(ownership.claimed("p"), None);
+        assert_eq!(ownership.lose(), Some("p"));
+        assert_eq!(ownership.lose(), None);
     }
 }
