@@ -4,11 +4,14 @@ pub(super) mod console;
 pub(super) mod consume;
 pub(super) mod history;
 pub(super) mod indexes;
+pub(super) mod items;
 pub(super) mod parked;
 pub(super) mod produce;
 pub(super) mod queues;
-pub(super) mod read;
 pub(super) mod server;
 pub(super) mod settings;
+pub(super) mod sources;
 pub(super) mod views;
 pub(super) mod watch;
+
+mod pages;

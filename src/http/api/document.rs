@@ -16,7 +16,7 @@ use crate::http::openapi::schemas;
 use crate::http::reply;
 use crate::http::request::call::ReadCall;
 use crate::http::routes::{
-    consume, history, indexes, parked, produce, queues, read, server, settings, views, watch,
+    consume, history, indexes, items, parked, produce, queues, server, settings, sources, views, watch,
 };
 
 #[derive(OpenApi)]
@@ -33,7 +33,7 @@ use crate::http::routes::{
         produce::resync, produce::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, parked::errors, parked::promote, parked::redrive, parked::discard,
-        read::items, read::item, read::explain_of, read::explain, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, read::sources, read::workers, read::synced,
+        items::items, items::item, items::explain_of, items::explain, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::workers, sources::synced,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, openapi_json, server::problem,
     ),

@@ -10,7 +10,8 @@ use crate::http::openapi::params::{
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, with_body, with_head, without_body};
 use crate::http::routes::{
-    console, consume, history, indexes, parked, produce, queues, read, server, settings, views, watch,
+    console, consume, history, indexes, items, parked, produce, queues, server, settings, sources, views,
+    watch,
 };
 
 /// An operation and its handler.
@@ -114,10 +115,10 @@ operations! {
     POST   "/v1/queues/{queue}/delayed/promote" promote_delayed OnQueue(Admin) Write    Document []                long  with_body    parked::promote;
     POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;
     POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::discard;
-    GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body read::items;
-    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body read::item;
-    GET    "/v1/queues/{queue}/explain"        explain_key_of OnQueue(Read)    Read      Ignored  [ExplainQuery]    long  without_body read::explain_of;
-    GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body read::explain;
+    GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body items::items;
+    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body items::item;
+    GET    "/v1/queues/{queue}/explain"        explain_key_of OnQueue(Read)    Read      Ignored  [ExplainQuery]    long  without_body items::explain_of;
+    GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body items::explain;
     GET    "/v1/queues/{queue}/latest"         list_latest    OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::latest_list;
     GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
     GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body views::known_list;
@@ -127,9 +128,9 @@ operations! {
     GET    "/v1/queues/{queue}/watch"          watch          OnQueue(Read)    Watch     Ignored  [WatchQuery]      quick without_body watch::watch;
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
-    GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body read::sources;
-    GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body read::workers;
-    GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body read::synced;
+    GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body sources::sources;
+    GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
+    GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;
     GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body server::readyz;

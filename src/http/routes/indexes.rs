@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use deltaq_engine::limits::INDEX_VALUE_BYTES_MAX;
 use deltaq_service::{Handle, Lookup};
 use deltaq_types::{IndexDocument, IndexValueDocument, Page};
 
-use super::read::{page_limit, reply_in_pages, stream_pages, wants_lines};
+use super::pages::{self, page_limit, reply_in_pages, wants_lines};
 use crate::http::gate::limits::INDEX_WAIT_MAX;
 use crate::http::openapi::params::{InQueue, IndexQuery, IndexesQuery, OfIndex};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
@@ -63,10 +63,7 @@ pub(in crate::http) async fn values(call: ReadCall) -> Result<Response, Problem>
     let wait = wait(&params)?;
     let after = params.text("continue").map(str::to_owned);
     let page = move |after| value_page(handle.clone(), index.clone(), prefix.clone(), after, limit, wait);
-    if streams {
-        return stream_pages(context, after, page).await;
-    }
-    Ok(context.reply(page(after).await?).into_response())
+    pages::reply(context, streams, after, page).await
 }
 
 async fn value_page(

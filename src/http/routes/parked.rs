@@ -8,7 +8,7 @@ use deltaq_service::{Handle, ParkedPosition};
 use deltaq_types::{KeysBody, KeysCount, Page, ParkedError, ParkedErrors};
 
 use super::consume::read_keys;
-use super::read::{page_limit, stream_pages, wants_lines};
+use super::pages::{page_limit, stream_pages, wants_lines};
 use crate::http::openapi::params::{InQueue, ParkedQuery};
 use crate::http::openapi::responses::{Always, Conflict, NotAcceptable, OfBody, OfQueue, Unprocessable};
 use crate::http::problem::{Code, Problem};

@@ -9,7 +9,7 @@ use deltaq_engine::excerpt::Excerpt;
 use deltaq_service::{Handle, Registry};
 use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 
-use super::read::{stream_pages, wants_lines};
+use super::pages::{stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::http::cluster::queue_list::{QueueList, complete};
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};

@@ -12,7 +12,8 @@ use deltaq_service::{Handle, Lookup, PageLimit, ViewFilter};
 use deltaq_types::{ObjectDocument, Page};
 
 use super::indexes::lookup;
-use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
+use super::items::no_key;
+use super::pages::{self, page_limit, wants_lines};
 use super::watch::key_filter;
 use crate::http::openapi::params::{Conditional, InQueue, KnownQuery, ObjectQuery, OfKey, ViewQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
@@ -96,14 +97,11 @@ async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
         let found = found.filter(|found| wanted.filter.includes(found));
         let items = found.iter().map(|found| fields.of(wire::object(found))).collect();
         let page = Page { items, next: None, resource_version: resource_version.get() };
-        return if streams { Ok(lines(&page)?) } else { Ok(context.reply(page).into_response()) };
+        return pages::reply_alone(&context, streams, page);
     }
     let after = params.text("continue").map(str::to_owned);
     let page = move |after| page(handle.clone(), wanted.clone(), fields, after, limit);
-    if streams {
-        return stream_pages(context, after, page).await;
-    }
-    Ok(context.reply(page(after).await?).into_response())
+    pages::reply(context, streams, after, page).await
 }
 
 /// The objects of a list.

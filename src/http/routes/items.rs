@@ -1,0 +1,188 @@
+//! The items of a queue, and why a key is not delivered.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::Rv;
+use deltaq_engine::key::Key;
+use deltaq_engine::time::Time;
+use deltaq_service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
+use deltaq_types::{ExplainDocument, ItemDocument, Page};
+
+use super::pages::{self, page_limit, wants_lines};
+use crate::http::openapi::params::{ExplainQuery, InQueue, ItemsQuery, OfKey};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
+use crate::http::problem::{Code, Problem};
+use crate::http::reply::Json;
+use crate::http::request::call::ReadCall;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::{check_error, did_you_mean, wrong};
+use crate::http::wire::{self, Fields, STATES, Selected};
+
+/// List the keys that are ready, delayed, leased or parked; with `key`, at most that key.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/items", tag = "reading", operation_id = "list_items",
+    params(InQueue, ItemsQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<ItemDocument> = "application/json"), (Vec<ItemDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.partitions.get(&call.name()?)?;
+    let ReadCall { params, headers, context, .. } = call;
+    let fields = Fields::read::<ItemDocument>(params.text("fields"))?;
+    let streams = wants_lines(&headers)?;
+    let error = params.text_or_empty("error");
+    error.map(check_error).transpose().map_err(|wrong| wrong.parameter("error"))?;
+    let filter = ItemFilter {
+        // Only leased keys have a worker.
+        states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
+        worker: params.name("worker")?.map(str::to_owned),
+        prefix: params.text("prefix").unwrap_or_default().to_owned(),
+        source: params.name("source")?.map(str::to_owned),
+        error: error.map(str::to_owned),
+    };
+    let limit = page_limit(&params, streams)?;
+    if let Some(key) = params.key_alone()? {
+        let page = item_page_of(&handle, &key, &filter, fields).await?;
+        return pages::reply_alone(&context, streams, page);
+    }
+    let after = params.text("continue").map(str::to_owned);
+    let filter = Arc::new(filter);
+    let page = move |after| item_page(handle.clone(), filter.clone(), fields, after, limit);
+    pages::reply(context, streams, after, page).await
+}
+
+fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
+    let Some(text) = text else { return Ok(ListedState::ALL.to_vec()) };
+    let mut states = Vec::new();
+    for name in text.split(',') {
+        let mut named = STATES.into_iter().zip(ListedState::ALL);
+        let Some((_, state)) = named.find(|(known, _)| *known == name) else {
+            let known = format!("{} is none of {}", Excerpt(name), STATES.join(", "));
+            return Err(wrong("state", &known).hint_some(did_you_mean(name, &STATES)));
+        };
+        states.push(state);
+    }
+    states.sort_unstable();
+    states.dedup();
+    Ok(states)
+}
+
+/// The `continue` token of an item's position, in a page of the version `newest`.
+fn encode(handle: &Handle, newest: Rv, position: &ItemPosition) -> String {
+    let ItemPosition { state, at, rv, key } = position;
+    let state = ListedState::ALL.iter().position(|other| other == state).unwrap_or_default();
+    let key = key.as_ref().map_or("", Key::as_str);
+    let text = format!("{state}:{}:{rv}:{key}", at.as_micros());
+    cursor::encode(List::Items, &handle.lives(), newest, &text)
+}
+
+/// The position in a `continue` token.
+fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
+    let position = cursor::decode(List::Items, &handle.lives(), text)?;
+    let mut parts = position.splitn(4, ':');
+    let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
+    let (state, at, rv) = (number(), number(), number());
+    let state = state.and_then(|state| ListedState::ALL.get(usize::try_from(state).ok()?).copied());
+    let key = parts.next();
+    let position = state.zip(at).zip(rv).zip(key).map(|(((state, at), rv), key)| ItemPosition {
+        state,
+        at: Time::from_micros(at),
+        rv: Rv::new(rv),
+        key: Key::new(key).ok(),
+    });
+    position.ok_or_else(cursor::of_another_list)
+}
+
+async fn item_page(
+    handle: Arc<Handle>,
+    filter: Arc<ItemFilter>,
+    fields: Fields,
+    after: Option<String>,
+    mut limit: PageLimit,
+) -> Result<Page<Selected<ItemDocument>>, Problem> {
+    let first = filter.states.first().copied().unwrap_or(ListedState::Ready);
+    let after = after.map(|after| decode(&handle, &after)).transpose()?;
+    let after = after.unwrap_or_else(|| ItemPosition::start(first));
+    if !fields.has_objects::<ItemDocument>() {
+        limit.bytes = usize::MAX;
+    }
+    let page = handle.items(&filter, after, limit).await?;
+    let items = page.entries.iter().map(|key| fields.of(wire::item(&handle, key, page.moment))).collect();
+    let next = page.next.map(|position| encode(&handle, page.resource_version, &position));
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// The page with one key, or none if the queue does not have the key or the filter excludes it.
+async fn item_page_of(
+    handle: &Handle,
+    key: &Key,
+    filter: &ItemFilter,
+    fields: Fields,
+) -> Result<Page<Selected<ItemDocument>>, Problem> {
+    let (item, resource_version) = handle.listed_item(key, filter).await?;
+    let item = item.map(|(item, moment)| fields.of(wire::item(handle, &item, moment)));
+    Ok(Page { items: item.into_iter().collect(), next: None, resource_version: resource_version.get() })
+}
+
+/// One key: its state, deltas, lease and failures.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/items/{key}", tag = "reading", operation_id = "get_item",
+    params(InQueue, OfKey),
+    responses(
+        (status = 200, description = "The key.", body = ItemDocument),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, Problem> {
+    let (name, key) = (call.name()?, call.key()?);
+    one_item(&*call.state.partitions.get(&name)?, &key).await
+}
+
+async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
+    let (Some((item, moment)), _) = handle.item(key).await? else {
+        return Err(no_key(key, "there is no delta, lease, parked entry or failure"));
+    };
+    Ok(Json(wire::item(handle, &item, moment)))
+}
+
+/// Why a key is not delivered.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/explain/{key}", tag = "reading", operation_id = "explain_key",
+    params(InQueue, OfKey),
+    responses(
+        (status = 200, description = "The reason.", body = ExplainDocument),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn explain(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
+    let key = call.key()?;
+    explanation(&call, &key).await
+}
+
+/// Why a key is not delivered, for keys that clients cannot put into a path.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/explain", tag = "reading", operation_id = "explain_key_of",
+    params(InQueue, ExplainQuery),
+    responses(
+        (status = 200, description = "The reason.", body = ExplainDocument),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn explain_of(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
+    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required"))?;
+    explanation(&call, &key).await
+}
+
+async fn explanation(call: &ReadCall, key: &Key) -> Result<Json<ExplainDocument>, Problem> {
+    let handle = call.state.partitions.get(&call.name()?)?;
+    let (explanation, moment) = handle.explain(key).await?;
+    Ok(Json(wire::explain(&handle, key, &explanation, moment)))
+}
+
+pub(super) fn no_key(key: &Key, why: &str) -> Problem {
+    Problem::new(Code::KeyNotFound, format!("for the key {} {why}", Excerpt(key.as_str())))
+}

@@ -1,0 +1,106 @@
+//! The sources and the workers of a queue, and whether the queue is synced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::Rv;
+use deltaq_engine::limits::RV_MAX;
+use deltaq_service::Handle;
+use deltaq_types::{Page, SourceDocument, SyncedDocument, WorkerDocument};
+
+use super::pages::reply_in_pages;
+use crate::http::openapi::params::{InQueue, SourcesQuery, SyncedQuery, WorkersQuery};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
+use crate::http::problem::Problem;
+use crate::http::reply::Json;
+use crate::http::request::call::ReadCall;
+use crate::http::request::cursor::{self, List};
+use crate::http::request::params::{digits, wrong};
+use crate::http::wire;
+
+/// List the sources by name, with the number of their keys and their last calls.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/sources", tag = "reading", operation_id = "list_sources",
+    params(InQueue, SourcesQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<SourceDocument> = "application/json"), (Vec<SourceDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn sources(call: ReadCall) -> Result<Response, Problem> {
+    reply_in_pages(call, source_page).await
+}
+
+async fn source_page(
+    handle: Arc<Handle>,
+    after: Option<String>,
+    limit: usize,
+) -> Result<Page<SourceDocument>, Problem> {
+    let after = after.map(|after| cursor::decode(List::Sources, &handle.lives(), &after)).transpose()?;
+    let page = handle.sources(after, limit).await?;
+    let items = page.entries.iter().map(|state| wire::source(state, page.moment)).collect();
+    let (lives, rv) = (handle.lives(), page.resource_version);
+    let next = page.next.map(|source| cursor::encode(List::Sources, &lives, rv, &source));
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// List the workers by name, with the leases that they hold and their pops that wait for keys.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/workers", tag = "reading", operation_id = "list_workers",
+    params(InQueue, WorkersQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<WorkerDocument> = "application/json"), (Vec<WorkerDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn workers(call: ReadCall) -> Result<Response, Problem> {
+    reply_in_pages(call, worker_page).await
+}
+
+async fn worker_page(
+    handle: Arc<Handle>,
+    after: Option<String>,
+    limit: usize,
+) -> Result<Page<WorkerDocument>, Problem> {
+    let after = after.map(|after| cursor::decode(List::Workers, &handle.lives(), &after)).transpose()?;
+    let page = handle.workers(after, limit).await?;
+    let items = page.entries.iter().map(|(name, state)| wire::worker(name, state, page.moment)).collect();
+    let (lives, rv) = (handle.lives(), page.resource_version);
+    let next = page.next.map(|worker| cursor::encode(List::Workers, &lives, rv, &worker));
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// Whether the initial list is processed, or everything up to a version is acknowledged; waits for it.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/synced", tag = "reading", operation_id = "get_synced",
+    params(InQueue, SyncedQuery),
+    responses(
+        (status = 200, description = "Whether it is.", body = SyncedDocument),
+        Always, OfQueue,
+    )
+)]
+pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocument>, Problem> {
+    let name = call.name()?;
+    let ReadCall { state, params, .. } = call;
+    let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
+    let version = match params.text("resource_version") {
+        Some("now") => Some(None),
+        Some(text) if digits::<u64>(text).is_none() => {
+            return Err(wrong(
+                "resource_version",
+                &format!("{} is neither a version nor \"now\"", Excerpt(text)),
+            ));
+        }
+        _ => params.count("resource_version", 0..=RV_MAX)?.map(|rv| Some(Rv::new(rv))),
+    };
+    let handle = state.partitions.get(&name)?;
+    let Some(version) = version else {
+        let (synced, remaining) = handle.wait_synced(wait).await?;
+        return Ok(Json(wire::synced(synced, remaining, None)));
+    };
+    let acknowledged = handle.wait_acknowledged(version, wait).await?;
+    let (synced, remaining) = handle.wait_synced(Duration::ZERO).await?;
+    Ok(Json(wire::synced(synced, remaining, Some(acknowledged))))
+}
