@@ -174,3 +174,19 @@ fn remote(context: TraceContext) -> SpanContext {
         TraceState::default(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_cut_does_not_wait_for_the_collector() {
+        let endpoint = Some("http://127.0.0.1:1/v1/traces".to_owned());
+        let spans = Spans::new(&config::Trace { otlp_endpoint: endpoint, sample: 1.0 });
+        let cut = CancellationToken::new();
+        cut.cancel();
+        assert!(spans.expect("an exporter").end(&cut).now_or_never().is_some());
+    }
+}

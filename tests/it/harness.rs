@@ -5,6 +5,7 @@
 
 pub(crate) mod blocking;
 pub(crate) mod preload;
+pub(crate) mod waiting;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -18,8 +19,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Far longer than any reply takes, so that a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(40);
+use self::waiting::PATIENCE;
+
 /// The time between the stages of a shutdown: tests end each stage with a signal.
 const NEVER: Duration = Duration::from_hours(1);
 /// How an advice begins, which belongs into the hint of a problem.
@@ -407,6 +408,16 @@ pub(crate) fn said(problem: &Value) -> String {
 /// Awaits `future` with a timeout.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("the future completes in time")
+}
+
+/// Waits until a condition holds in this process.
+pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
+    within(async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
 }
 
 /// Spawns a task that ends with the test's runtime.

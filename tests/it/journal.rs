@@ -20,6 +20,7 @@ use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Incarnation, Name};
 use parking_lot::Mutex;
 
+use crate::harness::eventually;
 use crate::harness::within;
 use crate::node::NoopObserver;
 use crate::store::fake::FakeStore;
@@ -113,12 +114,7 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
     });
     journal.attach(id, Arc::downgrade(&live));
     journal.append(id, Rv::ZERO, events, epoch).wait().await.expect("a commit");
-    within(async {
-        while store.journal_rows_behind(other, Rv::ZERO).is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    eventually(async || !store.journal_rows_behind(other, Rv::ZERO).is_empty()).await;
     journal.close(epoch);
     within(writing).await.expect("the writer ends");
     assert!(store.keys(id, 0, 9).await.expect("rows").is_empty());

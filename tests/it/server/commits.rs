@@ -17,6 +17,7 @@ use deltaq_runtime::clock::{Clock, ManualClock};
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Creator, Name, Partitions, Registry};
 
+use crate::harness::eventually;
 use crate::store::fake::{FakeStore, Fault};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response};
@@ -116,7 +117,7 @@ impl Bench {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), back).await.expect("the journal comes back");
+        within(back).await;
     }
 
     pub(super) fn events(&self) -> Vec<EventKind> {
@@ -410,7 +411,7 @@ async fn keys_of_a_dropped_reply_return_to_the_front() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), back).await.expect("it is given back");
+    within(back).await;
     assert!(matches!(bench.events().last(), Some(EventKind::Settled { ending: Ending::Undelivered, .. })));
 }
 
@@ -519,10 +520,5 @@ async fn the_tasks_of_a_queue_whose_creation_failed_end() {
     assert_eq!(put.await.status(), 503);
     bench.journal.repair();
     // Each task has the queue.
-    within(async {
-        while queue.strong_count() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    eventually(async || queue.strong_count() == 0).await;
 }

@@ -25,6 +25,7 @@ use tower::ServiceExt;
 
 use super::commits::{Bench, api, pushed, read};
 use super::{keys, lease, object};
+use crate::harness::eventually;
 use crate::harness::within;
 use crate::store::fake::Fault;
 
@@ -39,12 +40,7 @@ async fn panic_in(handle: &Arc<Handle>) {
 }
 
 async fn is_back(bench: &Bench) {
-    within(async {
-        while bench.call("POST", "/resume", &Value::Null).await.status() != 200 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    eventually(async || bench.call("POST", "/resume", &Value::Null).await.status() == 200).await;
 }
 
 #[tokio::test]
@@ -183,12 +179,7 @@ async fn time_goes_on_in_a_queue_whose_task_panicked() {
     // The task removes the pop, and the delay elapses.
     drop(leaves);
     let newest = async || handle.read(|queue, _| queue.resource_version()).await;
-    within(async {
-        while newest().await.is_ok_and(|newest| newest == Rv::MAX) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    eventually(async || !newest().await.is_ok_and(|newest| newest == Rv::MAX)).await;
     is_back(&bench).await;
     assert_eq!(keys(&bench.post("/pop", &Value::Null).await), ["a"]);
     bench.post("/add?delay=5s", &object("b")).await;

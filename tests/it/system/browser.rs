@@ -10,7 +10,8 @@ use std::thread;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::system::cli::{Server, finished, until};
+use crate::harness::waiting::until;
+use crate::system::cli::{Server, finished};
 
 /// A page that reports every event of its `EventSource`.
 const PAGE: &str = r#"<!doctype html>

@@ -12,12 +12,10 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Far longer than anything in these tests takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::harness::waiting::until;
 
 /// A server on an address that stays the same when the server is started again.
 pub(crate) struct Server {
@@ -165,17 +163,6 @@ pub(crate) fn finished(mut command: Command, stdin: &str) -> Run {
 fn signal(child: &Child, name: &str) {
     let kill = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(kill.expect("kill runs").success());
-}
-
-/// Waits until a condition holds.
-#[track_caller]
-#[expect(clippy::disallowed_methods, reason = "a test of processes has real time")]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn lines(path: &Path) -> Vec<String> {

@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::json;
 
 use crate::chaos::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::found;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -315,15 +315,11 @@ impl Drop for Ended {
 
 /// Waits until the file has these objects, by key.
 fn wait_for_copy(file: &Path, expected: &serde_json::Value) {
-    let mut found = String::new();
-    for _ in 0..400 {
-        found = std::fs::read_to_string(file).unwrap_or_default();
-        if serde_json::from_str::<serde_json::Value>(&found).is_ok_and(|found| found == *expected) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the copy is {found}, not {expected}");
+    found(|| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let is_equal = serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|copy| copy == *expected);
+        if is_equal { Ok(()) } else { Err(format!("the copy is {text}, not {expected}")) }
+    });
 }
 
 #[test]

@@ -21,10 +21,8 @@ use crate::access::{root, token};
 use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::Client;
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::{PATIENCE, until};
 use crate::metrics::page::Page;
-
-/// Far longer than a start or a stop takes.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server in a process of its own, with a folder for its files.
 struct Process {
@@ -298,7 +296,7 @@ async fn files_that_can_not_be_opened_block_no_request() {
             // A writer of the pipe ends the wait, and the requested reload follows.
             let text = toml::to_string(&json!({ "tokens": [token("late", &[Verb::Read], "*")] }));
             std::fs::write(&tokens, text.expect("tokens are TOML")).expect("a pipe");
-            until(|| logged("\"reloaded\"") > 0).await;
+            until("a reload", || logged("\"reloaded\"") > 0);
             client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
         }
         process.signal("TERM");
@@ -318,7 +316,7 @@ async fn a_start_that_waits_for_a_file_can_be_stopped() {
     let child = command.stderr(File::create(&log).expect("a file")).spawn().expect("the binary runs");
     let mut process = Process { child, folder, api: ([127, 0, 0, 1], 0).into() };
     // Before the process handles the signal, the signal would end it with a failure.
-    until(|| handles_hangup(process.child.id())).await;
+    until("the handlers of signals", || handles_hangup(process.child.id()));
     process.signal("TERM");
     let ended = process.ended().await;
     assert!(ended.success(), "{ended}: {}", std::fs::read_to_string(&log).expect("a log"));
@@ -347,8 +345,8 @@ async fn a_reload_reports_every_failure() {
     std::fs::write(&pair.cert, "no certificate").expect("a file");
     process.signal("HUP");
     let has_logged = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
-    until(|| has_logged("can't read the tokens")).await;
-    until(|| has_logged("can't set up TLS")).await;
+    until("the error of the tokens", || has_logged("can't read the tokens"));
+    until("the error of TLS", || has_logged("can't set up TLS"));
     process.stop();
 }
 
@@ -377,15 +375,6 @@ async fn a_failed_reload_shows_in_the_metrics() {
     process.signal("HUP");
     let repaired = process.until_measured("root", SUCCESSFUL, 1.0).await;
     assert!(timestamp(&repaired) > started);
-}
-
-/// Waits until the condition holds.
-async fn until(is_reached: impl Fn() -> bool) {
-    let begun = tokio::time::Instant::now();
-    while !is_reached() {
-        assert!(begun.elapsed() < PATIENCE, "the condition is not reached in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]
@@ -431,12 +420,12 @@ async fn audit_lines_lost_by_a_full_disk_are_counted() {
         let lost = lines.filter(|line| line["message"] == "can't write the audit log: lines are dropped");
         lost.filter_map(|line| line["lines"].as_u64()).sum::<u64>()
     };
-    until(|| lost() == 3).await;
+    until("the lost lines are counted", || lost() == 3);
     process.until_measured("root", "deltaq_audit_lost_total", 3.0).await;
     std::fs::remove_file(&audit).expect("a link");
     client.call_as("root", "PUT", "/v1/queues/prices", &json!({})).await.ok();
     let written = || std::fs::read_to_string(&audit).unwrap_or_default();
-    until(|| written().ends_with('\n')).await;
+    until("a line of the audit", || written().ends_with('\n'));
     let lines: Vec<Value> = written().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines[0], json!({ "lost": 3 }));
     assert_eq!((lines.len(), &lines[1]["who"]), (2, &json!("root")), "{lines:?}");
@@ -461,10 +450,10 @@ async fn a_stalled_audit_disk_blocks_neither_a_reload_nor_the_shutdown() {
     write_tokens(process.folder.path(), &[token("late", &[Verb::Read], "*")]);
     process.signal("HUP");
     let has_logged = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
-    until(|| has_logged("\"reloaded\"")).await;
+    until("a reload", || has_logged("\"reloaded\""));
     client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
     process.signal("TERM");
-    until(|| has_logged("a second signal ends")).await;
+    until("the shutdown waits", || has_logged("a second signal ends"));
     process.signal("TERM");
     let ended = process.ended().await;
     assert!(ended.success(), "{ended}");

@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use self::board::Board;
 use self::scene::{HEALTHY, Scene};
-use self::tools::{Monitor, promtool, until};
+use self::tools::{Monitor, promtool};
+use crate::harness::waiting::until;
 use crate::metrics::page::Page;
 
 /// For each server the alerts that must fire, and other alerts that may fire.

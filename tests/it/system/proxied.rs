@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 /// Far longer than a row takes that is not held back.
 const PATIENCE: Duration = Duration::from_mins(1);

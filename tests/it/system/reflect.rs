@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::blocking::{Connection, Message};
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 /// A running `deltaq reflect`.
 struct Reflecting {

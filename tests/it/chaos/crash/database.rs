@@ -9,12 +9,10 @@ use serde_json::json;
 
 use super::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::{PATIENCE, found_within};
 use crate::system::postgres::cluster::Cluster;
 use crate::system::postgres::proxy::Proxy;
 
-/// How often a change is tried until the server has recovered, and the wait after each attempt.
-const ATTEMPTS: usize = 2_400;
-const WAIT: Duration = Duration::from_millis(50);
 /// How often all connections are cut in one outage, and the time between.
 const CUTS: u32 = 3;
 const CUT_PERIOD: Duration = Duration::from_millis(150);
@@ -114,14 +112,10 @@ impl Outage {
 /// Waits until a server takes changes.
 pub(crate) fn until_changes_are_taken(server: &Spawned) {
     let add = Message::post("/v1/queues/probe/add".to_owned(), &json!({"key": "a"}));
-    let takes_changes = || {
+    found_within(2 * PATIENCE, || {
         let answer = Connection::open(server.api).and_then(|mut connection| connection.call(&add));
-        answer.is_ok_and(|answer| answer.status() == Some(200))
-    };
-    let mut attempts = 0..ATTEMPTS;
-    while !takes_changes() {
-        assert!(attempts.next().is_some(), "the server does not recover:\n{}", server.last_words());
-        std::thread::sleep(WAIT);
-    }
+        let is_taken = answer.is_ok_and(|answer| answer.status() == Some(200));
+        if is_taken { Ok(()) } else { Err(server.last_words()) }
+    });
     assert!(server.becomes_ready(), "the server has ended:\n{}", server.last_words());
 }

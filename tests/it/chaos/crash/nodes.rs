@@ -29,6 +29,7 @@ use super::server::{End, Spawned, Store};
 use super::snapshot::{create, drain, snapshot};
 use super::wall_clock::WallClock;
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::{PATIENCE, found};
 use crate::system::postgres::cluster::Cluster;
 use crate::system::postgres::proxy::Proxy;
 
@@ -45,9 +46,6 @@ const CLOCK_ERROR_S: std::ops::Range<i64> = -260_000..260_000;
 const ROUNDS_PER_DRAIN: usize = 16;
 /// The time until other nodes own the partitions of a node that has failed.
 const TAKEOVER: Duration = Duration::from_secs(TTL.as_secs() + 2);
-/// Longest time until every node answers for every queue again, and the wait between two looks.
-const QUIET: Duration = Duration::from_mins(1);
-const PAUSE: Duration = Duration::from_millis(20);
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// What happens to a node, or to the database.
@@ -199,7 +197,7 @@ impl Run {
                 Failure::Killed | Failure::TakenOver | Failure::Stopped => {
                     let process = node.process.take().expect("the node runs");
                     let is_stopped = matches!(failure, Failure::Stopped);
-                    process.end(if is_stopped { End::Stop { patience: QUIET } } else { End::Kill });
+                    process.end(if is_stopped { End::Stop { patience: PATIENCE } } else { End::Kill });
                     if matches!(failure, Failure::TakenOver) {
                         std::thread::sleep(TAKEOVER);
                     }
@@ -243,39 +241,31 @@ impl Run {
 
     /// Waits until each node has its share of the partitions.
     fn wait_for_shares(&self) {
-        let begun = self.clock.monotonic_us();
         let shares = "SELECT string_agg(count::text, ' ') FROM (\
              SELECT count(*) FROM deltaq.partitions WHERE node IS NOT NULL GROUP BY node) AS shares";
-        while self.cluster.sql(shares) != SHARES {
-            let owners = self.cluster.sql("SELECT partition, node FROM deltaq.partitions ORDER BY 1");
-            assert!(self.clock.since(begun) < QUIET, "the owners are\n{owners}");
-            std::thread::sleep(PAUSE);
-        }
+        found(|| {
+            let owners = self.cluster.sql(shares);
+            if owners == SHARES { Ok(()) } else { Err(format!("the shares are {owners}")) }
+        });
     }
 
     /// Waits until each node has its share of the partitions, and answers for each queue.
     fn wait_until_quiet(&self) {
         self.wait_for_shares();
-        let begun = self.clock.monotonic_us();
         for node in &self.nodes {
             let server = node.process();
             for spec in QUEUES {
                 let get = Message::get(spec.path(""));
-                loop {
+                found(|| {
                     let reply = Connection::open(server.api).and_then(|mut connection| connection.call(&get));
-                    if reply.as_ref().is_ok_and(|reply| reply.status() == Some(200)) {
-                        break;
+                    match &reply {
+                        Ok(found) if found.status() == Some(200) => Ok(()),
+                        _ => {
+                            let log = server.last_words();
+                            Err(format!("{} {reply:?} at {}:\n{log}", spec.name, node.name))
+                        }
                     }
-                    let waited = self.clock.since(begun);
-                    assert!(
-                        waited < QUIET,
-                        "{} {reply:?} at {}:\n{}",
-                        spec.name,
-                        node.name,
-                        server.last_words()
-                    );
-                    std::thread::sleep(PAUSE);
-                }
+                });
             }
         }
     }

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::harness::blocking::{Connection, Message, Raw};
+use crate::harness::waiting::found;
 
-/// Far longer than a restart takes.
-const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The address at which the server listens at present, and a connection to it.
@@ -55,14 +53,7 @@ impl<'s> Client<'s> {
 
     /// Makes a call until it succeeds.
     pub(crate) fn call(&mut self, message: &Message) -> Value {
-        let begun = Instant::now();
-        loop {
-            if let Some(reply) = self.attempt(message) {
-                return reply;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{message:?} does not succeed");
-            std::thread::sleep(PAUSE);
-        }
+        found(|| self.attempt(message).ok_or_else(|| format!("{message:?} succeeds")))
     }
 
     /// The objects of a view, by key.

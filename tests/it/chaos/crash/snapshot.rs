@@ -4,19 +4,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::client::Client;
 use super::history::{Answer, Count, Operation, Settle, SettleKind, Snapshot, Us};
 use super::queues::{QUEUES, Spec};
 use super::reading::{items, known, list, number};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::found;
 
 /// Longest time without a delivered key while a queue is emptied: much longer than its leases and waits.
 const DRAIN: Duration = Duration::from_secs(30);
-/// Far longer than a partition takes to move.
-const PATIENCE: Duration = Duration::from_mins(1);
-const PAUSE: Duration = Duration::from_millis(20);
 /// Number of attempts to read a list without a change meanwhile: each of the few leases ends only once.
 const LISTS: usize = 200;
 
@@ -25,13 +22,11 @@ pub(crate) fn create(address: SocketAddr) {
     let mut connection = Connection::open(address).expect("the server accepts");
     for spec in QUEUES {
         let put = Message { method: "PUT", ..Message::post(spec.path(""), &spec.config()) };
-        let begun = Instant::now();
-        let mut answer = connection.call(&put).expect("a reply");
         // Until a node sees that a partition has moved, the node answers 503 and creates nothing.
-        while answer.status() == Some(503) && begun.elapsed() < PATIENCE {
-            std::thread::sleep(PAUSE);
-            answer = connection.call(&put).expect("a reply");
-        }
+        let answer = found(|| {
+            let answer = connection.call(&put).expect("a reply");
+            if answer.status() == Some(503) { Err(answer.first) } else { Ok(answer) }
+        });
         assert_eq!(answer.status(), Some(201), "{}", String::from_utf8_lossy(&answer.body));
     }
 }

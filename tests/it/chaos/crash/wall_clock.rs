@@ -4,7 +4,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use deltaq_runtime::clock::wall_us;
 use serde_json::{Value, json};
@@ -12,10 +11,8 @@ use serde_json::{Value, json};
 use super::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
 use crate::harness::preload;
+use crate::harness::waiting::until;
 
-/// How often the test looks for the effect of a jump, and the wait after each look.
-const LOOKS: u32 = 1_000;
-const PAUSE: Duration = Duration::from_millis(20);
 const DAY_S: i64 = 86_400;
 
 /// The wall clock of the processes that were started with it. It stays where it is when they restart.
@@ -59,17 +56,12 @@ fn a_jump_moves_the_wall_clock_of_a_server_and_not_its_timers() {
     assert!(reply.status() == Some(200) && reply.head.contains(weekday(-2)), "{reply:?}");
     clock.set(2 * DAY_S);
     // The server reads the clock once a second for this header.
-    let mut looks = 0..LOOKS;
-    while looks.next().is_some() {
+    until("the server sees the jump", || {
         let reply = connection.call(&Message::get("/v1/queues/q".to_owned())).expect("a reply");
         let queue: Value = serde_json::from_slice(&reply.body).expect("JSON");
         assert_eq!((&queue["status"]["ready"], &queue["status"]["delayed"]), (&json!(0), &json!(1)));
-        if reply.head.contains(weekday(2)) {
-            return;
-        }
-        std::thread::sleep(PAUSE);
-    }
-    panic!("the server does not see the jump");
+        reply.head.contains(weekday(2))
+    });
 }
 
 /// The beginning of the date header, with the day of the week in so many days.

@@ -21,7 +21,7 @@ impl Folder {
         Self { path: server.folder.path().to_owned(), address: server.address.to_string() }
     }
 
-    /// Runs a line of bash. It ends after 20 seconds, with the exit code 124.
+    /// Runs a line of bash. It ends after a minute, with the exit code 124.
     fn shell(&self, line: &str) -> Run {
         let binaries = Path::new(env!("CARGO_BIN_EXE_deltaq")).parent().expect("a folder");
         let script = format!(
@@ -30,7 +30,7 @@ impl Folder {
             self.address
         );
         let mut command = Command::new("timeout");
-        command.args(["20", "bash", "-c", &script]).current_dir(&self.path);
+        command.args(["60", "bash", "-c", &script]).current_dir(&self.path);
         #[expect(clippy::disallowed_methods, reason = "the lines must not see the variables of the test run")]
         let inherited = std::env::vars_os().map(|(name, _)| name);
         for name in inherited.filter(|name| name.to_string_lossy().starts_with("DELTAQ_")) {

@@ -14,7 +14,7 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::system::cli::until;
+use crate::harness::waiting::until;
 
 /// A command of chromedriver that WebDriver does not have.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use super::*;
 use crate::chaos::crash::database::Database;
 use crate::chaos::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::PATIENCE;
 
 /// The time for a clean stop.
-pub(super) const STOP: End = End::Stop { patience: std::time::Duration::from_secs(30) };
+pub(super) const STOP: End = End::Stop { patience: PATIENCE };
 
 /// Runs a command with a text on stdin. Returns its exit code, stdout and stderr.
 pub(super) fn run(line: &[&str], stdin: &str) -> (Option<i32>, String, String) {

@@ -6,10 +6,9 @@ use deltaq_journal::store::Error;
 
 use super::proxy::Proxy;
 use super::*;
+use crate::harness::waiting::until;
 use crate::harness::within;
 
-/// Far longer than the server takes to see what a connection sent.
-const ARRIVAL: Duration = Duration::from_secs(10);
 /// Long enough for the bytes of a write to leave this process, and shorter than every limit of the store.
 const SENT: Duration = Duration::from_millis(300);
 /// The store gives up a connection without answers within this time.
@@ -89,7 +88,7 @@ async fn a_write_that_arrives_after_the_reopening_writes_nothing() {
     held.expect_err("the answer can't arrive");
     within(store.reopen()).await.expect("a new connection passes");
     proxy.release();
-    crate::system::cli::until("the late write arrives", || proxy.has_delivered());
+    until("the late write arrives", || proxy.has_delivered());
     until_idle(&cluster).await;
     assert_eq!(events(&reader).await, [1], "the late write has an old epoch");
     store.write(event(2)).await.expect("a write");
@@ -101,12 +100,7 @@ async fn a_write_that_arrives_after_the_reopening_writes_nothing() {
 async fn until_idle(cluster: &Cluster) {
     tokio::time::sleep(SENT).await;
     let active = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'deltaq' AND state <> 'idle'";
-    let mut waited = Duration::ZERO;
-    while cluster.sql(active) != "0" {
-        assert!(waited < ARRIVAL, "a transaction is still open");
-        tokio::time::sleep(SENT).await;
-        waited += SENT;
-    }
+    until("no transaction is open", || cluster.sql(active) == "0");
 }
 
 /// While nothing arrives, the clock is moved.

@@ -12,6 +12,7 @@ use super::*;
 use crate::chaos::crash::database::Database;
 use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::until;
 
 /// How often a test looks for rows, and the wait after each look.
 const LOOKS: usize = 3_000;
@@ -130,7 +131,7 @@ fn a_whole_store_moves_to_several_nodes() {
         for queue in
             ["prices", "other"].map(str::to_owned).into_iter().chain((0..20).map(|n| format!("more-{n}")))
         {
-            crate::system::cli::until("a node answers for a queue", || {
+            until("a node answers for a queue", || {
                 let message = Message::get(format!("/v1/queues/{queue}"));
                 let reply = Connection::open(node.api).and_then(|mut own| own.call(&message));
                 reply.expect("a reply").status() == Some(200)
@@ -148,7 +149,7 @@ fn a_whole_store_moves_to_several_nodes() {
         call(&a, "POST", "/v1/queues/prices/ack", &json!({"lease_ids": [leased["items"][0]["lease"]["id"]]}));
     assert_eq!(settled["settled"][0]["result"], "ok", "{settled}");
     call(&b, "POST", "/v1/queues/prices/add", &json!({"key": "after the move"}));
-    crate::system::cli::until("the follower has the new key", || {
+    until("the follower has the new key", || {
         let found = call(&a, "GET", "/v1/queues/prices--search/items?limit=1000", &Value::Null);
         found.to_string().contains("after the move")
     });

@@ -3,19 +3,15 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use deltaq_service::{Limits, Name, Partitions, WatchLimits};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::nodes::{Nodes, SECRET};
 use crate::chaos::crash::server::Spawned;
 use crate::harness::blocking::{Connection, Message};
-
-const PATIENCE: Duration = Duration::from_mins(1);
-const PAUSE: Duration = Duration::from_millis(20);
+use crate::harness::waiting::found;
 
 /// An authority, and the folder of the files.
 struct Authority {
@@ -71,7 +67,7 @@ impl TlsNode {
         let process = command.stdin(Stdio::null()).stderr(log).spawn().expect("the binary runs");
         let node = Self(process);
         let log = || fs::read_to_string(nodes.cluster.folder().join("b.log")).unwrap_or_default();
-        crate::system::cli::until("the node listens", || log().contains("listening"));
+        crate::harness::waiting::until("the node listens", || log().contains("listening"));
         node
     }
 }
@@ -115,29 +111,21 @@ fn add(node: &Spawned, queue: &str) -> (u16, String, Value) {
 
 /// Waits until an Add is answered so.
 fn until(node: &Spawned, queue: &str, wanted: u16) -> (String, Value) {
-    let begun = Instant::now();
-    loop {
+    found(|| {
         let (status, head, document) = add(node, queue);
-        if status == wanted {
-            return (head, document);
-        }
-        assert!(begun.elapsed() < PATIENCE, "{status} {document}\n{}", node.last_words());
-        std::thread::sleep(PAUSE);
-    }
+        if status == wanted { Ok((head, document)) } else { Err(format!("{status} {document}")) }
+    })
 }
 
 /// Calls a queue until the log has a line with these texts, and returns the last problem.
 fn until_logged(node: &Spawned, queue: &str, texts: &[&str]) -> Value {
-    let begun = Instant::now();
-    loop {
+    found(|| {
         let (status, _, problem) = add(node, queue);
         assert_eq!(status, 503, "{problem}");
-        if node.last_words().lines().any(|line| texts.iter().all(|text| line.contains(text))) {
-            return problem;
-        }
-        assert!(begun.elapsed() < PATIENCE, "no {texts:?} in {}", node.last_words());
-        std::thread::sleep(PAUSE);
-    }
+        let log = node.last_words();
+        let is_logged = log.lines().any(|line| texts.iter().all(|text| line.contains(text)));
+        if is_logged { Ok(problem) } else { Err(format!("{texts:?} in {log}")) }
+    })
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Two PostgreSQL servers, of which Patroni makes one the primary and the other its synchronous standby, and etcd, where Patroni
 //! keeps its state.
 
+use crate::harness::waiting::found_within;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -9,13 +10,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::time::Instant;
 
 use super::cluster::{as_user, as_user_until, folder, in_path, own, program};
 
 /// Far longer than a failover and the rejoin of the old primary take.
 const PATIENCE: Duration = Duration::from_mins(3);
-const PAUSE: Duration = Duration::from_millis(100);
 /// The commands of the Debian packages, with the names of the packages.
 const ETCD: (&str, &str) = ("etcd", "etcd-server");
 const PATRONI: (&str, &str) = ("patroni", "patroni");
@@ -239,14 +238,7 @@ postgresql:
     }
 
     fn wait_for<T>(&self, failure: &str, find: impl Fn(&Self) -> Option<T>) -> T {
-        let begun = Instant::now();
-        loop {
-            if let Some(found) = find(self) {
-                return found;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{failure} after {PATIENCE:?}");
-            std::thread::sleep(PAUSE);
-        }
+        found_within(PATIENCE, || find(self).ok_or(failure))
     }
 }
 

@@ -50,7 +50,7 @@ impl Pooler {
         let process = command.spawn().expect("setpriv of util-linux runs");
         let pooler = Self { process, folder };
         let socket = pooler.folder.join(format!(".s.PGSQL.{PORT}"));
-        crate::system::cli::until("PgBouncer accepts connections", || {
+        crate::harness::waiting::until("PgBouncer accepts connections", || {
             std::os::unix::net::UnixStream::connect(&socket).is_ok()
         });
         pooler

@@ -137,7 +137,7 @@ fn no_output_of_a_server_contains_the_password() {
         .stdin(Stdio::null())
         .stderr(std::fs::File::create(&log).expect("a file"));
     let mut server = server.spawn().expect("the binary runs");
-    crate::system::cli::until("the server is ready", || path.join("ready").exists());
+    crate::harness::waiting::until("the server is ready", || path.join("ready").exists());
     let ready = std::fs::read_to_string(path.join("ready")).expect("a file");
     let ready: serde_json::Value = serde_json::from_str(&ready).expect("JSON");
     let get = |listener: &str, message: Message| {

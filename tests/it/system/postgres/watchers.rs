@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use deltaq_journal::postgres::TTL;
 
-use super::nodes::{Nodes, PARTITIONS, PATIENCE};
+use super::nodes::{Nodes, PARTITIONS};
 use crate::chaos::crash::server::{End, Spawned};
 use crate::chaos::crash::watchers::{QUEUE, watch_during};
 use crate::chaos::crash::{number, seed};
+use crate::harness::waiting::PATIENCE;
 
 /// One node is killed, and one is stopped.
 const ROUNDS: u64 = 2;

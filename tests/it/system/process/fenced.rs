@@ -1,16 +1,12 @@
 //! A server whose store another process has taken over, as on a file system that loses locks.
 
-use std::time::Duration;
-
 use serde_json::json;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
-
-/// Far longer than a server takes to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::harness::waiting::PATIENCE;
 
 /// Takes over the store of a server, as another process does that starts on it.
 async fn take_over(store: &Store) -> SqliteConnection {

@@ -8,15 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use deltaq_runtime::clock::Clock;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::files;
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::waiting::until;
 
-/// Longest wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(50);
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Number of attempts of a query that may need a little more load.
@@ -45,16 +43,6 @@ pub(super) fn require() {
 /// Waits between two attempts.
 pub(super) fn pause() {
     std::thread::sleep(PAUSE);
-}
-
-/// Waits until `is_reached`.
-pub(super) fn until(event: &str, mut is_reached: impl FnMut() -> bool) {
-    let clock = Clock::system();
-    let begun_us = clock.monotonic_us();
-    while !is_reached() {
-        assert!(clock.since(begun_us) < PATIENCE, "{event} does not happen");
-        pause();
-    }
 }
 
 /// Runs promtool, which must succeed, and returns its output.

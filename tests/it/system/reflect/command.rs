@@ -1,7 +1,8 @@
 //! The output of a command, files of several sources, and how the process ends.
 
 use super::{Reflecting, counts, drain, known};
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 /// The arguments of one list of a shell command.
 fn shell<'a>(script: &'a str, options: &[&'a str]) -> Vec<&'a str> {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::upstream::Upstream;
 use super::{Reflecting, sql};
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 /// The number of the newest objects of a queue; 0 if there is no queue.
 fn latest(server: &Server, queue: &str) -> usize {

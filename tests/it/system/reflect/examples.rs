@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Reflecting;
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)

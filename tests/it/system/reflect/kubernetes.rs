@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::upstream::{Reply, Request, Upstream};
 use super::{Reflecting, known, needless};
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 /// Longest time of a watch in these tests.
 const WATCH_MAX: Duration = Duration::from_secs(30);

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{Reflecting, counts, drain, known, needless};
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 fn add(server: &Server, from: usize, to: usize, price: usize) {
     let objects: Vec<_> =

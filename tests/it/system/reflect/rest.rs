@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::upstream::{Reply, Request, Upstream};
 use super::{Reflecting, by_key, counts, drain, known};
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 
 /// Objects `sku-0`.. with a price.
 fn objects(count: usize) -> Vec<Value> {

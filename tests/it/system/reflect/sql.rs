@@ -5,7 +5,8 @@ use std::process::Command;
 use serde_json::json;
 
 use super::{Reflecting, counts, drain, known};
-use crate::system::cli::{Server, until};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
 use crate::system::postgres::cluster::Cluster;
 
 /// Runs statements in a file of SQLite.
