@@ -146,31 +146,6 @@ async fn keys_that_a_pop_settles_go_to_waiting_pops_first() {
 }
 
 #[tokio::test]
-async fn a_pop_repeated_by_its_id_returns_the_same_leases() {
-    let service = Service::start().await;
-    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
-    let pop = format!("{QUEUE}/pop?max=2&id=one");
-    let first = service.post(&pop, &Value::Null).await.ok();
-    assert_eq!(keys(&first), ["a", "b"]);
-    let leases = [lease(&first, 0), lease(&first, 1)];
-    for paused in [false, true] {
-        if paused {
-            service.post(&format!("{QUEUE}/pause"), &Value::Null).await.ok();
-        }
-        let again = service.post(&format!("{pop}&wait=30s"), &Value::Null).await.ok();
-        assert_eq!([lease(&again, 0), lease(&again, 1)], leases);
-        assert_eq!(again["items"][0]["attempt"], 1);
-    }
-    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [&leases[0]]})).await.ok();
-    let rest = service.post(&pop, &Value::Null).await.ok();
-    assert_eq!((keys(&rest), lease(&rest, 0)), (vec!["b"], leases[1].clone()));
-    service.post(&format!("{QUEUE}/resume"), &Value::Null).await.ok();
-    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [&leases[1]]})).await.ok();
-    let fresh = service.post(&pop, &Value::Null).await.ok();
-    assert_eq!(keys(&fresh), ["c"], "with all settled, the id is like any other");
-}
-
-#[tokio::test]
 async fn a_repeated_pop_takes_the_position_of_the_waiting_one() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();

@@ -157,22 +157,6 @@ async fn a_second_close_ends_a_drain_that_waits() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_new_keys_only() {
-    let service = Service::start().await;
-    service.call("PUT", QUEUE, &json!({"max_keys": 2})).await.ok();
-    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
-    for call in ["add", "update", "replace"] {
-        let refused = service.post(&format!("{QUEUE}/{call}"), &objects(&["a", "c"])).await;
-        assert_eq!(refused.problem("queue-full")["limit"], 2);
-    }
-    let held = take(&service).await;
-    service.post(&format!("{QUEUE}/update"), &objects(&["a", "b"])).await.ok();
-    service.post(&format!("{QUEUE}/delete"), &objects(&["a", "zz"])).await.ok();
-    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [held]})).await.ok();
-    service.get(&format!("{QUEUE}/items/c")).await.problem("key-not-found");
-}
-
-#[tokio::test]
 async fn durations_of_go_are_accepted_in_settings_queries_and_bodies() {
     let service = Service::start().await;
     let config = json!({

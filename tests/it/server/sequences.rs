@@ -78,15 +78,3 @@ async fn a_source_too_many_is_refused_with_the_limit() {
     post(&service, "add?source=new", &object("a")).await;
     assert_eq!(post(&service, "add?source=s0&sequence=1", &object("a")).await["duplicate"], true);
 }
-
-#[tokio::test]
-async fn the_dry_run_of_a_list_does_not_use_its_number() {
-    let service = Service::start().await;
-    let list = json!([object("a")]);
-    for call in ["replace?source=erp&sequence=1&dry_run=true", "replace?source=erp&sequence=1"] {
-        let replaced = post(&service, call, &list).await;
-        assert!(replaced["duplicate"] == false && replaced["replaced"] == 1, "{call}: {replaced}");
-    }
-    let repeated = post(&service, "replace?source=erp&sequence=1&dry_run=true", &list).await;
-    assert_eq!((&repeated["duplicate"], &repeated["replaced"]), (&json!(true), &json!(0)));
-}

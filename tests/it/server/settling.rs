@@ -117,24 +117,6 @@ async fn forged_and_expired_leases_settle_nothing() {
 }
 
 #[tokio::test]
-async fn a_repeated_settle_gets_the_same_answer_and_a_different_settle_is_refused() {
-    let ways = [("ack", "acked"), ("nack", "nacked"), ("release", "released"), ("reject", "rejected")];
-    for (how, outcome) in ways {
-        let service = with_key("k").await;
-        let held = take(&service).await;
-        let body = json!({"lease_ids": [held]});
-        for result in ["ok", "repeated", "repeated"] {
-            let answer = service.post(&format!("{QUEUE}/{how}"), &body).await.ok();
-            assert_eq!(results(&answer["settled"]), settled(&held, how, result));
-        }
-        for (other, _) in ways.iter().filter(|(other, _)| *other != how) {
-            let lost = service.post(&format!("{QUEUE}/{other}"), &body).await.problem("lease-lost");
-            assert_eq!(lost["settled"], json!([row(&held, other, "stale", &json!(outcome))]));
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_lease_named_twice_is_refused_and_nothing_is_settled() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
@@ -154,23 +136,6 @@ async fn a_lease_named_twice_is_refused_and_nothing_is_settled() {
         assert_eq!(refused.status, 400, "{call}");
     }
     assert_eq!(listed(&service, "leased").await.len(), 2);
-}
-
-#[tokio::test]
-async fn extend_moves_the_deadline_and_reports_the_pending_deltas() {
-    let service = with_key("k").await;
-    let held = take(&service).await;
-    let extend = json!({"lease_ids": [held], "lease_duration": "2h"});
-    let extended = service.post(&format!("{QUEUE}/extend"), &extend).await.ok();
-    let one = &extended["settled"][0];
-    assert!(one["expires_in_ms"].as_u64() > Some(7_000_000), "{one}");
-    assert_eq!((&one["pending_deltas"], &one["deleted"]), (&json!(0), &json!(false)));
-    service.post(&format!("{QUEUE}/update"), &object("k")).await.ok();
-    service.post(&format!("{QUEUE}/delete?key=k"), &Value::Null).await.ok();
-    let extended = service.post(&format!("{QUEUE}/extend"), &json!({"lease_ids": [held]})).await.ok();
-    let one = &extended["settled"][0];
-    assert!(one["expires_in_ms"].as_u64() <= Some(30_000), "it may shorten: {one}");
-    assert_eq!((&one["pending_deltas"], &one["deleted"]), (&json!(2), &json!(true)));
 }
 
 #[tokio::test]
