@@ -29,6 +29,7 @@ mod node;
 mod rules;
 mod server;
 mod spans;
+#[path = "../../crates/deltaq-journal/tests/it/store/suite.rs"]
 mod store;
 mod system;
 mod tidy;

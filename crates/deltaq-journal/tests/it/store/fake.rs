@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Owner, Place, suite};
+use super::{Owner, Place};
 
 /// The rows and the planned faults. Clones share one store.
 #[derive(Clone, Debug)]
@@ -477,5 +477,3 @@ impl Place for FakeStore {
         (Owner::new(self.clone(), &opening), Arc::new(self.clone()), opening)
     }
 }
-
-suite!(FakeStore::default());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use deltaq_journal::sqlite::{Sqlite, Sync};
 use deltaq_journal::store::{Opening, Reader};
 
-use super::{Owner, Place, suite};
+use crate::store::{Owner, Place, suite};
 
 /// A folder that is removed when dropped.
 struct Scratch(PathBuf);

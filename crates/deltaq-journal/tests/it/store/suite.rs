@@ -1,12 +1,12 @@
 //! The rules of every store. A store implements [`Place`] and calls `suite!(its_place)` in its tests, which
-//! creates one test per rule. `fake` is the store that other tests use.
+//! creates one test per rule. `fake` is the store that other tests use. The tests of the server have these modules too: for the fake store, and
+//! for the suite on PostgreSQL.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test with its message")]
 
 pub(crate) mod fake;
 mod reading;
 mod removing;
-mod sqlite;
 mod writing;
 
 use std::sync::Arc;
