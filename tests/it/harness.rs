@@ -5,6 +5,8 @@
 
 pub(crate) mod blocking;
 pub(crate) mod preload;
+pub(crate) mod process;
+pub(crate) mod server;
 pub(crate) mod waiting;
 
 use std::fmt::Write as _;

@@ -33,20 +33,17 @@ mod reader;
 mod reading;
 mod retrying;
 mod sequences;
-pub(crate) mod server;
 mod snapshot;
 mod versions;
 mod wall_clock;
 pub(crate) mod watchers;
 mod worker;
 
-use std::sync::Arc;
-
 use self::cycles::{Plan, Report, run};
 use self::database::Database;
 use self::faulty_proxy::ProxyFault;
 use self::judge::Rule;
-use self::server::Store;
+use crate::harness::server::Store;
 
 /// Number of kills, unless the environment sets another.
 const CYCLES: usize = 5;
@@ -107,7 +104,7 @@ fn assert_has_required_events(report: &Report, cycles_min: usize) {
 fn kill_nine_cycles() {
     let cycles = number("CRASH_CYCLES").map_or(CYCLES, |cycles| cycles.try_into().expect("a count"));
     let store = Store::folder("cycles");
-    let report = run(&Plan { seed: seed(), cycles, store, kills: true, fault: None });
+    let report = run(&Plan::new(seed(), cycles, store));
     assert_clean(&report);
     assert_has_required_events(&report, CYCLES);
 }
@@ -115,8 +112,9 @@ fn kill_nine_cycles() {
 #[test]
 fn kill_nine_cycles_of_server_and_postgres() {
     let cycles = number("CRASH_CYCLES").map_or(CYCLES_POSTGRES, |cycles| cycles.try_into().expect("a count"));
-    let store = Store::Postgres(Arc::new(Database::durable()));
-    let report = run(&Plan { seed: seed(), cycles, store, kills: true, fault: None });
+    let database = Database::durable();
+    let store = Store::Url(database.url());
+    let report = run(&Plan { database: Some(database), ..Plan::new(seed(), cycles, store) });
     assert_clean(&report);
     assert_has_required_events(&report, CYCLES);
 }
@@ -140,12 +138,12 @@ fn failovers_of_the_database_by_patroni() {
 #[test]
 fn without_kills_there_is_no_fault() {
     let store = Store::Memory;
-    assert_clean(&run(&Plan { seed: seed(), cycles: 6, store, kills: false, fault: None }));
+    assert_clean(&run(&Plan { kills: false, ..Plan::new(seed(), 6, store) }));
 }
 
 #[test]
 fn a_server_without_a_journal_is_found() {
-    let report = run(&Plan { seed: seed(), cycles: 1, store: Store::Memory, kills: true, fault: None });
+    let report = run(&Plan::new(seed(), 1, Store::Memory));
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
     assert!(report.has(Rule::Inconsistent), "{}", report.summary());
 }
@@ -153,27 +151,27 @@ fn a_server_without_a_journal_is_found() {
 #[test]
 fn acknowledged_adds_that_are_never_done_are_found() {
     let fault = Some(ProxyFault::Adds);
-    let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, fault });
+    let report = run(&Plan { kills: false, fault, ..Plan::new(seed(), 6, Store::Memory) });
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
 }
 
 #[test]
 fn acknowledged_acks_that_are_never_done_are_found() {
     let fault = Some(ProxyFault::Acks);
-    let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, fault });
+    let report = run(&Plan { kills: false, fault, ..Plan::new(seed(), 6, Store::Memory) });
     assert!(report.has(Rule::LostAck), "{}", report.summary());
 }
 
 #[test]
 fn adds_acknowledged_before_their_commit_are_found() {
     let store = Store::folder("adds");
-    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, fault: Some(ProxyFault::Adds) });
+    let report = run(&Plan { fault: Some(ProxyFault::Adds), ..Plan::new(seed(), 10, store) });
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
 }
 
 #[test]
 fn acks_acknowledged_before_their_commit_are_found() {
     let store = Store::folder("acks");
-    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, fault: Some(ProxyFault::Acks) });
+    let report = run(&Plan { fault: Some(ProxyFault::Acks), ..Plan::new(seed(), 10, store) });
     assert!(report.has(Rule::LostAck), "{}", report.summary());
 }

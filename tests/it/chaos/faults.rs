@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
 use crate::harness::preload;
+use crate::harness::server::{Spawned, Store};
 
 /// The path of the queue of these tests.
 const QUEUE: &str = "/v1/queues/q";
@@ -60,8 +60,7 @@ impl Plan {
 /// A folder for a store, and the path of a file beside it.
 pub(crate) fn place(test: &str) -> (Store, PathBuf, PathBuf) {
     let store = Store::folder(&format!("faults-{test}"));
-    let Store::Folder(folder) = &store else { unreachable!("it is a folder") };
-    let folder = folder.clone();
+    let folder = store.path().to_owned();
     let switch = folder.with_extension("switch");
     (store, folder, switch)
 }

@@ -22,14 +22,20 @@ pub(crate) fn found<T, E: Display>(find: impl FnMut() -> Result<T, E>) -> T {
 
 /// As [`found`], with another patience.
 #[track_caller]
+pub(crate) fn found_within<T, E: Display>(patience: Duration, find: impl FnMut() -> Result<T, E>) -> T {
+    tried(patience, find).unwrap_or_else(|missing| panic!("not in time: {missing}"))
+}
+
+/// Looks for a value again and again. Returns the last error after this time.
 #[expect(clippy::disallowed_methods, reason = "what is awaited happens in real time")]
-pub(crate) fn found_within<T, E: Display>(patience: Duration, mut find: impl FnMut() -> Result<T, E>) -> T {
+pub(crate) fn tried<T, E>(time: Duration, mut find: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let begun = std::time::Instant::now();
     loop {
-        match find() {
-            Ok(found) => return found,
-            Err(missing) => assert!(begun.elapsed() < patience, "not in time: {missing}"),
+        let found = find();
+        let left = time.saturating_sub(begun.elapsed());
+        if found.is_ok() || left.is_zero() {
+            return found;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(PAUSE.min(left));
     }
 }

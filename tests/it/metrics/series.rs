@@ -143,11 +143,11 @@ async fn idle_and_busy_queues_have_the_same_series() {
 async fn every_family_is_documented() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md");
     let text = std::fs::read_to_string(path).expect("the file is there");
-    let folder = crate::chaos::crash::server::Store::folder("families");
-    let crate::chaos::crash::server::Store::Folder(path) = &folder else { unreachable!("it is a folder") };
+    let folder = crate::harness::server::Store::folder("families");
+    let path = folder.path();
     let service = Service::with(|settings| {
         settings.storage.in_memory = false;
-        settings.storage.data_dir.clone_from(path);
+        path.clone_into(&mut settings.storage.data_dir);
     })
     .await;
     add(&service, "q", &["a"]).await;

@@ -10,8 +10,9 @@ use std::thread;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::harness::process::{deltaq, finished};
 use crate::harness::waiting::until;
-use crate::system::cli::{Server, finished};
+use crate::system::cli::Server;
 
 /// A page that reports every event of its `EventSource`.
 const PAGE: &str = r#"<!doctype html>
@@ -172,12 +173,7 @@ fn an_event_source_loses_and_repeats_nothing_over_restarts() {
         let template = server.address.to_string();
         let prefix = format!("c{cycle}");
         let writer = thread::spawn(move || {
-            let add = |key: &str| {
-                let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-                command.args(["add", "prices", "--key", key, "{}", "--url", &template]);
-                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-                command
-            };
+            let add = |key: &str| deltaq(&["add", "prices", "--key", key, "{}", "--url", &template]);
             add_until_failure(add, &prefix)
         });
         until("the page gets changes", || site.has(&format!("c{cycle}-3")));

@@ -8,21 +8,21 @@ mod secure;
 mod terminal;
 mod work;
 
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::waiting::until;
+use crate::harness::process::{Run, deltaq, finished};
+use crate::harness::server::{Spawned, Store};
 
 /// A server on an address that stays the same when the server is started again.
 pub(crate) struct Server {
-    child: Option<Child>,
+    running: Option<Spawned>,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) address: SocketAddr,
-    is_durable: bool,
+    store: Store,
     variables: Vec<(String, PathBuf)>,
 }
 
@@ -43,56 +43,38 @@ impl Server {
     }
 
     fn new(is_durable: bool, variables: &[(&str, &Path)]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
         let folder = tempfile::tempdir().expect("a folder");
+        let store = if is_durable { Store::Borrowed(folder.path().join("data")) } else { Store::Memory };
         let variables =
             variables.iter().map(|(name, value)| ((*name).to_owned(), value.to_path_buf())).collect();
-        let mut server = Self { child: None, folder, address, is_durable, variables };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut server = Self { running: None, folder, address: any, store, variables };
         server.start();
         server
     }
 
     pub(crate) fn start(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        command.args(["serve", "--metrics-listen", "", "--log-level", "warn", "--listen"]);
-        command.arg(self.address.to_string());
-        let ready = self.folder.path().join("ready");
-        command.arg("--ready-file").arg(&ready);
-        if self.is_durable {
-            command.arg("--data-dir").arg(self.folder.path().join("data"));
-        } else {
-            command.arg("--in-memory");
-        }
-        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let _absent = std::fs::remove_file(&ready);
-        let child = command.env_remove("RUST_LOG").stdin(Stdio::null()).spawn().expect("the binary runs");
-        self.child = Some(child);
-        until("the server is ready", || ready.exists());
+        let running = Spawned::start_at(&self.store, self.address, |command| {
+            command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        });
+        self.address = running.api;
+        self.running = Some(running);
     }
 
     /// Sends a signal to the server.
     pub(crate) fn signal(&self, name: &str) {
-        signal(self.child.as_ref().expect("a running server"), name);
+        self.running.as_ref().expect("a running server").signal(name);
     }
 
     /// Kills the server without a shutdown.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ended = child.kill();
-            let _reaped = child.wait();
-        }
+        self.running = None;
     }
 
     /// A command against this server.
     pub(crate) fn command(&self, line: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        command.args(line).env("DELTAQ_URL", self.address.to_string());
-        for name in ["DELTAQ_TOKEN", "DELTAQ_TOKEN_FILE", "NO_COLOR", "RUST_LOG"] {
-            command.env_remove(name);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = deltaq(line);
+        command.env("DELTAQ_URL", self.address.to_string());
         command
     }
 
@@ -116,53 +98,6 @@ impl Server {
     pub(crate) fn count(&self, queue: &str, name: &str) -> u64 {
         self.json(&["queue", "get", queue])["status"][name].as_u64().expect("a count")
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// The result of a command.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Run {
-    /// The output of a successful command.
-    #[track_caller]
-    pub(crate) fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{self:?}");
-        self.stdout
-    }
-
-    /// The error output of a command that ended with this code.
-    #[track_caller]
-    pub(crate) fn failed(self, code: i32) -> String {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        self.stderr
-    }
-}
-
-/// Runs a command to its end.
-pub(crate) fn finished(mut command: Command, stdin: &str) -> Run {
-    let mut child = command.stdin(Stdio::piped()).spawn().expect("the binary runs");
-    let mut pipe = child.stdin.take().expect("a pipe");
-    let text = stdin.to_owned();
-    let writer = std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
-    let output = child.wait_with_output().expect("output");
-    writer.join().expect("the writer ends");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
-}
-
-fn signal(child: &Child, name: &str) {
-    let kill = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(kill.expect("kill runs").success());
 }
 
 fn lines(path: &Path) -> Vec<String> {

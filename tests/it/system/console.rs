@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 
 use self::browser::Browser;
 use self::proxy::Proxy;
-use crate::system::cli::{Server, finished};
+use crate::harness::process::finished;
+use crate::system::cli::Server;
 
 /// Calls the API and returns the document of its reply.
 #[track_caller]

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::chaos::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::server::{End, Spawned, Store};
 use crate::harness::waiting::found;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -293,7 +293,7 @@ fn the_workers_of_the_readme_wait_for_their_queue_and_survive_a_restart() {
         let mut next = || lines.next().map(|line| line.expect("text")).unwrap_or_default();
         assert!(next().starts_with("before"), "{file}");
         server.end(End::Kill);
-        let server = Spawned::start_at(&store, address);
+        let server = Spawned::start_at(&store, address, |_| {});
         post(&server, "/v1/queues/prices/add", r#"{"key":"after"}"#);
         let after = next();
         // The ack of the first item was lost with the server, or arrives with the next pop.
@@ -339,7 +339,7 @@ fn the_cache_stays_in_step_over_a_crash_and_a_new_queue() {
     wait_for_copy(&file, &json!({"a": {"key": "a"}, "b": {"key": "b"}}));
     server.end(End::Kill);
 
-    let server = Spawned::start_at(&store, address);
+    let server = Spawned::start_at(&store, address, |_| {});
     post(&server, "/v1/queues/prices/delete", r#"{"key":"a"}"#);
     post(&server, "/v1/queues/prices/add", r#"{"key":"c"}"#);
     wait_for_copy(&file, &json!({"b": {"key": "b"}, "c": {"key": "c"}}));

@@ -7,17 +7,18 @@ mod live;
 mod refusals;
 mod round_trip;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::process::{Run, deltaq, finished};
+use crate::harness::server::{End, Spawned, Store};
 
 /// A folder that is removed when dropped.
 struct Scratch(PathBuf);
@@ -50,98 +51,41 @@ impl Drop for Scratch {
     }
 }
 
-/// The result of a command.
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-impl Ran {
-    /// The output of a successful command.
-    #[track_caller]
-    fn printed(self) -> String {
-        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{self:?}");
-        self.stdout
-    }
-
-    /// The one-line error of a failed command.
-    #[track_caller]
-    fn failed(self) -> String {
-        assert_eq!((self.code, self.stderr.lines().count()), (Some(1), 1), "{self:?}");
-        self.stderr
-    }
+/// A command with words and paths.
+fn command(words: &str, paths: &[&Path]) -> Command {
+    let mut command = deltaq(&words.split_whitespace().collect::<Vec<_>>());
+    command.args(paths);
+    command
 }
 
 /// Runs `deltaq` with words, paths and standard input.
-fn run_with(words: &str, paths: &[&Path], input: &str) -> Ran {
-    run_slowly(words, paths, vec![input.to_owned()], Duration::ZERO)
+fn run_with(words: &str, paths: &[&Path], input: &str) -> Run {
+    finished(command(words, paths), input)
 }
 
-/// As [`run_with`], with a pause after each part of the input.
-fn run_slowly(words: &str, paths: &[&Path], parts: Vec<String>, pause: Duration) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.args(words.split_whitespace()).args(paths).env_remove("RUST_LOG");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().expect("the binary runs");
-    let mut stdin = process.stdin.take().expect("a pipe");
-    // The command may end without reading its input.
-    let writer = std::thread::spawn(move || {
-        for part in parts {
-            if stdin.write_all(part.as_bytes()).is_err() {
-                return;
-            }
-            std::thread::sleep(pause);
-        }
-    });
-    let output = process.wait_with_output().expect("the binary ends");
-    let _ = writer.join();
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
-}
-
-fn run(words: &str, paths: &[&Path]) -> Ran {
+fn run(words: &str, paths: &[&Path]) -> Run {
     run_with(words, paths, "")
 }
 
-fn check(folder: &Path) -> Ran {
+fn check(folder: &Path) -> Run {
     run("check --data-dir", &[folder])
 }
 
-/// A server on a store. Dropping it kills it.
-struct Server {
-    process: Child,
-    /// Kept open, so that the server can write its log.
-    _log: BufReader<ChildStderr>,
-    api: String,
-}
+/// A server on a store.
+struct Server(Spawned);
 
 impl Server {
     fn start(folder: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]);
-        command.arg("--data-dir").arg(folder).env_remove("RUST_LOG").stderr(Stdio::piped());
-        let mut process = command.spawn().expect("the binary runs");
-        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
-        let api = loop {
-            let mut line = String::new();
-            assert!(log.read_line(&mut line).is_ok_and(|read| read > 0), "the server does not listen");
-            let said: Value = serde_json::from_str(&line).expect("the log is JSON");
-            if said["message"] == "listening" {
-                break said["api"].as_str().expect("an address").to_owned();
-            }
-        };
-        Self { process, _log: log, api }
+        Self(Spawned::start(&Store::Borrowed(folder.to_owned())))
     }
 
     fn pid(&self) -> u32 {
-        self.process.id()
+        self.0.process.child.id()
     }
 
     /// Sends a request on its own connection. Returns status and body.
     fn call(&self, method: &'static str, path: &str, body: &str) -> (u16, String) {
-        call(&self.api, method, path, body)
+        call(self.0.api, method, path, body)
     }
 
     /// A call on a queue that must succeed.
@@ -166,34 +110,21 @@ impl Server {
     }
 
     /// Stops the server cleanly.
-    fn stop(mut self) {
-        let pid = self.pid().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(sent.is_ok_and(|sent| sent.success()));
-        let ended = self.process.wait().expect("it ends");
-        assert!(ended.success(), "{ended}");
+    fn stop(self) {
+        self.0.stop();
     }
 
     /// Kills the server.
-    fn kill(mut self) {
-        self.process.kill().expect("it is ours");
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    fn kill(self) {
+        self.0.end(End::Kill);
     }
 }
 
 /// Makes a request on a connection of its own. Returns status and body.
-fn call(api: &str, method: &'static str, path: &str, body: &str) -> (u16, String) {
-    let address = api.parse().expect("an address");
+fn call(api: SocketAddr, method: &'static str, path: &str, body: &str) -> (u16, String) {
     let content_type = body.starts_with("{\"key\"").then_some("application/x-ndjson");
     let message = Message { method, path: path.to_owned(), content_type, body: body.to_owned() };
-    let reply = Connection::open(address).and_then(|mut connection| connection.call(&message));
+    let reply = Connection::open(api).and_then(|mut connection| connection.call(&message));
     let reply = reply.expect("a reply");
     (reply.status().expect("a status"), String::from_utf8(reply.body).expect("text"))
 }

@@ -7,10 +7,9 @@ mod fenced;
 
 use std::fs::File;
 use std::io::Read as _;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use deltaq::config::access::{TokenEntry, Verb};
@@ -18,23 +17,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::access::{root, token};
-use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::Client;
 use crate::harness::blocking::{Connection, Message};
-use crate::harness::waiting::{PATIENCE, until};
+use crate::harness::process::{Run, deltaq, finished};
+use crate::harness::server::{Spawned, Store};
+use crate::harness::waiting::{PATIENCE, found, until};
 use crate::metrics::page::Page;
 
-/// A server in a process of its own, with a folder for its files.
+/// A server with tokens in a file.
 struct Process {
-    child: Child,
+    server: Spawned,
     folder: TempDir,
-    api: SocketAddr,
-}
-
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
 }
 
 fn write_tokens(folder: &Path, tokens: &[TokenEntry]) {
@@ -44,78 +37,42 @@ fn write_tokens(folder: &Path, tokens: &[TokenEntry]) {
 
 impl Process {
     /// Starts a server with tokens in a file, and waits until it is ready.
-    async fn start(folder: TempDir, tokens: &[TokenEntry], adapt: impl FnOnce(&mut Command)) -> Self {
+    fn start(folder: TempDir, tokens: &[TokenEntry], adapt: impl FnOnce(&mut Command)) -> Self {
         write_tokens(folder.path(), tokens);
-        let mut command = command();
-        command.args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""]);
-        command.arg("--ready-file").arg(folder.path().join("ready"));
-        command.env("DELTAQ_ACCESS__TOKENS_FILE", folder.path().join("tokens.toml"));
-        adapt(&mut command);
-        let mut child = command.spawn().expect("the binary runs");
-        let begun = tokio::time::Instant::now();
-        loop {
-            if let Ok(text) = std::fs::read_to_string(folder.path().join("ready")) {
-                let ready: Value = serde_json::from_str(&text).expect("JSON");
-                let api = ready["api"].as_str().and_then(|api| api.parse().ok()).expect("an address");
-                return Self { child, folder, api };
-            }
-            let ended = child.try_wait().expect("a child");
-            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "the server does not start: {ended:?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let server = Spawned::start_uncalled(&Store::Memory, |command| {
+            command.env("DELTAQ_ACCESS__TOKENS_FILE", folder.path().join("tokens.toml"));
+            adapt(command);
+        });
+        Self { server, folder }
     }
 
     async fn client(&self) -> Client {
-        Client::connect(self.api).await
+        Client::connect(self.server.api).await
     }
 
     /// Waits until a metric has a value, and returns the page.
-    async fn until_measured(&self, token: &str, series: &str, wanted: f64) -> Page {
-        let begun = tokio::time::Instant::now();
-        loop {
-            let page = self.client().await.call_as(token, "GET", "/metrics", &Value::Null).await;
-            let page = Page::read(&page.text);
-            if page.value(series) == wanted {
-                return page;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{series} is {} and not {wanted}", page.value(series));
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    fn until_measured(&self, token: &str, series: &str, wanted: f64) -> Page {
+        let bearer = format!("authorization: Bearer {token}");
+        found(|| {
+            let mut connection = Connection::open(self.server.api).expect("a connection");
+            let reply = connection.call_with(&Message::get("/metrics".to_owned()), &[&bearer]);
+            let page = Page::read(&String::from_utf8(reply.expect("a reply").body).expect("text"));
+            let value = page.value(series);
+            if value == wanted { Ok(page) } else { Err(format!("{series} is {value} and not {wanted}")) }
+        })
     }
 
     fn signal(&self, name: &str) {
-        let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
-        assert!(kill.expect("kill runs").success());
+        self.server.signal(name);
     }
 
-    /// Waits until the process has ended.
-    async fn ended(&mut self) -> ExitStatus {
-        let begun = tokio::time::Instant::now();
-        loop {
-            if let Some(ended) = self.child.try_wait().expect("a child") {
-                return ended;
-            }
-            assert!(begun.elapsed() < PATIENCE, "the process does not end");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    fn has_logged(&self, text: &str) -> bool {
+        self.server.process.log().contains(text)
     }
 
     /// Stops the server, and returns its log.
-    fn stop(mut self) -> String {
-        self.signal("TERM");
-        let mut log = String::new();
-        if let Some(mut pipe) = self.child.stderr.take() {
-            pipe.read_to_string(&mut log).expect("text");
-        }
-        assert!(self.child.wait().expect("the process ends").success(), "{log}");
-        log
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
+    fn stop(self) -> String {
+        self.server.stop()
     }
 }
 
@@ -127,8 +84,7 @@ fn folder() -> TempDir {
 async fn the_log_has_a_line_for_each_request() {
     let process = Process::start(folder(), &[root()], |command| {
         command.args(["--log-level", "debug"]);
-    })
-    .await;
+    });
     let mut client = process.client().await;
     let objects = json!([{ "key": "sku-1", "text": "payload" }, { "key": "sku-2" }]);
     client.call_as("root", "POST", "/v1/queues/prices/add", &objects).await.ok();
@@ -184,16 +140,19 @@ async fn the_log_has_a_line_for_each_request() {
 
 #[tokio::test]
 async fn an_unread_log_blocks_no_request() {
-    let process = Process::start(folder(), &[root()], |command| {
-        command.args(["--log-level", "debug"]);
-    })
-    .await;
+    let mut process = Process::start(folder(), &[root()], |command| {
+        command.args(["--log-level", "debug"]).stderr(Stdio::piped());
+    });
     let mut client = process.client().await;
     // Far more lines than the pipe of the log holds.
     for _ in 0..2_000 {
         client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
     }
-    assert_eq!(process.stop().lines().filter(|line| line.contains("/v1/info")).count(), 2_000);
+    process.signal("TERM");
+    let mut log = String::new();
+    let pipe = process.server.process.child.stderr.as_mut().expect("a pipe");
+    pipe.read_to_string(&mut log).expect("text");
+    assert_eq!(log.lines().filter(|line| line.contains("/v1/info")).count(), 2_000);
 }
 
 #[tokio::test]
@@ -209,8 +168,7 @@ async fn a_hangup_reloads_and_the_supervisor_is_notified() {
     let path = folder.path().join("notify");
     let process = Process::start(folder, &[root()], |command| {
         command.env("NOTIFY_SOCKET", path);
-    })
-    .await;
+    });
     assert_eq!(notification().trim_end(), "READY=1");
     let mut client = process.client().await;
     client.call_as("late", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
@@ -230,7 +188,7 @@ async fn a_hangup_reloads_and_the_supervisor_is_notified() {
 
 #[tokio::test]
 async fn the_log_says_that_keys_are_parked_and_what_the_server_runs_with() {
-    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let process = Process::start(folder(), &[root()], |_| {});
     let mut client = process.client().await;
     client.call_as("root", "POST", "/v1/queues/prices/add", &json!({ "key": "sku-1" })).await.ok();
     let popped = client.call_as("root", "POST", "/v1/queues/prices/pop", &Value::Null).await.ok();
@@ -264,30 +222,23 @@ async fn files_that_can_not_be_opened_block_no_request() {
     let authority = crate::access::tls::Authority::new();
     let pair = authority.issue("server");
     for blocked in ["tokens", "cert"] {
-        let folder = folder();
-        let log = folder.path().join("log");
-        let (file, tls) = (File::create(&log).expect("a file"), blocked == "cert");
-        let mut process = Process::start(folder, &[root()], |command| {
-            command.stderr(file);
+        let tls = blocked == "cert";
+        let process = Process::start(folder(), &[root()], |command| {
             if tls {
                 command.env("DELTAQ_SERVER__TLS_CERT", &pair.cert).env("DELTAQ_SERVER__TLS_KEY", &pair.key);
             }
-        })
-        .await;
+        });
         let tokens = process.folder.path().join("tokens.toml");
         block(if tls { &pair.cert } else { &tokens });
-        let logged = |text: &str| std::fs::read_to_string(&log).expect("a log").matches(text).count();
+        let logged = |text: &str| process.server.process.log().matches(text).count();
         // Signals in quick succession count as one.
         while logged("SIGHUP during a reload") < 2 {
             process.signal("HUP");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if tls {
-            let health = || {
-                let mut command = command();
-                command.args(["health", "--url", &format!("https://{}", process.api)]);
-                command.status().expect("the binary runs").success()
-            };
+            let health =
+                || run(&["health", "--url", &format!("https://{}", process.server.api)]).code == Some(0);
             assert!(health());
         } else {
             let mut client = process.client().await;
@@ -299,27 +250,21 @@ async fn files_that_can_not_be_opened_block_no_request() {
             until("a reload", || logged("\"reloaded\"") > 0);
             client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
         }
-        process.signal("TERM");
-        assert!(process.ended().await.success());
+        process.stop();
     }
 }
 
-#[tokio::test]
-async fn a_start_that_waits_for_a_file_can_be_stopped() {
+#[test]
+fn a_start_that_waits_for_a_file_can_be_stopped() {
     let folder = folder();
     std::fs::write(folder.path().join("tokens.toml"), "").expect("a file");
     block(&folder.path().join("tokens.toml"));
-    let mut command = command();
-    command.args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""]);
+    let mut command = deltaq(&["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""]);
     command.env("DELTAQ_ACCESS__TOKENS_FILE", folder.path().join("tokens.toml"));
-    let log = folder.path().join("log");
-    let child = command.stderr(File::create(&log).expect("a file")).spawn().expect("the binary runs");
-    let mut process = Process { child, folder, api: ([127, 0, 0, 1], 0).into() };
+    let process = crate::harness::process::Process::start(command, |_, _| {});
     // Before the process handles the signal, the signal would end it with a failure.
     until("the handlers of signals", || handles_hangup(process.child.id()));
-    process.signal("TERM");
-    let ended = process.ended().await;
-    assert!(ended.success(), "{ended}: {}", std::fs::read_to_string(&log).expect("a log"));
+    process.stop();
 }
 
 /// Whether the process has a handler for SIGHUP, which is the last handler that it installs.
@@ -329,51 +274,44 @@ fn handles_hangup(pid: u32) -> bool {
     u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 == 1)
 }
 
-#[tokio::test]
-async fn a_reload_reports_every_failure() {
+#[test]
+fn a_reload_reports_every_failure() {
     let authority = crate::access::tls::Authority::new();
     let pair = authority.issue("server");
-    let folder = folder();
-    let log = folder.path().join("log");
-    let file = File::create(&log).expect("a file");
-    let process = Process::start(folder, &[root()], |command| {
+    let process = Process::start(folder(), &[root()], |command| {
         command.env("DELTAQ_SERVER__TLS_CERT", &pair.cert).env("DELTAQ_SERVER__TLS_KEY", &pair.key);
-        command.stderr(file);
-    })
-    .await;
+    });
     std::fs::write(process.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
     std::fs::write(&pair.cert, "no certificate").expect("a file");
     process.signal("HUP");
-    let has_logged = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
-    until("the error of the tokens", || has_logged("can't read the tokens"));
-    until("the error of TLS", || has_logged("can't set up TLS"));
+    until("the error of the tokens", || process.has_logged("can't read the tokens"));
+    until("the error of TLS", || process.has_logged("can't set up TLS"));
     process.stop();
 }
 
-#[tokio::test]
-async fn an_empty_notify_socket_is_no_supervisor() {
+#[test]
+fn an_empty_notify_socket_is_no_supervisor() {
     let process = Process::start(folder(), &[root()], |command| {
         command.env("NOTIFY_SOCKET", "");
-    })
-    .await;
+    });
     let log = process.stop();
     assert!(!log.contains("supervisor"), "{log}");
 }
 
-#[tokio::test]
-async fn a_failed_reload_shows_in_the_metrics() {
+#[test]
+fn a_failed_reload_shows_in_the_metrics() {
     const SUCCESSFUL: &str = "deltaq_last_reload_successful";
-    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let process = Process::start(folder(), &[root()], |_| {});
     let timestamp = |page: &Page| page.value("deltaq_last_reload_success_timestamp_seconds");
-    let started = timestamp(&process.until_measured("root", SUCCESSFUL, 1.0).await);
+    let started = timestamp(&process.until_measured("root", SUCCESSFUL, 1.0));
     assert!(started > 1.7e9, "seconds since 1970, not {started}");
     std::fs::write(process.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
     process.signal("HUP");
-    let failed = process.until_measured("root", SUCCESSFUL, 0.0).await;
+    let failed = process.until_measured("root", SUCCESSFUL, 0.0);
     assert_eq!(timestamp(&failed), started, "the start was the last success");
     write_tokens(process.folder.path(), &[root()]);
     process.signal("HUP");
-    let repaired = process.until_measured("root", SUCCESSFUL, 1.0).await;
+    let repaired = process.until_measured("root", SUCCESSFUL, 1.0);
     assert!(timestamp(&repaired) > started);
 }
 
@@ -387,8 +325,7 @@ async fn a_quiet_log_still_shows_the_audit() {
     ] {
         let process = Process::start(folder(), &[root()], |command| {
             command.env(name, filter);
-        })
-        .await;
+        });
         let mut client = process.client().await;
         client.call_as("other", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
         client.call_as("root", "PUT", "/v1/queues/prices", &json!({})).await.ok();
@@ -403,25 +340,23 @@ async fn a_quiet_log_still_shows_the_audit() {
 #[tokio::test]
 async fn audit_lines_lost_by_a_full_disk_are_counted() {
     let folder = folder();
-    let (audit, log) = (folder.path().join("audit.jsonl"), folder.path().join("log"));
+    let audit = folder.path().join("audit.jsonl");
     std::os::unix::fs::symlink("/dev/full", &audit).expect("a link");
-    let file = File::create(&log).expect("a file");
     let process = Process::start(folder, &[root()], |command| {
-        command.env("DELTAQ_AUDIT__FILE", &audit).stderr(file);
-    })
-    .await;
+        command.env("DELTAQ_AUDIT__FILE", &audit);
+    });
     let mut client = process.client().await;
     for _ in 0..3 {
         client.call_as("other", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
     }
     let lost = || {
-        let text = std::fs::read_to_string(&log).expect("a log");
+        let text = process.server.process.log();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
         let lost = lines.filter(|line| line["message"] == "can't write the audit log: lines are dropped");
         lost.filter_map(|line| line["lines"].as_u64()).sum::<u64>()
     };
     until("the lost lines are counted", || lost() == 3);
-    process.until_measured("root", "deltaq_audit_lost_total", 3.0).await;
+    process.until_measured("root", "deltaq_audit_lost_total", 3.0);
     std::fs::remove_file(&audit).expect("a link");
     client.call_as("root", "PUT", "/v1/queues/prices", &json!({})).await.ok();
     let written = || std::fs::read_to_string(&audit).unwrap_or_default();
@@ -434,30 +369,27 @@ async fn audit_lines_lost_by_a_full_disk_are_counted() {
 #[tokio::test]
 async fn a_stalled_audit_disk_blocks_neither_a_reload_nor_the_shutdown() {
     let folder = folder();
-    let (audit, log) = (folder.path().join("audit"), folder.path().join("log"));
+    let audit = folder.path().join("audit");
     // An unread pipe takes some lines, and then the writer blocks for ever.
     assert!(Command::new("mkfifo").arg(&audit).status().expect("mkfifo runs").success());
     let pipe = File::options().read(true).write(true).open(&audit).expect("a pipe");
-    let file = File::create(&log).expect("a file");
     let mut process = Process::start(folder, &[root()], |command| {
-        command.env("DELTAQ_AUDIT__FILE", &audit).env("DELTAQ_AUDIT__CALLS", "all").stderr(file);
-    })
-    .await;
+        command.env("DELTAQ_AUDIT__FILE", &audit).env("DELTAQ_AUDIT__CALLS", "all");
+    });
     let mut client = process.client().await;
     for _ in 0..1_000 {
         client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
     }
     write_tokens(process.folder.path(), &[token("late", &[Verb::Read], "*")]);
     process.signal("HUP");
-    let has_logged = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
-    until("a reload", || has_logged("\"reloaded\""));
+    until("a reload", || process.has_logged("\"reloaded\""));
     client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
     process.signal("TERM");
-    until("the shutdown waits", || has_logged("a second signal ends"));
+    until("the shutdown waits", || process.has_logged("a second signal ends"));
     process.signal("TERM");
-    let ended = process.ended().await;
+    let ended = process.server.process.ended();
     assert!(ended.success(), "{ended}");
-    assert!(has_logged("the disk of the audit log is stalled"));
+    assert!(process.has_logged("the disk of the audit log is stalled"));
     drop(pipe);
 }
 
@@ -483,28 +415,24 @@ fn errors_of_settings_do_not_show_secrets() {
         (format!("[access]\ninsecure = \"{secret}\"\n"), "access.insecure"),
     ] {
         std::fs::write(&path, &text).expect("a file");
-        let output = run(&["serve", "--in-memory", "--config", &path.display().to_string()]);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{message}");
+        let message = run(&["serve", "--in-memory", "--config", &path.display().to_string()]).failed(1);
         assert!(!message.contains("5ec2e7"), "{text}: {message}");
         assert!(message.contains(expected), "{text}: {message}");
     }
 }
 
-fn run(args: &[&str]) -> Output {
-    command().args(args).output().expect("the binary runs")
+fn run(line: &[&str]) -> Run {
+    finished(deltaq(line), "")
 }
 
 #[test]
 fn a_start_without_tokens_on_a_public_address_is_refused() {
-    let output = run(&["serve", "--in-memory", "--listen", "0.0.0.0:0"]);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{message}");
+    let message = run(&["serve", "--in-memory", "--listen", "0.0.0.0:0"]).failed(1);
     assert!(message.contains("0.0.0.0") && message.contains("--insecure"), "{message}");
 }
 
-#[tokio::test]
-async fn health_finds_the_server_of_its_settings() {
+#[test]
+fn health_finds_the_server_of_its_settings() {
     let authority = crate::access::tls::Authority::new();
     let pair = authority.issue("server");
     for tls in [false, true] {
@@ -514,25 +442,23 @@ async fn health_finds_the_server_of_its_settings() {
                 command.env("DELTAQ_SERVER__TLS_CLIENT_CA", authority.certificates());
             }
         };
-        let process = Process::start(folder(), &[root()], settings).await;
-        let health = |adapt: &dyn Fn(&mut Command)| {
-            let mut command = command();
-            command.arg("health").env("DELTAQ_SERVER__LISTEN", process.api.to_string());
+        let process = Process::start(folder(), &[root()], settings);
+        let health = |address: &str, adapt: &dyn Fn(&mut Command)| {
+            let mut command = deltaq(&["health"]);
+            command.env("DELTAQ_SERVER__LISTEN", address);
             adapt(&mut command);
-            command.output().expect("the binary runs")
+            finished(command, "")
         };
-        let output = health(&settings);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let address = process.server.api.to_string();
+        health(&address, &settings).ok();
         if tls {
-            let url = format!("https://{}", process.api);
-            assert!(run(&["health", "--url", &url]).status.success());
-            let url = format!("http://{}", process.api);
-            assert_eq!(run(&["health", "--url", &url]).status.code(), Some(1), "the server expects TLS");
+            run(&["health", "--url", &format!("https://{address}")]).ok();
+            // The server expects TLS.
+            run(&["health", "--url", &format!("http://{address}")]).failed(1);
         }
         process.stop();
-        let output =
-            command().arg("health").env("DELTAQ_SERVER__LISTEN", "127.0.0.1:1").output().expect("it runs");
-        assert_eq!(output.status.code(), Some(1), "nothing listens there");
+        // Nothing listens there.
+        health("127.0.0.1:1", &|_| {}).failed(1);
     }
 }
 
@@ -552,11 +478,10 @@ async fn a_service_manager_can_pass_the_listening_socket() {
                 None => shell.env_remove(name),
             };
         }
-        shell.stdin(std::os::fd::OwnedFd::from(socket)).stdout(Stdio::piped()).stderr(Stdio::piped());
         *command = shell;
-    })
-    .await;
-    assert_eq!(process.api, address);
+        command.stdin(std::os::fd::OwnedFd::from(socket));
+    });
+    assert_eq!(process.server.api, address);
     process.client().await.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
 }
 

@@ -12,52 +12,39 @@ mod sql;
 mod upstream;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::harness::blocking::{Connection, Message};
-use crate::harness::waiting::until;
+use crate::harness::process::Process;
+use crate::harness::waiting::{found, until};
 use crate::system::cli::Server;
 
 /// A running `deltaq reflect`.
 struct Reflecting {
-    child: Child,
-    folder: TempDir,
+    process: Process,
     address: SocketAddr,
 }
 
 impl Reflecting {
     /// Starts the process with these arguments, and waits until it serves its metrics.
     fn start(server: &Server, line: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let log = folder.path().join("log");
         let line = [&["reflect", "--metrics-listen", "127.0.0.1:0", "--log-format", "json"], line].concat();
-        let mut command = server.command(&line);
-        let child = command.stdout(Stdio::null()).stderr(File::create(&log).expect("a file")).spawn();
-        let mut reflecting =
-            Self { child: child.expect("the binary runs"), folder, address: ([127, 0, 0, 1], 0).into() };
-        until("the metrics are served", || {
-            let bound = reflecting.log().lines().find_map(|line| {
+        let mut process = Process::start(server.command(&line), |_, _| {});
+        let address = found(|| {
+            assert!(process.status().is_none(), "{}", process.log());
+            let bound = process.log().lines().find_map(|line| {
                 let line: Value = serde_json::from_str(line).ok()?;
                 line["bound"].as_str()?.parse().ok()
             });
-            assert!(reflecting.child.try_wait().expect("a child").is_none(), "{}", reflecting.log());
-            bound.map(|bound| reflecting.address = bound).is_some()
+            bound.ok_or("the metrics are served")
         });
-        reflecting
+        Self { process, address }
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).expect("a log")
-    }
-
-    fn log_path(&self) -> PathBuf {
-        self.folder.path().join("log")
+        self.process.log()
     }
 
     /// The reply to a GET of the process itself.
@@ -89,21 +76,9 @@ impl Reflecting {
     }
 
     /// Sends SIGTERM, waits for a clean end, and returns the log.
-    fn stop(mut self) -> String {
-        let id = self.child.id().to_string();
-        let kill = std::process::Command::new("kill").args(["-TERM", &id]).status();
-        assert!(kill.expect("kill runs").success());
-        let ended = self.child.wait().expect("the process ends");
-        let log = self.log();
-        assert!(ended.success(), "{ended}: {log}");
-        log
-    }
-}
-
-impl Drop for Reflecting {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
+    #[track_caller]
+    fn stop(self) -> String {
+        self.process.stop()
     }
 }
 

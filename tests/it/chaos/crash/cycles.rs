@@ -10,14 +10,14 @@ use deltaq_runtime::clock::Clock;
 use super::alarm::{Alarm, Moment};
 use super::client::Client;
 use super::counters::Counters;
-use super::database::Outage;
+use super::database::{Database, Outage};
 use super::faulty_proxy::{FaultyProxy, ProxyFault};
 use super::history::{Call, Crash, Epoch, Snapshot, Us};
 use super::judge::{Fault, Judge, Rule};
 use super::load::Clients;
 use super::queues::QUEUES;
-use super::server::{End, Spawned, Store};
 use super::snapshot::{create, drain, metrics_of_drained, snapshot};
+use crate::harness::server::{End, Spawned, Store};
 
 /// Duration of the load before a kill, in milliseconds.
 const LOAD_MS: std::ops::Range<u64> = 50..400;
@@ -44,8 +44,17 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) cycles: usize,
     pub(crate) store: Store,
+    /// The database of the store, which fails too.
+    pub(crate) database: Option<Database>,
     pub(crate) kills: bool,
     pub(crate) fault: Option<ProxyFault>,
+}
+
+impl Plan {
+    /// A plan of kills without other faults.
+    pub(crate) fn new(seed: u64, cycles: usize, store: Store) -> Self {
+        Self { seed, cycles, store, database: None, kills: true, fault: None }
+    }
 }
 
 /// The result of a run.
@@ -170,7 +179,7 @@ impl Run<'_> {
         let end = if self.plan.fault.is_none() { end_of(&mut self.rng) } else { End::Kill };
         let moment = self.rng.choice(Moment::ALL).filter(|_| self.rng.bool());
         let (kills, clock, alarm) = (self.plan.kills, &self.clock, &self.alarm);
-        let outage = Outage::choose(&self.plan.store, &mut self.rng);
+        let outage = Outage::choose(self.plan.database.as_ref(), &mut self.rng);
         let outcome = self.clients.run(address, || {
             std::thread::sleep(time);
             if let Some(proxy) = &proxy {

@@ -1,14 +1,13 @@
 //! A PostgreSQL server under a server of deltaq: it is killed, restarted and cut off under load.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::server::Spawned;
 use crate::harness::waiting::{PATIENCE, found_within};
 use crate::system::postgres::cluster::Cluster;
 use crate::system::postgres::proxy::Proxy;
@@ -61,15 +60,15 @@ enum Kind {
 
 /// An outage of the database of a server that lives on.
 #[derive(Debug)]
-pub(crate) struct Outage {
-    database: Arc<Database>,
+pub(crate) struct Outage<'a> {
+    database: &'a Database,
     kind: Kind,
 }
 
-impl Outage {
+impl<'a> Outage<'a> {
     /// Chooses what happens in a cycle. `None`: the server itself ends.
-    pub(crate) fn choose(store: &Store, rng: &mut fastrand::Rng) -> Option<Self> {
-        let Store::Postgres(database) = store else { return None };
+    pub(crate) fn choose(database: Option<&'a Database>, rng: &mut fastrand::Rng) -> Option<Self> {
+        let database = database?;
         let kind = match rng.u32(..8) {
             0..3 => return None,
             3..5 => Kind::Killed,
@@ -77,7 +76,7 @@ impl Outage {
             6 => Kind::Cut,
             _ => Kind::CutAnswer,
         };
-        Some(Self { database: database.clone(), kind })
+        Some(Self { database, kind })
     }
 
     /// Begins the outage, while the clients call.

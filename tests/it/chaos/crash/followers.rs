@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::number;
 use super::retrying::Client;
-use super::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::server::{End, Spawned, Store};
 
 const KILLS: usize = 5;
 const KEYS: u64 = 30;

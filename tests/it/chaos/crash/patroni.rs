@@ -13,8 +13,8 @@ use super::history::Crash;
 use super::judge::Judge;
 use super::load::Clients;
 use super::queues::QUEUES;
-use super::server::{Spawned, Store};
 use super::snapshot::{create, drain, snapshot};
+use crate::harness::server::{Spawned, Store};
 use crate::system::postgres::patroni::{Loss, Patroni};
 
 /// Duration of the load before and after a failover, in milliseconds.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::server::{End, Spawned, Store};
 
 const PRODUCERS: usize = 4;
 const CALLS: u64 = 240;

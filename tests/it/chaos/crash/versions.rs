@@ -10,8 +10,8 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::server::{End, Spawned, Store};
 
 const PRODUCERS: u64 = 4;
 const CALLS: u64 = 150;

@@ -8,9 +8,9 @@ use std::process::Command;
 use deltaq_runtime::clock::wall_us;
 use serde_json::{Value, json};
 
-use super::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
 use crate::harness::preload;
+use crate::harness::server::{Spawned, Store};
 use crate::harness::waiting::until;
 
 const DAY_S: i64 = 86_400;

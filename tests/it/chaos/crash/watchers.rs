@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::retrying::{Client, objects};
-use super::server::{End, Spawned, Store};
 use super::{number, seed};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::server::{End, Spawned, Store};
 
 const KILLS: u64 = 5;
 const PRODUCERS: u64 = 3;

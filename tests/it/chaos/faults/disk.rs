@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::{Plan, add_in_the_end, call, expect_all, place, try_add};
-use crate::chaos::crash::server::{End, Spawned};
 use crate::harness::blocking::Message;
+use crate::harness::server::{End, Spawned};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;

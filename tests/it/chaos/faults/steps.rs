@@ -5,13 +5,13 @@
 //! in flight. By default some of the steps are tried; `DELTAQ_ALL_STEPS=1` tries all.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::{Plan, QUEUE, call, keys, place};
-use crate::chaos::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::Message;
+use crate::harness::process::{deltaq, finished};
+use crate::harness::server::{End, Spawned, Store};
 
 /// Objects of the Replace.
 const LIST: usize = 300;
@@ -129,8 +129,7 @@ fn expected() -> Vec<Value> {
 
 /// Starts a server that dies at a step. `None` if it dies before it is ready.
 fn doomed(store: &Store, folder: &Path, plan: Plan) -> Option<Spawned> {
-    let command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    Spawned::try_start(store, command, |command| plan.set(command, folder, None))
+    Spawned::try_start(store, deltaq(&[]), "127.0.0.1:0", |command| plan.set(command, folder, None)).ok()
 }
 
 /// Runs a server that dies at `step`, optionally a second one that dies at `again` during its recovery, then
@@ -143,7 +142,8 @@ fn die_at(expected: &[Value], kind: &'static str, step: u64, again: Option<u64>)
     if let Some(server) = doomed(&store, &folder, plan(step)) {
         done = run(&server, &mut Known::default(), false).0;
         if done == expected.len() - 1 {
-            came = server.stopped().0 != Some(0);
+            server.signal("TERM");
+            came = server.ended().0 != Some(0);
         }
     }
     if let Some(again) = again {
@@ -192,9 +192,8 @@ fn backup() -> PathBuf {
     let (store, folder, backup) = place("backed-up");
     let server = Spawned::start(&store);
     assert_eq!(call(&server, &post("/add", &json!({"key": "kept"}))).expect("a reply").0, 200);
-    let words = ["backup", "--data-dir", folder.to_str().expect("UTF-8"), "--to"];
-    let ran = Command::new(env!("CARGO_BIN_EXE_deltaq")).args(words).arg(&backup).output();
-    assert!(ran.expect("the binary runs").status.success());
+    let [from, to] = [&folder, &backup].map(|path| path.to_str().expect("UTF-8"));
+    finished(deltaq(&["backup", "--data-dir", from, "--to", to]), "").ok();
     server.end(End::Kill);
     backup
 }

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 
 use super::{QUEUE, add_in_the_end, call, expect_all, try_add};
-use crate::chaos::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::Message;
+use crate::harness::server::{End, Spawned, Store};
 
 /// Bytes of an object, large enough to fill the disk soon.
 const OBJECT_BYTES: usize = 20_000;
@@ -111,7 +111,7 @@ fn a_start_on_a_full_disk_is_refused_and_succeeds_when_there_is_room() {
     let refused = refused.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--data-dir"]);
     // A server that starts all the same would run for ever.
     let done = Command::new("timeout")
-        .arg("20")
+        .arg("60")
         .arg(refused.get_program())
         .args(refused.get_args())
         .arg(&volume.folder)

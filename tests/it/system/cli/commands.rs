@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Server, finished, lines, until};
+use super::{Server, finished, lines};
+use crate::harness::waiting::until;
 
 #[test]
 fn a_key_goes_from_add_to_ack() {

@@ -42,7 +42,13 @@ fn words(text: &str) -> String {
     let is_separator =
         |char: char| char.is_whitespace() || matches!(char, '"' | ',' | '[' | ']' | '(' | ')' | '&');
     let words: Vec<_> = text.split(is_separator).filter(|word| !word.is_empty()).collect();
-    format!(" {} ", words.join(" ")).replace("Work::start", "work").replace("Reflecting::start", "reflect")
+    let mut text = format!(" {} ", words.join(" "));
+    for (function, command) in
+        [("Work::start", "work"), ("Reflecting::start", "reflect"), ("Spawned::start_with", "serve")]
+    {
+        text = text.replace(function, command);
+    }
+    text
 }
 
 /// The commands without subcommands, each with the words of its path.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Run, Server, finished};
+use super::{Run, Server, deltaq, finished};
 
 /// The names in a list.
 fn names(server: &Server, line: &[&str]) -> Vec<String> {
@@ -133,9 +133,8 @@ fn delays_and_backoff_are_passed_on() {
 
 /// Runs a tool without a server.
 fn tool(folder: &std::path::Path, line: &[&str]) -> Run {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.args(line).current_dir(folder).env_remove("RUST_LOG");
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut command = deltaq(line);
+    command.current_dir(folder);
     finished(command, "")
 }
 
@@ -190,8 +189,7 @@ fn a_reader_that_has_left_is_no_failure() {
     for line in [&["config", "show"][..], &["man"], &["completion", "bash"], &["help"]] {
         let (reader, stdout) = std::io::pipe().expect("a pipe");
         drop(reader);
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        let ended = command.args(line).stdout(stdout).output().expect("the binary runs");
+        let ended = deltaq(line).stdout(stdout).output().expect("the binary runs");
         assert!(ended.status.success() && ended.stderr.is_empty(), "{line:?}: {ended:?}");
     }
 }

@@ -2,14 +2,13 @@
 
 use deltaq::config::access::Verb;
 
-use super::{Run, Server, finished};
+use super::{Run, Server, deltaq, finished};
 use crate::access::tls::Authority;
 
 /// The output of a program that makes a token.
 fn token(server_file: &std::path::Path, line: &[&str]) -> String {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.args(["token"]).args(line).arg("--file").arg(server_file);
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut command = deltaq(&["token"]);
+    command.args(line).arg("--file").arg(server_file);
     finished(command, "").ok().trim().to_owned()
 }
 
@@ -39,7 +38,7 @@ fn a_token_opens_what_its_grants_say() {
     server.run(&["queues", "--token-file", path]).ok();
     let rotated = token(&file, &["rotate", "reader"]);
     server.signal("HUP");
-    super::until("the old token is refused", || {
+    crate::harness::waiting::until("the old token is refused", || {
         server.run(&["queues", "--token-file", path]).code == Some(1)
     });
     std::fs::write(&secret, rotated).expect("a file");

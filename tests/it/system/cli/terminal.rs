@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use super::{Server, until};
+use super::Server;
+use crate::harness::waiting::until;
 
 /// A terminal that runs one command line.
 struct Terminal {

@@ -3,37 +3,36 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use super::{Server, lines, signal, until};
+use super::{Server, lines};
+use crate::harness::process::Process;
+use crate::harness::waiting::until;
 
 /// A running `deltaq work`.
 struct Work {
-    child: Child,
+    process: Process,
 }
 
 impl Work {
     fn start(server: &Server, options: &[&str], script: &str) -> Self {
         let line = [&["work", "q"], options, &["--", "sh", "-c", script]].concat();
-        let stderr = std::fs::File::create(server.folder.path().join("stderr")).expect("a file");
-        let mut command = server.command(&line);
-        command.env("DIR", server.folder.path()).stderr(stderr).stdout(Stdio::null());
-        Self { child: command.spawn().expect("the binary runs") }
+        let process = Process::start(server.command(&line), |command, _| {
+            command.env("DIR", server.folder.path()).stdout(Stdio::null());
+        });
+        Self { process }
     }
 
     fn signal(&self, name: &str) {
-        signal(&self.child, name);
+        self.process.signal(name);
     }
 
-    /// Waits for the end.
-    fn ended(&mut self) -> ExitStatus {
-        let mut status = None;
-        until("the worker ends", || {
-            status = self.child.try_wait().expect("a child");
-            status.is_some()
-        });
-        status.expect("a status")
+    /// Waits for a clean end.
+    #[track_caller]
+    fn ends(&mut self) {
+        let status = self.process.ended();
+        assert!(status.success(), "{status}: {}", self.process.log());
     }
 }
 
@@ -41,11 +40,11 @@ impl Drop for Work {
     fn drop(&mut self) {
         // The commands of a killed worker go on, so the worker stops them first. Two signals of one kind may arrive as one.
         for name in ["CONT", "TERM", "INT"] {
-            if matches!(self.child.try_wait(), Ok(None)) {
+            if self.process.status().is_none() {
                 self.signal(name);
             }
         }
-        let _ended = self.ended();
+        let _ended = self.process.ended();
     }
 }
 
@@ -55,10 +54,6 @@ fn add(server: &Server, keys: usize) {
         writeln!(objects, "{{\"key\":\"k{number}\"}}").expect("a string grows");
     }
     server.run_with(&["add", "q"], &objects).ok();
-}
-
-fn stderr(server: &Server) -> String {
-    std::fs::read_to_string(server.folder.path().join("stderr")).expect("a file")
 }
 
 /// Whether the process with the id in a file runs.
@@ -79,7 +74,7 @@ fn a_worker_waits_no_longer_than_the_server_allows() {
     until("the key is worked on", || server.folder.path().join("worked").exists());
     server.run(&["synced", "q", "--resource-version", "now", "--wait", "1m"]).ok();
     work.signal("TERM");
-    assert!(work.ended().success(), "{}", stderr(&server));
+    work.ends();
 }
 
 #[test]
@@ -99,7 +94,7 @@ fn the_exit_status_settles_the_key() {
             read) grep -q '"object":{"key":"read","n":1.50}' ;;
         esac"#;
     let mut work = Work::start(&server, &["--until-empty"], script);
-    assert!(work.ended().success(), "{}", stderr(&server));
+    work.ends();
     assert_eq!(server.run(&["known", "q", "-o", "name"]).ok(), "good\nread\n");
     let error = |key: &str| {
         let item = server.json(&["items", "q", key]);
@@ -111,7 +106,7 @@ fn the_exit_status_settles_the_key() {
     assert_eq!(error("reject"), ("parked".to_owned(), "exit status 65: unknown currency".to_owned()));
     assert_eq!(error("temporary"), ("delayed".to_owned(), "exit status 75: first line\nno route".to_owned()));
     assert_eq!(error("crash"), ("delayed".to_owned(), "killed by signal 9".to_owned()));
-    let reported = stderr(&server);
+    let reported = work.process.log();
     for line in [
         "deltaq: reject: rejected at attempt 1, parked: exit status 65: unknown currency",
         "deltaq: temporary: failed at attempt 1, again in ",
@@ -128,7 +123,7 @@ fn a_flood_of_output_is_bounded_and_an_unread_item_blocks_nothing() {
     server.run_with(&["add", "q"], &format!("{{\"key\":\"big\",\"text\":\"{text}\"}}")).ok();
     let script = "yes flood | head -c 20000000 >&2; yes flood | head -c 20000000; printf '\\377\\377the end' >&2; exit 65";
     let mut work = Work::start(&server, &["--until-empty"], script);
-    assert!(work.ended().success());
+    work.ends();
     let item = server.json(&["items", "q", "big"]);
     let error = item["last_error"].as_str().expect("text");
     assert!(error.starts_with("exit status 65: ") && error.ends_with("\u{fffd}\u{fffd}the end"), "{error}");
@@ -144,7 +139,7 @@ fn a_long_command_keeps_its_lease() {
         &["--until-empty", "--lease", "6s"],
         "echo $DELTAQ_ATTEMPT >> $DIR/log; sleep 10",
     );
-    assert!(work.ended().success(), "{}", stderr(&server));
+    work.ends();
     assert_eq!(lines(&server.folder.path().join("log")), ["1"]);
     assert_eq!(server.count("q", "known"), 1);
 }
@@ -163,7 +158,7 @@ fn a_command_whose_lease_was_settled_elsewhere_is_stopped_with_its_children() {
     server.run(&["queue", "pause", "q"]).ok();
     server.run(&["ack", "q", &lease]).ok();
     until("the command is stopped", || !runs(&pid) && !runs(&server.folder.path().join("child")));
-    until("the loss is reported", || stderr(&server).contains("k0: the lease has ended (acked)"));
+    until("the loss is reported", || work.process.log().contains("k0: the lease has ended (acked)"));
     drop(work);
 }
 
@@ -195,9 +190,9 @@ fn sigterm_lets_commands_finish() {
     );
     until("the command runs", || server.folder.path().join("started").exists());
     work.signal("TERM");
-    until("the signal is handled", || stderr(&server).contains("no further keys are popped"));
+    until("the signal is handled", || work.process.log().contains("no further keys are popped"));
     std::fs::write(server.folder.path().join("go"), "").expect("a file");
-    assert!(work.ended().success());
+    work.ends();
     assert_eq!(
         (server.count("q", "known"), server.count("q", "ready"), server.count("q", "leased")),
         (1, 1, 0)
@@ -213,7 +208,7 @@ fn sigterm_releases_keys_whose_commands_do_not_finish() {
     let pid = server.folder.path().join("pid");
     until("the command runs", || pid.exists());
     work.signal("TERM");
-    assert!(work.ended().success(), "{}", stderr(&server));
+    work.ends();
     assert!(!runs(&pid));
     let item = server.json(&["items", "q", "k0"]);
     assert_eq!((&item["state"], &item["failures"]), (&"ready".into(), &0.into()), "{item}");
@@ -229,9 +224,9 @@ fn a_release_without_an_answer_is_not_reported_as_done() {
     until("the command runs", || pid.exists());
     server.signal("STOP");
     work.signal("TERM");
-    assert!(work.ended().success(), "{}", stderr(&server));
+    work.ends();
     assert!(!runs(&pid));
-    let reported = stderr(&server);
+    let reported = work.process.log();
     assert!(reported.contains("k0: the server has not confirmed its release"), "{reported}");
 }
 
@@ -242,7 +237,7 @@ fn an_idle_worker_ends_at_once_and_leaves_no_lease() {
     let mut work = Work::start(&server, &["--concurrency", "4"], "true");
     until("the worker waits", || server.count("q", "waiters") == 1);
     work.signal("INT");
-    assert!(work.ended().success());
+    work.ends();
     add(&server, 5);
     assert_eq!((server.count("q", "ready"), server.count("q", "leased")), (5, 0));
 }
@@ -251,13 +246,13 @@ fn an_idle_worker_ends_at_once_and_leaves_no_lease() {
 fn a_worker_waits_for_its_queue_and_says_so_once() {
     let server = Server::in_memory();
     let mut work = Work::start(&server, &["--concurrency", "4"], "touch $DIR/worked");
-    let said = |server: &Server| stderr(server).matches("queue q does not exist yet").count();
-    until("the worker has asked", || said(&server) > 0);
+    let said = |work: &Work| work.process.log().matches("queue q does not exist yet").count();
+    until("the worker has asked", || said(&work) > 0);
     add(&server, 1);
     until("the key is worked on", || server.folder.path().join("worked").exists());
     work.signal("TERM");
-    assert!(work.ended().success(), "{}", stderr(&server));
-    assert_eq!(said(&server), 1, "{}", stderr(&server));
+    work.ends();
+    assert_eq!(said(&work), 1, "{}", work.process.log());
     let missing = server.run(&["work", "missing", "--until-empty", "--", "true"]).failed(3);
     assert!(missing.contains("there is no queue of this name"), "{missing}");
     let missing = server.run(&["pop", "missing", "--wait", "10ms"]).failed(3);
@@ -279,7 +274,7 @@ fn a_closed_queue_ends_the_worker() {
     add(&server, 3);
     server.run(&["queue", "close", "q"]).ok();
     let mut work = Work::start(&server, &["--concurrency", "2"], "true");
-    assert!(work.ended().success());
+    work.ends();
     assert_eq!(server.count("q", "known"), 3);
 }
 
@@ -305,9 +300,9 @@ fn restarts_of_the_server_lose_nothing_and_repeat_nothing() {
     for key in lines(&log) {
         *runs.entry(key).or_insert(0) += 1;
     }
-    assert_eq!(runs.len(), KEYS, "{}", stderr(&server));
+    assert_eq!(runs.len(), KEYS, "{}", work.process.log());
     // The leases are far longer than the outages, so no key was delivered twice.
     let repeated: Vec<_> = runs.iter().filter(|(_, count)| **count > 1).collect();
-    assert!(repeated.is_empty(), "{repeated:?}: {}", stderr(&server));
+    assert!(repeated.is_empty(), "{repeated:?}: {}", work.process.log());
     drop(work);
 }

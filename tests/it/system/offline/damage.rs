@@ -48,7 +48,7 @@ async fn store(scratch: &Scratch, name: &str) -> PathBuf {
 }
 
 /// The lines that report damage.
-fn damage(ran: &Ran) -> Vec<&str> {
+fn damage(ran: &Run) -> Vec<&str> {
     ran.stdout.lines().filter(|line| line.starts_with("damage")).collect()
 }
 
@@ -228,7 +228,7 @@ async fn several_findings_are_all_told_and_history_is_told_apart() {
     // The report is true.
     let out = run("export --queue stock --data-dir", &[&bad]);
     assert_eq!(out.code, Some(0), "{out:?}");
-    assert!(run("export --queue prices --data-dir", &[&bad]).failed().contains("prices"));
+    assert!(run("export --queue prices --data-dir", &[&bad]).refused().contains("prices"));
 }
 
 #[tokio::test]

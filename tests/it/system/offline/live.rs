@@ -14,10 +14,10 @@ fn what_needs_a_stopped_store_is_refused_with_the_process_of_the_server() {
     let server = Server::start(&folder);
     server.post("prices/seed", r#"{"key":"a","object":{}}"#);
     let pid = format!("is in use by process {}", server.pid());
-    let said = run("export --queue prices --data-dir", &[&folder]).failed();
+    let said = run("export --queue prices --data-dir", &[&folder]).refused();
     assert!(said.contains(&pid) && said.contains("/v1/queues/prices/known"), "{said}");
     assert!(said.contains("accept: application/x-ndjson"), "{said}");
-    let said = run_with("import --queue prices --data-dir", &[&folder], "").failed();
+    let said = run_with("import --queue prices --data-dir", &[&folder], "").refused();
     assert!(said.contains(&pid), "{said}");
     let ready = scratch.path("ready");
     fs::write(&ready, "of a former run").expect("a file");
@@ -56,12 +56,12 @@ struct Load {
 impl Load {
     fn start(server: &Server) -> Self {
         let (answered, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let (api, counter, end) = (server.api.clone(), answered.clone(), is_over.clone());
+        let (api, counter, end) = (server.0.api, answered.clone(), is_over.clone());
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::SeqCst) {
                 let next = counter.load(Ordering::SeqCst);
                 let object = format!(r#"{{"key":"{next}","text":"{}"}}"#, "x".repeat(300));
-                let (status, answer) = call(&api, "POST", "/v1/queues/prices/add", &object);
+                let (status, answer) = call(api, "POST", "/v1/queues/prices/add", &object);
                 assert_eq!(status, 200, "{answer}");
                 counter.fetch_add(1, Ordering::SeqCst);
             }
@@ -137,7 +137,7 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
             fs::copy(&file, folder.join("deltaq.db")).expect("a copy");
         }
         let server = Server::start(folder);
-        let (_, added) = call(&server.api, "POST", "/v1/queues/prices/add", r#"{"key":"new"}"#);
+        let (_, added) = call(server.0.api, "POST", "/v1/queues/prices/add", r#"{"key":"new"}"#);
         server.stop();
         let added: serde_json::Value = serde_json::from_str(&added).expect("a document");
         added["resource_version"].as_u64().expect("a version")

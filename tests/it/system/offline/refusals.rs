@@ -10,14 +10,14 @@ use super::*;
 #[track_caller]
 fn refused(scratch: &Scratch, folder: &Path) -> String {
     let to = scratch.path("copy.db");
-    let said = check(folder).failed();
-    let backup = run("backup --data-dir", &[folder, Path::new("--to"), &to]).failed();
+    let said = check(folder).refused();
+    let backup = run("backup --data-dir", &[folder, Path::new("--to"), &to]).refused();
     assert!(!to.exists(), "{backup}");
-    let export = run("export --queue q --data-dir", &[folder]).failed();
+    let export = run("export --queue q --data-dir", &[folder]).refused();
     let mut others = vec![backup, export];
     // An import makes a store where nothing is.
     if !said.contains("there is no data directory") && !said.contains("is empty") {
-        others.push(run_with("import --queue q --data-dir", &[folder], "").failed());
+        others.push(run_with("import --queue q --data-dir", &[folder], "").refused());
     }
     for other in others {
         assert!(
@@ -43,13 +43,13 @@ async fn what_is_no_store_is_told_in_one_line() {
     assert_eq!(names, 1, "nothing is left behind");
 
     fs::write(folder.join("deltaq.db"), vec![b'x'; 9_000]).expect("a file");
-    assert!(check(&folder).failed().contains("damaged"));
+    assert!(check(&folder).refused().contains("damaged"));
     fs::remove_file(folder.join("deltaq.db")).expect("a file");
     fs::write(folder.join("deltaq.db"), "").expect("a file");
     change(&folder, "CREATE TABLE photos (name TEXT)").await;
-    assert!(check(&folder).failed().contains("a database of another program"));
+    assert!(check(&folder).refused().contains("a database of another program"));
     fs::write(folder.join("deltaq.db"), "").expect("a file");
-    assert!(check(&folder).failed().contains("it never contained a store"));
+    assert!(check(&folder).refused().contains("it never contained a store"));
 }
 
 #[tokio::test]
@@ -106,17 +106,17 @@ fn no_file_is_written_over() {
     let to = scratch.path("precious");
     fs::write(&to, "mine").expect("a file");
     for words in ["backup --data-dir", "export --queue q --data-dir"] {
-        let said = run(words, &[&folder, Path::new("--to"), &to]).failed();
+        let said = run(words, &[&folder, Path::new("--to"), &to]).refused();
         assert!(said.contains("precious exists already"), "{said}");
         assert_eq!(fs::read_to_string(&to).expect("a file"), "mine");
     }
     // Beside the database, SQLite or a start would mistake the copy for another file.
     for name in ["deltaq.db-journal", "copy.db", "../data/copy.db"] {
-        let said = run("backup --data-dir", &[&folder, Path::new("--to"), &folder.join(name)]).failed();
+        let said = run("backup --data-dir", &[&folder, Path::new("--to"), &folder.join(name)]).refused();
         assert!(said.contains("is in the data directory"), "{said}");
     }
     let nowhere = scratch.path("no/such/folder/copy.db");
-    let said = run("backup --data-dir", &[&folder, Path::new("--to"), &nowhere]).failed();
+    let said = run("backup --data-dir", &[&folder, Path::new("--to"), &nowhere]).refused();
     assert!(said.contains("can't write"), "{said}");
 }
 
@@ -125,7 +125,7 @@ fn a_data_directory_that_is_no_text_is_refused_and_not_another_one_made() {
     let scratch = Scratch::new();
     let folder = scratch.0.join(OsStr::from_bytes(b"nu\xffx"));
     for words in ["serve --listen 127.0.0.1:0 --data-dir", "import --queue q --data-dir"] {
-        let said = run(words, &[&folder]).failed();
+        let said = run(words, &[&folder]).refused();
         assert!(said.contains("--data-dir") && said.contains("a path in UTF-8"), "{said}");
     }
     assert_eq!(fs::read_dir(&scratch.0).expect("a folder").count(), 0);

@@ -1,7 +1,8 @@
 //! Exports objects from one store and imports them into another.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
 use std::time::Duration;
 
 use super::*;
@@ -72,7 +73,7 @@ fn a_queue_with_a_schema_is_checked_exported_and_imported_by_it() {
     let line = "{\"key\":\"a\",\"object\":{\"key\":\"a\",\"n\":1.0,\"unit\":\"kg\"}}\n";
     assert_eq!(run("export --queue from --data-dir", &[&store]).printed(), line);
     let wrong = "{\"object\":{\"key\":\"b\",\"n\":1}}\n{\"object\":{\"key\":\"c\"}}\n";
-    let said = run_with("import --queue to --data-dir", &[&store], wrong).failed();
+    let said = run_with("import --queue to --data-dir", &[&store], wrong).refused();
     assert!(said.contains("line 2: ") && said.contains("\"n\" is a required property"), "{said}");
     let other = "{\"object\":{\"key\":\"a\",\"x\":2,\"n\":1.0}}\n";
     run_with("import --queue to --data-dir", &[&store], other).printed();
@@ -106,7 +107,7 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
     let good = "\n{\"object\":{\"key\":\"a\"}}\r\n   \n{\"key\":\"b\",\"source\":null,\"resource_version\":7,\"object\":{}}";
     let import =
         |queue: &str, text: &str| run_with(&format!("import --queue {queue} --data-dir"), &[&store], text);
-    assert!(import("busy", good).failed().contains("queue busy: the queue is not empty: 1 keys"));
+    assert!(import("busy", good).refused().contains("queue busy: the queue is not empty: 1 keys"));
     for (line, wrong, what) in [
         (1, "{", "ends inside an object"),
         (3, "\n\n[1]", "object"),
@@ -116,15 +117,15 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
         (1, "{\"key\":\"a\",\"source\":1,\"object\":{}}", "source"),
         (1, "{\"key\":\"a\",\"object\":{\"n\":1,\"n\":2}}", "n"),
     ] {
-        let said = import("fresh", wrong).failed();
+        let said = import("fresh", wrong).refused();
         assert!(said.starts_with(&format!("deltaq: line {line}: ")), "{wrong}: {said}");
         assert!(said.contains(what) && said.contains("nothing was imported"), "{wrong}: {said}");
     }
     let large = format!("{{\"key\":\"a\",\"object\":{{\"t\":\"{}\"}}}}", "x".repeat(1 << 20));
-    assert!(import("fresh", &large).failed().contains("line 1: the object has 1048584 bytes"));
+    assert!(import("fresh", &large).refused().contains("line 1: the object has 1048584 bytes"));
     let longer = format!("{{\"key\":\"a\",\"object\":{{\"t\":\"{}\"}}}}", "x".repeat(2 << 20));
-    assert!(import("fresh", &longer).failed().contains("line 1: it has more than 1064960 bytes"));
-    let said = run("export --queue fresh --data-dir", &[&store]).failed();
+    assert!(import("fresh", &longer).refused().contains("line 1: it has more than 1064960 bytes"));
+    let said = run("export --queue fresh --data-dir", &[&store]).refused();
     assert!(said.contains("there is no queue fresh") && said.contains("there are busy, known"), "{said}");
 
     assert_eq!(import("known", good).printed(), "2 objects are in queue known\n");
@@ -132,6 +133,21 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
     assert_eq!(run("export --queue known --data-dir", &[&store]).printed(), all);
     let said = check(&store).printed();
     assert!(!said.contains("note") && said.contains(": 2 queues, 4 keys in checkpoints, "), "{said}");
+}
+
+/// As [`run_with`], with a pause after each part of the input.
+fn run_slowly(words: &str, folder: &Path, parts: &[&str]) -> Run {
+    let mut process = command(words, &[folder]).stdin(Stdio::piped()).spawn().expect("the binary runs");
+    let mut stdin = process.stdin.take().expect("a pipe");
+    for part in parts {
+        // The command may end without reading its input.
+        let _written = stdin.write_all(part.as_bytes());
+        std::thread::sleep(Duration::from_millis(1_500));
+    }
+    drop(stdin);
+    let output = process.wait_with_output().expect("output");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 /// No worker can extend or settle a lease during an import.
@@ -151,14 +167,12 @@ async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
         connection.close().await.expect("a database");
         events
     };
-    let lines = ["{\"key\":\"a\",\"object\":{}}\n", "{\"key\":\"b\",\"object\":{}}\n"].map(str::to_owned);
-    let words = "import --queue other --data-dir";
-    let said = run_slowly(words, &[&store], lines.into(), Duration::from_millis(1_500)).printed();
+    let lines = ["{\"key\":\"a\",\"object\":{}}\n", "{\"key\":\"b\",\"object\":{}}\n"];
+    let said = run_slowly("import --queue other --data-dir", &store, &lines).printed();
     assert_eq!(said, "2 objects are in queue other\n");
     // A life has begun, and the lease has its full length again, once.
     assert_eq!(events().await, ["appended", "leased", "recovered", "extended"]);
-    let words = "import --queue busy --data-dir";
-    let said = run_slowly(words, &[&store], vec![LINES.to_owned()], Duration::from_millis(1_500)).failed();
+    let said = run_slowly("import --queue busy --data-dir", &store, &[LINES]).refused();
     assert!(said.contains("the queue is not empty"), "{said}");
     let twice = ["appended", "leased", "recovered", "extended", "recovered", "extended"];
     assert_eq!(events().await, twice);
@@ -172,9 +186,7 @@ fn a_reader_that_leaves_is_no_panic() {
         (0..20_000).map(|n| format!("{{\"key\":\"{n}\",\"object\":{{\"n\":{n}}}}}\n")).collect();
     let lines = lines.concat();
     run_with("import --queue q --data-dir", &[&store], &lines).printed();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.args(["export", "--queue", "q", "--data-dir"]).arg(&store);
-    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut process = command("export --queue q --data-dir", &[&store]).spawn().expect("the binary runs");
     let mut first = String::new();
     // The reader is dropped before it has read everything.
     BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");

@@ -1,14 +1,15 @@
 //! `deltaq check`, `export`, `import` and `backup` with a store in PostgreSQL.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::chaos::crash::database::Database;
-use crate::chaos::crash::server::{End, Spawned, Store};
-use crate::harness::blocking::{Connection, Message};
+use crate::harness::blocking::Message;
+use crate::harness::process::{deltaq, finished};
+use crate::harness::server::{End, Spawned, Store};
 use crate::harness::waiting::PATIENCE;
 
 /// The time for a clean stop.
@@ -16,45 +17,26 @@ pub(super) const STOP: End = End::Stop { patience: PATIENCE };
 
 /// Runs a command with a text on stdin. Returns its exit code, stdout and stderr.
 pub(super) fn run(line: &[&str], stdin: &str) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.args(line).env_remove("RUST_LOG");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().expect("the binary runs");
-    let mut input = process.stdin.take().expect("a pipe");
-    // The command may end without reading its input.
-    let _unread = std::io::Write::write_all(&mut input, stdin.as_bytes());
-    drop(input);
-    let output = process.wait_with_output().expect("the binary ends");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    let run = finished(deltaq(line), stdin);
+    (run.code, run.stdout, run.stderr)
 }
 
 #[track_caller]
 pub(super) fn printed(line: &[&str]) -> String {
-    let (code, stdout, stderr) = run(line, "");
-    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{line:?}: {stdout}");
-    stdout
+    finished(deltaq(line), "").printed()
 }
 
 #[track_caller]
 pub(super) fn failed(line: &[&str]) -> String {
-    let (code, _, stderr) = run(line, "");
-    assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{line:?}: {stderr}");
-    stderr
+    finished(deltaq(line), "").refused()
 }
 
 pub(super) fn call(server: &Spawned, method: &'static str, path: &str, body: &Value) -> Value {
     let message = Message { method, ..Message::post(path.to_owned(), body) };
     let message = if method == "GET" { Message::get(path.to_owned()) } else { message };
-    let reply =
-        Connection::open(server.api).and_then(|mut connection| connection.call(&message)).expect("a reply");
-    let text = String::from_utf8(reply.body.clone()).expect("text");
-    assert!(
-        reply.status().is_some_and(|status| status < 300),
-        "{method} {path}: {text}\n{}",
-        server.last_words()
-    );
-    serde_json::from_slice(&reply.body).unwrap_or_default()
+    let (status, text) = server.call(&message);
+    assert!(status < 300, "{method} {path}: {text}\n{}", server.last_words());
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Makes known, waiting, leased and parked keys in queues with settings, and a deleted queue.
@@ -105,7 +87,7 @@ pub(super) fn contents(server: &Spawned) -> BTreeMap<String, Value> {
 #[test]
 fn known_objects_are_exported_and_imported() {
     let folder = Store::folder("exported");
-    let Store::Folder(path) = &folder else { unreachable!("it is a folder") };
+    let path = folder.path();
     let path = path.to_str().expect("text");
     let server = Spawned::start(&folder);
     fill(&server);
@@ -113,7 +95,7 @@ fn known_objects_are_exported_and_imported() {
     let lines = printed(&["export", "--queue", "prices", "--data-dir", path]);
     assert_eq!(lines.lines().count(), 20);
 
-    let database = Arc::new(Database::volatile());
+    let database = Database::volatile();
     let url = database.url();
     assert!(failed(&["export", "--queue", "prices", "--store", &url]).contains("contains no deltaq store"));
     assert!(failed(&["check", "--store", &url]).contains("contains no deltaq store"));
@@ -125,7 +107,7 @@ fn known_objects_are_exported_and_imported() {
     assert!(said.starts_with("no damage: 1 queues, 20 keys in checkpoints, "), "{said}");
 
     // A running server keeps its store, even if it has changed nothing.
-    let store = Store::Postgres(database);
+    let store = Store::Url(url.clone());
     let server = Spawned::start(&store);
     assert!(failed(&["import", "--queue", "prices", "--store", &url]).contains("is not closed"));
     let said = printed(&["check", "--store", &url]);
@@ -137,9 +119,9 @@ fn known_objects_are_exported_and_imported() {
 
 #[test]
 fn a_backup_is_made_with_pg_dump() {
-    let database = Arc::new(Database::volatile());
+    let database = Database::volatile();
     let url = database.url();
-    let store = Store::Postgres(database.clone());
+    let store = Store::Url(url.clone());
     let server = Spawned::start(&store);
     fill(&server);
     let before = contents(&server);
@@ -166,9 +148,9 @@ fn a_backup_is_made_with_pg_dump() {
 /// Each kind of damage that PostgreSQL itself does not report.
 #[test]
 fn damage_is_found_and_named() {
-    let database = Arc::new(Database::volatile());
+    let database = Database::volatile();
     let url = database.url();
-    let server = Spawned::start(&Store::Postgres(database.clone()));
+    let server = Spawned::start(&Store::Url(url.clone()));
     fill(&server);
     server.end(STOP);
     for (change, back, found) in [
@@ -215,9 +197,9 @@ fn damage_is_found_and_named() {
 /// A database of several nodes.
 #[test]
 fn all_partitions_are_checked_and_searched() {
-    let database = Arc::new(Database::volatile());
+    let database = Database::volatile();
     let url = database.url();
-    let store = Store::Postgres(database.clone());
+    let store = Store::Url(url.clone());
     let server = Spawned::start(&store);
     fill(&server);
     server.end(STOP);
@@ -249,10 +231,10 @@ fn all_partitions_are_checked_and_searched() {
 #[test]
 fn flags_come_before_variables_and_exclude_each_other() {
     let with = |line: &[&str], variables: &[(&str, &str)]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        command.args(line).envs(variables.iter().copied()).env_remove("RUST_LOG").stdin(Stdio::null());
-        let output = command.output().expect("the binary runs");
-        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+        let mut command = deltaq(line);
+        command.envs(variables.iter().copied());
+        let run = finished(command, "");
+        (run.code, run.stderr)
     };
     let folder = ("DELTAQ_STORAGE__DATA_DIR", "/nonexistent/folder");
     let database = ("DELTAQ_STORAGE__STORE", "postgres://deltaq@localhost/variable?host=/nonexistent");

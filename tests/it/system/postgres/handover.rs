@@ -9,8 +9,8 @@ use deltaq_journal::postgres::TTL;
 use serde_json::json;
 
 use super::nodes::{Nodes, PARTITIONS, QUEUES, call_at, claims};
-use crate::chaos::crash::server::End;
 use crate::harness::blocking::Message;
+use crate::harness::server::End;
 use crate::harness::waiting::{PATIENCE, found, until};
 
 /// Number of calls of each client before and after the end of a node.

@@ -2,26 +2,22 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use super::commands::{STOP, call, contents, failed, fill, printed, run};
-use super::*;
 use crate::chaos::crash::database::Database;
-use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::process::deltaq;
+use crate::harness::server::{Spawned, Store};
 use crate::harness::waiting::until;
 
-/// How often a test looks for rows, and the wait after each look.
-const LOOKS: usize = 3_000;
-const PAUSE: Duration = Duration::from_millis(10);
 /// More keys than one commit of an import has.
 const MANY: usize = 3_000;
 
 fn path(folder: &Store) -> &str {
-    let Store::Folder(path) = folder else { unreachable!("it is a folder") };
+    let path = folder.path();
     path.to_str().expect("text")
 }
 
@@ -56,7 +52,7 @@ fn a_whole_store_moves_to_postgres_and_back() {
     server.end(STOP);
 
     let text = printed(&export);
-    let database = Arc::new(Database::volatile());
+    let database = Database::volatile();
     let url = database.url();
     let import = ["import", "--store", &url];
     let (code, said, error) = run(&import, &text);
@@ -65,7 +61,7 @@ fn a_whole_store_moves_to_postgres_and_back() {
     assert!(printed(&["check", "--store", &url]).starts_with("no damage: 2 queues, 41 keys"));
     let (code, _, error) = run(&import, &text);
     assert!(code == Some(1) && error.contains("has queues"), "{error}");
-    let store = Store::Postgres(database);
+    let store = Store::Url(url.clone());
     let server = Spawned::start(&store);
     assert!(failed(&["export", "--store", &url]).contains("is not closed"));
     assert_eq!(contents(&server), before);
@@ -162,6 +158,14 @@ fn rows(database: &Database) -> String {
     database.cluster.lock().sql(&format!("SELECT {counts}"))
 }
 
+/// Waits until an import has written rows.
+fn until_written(database: &Database) {
+    until("a row is written", || {
+        database.cluster.lock().sql("SELECT to_regclass('deltaq.keys') IS NOT NULL") == "t"
+            && rows(database) != "0"
+    });
+}
+
 #[test]
 fn an_incomplete_or_changed_input_leaves_nothing() {
     let text = many("cut");
@@ -207,29 +211,20 @@ fn an_incomplete_or_changed_input_leaves_nothing() {
 #[test]
 fn an_import_that_was_killed_shows_no_queue_and_can_be_repeated() {
     let text = many("killed");
-    let database = Arc::new(Database::volatile());
+    let database = Database::volatile();
     let url = database.url();
     let start = || {
-        let mut import = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        import.args(["import", "--store", &url]).stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut import = import.spawn().expect("the binary runs");
+        let mut import = deltaq(&["import", "--store", &url]);
+        let mut import = import.stdin(Stdio::piped()).spawn().expect("the binary runs");
         let mut input = import.stdin.take().expect("a pipe");
         input.write_all(&text.as_bytes()[..text.len() - 100]).expect("a reader");
-        let mut looks = 0..LOOKS;
-        let has_rows = || {
-            database.cluster.lock().sql("SELECT to_regclass('deltaq.keys') IS NOT NULL") == "t"
-                && rows(&database) != "0"
-        };
-        while !has_rows() {
-            assert!(looks.next().is_some(), "no row is written");
-            std::thread::sleep(PAUSE);
-        }
+        until_written(&database);
         import.kill().expect("the import runs");
         import.wait().expect("a child process");
     };
     start();
     // A server that starts now has new queues beside the rows, and not with them.
-    let store = Store::Postgres(database.clone());
+    let store = Store::Url(url.clone());
     let server = Spawned::start(&store);
     assert_eq!(call(&server, "GET", "/v1/queues", &Value::Null)["items"], json!([]));
     call(&server, "POST", "/v1/queues/q/add", &json!({"key": "new"}));
@@ -252,22 +247,15 @@ fn an_import_that_was_killed_shows_no_queue_and_can_be_repeated() {
 #[test]
 fn an_import_that_loses_its_store_to_a_server_imports_nothing() {
     let text = many("fenced");
-    let database = Arc::new(Database::volatile());
+    let database = Database::volatile();
     let url = database.url();
-    let mut import = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    import.args(["import", "--store", &url]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut import = import.spawn().expect("the binary runs");
+    let mut import = deltaq(&["import", "--store", &url]);
+    let mut import = import.stdin(Stdio::piped()).spawn().expect("the binary runs");
     let mut input = import.stdin.take().expect("a pipe");
     let (begin, rest) = text.as_bytes().split_at(text.len() - 100);
     input.write_all(begin).expect("a reader");
-    let mut looks = 0..LOOKS;
-    while database.cluster.lock().sql("SELECT to_regclass('deltaq.keys') IS NOT NULL") != "t"
-        || rows(&database) == "0"
-    {
-        assert!(looks.next().is_some(), "no row is written");
-        std::thread::sleep(PAUSE);
-    }
-    let store = Store::Postgres(database);
+    until_written(&database);
+    let store = Store::Url(url.clone());
     let server = Spawned::start(&store);
     // The import may have ended already.
     let _written = input.write_all(rest);
@@ -283,9 +271,7 @@ fn an_import_that_loses_its_store_to_a_server_imports_nothing() {
 #[test]
 fn an_output_that_closes_is_an_error() {
     let folder = many_known("closed");
-    let mut export = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    export.args(["export", "--data-dir", path(&folder)]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut export = export.spawn().expect("the binary runs");
+    let mut export = deltaq(&["export", "--data-dir", path(&folder)]).spawn().expect("the binary runs");
     drop(export.stdout.take());
     let output = export.wait_with_output().expect("the binary ends");
     let error = String::from_utf8(output.stderr).expect("text");

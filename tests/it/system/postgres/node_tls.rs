@@ -1,16 +1,16 @@
 //! TLS between nodes: the certificate of the owner, and the certificate that the other node shows.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use deltaq_service::{Limits, Name, Partitions, WatchLimits};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use super::nodes::{Nodes, SECRET};
-use crate::chaos::crash::server::Spawned;
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::process::deltaq;
+use crate::harness::server::Spawned;
 use crate::harness::waiting::found;
 
 /// An authority, and the folder of the files.
@@ -48,35 +48,18 @@ impl Authority {
     }
 }
 
-/// The node `b`, whose API speaks TLS and demands certificates of an authority. Dropping it kills the process.
-struct TlsNode(Child);
-
-impl TlsNode {
-    fn start(nodes: &Nodes, authority: &Authority) -> Self {
-        let [cert, key] = authority.issue();
-        let log = File::create(nodes.cluster.folder().join("b.log")).expect("a file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen=", "--node-name", "b"]);
-        command.args(["--advertise", "https://127.0.0.1:0", "--store", &nodes.cluster.url()]);
+/// Starts the node `b`, whose API speaks TLS and demands certificates of an authority.
+fn start_b(nodes: &Nodes, authority: &Authority) -> Spawned {
+    let [cert, key] = authority.issue();
+    Spawned::start_uncalled(&nodes.store, |command| {
+        command.args(["--node-name", "b", "--advertise", "https://127.0.0.1:0"]);
         command.env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret);
         for section in ["SERVER", "CLUSTER"] {
             command.env(format!("DELTAQ_{section}__TLS_CERT"), &cert);
             command.env(format!("DELTAQ_{section}__TLS_KEY"), &key);
         }
         command.env("DELTAQ_SERVER__TLS_CLIENT_CA", authority.file());
-        let process = command.stdin(Stdio::null()).stderr(log).spawn().expect("the binary runs");
-        let node = Self(process);
-        let log = || fs::read_to_string(nodes.cluster.folder().join("b.log")).unwrap_or_default();
-        crate::harness::waiting::until("the node listens", || log().contains("listening"));
-        node
-    }
-}
-
-impl Drop for TlsNode {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    })
 }
 
 /// Starts the node `a`, which trusts the authorities of a file and shows a certificate.
@@ -133,7 +116,7 @@ fn nodes_verify_the_certificates_of_each_other() {
     let nodes = Nodes::new();
     let folder = nodes.cluster.folder().to_owned();
     let [right, wrong] = ["right", "wrong"].map(|name| Authority::new(&folder, name));
-    let _b = TlsNode::start(&nodes, &right);
+    let _b = start_b(&nodes, &right);
     nodes.until_owners(&[("b", super::nodes::PARTITIONS)]);
     let authorities = folder.join("authorities.pem");
     fs::copy(wrong.file(), &authorities).expect("a file");
@@ -169,14 +152,13 @@ fn a_node_whose_api_demands_certificates_needs_one_of_its_own() {
     let authority = Authority::new(nodes.cluster.folder(), "right");
     let [cert, key] = authority.issue();
     let refusal = |advertise: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--node-name", "a", "--advertise", advertise]);
-        command.args(["--store", &nodes.cluster.url()]).env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret);
-        command.env("DELTAQ_SERVER__TLS_CERT", &cert).env("DELTAQ_SERVER__TLS_KEY", &key);
-        command.env("DELTAQ_SERVER__TLS_CLIENT_CA", authority.file());
-        let output = command.output().expect("the binary runs");
-        assert!(!output.status.success());
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        let server = Spawned::try_start(&nodes.store, deltaq(&[]), "127.0.0.1:0", |command| {
+            command.args(["--node-name", "a", "--advertise", advertise]);
+            command.env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret);
+            command.env("DELTAQ_SERVER__TLS_CERT", &cert).env("DELTAQ_SERVER__TLS_KEY", &key);
+            command.env("DELTAQ_SERVER__TLS_CLIENT_CA", authority.file());
+        });
+        server.expect_err("the node does not start")
     };
     let text = refusal("https://127.0.0.1:0");
     assert!(text.contains("cluster.tls_cert") && text.contains("server.tls_client_ca"), "{text}");

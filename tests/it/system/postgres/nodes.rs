@@ -11,8 +11,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use crate::chaos::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::process::deltaq;
+use crate::harness::server::{End, Spawned, Store};
 use crate::harness::waiting::{PATIENCE, found, until};
 
 pub(super) const PARTITIONS: usize = 12;
@@ -173,7 +174,7 @@ fn a_node_with_few_connections_gets_no_further_partitions(connections: u32) {
     let role = format!("CREATE ROLE narrow LOGIN CONNECTION LIMIT {connections}; GRANT deltaq TO narrow");
     nodes.cluster.sql(&role);
     let url = nodes.cluster.url().replace("deltaq@", "narrow@");
-    let b = Spawned::start_unready(&Store::Url(url), |command: &mut Command| {
+    let b = Spawned::start_uncalled(&Store::Url(url), |command: &mut Command| {
         command.args(["--node-name", "b", "--advertise", "http://127.0.0.1:0"]);
         command.env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret);
     });
@@ -344,7 +345,7 @@ fn a_second_process_with_the_name_of_a_node_ends_the_first() {
     let first = nodes.start("a");
     nodes.until_owners(&[("a", PARTITIONS)]);
     let second = nodes.start("a");
-    let (code, log) = first.ends_by_itself(PATIENCE);
+    let (code, log) = first.ended();
     assert_eq!(code, Some(3), "{log}");
     let (status, problem) = add(&second, "q", "k");
     assert_eq!(status, 200, "{problem}\n{}", second.last_words());
@@ -355,20 +356,10 @@ fn a_second_process_with_the_name_of_a_node_ends_the_first() {
 fn a_server_without_a_node_name_does_not_take_the_database_of_nodes() {
     let nodes = Nodes::new();
     let _a = nodes.start("a");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.args([
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--metrics-listen",
-        "",
-        "--store",
-        &nodes.cluster.url(),
-    ]);
-    let output = command.output().expect("the binary runs");
-    let text = String::from_utf8_lossy(&output.stderr);
+    let store = Store::Url(nodes.cluster.url());
+    let log = Spawned::try_start(&store, deltaq(&[]), "127.0.0.1:0", |_| {}).expect_err("it is refused");
     for part in ["its nodes: a", "--node-name", "--advertise"] {
-        assert!(!output.status.success() && text.contains(part), "{text}");
+        assert!(log.contains(part), "{log}");
     }
 }
 
@@ -523,7 +514,7 @@ fn a_server_alone_ends_when_the_database_has_lost_acknowledged_changes() {
     nodes.cluster.end(Signal::INT);
     nodes.cluster.roll_back();
     nodes.cluster.restart();
-    let (code, log) = server.ends_by_itself(PATIENCE);
+    let (code, log) = server.ended();
     assert_eq!(code, Some(1), "{log}");
     assert!(log.contains("the database has lost acknowledged changes"), "{log}");
     let server = Spawned::start(&nodes.store);

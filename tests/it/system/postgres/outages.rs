@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::nodes::{Nodes, PARTITIONS, QUEUES, add};
 use super::*;
-use crate::chaos::crash::server::End;
+use crate::harness::server::End;
 use crate::harness::waiting::{PATIENCE, until};
 use crate::harness::within;
 

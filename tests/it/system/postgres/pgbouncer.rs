@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::nodes::{Nodes, PARTITIONS, QUEUES, add, waiting};
 use super::store::Database;
 use super::*;
-use crate::chaos::crash::server::{End, Store};
+use crate::harness::server::{End, Store};
 use crate::store;
 
 /// The port in the name of the pooler's socket.

@@ -1,14 +1,13 @@
 //! A password of the database appears in no output.
 
-use std::io::Read as _;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::*;
-use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::process::{deltaq, finished};
+use crate::harness::server::{Spawned, Store};
 
 const PASSWORD: &str = "correct-horse";
 const WRONG: &str = "battery-staple";
@@ -28,11 +27,11 @@ const TOOLS: [&[&str]; 4] =
 
 /// Runs a command that must fail, and returns all of its output.
 fn failing(command_line: &[&str], url: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    command.args(command_line).args(["--store", url]).env("RUST_LOG", "trace").env("PGPASSWORD", WRONG);
-    let output = command.stdin(Stdio::null()).output().expect("the binary runs");
-    let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
-    assert!(!output.status.success(), "{text}");
+    let mut command = deltaq(command_line);
+    command.args(["--store", url]).env("RUST_LOG", "trace").env("PGPASSWORD", WRONG);
+    let run = finished(command, "");
+    let text = run.stdout + &run.stderr;
+    assert_ne!(run.code, Some(0), "{text}");
     text
 }
 
@@ -95,7 +94,7 @@ fn no_output_of_nodes_contains_their_secrets() {
             for path in ["/v1/info", "/readyz", "/v1/queues", "/metrics", "/openapi.json"] {
                 output += &call(node, &Message::get(path.to_owned()), &[]);
             }
-            output += &node.last_words();
+            output += &node.process.log();
         }
         if round == 0 {
             // Errors of a database that is down are in the log and in replies.
@@ -103,7 +102,7 @@ fn no_output_of_nodes_contains_their_secrets() {
         }
     }
     for node in nodes {
-        output += &node.end(crate::chaos::crash::server::End::Kill);
+        output += &node.process.log();
     }
     assert!(
         output.contains("deltaq-owner") && output.contains("\"node\":{\"name\":\"b\""),
@@ -118,48 +117,24 @@ fn no_output_of_nodes_contains_their_secrets() {
 #[test]
 fn no_output_of_a_server_contains_the_password() {
     let mut cluster = locked();
-    let folder = Store::folder("secrets");
-    let Store::Folder(path) = &folder else { unreachable!("it is a folder") };
-    let log = path.join("log");
-    let mut server = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-    server.args([
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--metrics-listen",
-        "127.0.0.1:0",
-        "--store",
-        &cluster.url(),
-    ]);
-    server.arg("--ready-file").arg(path.join("ready")).env("RUST_LOG", "trace");
-    server
-        .env("PGPASSWORD", PASSWORD)
-        .stdin(Stdio::null())
-        .stderr(std::fs::File::create(&log).expect("a file"));
-    let mut server = server.spawn().expect("the binary runs");
-    crate::harness::waiting::until("the server is ready", || path.join("ready").exists());
-    let ready = std::fs::read_to_string(path.join("ready")).expect("a file");
-    let ready: serde_json::Value = serde_json::from_str(&ready).expect("JSON");
-    let get = |listener: &str, message: Message| {
-        let address = ready[listener].as_str().expect("an address").parse().expect("an address");
-        let reply = Connection::open(address).and_then(|mut connection| connection.call(&message));
-        String::from_utf8(reply.expect("a reply").body).expect("text")
-    };
+    let server = Spawned::start_with(&Store::Url(cluster.url()), |command| {
+        command.env("RUST_LOG", "trace").env("PGPASSWORD", PASSWORD);
+    });
     let add = || Message::post("/v1/queues/q/add".to_owned(), &json!({"key": "a"}));
-    let mut output = get("api", add());
+    let mut output = server.call(&add()).1;
     // The errors of a database that is down are in the log and in replies.
     cluster.end(rustix::process::Signal::INT);
-    output += &get("api", add());
-    for path in ["/v1/info", "/readyz", "/v1/queues/q"] {
-        output += &get("api", Message::get(path.to_owned()));
+    output += &server.call(&add()).1;
+    for path in ["/v1/info", "/readyz", "/v1/queues/q", "/metrics"] {
+        output += &server.call(&Message::get(path.to_owned())).1;
     }
-    output += &get("metrics", Message::get("/metrics".to_owned()));
     assert!(output.contains("journal-unavailable"), "{output}");
     std::thread::sleep(Duration::from_secs(1));
     cluster.restart();
-    let _sent = Command::new("kill").args(["-TERM", &server.id().to_string()]).status();
-    let _ended = server.wait();
-    std::fs::File::open(&log).and_then(|mut log| log.read_to_string(&mut output)).expect("a log");
+    server.signal("TERM");
+    let mut process = server.process;
+    process.ended();
+    output += &process.log();
     assert!(output.contains("the journal failed"), "{output}");
     assert!(
         !output.contains(PASSWORD),

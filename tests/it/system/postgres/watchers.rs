@@ -7,9 +7,9 @@ use std::time::Duration;
 use deltaq_journal::postgres::TTL;
 
 use super::nodes::{Nodes, PARTITIONS};
-use crate::chaos::crash::server::{End, Spawned};
 use crate::chaos::crash::watchers::{QUEUE, watch_during};
 use crate::chaos::crash::{number, seed};
+use crate::harness::server::{End, Spawned};
 use crate::harness::waiting::PATIENCE;
 
 /// One node is killed, and one is stopped.

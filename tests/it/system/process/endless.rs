@@ -26,15 +26,14 @@ fn object() -> Value {
 }
 
 fn threads(process: &Process) -> usize {
-    let tasks = format!("/proc/{}/task", process.child.id());
+    let tasks = format!("/proc/{}/task", process.server.process.child.id());
     std::fs::read_dir(tasks).expect("the process runs").count()
 }
 
 async fn hostile() -> (Process, Client) {
     let process = Process::start(folder(), &[root()], |command| {
         command.env("DELTAQ_SERVER__REQUEST_TIMEOUT", "1s");
-    })
-    .await;
+    });
     let mut client = process.client().await;
     client.call_as("root", "PUT", "/v1/queues/hostile", &json!({"schema": schema()})).await.ok();
     (process, client)

@@ -4,13 +4,12 @@ use serde_json::json;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use crate::chaos::crash::server::{Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
-use crate::harness::waiting::PATIENCE;
+use crate::harness::server::{Spawned, Store};
 
 /// Takes over the store of a server, as another process does that starts on it.
 async fn take_over(store: &Store) -> SqliteConnection {
-    let Store::Folder(folder) = store else { unreachable!("the store is a folder") };
+    let folder = store.path();
     let options = SqliteConnectOptions::new().filename(folder.join("deltaq.db"));
     let mut other: SqliteConnection = options.connect().await.expect("a database");
     sqlx::query("UPDATE store SET epoch = epoch + 1").execute(&mut other).await.expect("the next epoch");
@@ -25,7 +24,7 @@ async fn a_server_whose_store_was_taken_over_ends_with_exit_code_3() {
     let add = Message::post("/v1/queues/q/add".to_owned(), &json!({"key": "a"}));
     let answer = Connection::open(server.api).and_then(|mut connection| connection.call(&add));
     assert!(!answer.is_ok_and(|answer| answer.status() == Some(200)), "nothing is confirmed");
-    let (code, log) = server.ends_by_itself(PATIENCE);
+    let (code, log) = server.ended();
     assert_eq!(code, Some(3), "{log}");
     assert!(log.contains("another process has taken over the store"), "{log}");
     let queues: i64 =
@@ -40,7 +39,8 @@ async fn a_server_that_finds_out_while_it_drains_ends_with_the_same_exit_code() 
     let server = Spawned::start(&store);
     let other = take_over(&store).await;
     // The mark of a clean end is the first write since then.
-    let (code, log) = server.stopped();
+    server.signal("TERM");
+    let (code, log) = server.ended();
     assert_eq!(code, Some(3), "{log}");
     assert!(log.contains("another process has taken over the store"), "{log}");
     other.close().await.expect("a database");

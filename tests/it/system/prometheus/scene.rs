@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::tools::pause;
 use super::work::{self, Caller};
-use crate::chaos::crash::server::{Spawned, Store};
 use crate::chaos::faults::{self, Plan};
+use crate::harness::server::{Spawned, Store};
 
 /// The server without a fault.
 pub(super) const HEALTHY: &str = "healthy";

@@ -220,7 +220,8 @@ fn a_query_ends_with_its_time() {
         name.starts_with("sqlx")
     };
     until("no thread runs the query", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", reflecting.child.id())).expect("a process");
+        let tasks =
+            std::fs::read_dir(format!("/proc/{}/task", reflecting.process.child.id())).expect("a process");
         !tasks.flatten().any(|task| is_of_query(&task))
     });
     reflecting.stop();
