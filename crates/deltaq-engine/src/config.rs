@@ -5,14 +5,14 @@ mod document;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_types::RawObject;
+use deltaq_types::{Mode, RawObject, Retention};
 
 pub use self::document::Invalid;
 use super::delta::Cap;
 pub use super::follow::Follow;
 use super::index_settings::IndexSettings;
 use super::key::KeySpec;
-pub use super::mode::{Mode, ModeRules};
+pub use super::mode::ModeRules;
 use super::pointer::Pointer;
 use super::rate_limit::RateLimiter;
 
@@ -40,15 +40,6 @@ impl AdmissionText {
     pub fn schema_text(&self) -> Option<&str> {
         self.schema.as_ref().map(RawObject::as_str)
     }
-}
-
-/// How long events are kept after they are no longer needed to restore the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// Maximum age of a kept event; `None` means that only `bytes` decides.
-    pub age: Option<Duration>,
-    /// Maximum size of the kept events; `None` means the size of the queue's state, but at least 64 MiB.
-    pub bytes: Option<u64>,
 }
 
 /// All settings of a queue.
@@ -105,7 +96,7 @@ impl Config {
     /// The rules of the queue's mode.
     #[must_use]
     pub fn rules(&self) -> ModeRules {
-        self.mode.rules()
+        ModeRules::of(self.mode)
     }
 
     /// The first field that differs in `next` and can't change while the queue holds keys.
@@ -141,7 +132,7 @@ impl Default for Config {
             max_bytes_per_key: 16 << 20,
             max_delete_percent: None,
             max_deletes: None,
-            retention: Retention { age: None, bytes: None },
+            retention: Retention::default(),
             indexes: IndexSettings::default(),
             follow: None,
             admission: None,

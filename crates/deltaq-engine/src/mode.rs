@@ -1,17 +1,6 @@
-//! Modes: what a pop delivers, and every rule in which the modes differ.
+//! Every rule in which the modes differ.
 
-/// What a pop delivers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// All deltas since the last acknowledgement (DeltaFIFO).
-    Delta,
-    /// One delta, the newest (FIFO).
-    Latest,
-    /// The key alone (workqueue).
-    Keys,
-    /// One delta, the oldest. No delta is merged (RealFIFO).
-    Events,
-}
+use deltaq_types::Mode;
 
 /// The rules of a mode. The engine asks these, and never for the mode itself.
 #[derive(Clone, Copy, Debug)]
@@ -49,26 +38,15 @@ const KEYS: ModeRules =
     ModeRules { has_objects: false, delays_are_adds: true, stops_when_closed: true, ..DELTA };
 const EVENTS: ModeRules = ModeRules { keeps_every_delta: true, leases_oldest_delta: true, ..DELTA };
 
-impl Mode {
+impl ModeRules {
     /// The rules of the mode.
     #[must_use]
-    pub const fn rules(self) -> ModeRules {
-        match self {
-            Self::Delta => DELTA,
-            Self::Latest => LATEST,
-            Self::Keys => KEYS,
-            Self::Events => EVENTS,
-        }
-    }
-
-    /// The mode's name in the API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Delta => "delta",
-            Self::Latest => "latest",
-            Self::Keys => "keys",
-            Self::Events => "events",
+    pub const fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::Delta => DELTA,
+            Mode::Latest => LATEST,
+            Mode::Keys => KEYS,
+            Mode::Events => EVENTS,
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use deltaq_types::Bucket;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 
@@ -20,7 +21,7 @@ pub struct RateLimiter {
     pub item_exponential: Option<ItemExponential>,
     /// `fast` for the first failures, then `slow`.
     pub item_fast_slow: Option<ItemFastSlow>,
-    /// One token bucket for all keys of the queue.
+    /// One token bucket for all keys of the queue: client-go's `TypedBucketRateLimiter`.
     pub bucket: Option<Bucket>,
     /// The longest possible wait, before jitter.
     pub max_wait: Option<Duration>,
@@ -47,15 +48,6 @@ pub struct ItemFastSlow {
     pub slow: Duration,
     /// Number of failures with the fast wait.
     pub max_fast: u32,
-}
-
-/// client-go's `TypedBucketRateLimiter`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bucket {
-    /// Tokens that are added per second.
-    pub qps: f64,
-    /// Capacity of the bucket in tokens.
-    pub burst: u32,
 }
 
 /// The level of a queue's token bucket. A level below zero means that future tokens are reserved.
@@ -112,8 +104,8 @@ impl RateLimiter {
             wait = wait.max(if before < limiter.max_fast { limiter.fast } else { limiter.slow });
         }
         let mut left = level;
-        if let Some(bucket) = &self.bucket {
-            let (bucket_wait, level) = bucket.take(level, now);
+        if let Some(bucket) = self.bucket {
+            let (bucket_wait, level) = take_token(bucket, level, now);
             wait = wait.max(bucket_wait);
             left = Some(level);
         }
@@ -139,20 +131,18 @@ impl ItemExponential {
     }
 }
 
-impl Bucket {
-    /// Reserves one token. The wait lasts until that token exists.
-    fn take(&self, level: Option<BucketLevel>, now: Time) -> (Duration, BucketLevel) {
-        let full = f64::from(self.burst);
-        let filled = level
-            .map_or(full, |level| (level.tokens + now.since(level.at).as_secs_f64() * self.qps).min(full));
-        let tokens = filled - 1.0;
-        let wait = if tokens >= 0.0 {
-            Duration::ZERO
-        } else {
-            Duration::try_from_secs_f64(-tokens / self.qps).unwrap_or(Duration::MAX)
-        };
-        (wait, BucketLevel { tokens, at: now })
-    }
+/// Reserves one token. The wait lasts until that token exists.
+fn take_token(bucket: Bucket, level: Option<BucketLevel>, now: Time) -> (Duration, BucketLevel) {
+    let full = f64::from(bucket.burst);
+    let filled =
+        level.map_or(full, |level| (level.tokens + now.since(level.at).as_secs_f64() * bucket.qps).min(full));
+    let tokens = filled - 1.0;
+    let wait = if tokens >= 0.0 {
+        Duration::ZERO
+    } else {
+        Duration::try_from_secs_f64(-tokens / bucket.qps).unwrap_or(Duration::MAX)
+    };
+    (wait, BucketLevel { tokens, at: now })
 }
 
 fn add_jitter(wait: Duration, jitter: f64, key: &str, failures: u32) -> Duration {

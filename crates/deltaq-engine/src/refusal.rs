@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::config::Mode;
+use deltaq_types::Mode;
+
 use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
 use super::key::Key;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use deltaq_engine::config::Retention;
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::Rv;
+use deltaq_types::Retention;
 
 use super::commit_queue::Op;
 use super::queue_log::QueueLog;

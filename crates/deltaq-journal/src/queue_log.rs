@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use deltaq_engine::config::Retention;
 use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
+use deltaq_types::Retention;
 use deltaq_types::name::{Incarnation, Name};
 
 use super::record::Identity;
@@ -109,7 +109,7 @@ impl QueueLog {
         let oldest = self.retained.front().filter(|oldest| oldest.last_rv <= self.checkpoint_rv)?;
         let limit = self.retention.bytes.unwrap_or(RETAINED_BYTES_MIN.max(self.live_bytes));
         let too_much = self.retained_bytes - oldest.bytes >= limit;
-        let too_old = self.retention.age.is_some_and(|age| oldest.at.plus(age) < now);
+        let too_old = self.retention.age.is_some_and(|age| oldest.at.plus(age.get()) < now);
         (too_much || too_old).then_some(oldest.last_rv)
     }
 

@@ -192,6 +192,13 @@ impl DurationText {
     }
 }
 
+impl From<Duration> for DurationText {
+    /// In whole microseconds; saturates.
+    fn from(duration: Duration) -> Self {
+        Self::from_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
 impl From<DurationText> for Duration {
     fn from(text: DurationText) -> Self {
         text.get()

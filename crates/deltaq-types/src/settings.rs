@@ -255,6 +255,19 @@ pub enum FollowedView {
     Known,
 }
 
+impl Mode {
+    /// The mode in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delta => "delta",
+            Self::Latest => "latest",
+            Self::Keys => "keys",
+            Self::Events => "events",
+        }
+    }
+}
+
 impl QueueSettings {
     /// The names of all settings. A dot leads into a setting.
     pub const NAMES: &[&str] = &[

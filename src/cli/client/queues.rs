@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use deltaq_client::Call;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use deltaq_types::{Mode, PurgedDocument, QueueDocument, QueueStatus};
+use deltaq_types::{PurgedDocument, QueueDocument, QueueStatus};
 use serde_json::value::RawValue;
 
 use self::settings::Settings;
@@ -337,7 +337,7 @@ fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
         ("waiting pops", Cell::new(status.waiters.to_string())),
         ("synced", Cell::new(if status.has_synced { "yes" } else { "no" })),
         ("resource version", Cell::new(status.resource_version.to_string())),
-        ("mode", Cell::new(mode(settings.mode))),
+        ("mode", Cell::new(settings.mode.as_str())),
         ("key", Cell::new(serde_json::to_string(&settings.key).unwrap_or_default())),
         ("lease", Cell::new(settings.lease.to_string())),
         ("max failures", Cell::new(settings.max_failures.to_string())),
@@ -352,15 +352,6 @@ fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
         fields.push(("last replace", Cell::new(text)));
     }
     fields
-}
-
-fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Delta => "delta",
-        Mode::Latest => "latest",
-        Mode::Keys => "keys",
-        Mode::Events => "events",
-    }
 }
 
 /// The state of a queue in a word.

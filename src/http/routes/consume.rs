@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::response::Response;
 use deltaq_engine::command::{How, Pop, Settle, Settled};
-use deltaq_engine::config::Mode;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::Worker;
 use deltaq_engine::key::Key;
@@ -16,7 +15,7 @@ use deltaq_engine::limits::NAME_BYTES_MAX;
 use deltaq_engine::refusal::Refusal;
 use deltaq_service::{Handle, Moment, PopCall};
 use deltaq_types::{
-    LeasesBody, PopBody, Popped, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
+    LeasesBody, Mode, PopBody, Popped, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
 };
 use foldhash::fast::RandomState;
 

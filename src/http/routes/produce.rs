@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{self, Call, DefaultLimit, FailureState, Replace};
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Sequence, Source};
@@ -15,7 +15,7 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::trace::Trace;
 use deltaq_service::{self, FirstCall, Handle, Name};
-use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Replaced};
+use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Mode, Produced, Replaced};
 
 use super::consume::read_keys;
 use crate::http::blocking::run_blocking;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{Call, How, Pop, Settle, Settled};
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::id::{Rv, Token};
 use deltaq_engine::key::Key;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
@@ -18,6 +18,7 @@ use deltaq_engine::schedule::Place;
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::{Effects, Queue};
+use deltaq_types::Mode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,22 +1,17 @@
 //! The compiled settings and their document. The journal stores the document as it is.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use deltaq_types::duration::DurationText;
 use deltaq_types::range;
-use deltaq_types::{
-    DetailedKeyPart, FollowedView, KeyPart, QueueSettings, RateLimiter as LimiterSettings,
-    Retention as RetentionSettings,
-};
+use deltaq_types::{DetailedKeyPart, FollowedView, KeyPart, QueueSettings, RateLimiter as LimiterSettings};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::config::{AdmissionText, Config, Follow, Mode, Retention};
+use crate::config::{AdmissionText, Config, Follow, ModeRules};
 use crate::index_settings::IndexSettings;
 use crate::key::KeySpec;
 use crate::pointer::Pointer;
-use crate::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::time::whole_us;
+use crate::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
 use crate::view::View;
 
 /// Why settings can't be compiled.
@@ -50,13 +45,7 @@ impl Config {
     /// # Errors
     /// The first setting whose value the document's own checks can't refuse.
     pub fn compile(document: &QueueSettings) -> Result<Self, Invalid> {
-        let mode = match document.mode {
-            deltaq_types::Mode::Delta => Mode::Delta,
-            deltaq_types::Mode::Latest => Mode::Latest,
-            deltaq_types::Mode::Keys => Mode::Keys,
-            deltaq_types::Mode::Events => Mode::Events,
-        };
-        let has_objects = mode.rules().has_objects;
+        let has_objects = ModeRules::of(document.mode).has_objects;
         let part = |part: &KeyPart| match part {
             KeyPart::Required(text) => Pointer::parse(text, false),
             KeyPart::Detailed(part) => Pointer::parse(&part.pointer, part.optional),
@@ -66,7 +55,7 @@ impl Config {
         let version = version.map(|text| Pointer::parse(text, false)).transpose();
         let indexes = document.indexes.iter().map(|(name, pointer)| (name.as_str(), pointer.as_str()));
         Ok(Self {
-            mode,
+            mode: document.mode,
             key: key.map_err(invalid("key"))?,
             version: version.map_err(invalid("version"))?,
             known_objects: document.known_objects,
@@ -81,10 +70,7 @@ impl Config {
             max_bytes_per_key: whole(document.max_bytes_per_key),
             max_delete_percent: document.max_delete_percent,
             max_deletes: document.max_deletes,
-            retention: Retention {
-                age: document.retention.age.map(DurationText::get),
-                bytes: document.retention.bytes,
-            },
+            retention: document.retention,
             indexes: IndexSettings::new(indexes).map_err(invalid("indexes"))?,
             follow: document.follow.as_ref().map(|document| Arc::new(follow(document))),
             admission: admission(document)?.map(Arc::new),
@@ -99,27 +85,22 @@ impl Config {
             (index.name.to_string(), index.pointer.text.to_string())
         };
         QueueSettings {
-            mode: match self.mode {
-                Mode::Delta => deltaq_types::Mode::Delta,
-                Mode::Latest => deltaq_types::Mode::Latest,
-                Mode::Keys => deltaq_types::Mode::Keys,
-                Mode::Events => deltaq_types::Mode::Events,
-            },
+            mode: self.mode,
             key: self.key.pointers().iter().map(key_part).collect(),
             version: self.version.as_ref().map(|pointer| pointer.text.to_string()),
             known_objects: self.known_objects,
             emit_replaced: self.emit_replaced,
-            lease: text(self.lease),
+            lease: self.lease.into(),
             max_failures: self.max_failures,
             rate_limiter: limiter_settings(&self.rate_limiter),
-            resync_period: self.resync_period.map(text),
+            resync_period: self.resync_period.map(DurationText::from),
             max_keys: self.max_keys as u64,
             max_object_bytes: self.max_object_bytes as u64,
             max_deltas_per_key: self.max_deltas_per_key as u64,
             max_bytes_per_key: self.max_bytes_per_key as u64,
             max_delete_percent: self.max_delete_percent,
             max_deletes: self.max_deletes,
-            retention: RetentionSettings { age: self.retention.age.map(text), bytes: self.retention.bytes },
+            retention: self.retention,
             follow: self.follow.as_deref().map(follow_settings),
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
@@ -134,10 +115,6 @@ fn invalid(setting: &'static str) -> impl Fn(String) -> Invalid {
 
 fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn text(duration: Duration) -> DurationText {
-    DurationText::from_us(whole_us(duration))
 }
 
 fn key_part(pointer: &Pointer) -> KeyPart {
@@ -163,7 +140,7 @@ fn rate_limiter(document: &LimiterSettings) -> Result<RateLimiter, Invalid> {
             slow: limiter.slow.get(),
             max_fast: limiter.max_fast,
         }),
-        bucket: document.bucket.map(|bucket| Bucket { qps: bucket.qps, burst: bucket.burst }),
+        bucket: document.bucket,
         max_wait: document.max_wait.map(DurationText::get),
         jitter: document.jitter,
     })
@@ -173,16 +150,16 @@ fn limiter_settings(limiter: &RateLimiter) -> LimiterSettings {
     let RateLimiter { item_exponential, item_fast_slow, bucket, max_wait, jitter } = limiter;
     LimiterSettings {
         item_exponential: item_exponential.as_ref().map(|limiter| deltaq_types::ItemExponential {
-            base: text(limiter.base),
-            max: text(limiter.max),
+            base: limiter.base.into(),
+            max: limiter.max.into(),
         }),
         item_fast_slow: item_fast_slow.as_ref().map(|limiter| deltaq_types::ItemFastSlow {
-            fast: text(limiter.fast),
-            slow: text(limiter.slow),
+            fast: limiter.fast.into(),
+            slow: limiter.slow.into(),
             max_fast: limiter.max_fast,
         }),
-        bucket: bucket.as_ref().map(|bucket| deltaq_types::Bucket { qps: bucket.qps, burst: bucket.burst }),
-        max_wait: max_wait.map(text),
+        bucket: *bucket,
+        max_wait: max_wait.map(DurationText::from),
         jitter: *jitter,
     }
 }

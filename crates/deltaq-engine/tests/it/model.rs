@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::rate_limit::BucketLevel;
+use deltaq_types::Mode;
 
 mod events;
 mod leases;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use deltaq_engine::config::Mode;
+use deltaq_types::Mode;
 use fastrand::Rng;
 
 pub(crate) mod checkpoints;

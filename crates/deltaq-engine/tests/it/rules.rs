@@ -9,7 +9,7 @@ use deltaq_engine::command::{
     Call, How, Item, KeySelection, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced, Settle,
     Settled,
 };
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::event::Event;
 use deltaq_engine::id::{Rv, Sequence, Token};
@@ -23,6 +23,7 @@ use deltaq_engine::schedule::Place;
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Queue, ScanCursor};
+use deltaq_types::Mode;
 
 mod events;
 mod freshness;

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use deltaq_engine::command::{Call, How, KeySelection, Pop, Progress, Replace, Settle, Settled};
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::id::Token;
 use deltaq_engine::key::Key;
@@ -16,6 +16,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::{Queue, ScanCursor};
 use deltaq_journal::Live;
 use deltaq_service::{Error, PopCall};
+use deltaq_types::Mode;
 use fastrand::Rng;
 use futures_util::poll;
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deltaq_engine::command::{How, Pop};
-use deltaq_engine::config::{Config, Mode, Retention};
+use deltaq_engine::config::Config;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Name, PopCall};
+use deltaq_types::{Mode, Retention};
 use parking_lot::Mutex;
 
 use crate::store::fake::Fault;

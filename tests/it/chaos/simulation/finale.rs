@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use deltaq_engine::command::{How, KeySelection, Pop};
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_journal::Live;
 use deltaq_service::{Error, PopCall, Registry};
+use deltaq_types::Mode;
 use fastrand::Rng;
 
 use super::Violation;

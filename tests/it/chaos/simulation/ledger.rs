@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use deltaq_engine::command::{How, Item, Outcome, Settled};
-use deltaq_engine::config::Mode;
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::id::Rv;
 use deltaq_service::Name;
+use deltaq_types::Mode;
 
 mod keys;
 mod queues;

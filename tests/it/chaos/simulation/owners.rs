@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use deltaq_engine::command::Call;
-use deltaq_engine::config::Mode;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_journal::writer;
 use deltaq_runtime::lifecycle::Shutdown;
+use deltaq_types::Mode;
 use fastrand::Rng;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;

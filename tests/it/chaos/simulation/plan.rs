@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::How;
-use deltaq_engine::config::{Config, Mode, Retention};
+use deltaq_engine::config::Config;
 use deltaq_engine::feed::TombstoneLimits;
 use deltaq_engine::follow::Follow;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::view::View;
 use deltaq_journal::WriterOptions;
 use deltaq_service::{Name, WatchLimits};
+use deltaq_types::{Mode, Retention};
 use fastrand::Rng;
 
 /// The parameters of a queue.
@@ -177,7 +178,7 @@ fn setup(rng: &mut Rng, index: usize) -> Setup {
         // No queue of mode keys is stored with one.
         resync_period: (rng.u8(..6) == 0).then(|| millis(rng, 1_000..9_000)).filter(|_| mode != Mode::Keys),
         retention: Retention {
-            age: (rng.u8(..4) == 0).then(|| millis(rng, 500..20_000)),
+            age: (rng.u8(..4) == 0).then(|| millis(rng, 500..20_000).into()),
             bytes: (rng.u8(..8) > 0).then(|| rng.u64(..4_000)),
         },
         ..Config::default()

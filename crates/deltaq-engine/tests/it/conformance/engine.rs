@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use deltaq_engine::Queue;
 use deltaq_engine::command::{Call, How, Item as EngineItem, Pop, Progress, Replace, Settle};
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::delta::{Delta as EngineDelta, DeltaKind};
 use deltaq_engine::id::{Rv, Token};
 use deltaq_engine::key::Key;
@@ -15,6 +15,7 @@ use deltaq_engine::object::{Object, scan};
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
+use deltaq_types::Mode;
 use serde_json::Value;
 
 use super::fifo::{Closed, Delta, Fifo, Item, Options, Popped};

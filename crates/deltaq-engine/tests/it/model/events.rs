@@ -1,6 +1,6 @@
 //! Mode events: each delta is delivered alone, and a key that is full refuses more.
 
-use deltaq_engine::config::Mode;
+use deltaq_types::Mode;
 
 use super::{Item, Micros, Model, ModelCall, Name, Refused, bytes_of};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use deltaq_engine::config::Mode;
 use deltaq_engine::delta::DeltaKind;
+use deltaq_types::Mode;
 
 use super::versions::may_merge_deletion;
 use super::{

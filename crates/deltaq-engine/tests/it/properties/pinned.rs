@@ -1,8 +1,8 @@
 //! Shrunk cases that failed in the past, each with its cause.
 
 use deltaq_engine::command::DefaultLimit;
-use deltaq_engine::config::Mode;
 use deltaq_engine::delta::DeltaKind::{Added, Deleted, Updated};
+use deltaq_types::Mode;
 
 use super::script::{Act, Change, Command, LeaseRef, MAX, Setup, Step};
 use super::{Hits, run};

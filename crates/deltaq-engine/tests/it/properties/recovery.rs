@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use deltaq_engine::config::Mode;
 use deltaq_engine::id::Rv;
+use deltaq_types::Mode;
 use fastrand::Rng;
 
 use super::checkpoints::Checkpoints;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::DefaultLimit;
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::pointer::Pointer;
-use deltaq_engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_types::{Bucket, Mode};
 use fastrand::Rng;
 
 use super::indexes;

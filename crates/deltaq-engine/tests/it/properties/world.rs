@@ -7,7 +7,6 @@ use std::time::Duration;
 use deltaq_engine::command::{
     Call, How, Pop, Progress, Replace, ReplaceId, Replaced, SelectedKeys, Settle, Settled,
 };
-use deltaq_engine::config::Mode;
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq_engine::key::Key;
@@ -16,6 +15,7 @@ use deltaq_engine::object::Object;
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::Trace;
 use deltaq_engine::{Queue, ScanCursor};
+use deltaq_types::Mode;
 
 use super::indexes::Indexes;
 use super::readers::Readers;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use deltaq_engine::command::{
     Call, DefaultLimit, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle, Settled,
 };
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token};
 use deltaq_engine::key::Key;
@@ -20,6 +20,7 @@ use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::View;
 use deltaq_engine::{Queue, ScanCursor};
+use deltaq_types::Mode;
 
 use super::command::{Change, Command, Keyed, Options, Selection};
 use super::script::{Leases, Target};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Follow, Mode, Retention};
+use deltaq_engine::config::{AdmissionText, Config, Follow};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
@@ -22,14 +22,14 @@ use deltaq_engine::lives::{Life, LifeId};
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
-use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHistory, SourceRecord};
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::{Passage, View};
-use deltaq_types::RawObject;
 use deltaq_types::range::{CENTURY, HOURS_12, SEC};
+use deltaq_types::{Bucket, Mode, RawObject, Retention};
 use fastrand::Rng;
 
 use super::{all_types, samples, types};
@@ -383,7 +383,7 @@ impl Dice {
             max_delete_percent: self.maybe(|dice| dice.up_to(100.0)),
             max_deletes: self.maybe(|dice| dice.number() >> 1),
             retention: Retention {
-                age: self.maybe(|dice| dice.setting_span(SEC)),
+                age: self.maybe(|dice| dice.setting_span(SEC).into()),
                 bytes: self.maybe(|dice| dice.number() >> 1),
             },
             indexes: self.indexes(),

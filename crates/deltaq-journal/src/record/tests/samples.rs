@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Follow, Mode, Retention};
+use deltaq_engine::config::{AdmissionText, Config, Follow};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
@@ -22,7 +22,7 @@ use deltaq_engine::lives::{Life, LifeId};
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
-use deltaq_engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, RemovedKey, SourceHistory, SourceRecord,
@@ -30,8 +30,8 @@ use deltaq_engine::snapshot::{
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
-use deltaq_types::RawObject;
 use deltaq_types::name::{Incarnation, Name};
+use deltaq_types::{Bucket, Mode, RawObject, Retention};
 
 use crate::record::Identity;
 use crate::store::QueueId;
@@ -241,7 +241,7 @@ pub(super) fn full_config() -> Config {
         max_delete_percent: Some(33.3),
         max_deletes: Some(5),
         indexes: IndexSettings::new([("by_city", "/a~1b"), ("tags", "/tags")]).unwrap(),
-        retention: Retention { age: Some(Duration::from_hours(24)), bytes: Some(6) },
+        retention: Retention { age: Some(Duration::from_hours(24).into()), bytes: Some(6) },
         follow: Some(Arc::new(Follow {
             queue: "prices".into(),
             view: View::Known,

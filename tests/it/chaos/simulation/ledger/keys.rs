@@ -2,9 +2,9 @@
 
 use deltaq_engine::Queue;
 use deltaq_engine::command::Item;
-use deltaq_engine::config::Mode;
 use deltaq_engine::id::{Rv, Token};
 use deltaq_engine::schedule::Place;
+use deltaq_types::Mode;
 
 use super::{Acked, Call, Held, KeyHistory, Kind, Moment, carried, number};
 use crate::chaos::simulation::Violation;

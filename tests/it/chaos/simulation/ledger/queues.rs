@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use deltaq_engine::Queue;
-use deltaq_engine::config::{Config, Mode};
+use deltaq_engine::config::Config;
 use deltaq_engine::id::Rv;
 use deltaq_service::Name;
+use deltaq_types::Mode;
 
 use super::keys::Shown;
 use super::{Call, Kind, Ledger, Moment, QueueHistory, QueueRef, View};

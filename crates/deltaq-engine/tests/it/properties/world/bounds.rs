@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deltaq_engine::config::Mode;
+use deltaq_types::Mode;
 
 use super::{Difference, World};
 use crate::model::{ModelDelta, Name};
