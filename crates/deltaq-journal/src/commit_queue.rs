@@ -19,6 +19,7 @@ use super::hooks::Live;
 use super::queue_log::{QueueLog, QueueMeta};
 use super::record;
 use super::record::Identity;
+use super::recovery::Loaded;
 use super::store::{Epoch, Numbers, QueueId};
 
 /// A batch is full when it holds about this many bytes. Its commit then takes a few milliseconds.
@@ -101,8 +102,12 @@ impl Drop for Batch {
 }
 
 /// The batches that wait for the writer, and whether more are accepted.
+///
+/// A change rests on the state that its caller has seen. Each call therefore names the [`Epoch`] in which
+/// [`check`](Self::check) or [`admit`](Self::admit) succeeded before the caller looked at that state. If the
+/// journal has failed since, earlier events may be missing, and the commit fails.
 #[derive(Debug)]
-pub(super) struct CommitQueue {
+pub struct CommitQueue {
     state: Mutex<Pending>,
     /// About how many bytes all batches hold, including the batch that is being committed.
     uncommitted: Arc<AtomicUsize>,
@@ -140,18 +145,28 @@ impl CommitQueue {
         }
     }
 
-    pub(super) fn health(&self) -> watch::Receiver<Health> {
+    /// Watches whether the journal accepts events.
+    #[must_use]
+    pub fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
-    pub(super) fn check(&self) -> Result<Epoch, Error> {
+    /// The current epoch. Every commit that failed before this epoch has its outcome.
+    ///
+    /// # Errors
+    /// Why the journal accepts no events.
+    pub fn check(&self) -> Result<Epoch, Error> {
         let state = self.lock();
         state.down.map_or(Ok(state.epoch), Err)
     }
 
-    /// As [`check`](Self::check), and more events are accepted and have room. The bound is checked before an append
-    /// and not with it, so the batches can exceed it by one change per thread.
-    pub(super) fn admit(&self) -> Result<Epoch, Error> {
+    /// As [`check`](Self::check), for a caller that is about to append. A caller must ask before it applies
+    /// its change, so that a refused change has no effect. The bound is therefore checked before an append and not with it, and the
+    /// batches can exceed it by one change per thread.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), [`Error::Backlog`] and [`Error::Closing`].
+    pub fn admit(&self) -> Result<Epoch, Error> {
         let epoch = {
             let state = self.lock();
             state.down.map_or(Ok(()), Err)?;
@@ -164,16 +179,19 @@ impl CommitQueue {
         if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(epoch) }
     }
 
-    /// About how many bytes wait to be committed.
-    pub(super) fn uncommitted_bytes(&self) -> usize {
+    /// About how many bytes of memory wait to be committed.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> usize {
         self.uncommitted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
+    /// Registers the loaded queue, so that checkpoints include it.
+    pub fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
         self.lives().insert(queue, live);
     }
 
-    pub(super) fn detach(&self, queue: QueueId) {
+    /// Removes the queue's registration.
+    pub fn detach(&self, queue: QueueId) {
         self.lives().remove(&queue);
     }
 
@@ -182,21 +200,32 @@ impl CommitQueue {
         self.lives().get(&queue).and_then(Weak::upgrade)
     }
 
-    pub(super) fn open(&self, log: QueueLog, epoch: Epoch) -> Commit {
-        self.push(&mut self.lock(), Op::Open(Box::new(log)), 0, epoch)
+    /// Accepts events of a loaded queue from now on. If the commit fails, the queue must be loaded again.
+    #[must_use]
+    pub fn resume(&self, loaded: &Loaded, epoch: Epoch) -> Commit {
+        self.push(&mut self.lock(), Op::Open(Box::new(QueueLog::of(loaded))), 0, epoch)
     }
 
-    pub(super) fn release(&self, queue: QueueId, epoch: Epoch) -> Commit {
+    /// Makes the writer let go of a queue that is about to be loaded again. Once the commit has succeeded, all events
+    /// of the queue are durable, and the writer writes nothing of the queue until [`resume`](Self::resume).
+    #[must_use]
+    pub fn release(&self, queue: QueueId, epoch: Epoch) -> Commit {
         self.push(&mut self.lock(), Op::Release(queue), 0, epoch)
     }
 
-    pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, epoch: Epoch) -> Commit {
+    /// Appends the next events of a queue; `prev_rv` is the event before them. Callers hold the queue's lock,
+    /// so that the calls for one queue arrive in the order of its events. Therefore `append` encodes nothing
+    /// and never waits for the disk.
+    #[must_use]
+    pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, epoch: Epoch) -> Commit {
         // Computed outside the lock, which all queues share.
         let bytes = events.iter().map(bytes_of).sum();
         self.push(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, epoch)
     }
 
-    pub(super) fn create(&self, meta: QueueMeta, content: QueueState, epoch: Epoch) -> (QueueId, Commit) {
+    /// Creates a queue. The queue is not checkpointed before [`attach`](Self::attach).
+    #[must_use]
+    pub fn create(&self, meta: QueueMeta, content: QueueState, epoch: Epoch) -> (QueueId, Commit) {
         let bytes = QUEUE_ROW_BYTES + config_bytes(&content.config);
         let mut state = self.lock();
         state.numbers.queue += 1;
@@ -208,12 +237,15 @@ impl CommitQueue {
         (id, self.push(&mut state, create, bytes, epoch))
     }
 
-    pub(super) fn found_deleted(&self, queues: Vec<QueueId>, epoch: Epoch) {
+    /// Reports queues that a reload found deleted although the commit of their deletion had failed.
+    pub fn found_deleted(&self, queues: Vec<QueueId>, epoch: Epoch) {
         // If this batch fails, the next reload finds the same queues.
         let _ = self.push(&mut self.lock(), Op::FoundDeleted(queues), 0, epoch);
     }
 
-    pub(super) fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, epoch: Epoch) -> Commit {
+    /// Deletes a queue; `last_rv` is its last event.
+    #[must_use]
+    pub fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, epoch: Epoch) -> Commit {
         let mut state = self.lock();
         state.numbers.version += 1;
         let identity = Box::new(meta.identity(queue, state.numbers.version));
@@ -283,11 +315,14 @@ impl CommitQueue {
         self.health.send_replace(Health { epoch, down: None });
     }
 
-    pub(super) fn begin_closing(&self) {
+    /// Accepts no more changes: [`admit`](Self::admit) fails from now on. Changes that were admitted before may still append.
+    pub fn begin_closing(&self) {
         self.lock().is_closing = true;
     }
 
-    pub(super) fn close(&self, epoch: Epoch) {
+    /// Ends the journal: the writer commits the remaining events and stops. It marks the store as cleanly
+    /// closed only if every queue is intact, that is, if the journal is still in `epoch`.
+    pub fn close(&self, epoch: Epoch) {
         self.lock().closed = Some(epoch);
         self.closing.cancel();
         self.batch_ready.notify_one();

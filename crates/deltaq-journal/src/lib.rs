@@ -30,6 +30,7 @@ mod partition;
 mod queue_log;
 
 pub use self::commit::{Commit, Error, Health};
+pub use self::commit_queue::CommitQueue;
 pub use self::handle::Journal;
 pub use self::hooks::{Live, Observer};
 pub use self::options::WriterOptions;
