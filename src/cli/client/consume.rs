@@ -87,67 +87,65 @@ pub struct Leases {
     pub leases: Vec<String>,
 }
 
-/// `deltaq ack`.
-#[derive(Debug, Clone, Args)]
-pub struct Ack {
-    /// The leases.
-    #[command(flatten)]
-    pub leases: Leases,
+/// Commands that settle leases in one way. An option of a command is a member of the body.
+macro_rules! settling {
+    ($($(#[doc = $doc:literal])* $name:ident $operation:literal {
+        $($(#[doc = $help:literal])* $flag:ident $value:literal $type:ty => $member:ident;)*
+    })*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Args)]
+        pub struct $name {
+            /// The leases.
+            #[command(flatten)]
+            pub leases: Leases,
+            $(
+                $(#[doc = $help])*
+                #[arg(long, value_name = $value)]
+                pub $flag: Option<$type>,
+            )*
+        }
+
+        impl Execute for $name {
+            const OPERATIONS: &'static [&'static str] = &[$operation];
+
+            async fn execute(&self, session: &Session) -> Result<(), Failure> {
+                let options = LeasesBody {
+                    $($member: self.$flag.as_ref().map(|value| value.to_string().into()),)*
+                    ..LeasesBody::default()
+                };
+                settle(session, $operation, &self.leases, options).await
+            }
+        }
+    )*};
 }
 
-/// `deltaq done`.
-#[derive(Debug, Clone, Args)]
-pub struct Done {
-    /// The leases.
-    #[command(flatten)]
-    pub leases: Leases,
-    /// Add the keys again after this time.
-    #[arg(long, value_name = "DURATION")]
-    pub delay: Option<DurationText>,
-}
-
-/// `deltaq nack`.
-#[derive(Debug, Clone, Args)]
-pub struct Nack {
-    /// The leases.
-    #[command(flatten)]
-    pub leases: Leases,
-    /// The reason, shown with the keys.
-    #[arg(long, value_name = "TEXT")]
-    pub error: Option<String>,
-    /// How long the keys wait, instead of their backoff.
-    #[arg(long, value_name = "DURATION")]
-    pub delay: Option<DurationText>,
-}
-
-/// `deltaq release`.
-#[derive(Debug, Clone, Args)]
-pub struct Release {
-    /// The leases.
-    #[command(flatten)]
-    pub leases: Leases,
-}
-
-/// `deltaq reject`.
-#[derive(Debug, Clone, Args)]
-pub struct Reject {
-    /// The leases.
-    #[command(flatten)]
-    pub leases: Leases,
-    /// The reason, shown with the keys.
-    #[arg(long, value_name = "TEXT")]
-    pub error: Option<String>,
-}
-
-/// `deltaq extend`.
-#[derive(Debug, Clone, Args)]
-pub struct Extend {
-    /// The leases.
-    #[command(flatten)]
-    pub leases: Leases,
-    /// Time from now to the new deadlines [default: of the queue].
-    #[arg(long, value_name = "DURATION")]
-    pub lease: Option<DurationText>,
+settling! {
+    /// `deltaq ack`.
+    Ack "ack" {}
+    /// `deltaq done`.
+    Done "done" {
+        /// Add the keys again after this time.
+        delay "DURATION" DurationText => delay;
+    }
+    /// `deltaq nack`.
+    Nack "nack" {
+        /// The reason, shown with the keys.
+        error "TEXT" String => error;
+        /// How long the keys wait, instead of their backoff.
+        delay "DURATION" DurationText => delay;
+    }
+    /// `deltaq release`.
+    Release "release" {}
+    /// `deltaq reject`.
+    Reject "reject" {
+        /// The reason, shown with the keys.
+        error "TEXT" String => error;
+    }
+    /// `deltaq extend`.
+    Extend "extend" {
+        /// Time from now to the new deadlines [default: of the queue].
+        lease "DURATION" DurationText => lease_duration;
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -199,59 +197,6 @@ impl Execute for Pop {
         let mut list = session.output.list::<PoppedItem>();
         list.add::<PoppedItem>(&items)?;
         list.finish("")
-    }
-}
-
-impl Execute for Ack {
-    const OPERATIONS: &'static [&'static str] = &["ack"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        settle(session, "ack", &self.leases, LeasesBody::default()).await
-    }
-}
-
-impl Execute for Done {
-    const OPERATIONS: &'static [&'static str] = &["done"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let delay = self.delay.map(|delay| delay.to_string().into());
-        settle(session, "done", &self.leases, LeasesBody { delay, ..LeasesBody::default() }).await
-    }
-}
-
-impl Execute for Nack {
-    const OPERATIONS: &'static [&'static str] = &["nack"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let (delay, error) =
-            (self.delay.map(|delay| delay.to_string().into()), self.error.as_deref().map(Into::into));
-        settle(session, "nack", &self.leases, LeasesBody { delay, error, ..LeasesBody::default() }).await
-    }
-}
-
-impl Execute for Release {
-    const OPERATIONS: &'static [&'static str] = &["release"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        settle(session, "release", &self.leases, LeasesBody::default()).await
-    }
-}
-
-impl Execute for Reject {
-    const OPERATIONS: &'static [&'static str] = &["reject"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let error = self.error.as_deref().map(Into::into);
-        settle(session, "reject", &self.leases, LeasesBody { error, ..LeasesBody::default() }).await
-    }
-}
-
-impl Execute for Extend {
-    const OPERATIONS: &'static [&'static str] = &["extend"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let lease_duration = self.lease.map(|lease| lease.to_string().into());
-        settle(session, "extend", &self.leases, LeasesBody { lease_duration, ..LeasesBody::default() }).await
     }
 }
 
