@@ -5,7 +5,7 @@
 //! and the remedy.
 //!
 //! The structs are the only list of settings: serde refuses unknown names (of a queue, `QueueSettings` does), and the range of a
-//! setting is an attribute of its field. `config/deltaq.toml` is the only list of defaults, and documents each setting; a test checks that it names
+//! setting is an attribute of its field. `config/deltaq.toml` has the default and the text of each setting; a test checks that it names
 //! every field of the structs.
 
 pub mod access;
@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use deltaq_types::QueueSettings;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Value;
 
 pub use self::access::Access;
@@ -38,6 +39,17 @@ pub use self::sections::{
 
 /// The section of the settings of a queue.
 const QUEUE_SECTION: &str = "queue_defaults";
+
+/// The settings in a document that has all required members and no unknown one.
+///
+/// Every layer comes here as JSON: the code that reads a struct is compiled once per format, and is large.
+///
+/// # Errors
+/// The first member that is missing, unknown, or has a value out of range.
+pub fn from_document<T: DeserializeOwned>(document: serde_json::Value) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(document)
+        .map_err(|error| Fault::new(error.path(), &error.inner().to_string()))
+}
 
 /// All settings.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -93,8 +93,7 @@ impl Layers {
             let checked = queue::check_names(section);
             checked.map_err(|fault| Fault { setting: shortened(&fault.setting), ..fault })?;
         }
-        serde_path_to_error::deserialize(Value::Table(self.merged.clone()))
-            .map_err(|error| Fault::new(error.path(), error.inner().message()))
+        super::from_document(json(Value::Table(self.merged.clone())))
     }
 
     fn error(&self, fault: Fault) -> Error {
@@ -150,6 +149,20 @@ fn merge(
                 }
             }
         }
+    }
+}
+
+/// The value as JSON. A value that JSON does not have, a date or `nan`, is its text, so that the error of its setting shows it.
+pub(super) fn json(value: Value) -> serde_json::Value {
+    match value {
+        Value::String(text) => text.into(),
+        Value::Integer(number) => number.into(),
+        Value::Float(number) if number.is_finite() => number.into(),
+        Value::Float(number) => number.to_string().into(),
+        Value::Boolean(flag) => flag.into(),
+        Value::Datetime(date) => date.to_string().into(),
+        Value::Array(values) => values.into_iter().map(json).collect(),
+        Value::Table(table) => table.into_iter().map(|(name, value)| (name, json(value))).collect(),
     }
 }
 

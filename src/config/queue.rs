@@ -9,15 +9,6 @@ use super::{Fault, QUEUE_SECTION};
 /// Settings that each queue has of its own: there are no defaults for all queues.
 const OF_ONE_QUEUE: [&str; 4] = ["follow", "schema", "prune", "indexes"];
 
-/// The settings of a JSON document that has all required members and no unknown one.
-///
-/// # Errors
-/// The first member that is missing or has a value out of range.
-pub fn read(document: serde_json::Value) -> Result<QueueSettings, Fault> {
-    serde_path_to_error::deserialize(document)
-        .map_err(|error| Fault::new(error.path(), &error.inner().to_string()))
-}
-
 /// The settings that the engine applies.
 ///
 /// # Errors

@@ -69,8 +69,7 @@ pub fn from_flags(
     if let Some(address) = metrics_listen {
         document.insert("metrics_listen".to_owned(), Value::String(address.to_owned()));
     }
-    let read = serde_path_to_error::deserialize(Value::Table(document));
-    let read = read.map_err(|error| Fault::new(error.path(), error.inner().message()));
+    let read = super::from_document(layers::json(Value::Table(document)));
     let checked = read.and_then(|reflect: Reflect| reflect.check().map(|()| reflect).map_err(of_rule));
     checked.map_err(|Fault { setting, is_unknown, why }| {
         let setting = setting.strip_prefix(&format!("sources.{name}.")).unwrap_or(&setting).to_owned();

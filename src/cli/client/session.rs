@@ -1,6 +1,7 @@
 //! A command with its connection and its output.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -80,9 +81,14 @@ fn try_run<C: Execute>(remote: &Remote<C>) -> Result<(), Failure> {
         clock: Clock::system(),
         operations: C::OPERATIONS,
     };
+    block_on(Box::pin(remote.command.execute(&session)))
+}
+
+/// Runs the future of a command. All commands have one type here, so the runtime is compiled once and not for each of them.
+fn block_on(command: Pin<Box<dyn Future<Output = Result<(), Failure>> + '_>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
-    let done = runtime.block_on(remote.command.execute(&session));
+    let done = runtime.block_on(command);
     // A blocking thread may still wait for a child or for input.
     runtime.shutdown_background();
     done

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::config::{Fault, nearest_queue_setting, queue};
+use crate::config::{self, Fault, nearest_queue_setting, queue};
 use crate::http::problem::{Code, Problem};
 
 /// The settings in a request.
@@ -158,7 +158,7 @@ impl Given {
     ///
     /// # Errors
     /// [`Code::WouldRemove`] or [`Code::InvalidConfig`].
-    pub fn replaced(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
+    pub fn put_over(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
         let is_set = [("follow", current.follow.is_some()), ("mode", current.mode != defaults.mode)];
         let removed = is_set.into_iter().filter(|(name, is_set)| *is_set && !self.names(name));
         let removed: Vec<&str> = removed.map(|(name, _)| name).collect();
@@ -179,7 +179,7 @@ impl Given {
     ///
     /// # Errors
     /// [`Code::InvalidConfig`].
-    pub fn merged(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
+    pub fn patched_onto(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
         let (mut document, defaults_document) = (members(current), members(defaults));
         for (name, value) in &self.members {
             let before = document.remove(name);
@@ -204,7 +204,7 @@ impl Given {
         schema: Option<RawObject>,
         defaults: &Config,
     ) -> Result<Config, Problem> {
-        let mut settings = queue::read(document.into()).map_err(invalid)?;
+        let mut settings: QueueSettings = config::from_document(document.into()).map_err(invalid)?;
         if settings.mode == Mode::Keys {
             for (name, why) in [
                 ("resync_period", "a queue of mode keys has no known objects"),
