@@ -43,8 +43,8 @@ pub const DUE_AT_A_TIME: usize = 1_000;
 pub const FAILURE_EXPIRY_SECS: u64 = 24 * 60 * 60;
 /// The largest number of an event: the largest whole number that every language with floats as its only numbers keeps exact.
 pub const RV_MAX: u64 = (1 << 53) - 1;
-/// The distance between the last number of a life and the first one of the next life: more than the process can have used without
-/// journaling them.
+/// While the clock is behind the numbers of a queue, the least distance between the last number of a life and the first one of the next
+/// life: more than the process can have used without journaling them.
 pub const LIFE_SKIP_EVENTS: u64 = 1 << 20;
 /// Number of lives of a queue that are remembered, the present one included.
 pub const LIVES_MAX: usize = 256;

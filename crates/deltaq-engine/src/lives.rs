@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::id::Rv;
-use super::limits::LIVES_MAX;
+use super::limits::{LIFE_SKIP_EVENTS, LIVES_MAX};
 
 /// The random id of a life. Shown as eight hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -63,6 +63,20 @@ pub struct Birth {
     pub id: LifeId,
     /// The numbers of the life are above this one.
     pub floor: Rv,
+}
+
+impl Birth {
+    /// The first number of the life, after a life that ended with `last`.
+    ///
+    /// While the clock is right, the floor is above every number that the queue has given out, also in a time that was lost. If `last` is
+    /// not below the floor, the clock is behind, and a lost time may have had the same floor: the distance is then a random one.
+    #[must_use]
+    pub fn first_after(&self, last: Rv) -> Rv {
+        if last < self.floor {
+            return self.floor.next();
+        }
+        last.saturating_plus(LIFE_SKIP_EVENTS + u64::from(self.id.0) % LIFE_SKIP_EVENTS)
+    }
 }
 
 /// Why a number is not one of the queue.

@@ -10,7 +10,7 @@ use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
 use super::id::{Rv, Slot};
 use super::initial::InitialList;
 use super::key::Key;
-use super::limits::{LIFE_SKIP_EVENTS, RV_MAX};
+use super::limits::RV_MAX;
 use super::lives::{Birth, Lives};
 use super::queue::Queue;
 use super::remembered::RememberedVersions;
@@ -118,7 +118,7 @@ impl Queue {
     /// The queue has no number left for the life. The queue is unchanged.
     pub fn recover(&mut self, now: Time, birth: Birth) -> Result<(), NoNumbers> {
         let last = self.resource_version();
-        let first = last.saturating_plus(LIFE_SKIP_EVENTS).max(birth.floor.next());
+        let first = birth.first_after(last);
         if first.get() > RV_MAX {
             return Err(NoNumbers { last });
         }

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use deltaq_engine::Queue;
-use deltaq_engine::limits::LIFE_SKIP_EVENTS;
 use deltaq_engine::lives::Birth;
 use deltaq_journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
 use deltaq_journal::store::{Epoch, QueueId, QueueRow};
@@ -181,7 +180,7 @@ impl Registry {
     /// backup of it that is restored may: the numbers of the lost life are then not below those of the next one.
     fn warn_of_numbers_ahead(&self) {
         let floor = self.birth().floor;
-        let is_ahead = |handle: &Arc<Handle>| handle.lives().present_first() > floor.plus(LIFE_SKIP_EVENTS);
+        let is_ahead = |handle: &Arc<Handle>| handle.lives().present_first() > floor.next();
         let ahead: Vec<_> = self.handles().into_iter().filter(is_ahead).collect();
         if let Some(handle) = ahead.first() {
             tracing::warn!(

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use deltaq_engine::command::{Call, Replace};
 use deltaq_engine::config::Config;
 use deltaq_engine::id::Rv;
-use deltaq_engine::limits::LIFE_SKIP_EVENTS;
 use deltaq_engine::lives::Birth;
 use deltaq_engine::time::Time;
 use deltaq_engine::{NoNumbers, Queue, Seed};
@@ -96,11 +95,6 @@ struct Queues {
     version: u64,
     /// The followers of each followed queue.
     followers: BTreeMap<Name, BTreeSet<Name>>,
-}
-
-/// The event number before the first one of a queue that is created after a queue with the last number `last` was deleted.
-fn above(last: Rv) -> Rv {
-    if last == Rv::ZERO { Rv::ZERO } else { last.plus(LIFE_SKIP_EVENTS) }
 }
 
 impl Registry {
@@ -234,8 +228,13 @@ impl Registry {
         queues.check_follow(name, &config)?;
         let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
-        let Birth { id, floor } = self.birth();
-        let mut queue = Queue::new(config, floor.max(above(queues.last_deleted)), created_at).in_life(id);
+        let birth = self.birth();
+        let first = if queues.last_deleted == Rv::ZERO {
+            birth.floor
+        } else {
+            birth.first_after(queues.last_deleted)
+        };
+        let mut queue = Queue::new(config, first, created_at).in_life(birth.id);
         if creator == Creator::Producer {
             queue = queue.auto_created();
         }

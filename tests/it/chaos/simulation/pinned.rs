@@ -244,10 +244,10 @@ fn a_store_that_fails_at_its_first_write_does_not_count_as_closed() {
     });
 }
 
-/// The calendar of this world is before that of the numbers, so two restores of one backup give out the same numbers, as with a clock
-/// that was set back. The ids of their leases differ all the same.
+/// The calendar of this world is before that of the numbers, as with a clock that was set back, so only chance keeps the numbers of two
+/// restores of one backup apart. The ids of their leases do it always.
 #[test]
-fn a_lease_of_a_lost_time_is_not_the_lease_with_the_same_token_now() {
+fn a_lease_of_a_lost_time_is_no_lease_now() {
     let world = Arc::new(World::new(false));
     let backup = Disk::new(Timing::Instant);
     on_a_runtime(&world, async {
@@ -263,9 +263,8 @@ fn a_lease_of_a_lost_time_is_not_the_lease_with_the_same_token_now() {
             (handle.lease_id(token).to_string(), token, handle)
         })
     };
-    let (lost_id, lost, _) = lease_after_restore();
+    let (lost_id, _, _) = lease_after_restore();
     let (id, token, handle) = lease_after_restore();
-    assert_eq!(token, lost, "the numbers come again");
     assert_eq!((handle.token(&id), handle.token(&lost_id)), (token, Token::default()));
 }
 
@@ -403,20 +402,21 @@ fn a_deleted_queue_leaves_only_the_floor_of_numbers() {
         assert_eq!(rows().await, []);
         newest
     });
+    let skip = LIFE_SKIP_EVENTS..2 * LIFE_SKIP_EVENTS;
     // The node ended before it removed the rows. The next start removes them.
     let (name, created_at) = (Name::new("q").expect("it is a name"), Time::from_micros(1));
     let old = Identity { id: QueueId(2), version: 3, name, incarnation: Incarnation(1), created_at };
     on_a_runtime(&world, async {
         let registry = start(&world, &disk, deltaq_journal::WriterOptions::default()).await;
         let rv = rv(&queue(&registry)).await;
-        assert_eq!(rv, newest.plus(LIFE_SKIP_EVENTS));
+        assert!(skip.contains(&rv.since(newest)), "{rv}");
         let queues = vec![record::deleted_queue_row(&old, newest.plus(9))];
         disk.memory.put(Writes { queues, ..Writes::default() }).expect("it is written");
     });
     on_a_runtime(&world, async {
         let registry = start(&world, &disk, deltaq_journal::WriterOptions::default()).await;
         assert_eq!(rows().await, [(5, false)]);
-        assert_eq!(rv(&queue_named(&registry, "new")).await, newest.plus(9).plus(LIFE_SKIP_EVENTS));
+        assert!(skip.contains(&rv(&queue_named(&registry, "new")).await.since(newest.plus(9))));
     });
 }
 

@@ -315,11 +315,12 @@ impl Model {
     }
 
     /// A crash loses the accepted Replaces that have not ended. A Replace that had begun is recorded as aborted.
-    pub(crate) fn crash(&mut self, now: Micros, ahead: u64) {
+    pub(crate) fn crash(&mut self, now: Micros, ahead: u64, life: u64) {
         let jobs = std::mem::take(&mut self.jobs);
         self.resync_due = false;
         let now = now.max(self.last_at);
-        self.rv += (1 << 20).max(ahead + 1) - 1;
+        // The number before the first one of the life: the floor, or a distance while the clock is behind.
+        self.rv += if ahead == 0 { (1 << 20) + life - 1 } else { ahead };
         self.event(now);
         self.renew_leases(now);
         let began = |job: &&ReplaceJob| matches!(job.phase, Phase::Items { .. } | Phase::Missing { .. });

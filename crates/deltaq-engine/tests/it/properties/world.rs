@@ -10,7 +10,6 @@ use deltaq_engine::command::{
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq_engine::key::Key;
-use deltaq_engine::limits::LIFE_SKIP_EVENTS;
 use deltaq_engine::object::Object;
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::Trace;
@@ -419,8 +418,7 @@ impl World {
         for event in effects.events {
             let (rv, at) = self.events.last().map_or((Rv::ZERO, time(START)), |last| (last.rv, last.at));
             let begins_life = matches!(event.kind, EventKind::Recovered { .. });
-            let follows =
-                if begins_life { event.rv >= rv.plus(LIFE_SKIP_EVENTS) } else { event.rv == rv.next() };
+            let follows = if begins_life { event.rv > rv } else { event.rv == rv.next() };
             if !follows || event.at < at {
                 return Err(format!("event {event:?} after rv {rv} at {at:?}"));
             }

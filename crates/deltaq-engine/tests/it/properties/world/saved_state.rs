@@ -28,12 +28,10 @@ impl World {
     fn restart(&mut self, engine: Queue, ahead: u64) {
         self.engine = engine;
         let floor = self.engine.resource_version().plus(ahead);
-        let birth = Birth {
-            id: LifeId::new(u32::try_from(self.engine.queue_state().lives.len()).unwrap_or_default()),
-            floor,
-        };
+        let life = u32::try_from(self.engine.queue_state().lives.len()).unwrap_or_default();
+        let birth = Birth { id: LifeId::new(life), floor };
         self.engine.recover(time(self.now), birth).expect("there are numbers left");
-        self.model.crash(self.now, ahead);
+        self.model.crash(self.now, ahead, life.into());
         self.jobs.clear();
         (self.resync, self.purge, self.redrive, self.discard) = (None, None, None, None);
     }
