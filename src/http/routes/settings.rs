@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::config::Config;
-use deltaq_service::{Creator, Handle, Registry};
+use deltaq_service::{Creator, Document, Handle, Registry};
 use deltaq_types::name::Name;
 use deltaq_types::{QueueDocument, QueueSettings};
 use sha2::{Digest as _, Sha256};
@@ -19,7 +19,7 @@ use crate::http::openapi::responses::{
     Always, Conflict, Full, OfBody, OfQueue, PreconditionFailed, Unprocessable,
 };
 use crate::http::openapi::schemas::GivenSettings;
-use crate::http::problem::Problem;
+use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::body::Incoming;
 use crate::http::request::call::{QueueCall, ReadCall};
@@ -51,24 +51,31 @@ pub(in crate::http) async fn put(
 ) -> Result<Response, Problem> {
     let (given, expected) = (read(incoming).await?, Preconditions::of(headers));
     let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
-    let (handle, created) = if let Some(handle) = registry.find(&name) {
-        (handle, false)
-    } else {
-        expected.check(None)?;
-        let fresh = given.created(defaults)?;
-        check_follow(&context, &name, None, &fresh)?;
-        registry.create(&name, Arc::new(fresh), Creator::Operator)?
-    };
-    if !created {
+    loop {
+        let Some(handle) = registry.find(&name) else {
+            expected.check(None)?;
+            let fresh = given.created(defaults)?;
+            check_follow(&context, &name, None, &fresh)?;
+            let settings = fresh.document();
+            let (handle, created) = registry.create(&name, Arc::new(fresh), Creator::Operator)?;
+            if created {
+                let document = registry.document(&handle).await?;
+                return Ok(changed(StatusCode::CREATED, settings, &document));
+            }
+            continue;
+        };
         let edit = |current: &Config| -> Result<Config, Problem> {
             expected.check(Some(&etag(&current.document())))?;
-            let next = given.replaced(current, defaults)?;
+            let next = given.put_over(current, defaults)?;
             check_follow(&context, &name, Some(current), &next)?;
             Ok(next)
         };
-        registry.configure(&handle, edit).await?;
+        match configured(&registry, &handle, edit).await {
+            // It was deleted after it was found, so the next round creates it.
+            Err(problem) if problem.code() == Code::QueueDeleted => {}
+            done => return done,
+        }
     }
-    changed(if created { StatusCode::CREATED } else { StatusCode::OK }, &registry, &handle).await
 }
 
 /// Change the named settings of a queue: objects are merged, null restores a default. A schema is replaced as a whole.
@@ -90,12 +97,11 @@ pub(in crate::http) async fn patch(
     let handle = registry.get(&name)?;
     let edit = |current: &Config| -> Result<Config, Problem> {
         expected.check(Some(&etag(&current.document())))?;
-        let next = given.merged(current, defaults)?;
+        let next = given.patched_onto(current, defaults)?;
         check_follow(&context, &name, Some(current), &next)?;
         Ok(next)
     };
-    registry.configure(&handle, edit).await?;
-    changed(StatusCode::OK, &registry, &handle).await
+    configured(&registry, &handle, edit).await
 }
 
 /// The settings of a queue, as PUT takes them.
@@ -143,10 +149,23 @@ fn check_follow(
     Ok(context.state.partitions.check_together(name, &follow.queue)?)
 }
 
-/// The reply to a change, with the entity tag of the settings in it.
-async fn changed(status: StatusCode, registry: &Registry, handle: &Handle) -> Result<Response, Problem> {
-    let queue = wire::queue(&registry.document(handle).await?);
-    Ok((status, [(header::ETAG, etag(&queue.settings))], Json(queue)).into_response())
+/// Changes the settings of a queue. The reply shows the settings that this call made, even if they have changed again since.
+async fn configured(
+    registry: &Registry,
+    handle: &Arc<Handle>,
+    edit: impl FnOnce(&Config) -> Result<Config, Problem>,
+) -> Result<Response, Problem> {
+    let mut made = None;
+    let noting = |current: &Config| edit(current).inspect(|next| made = Some(next.document()));
+    registry.configure(handle, noting).await?;
+    let document = registry.document(handle).await?;
+    Ok(changed(StatusCode::OK, made.unwrap_or_else(|| document.config.document()), &document))
+}
+
+/// The reply to a call that made these settings, with their entity tag.
+fn changed(status: StatusCode, settings: QueueSettings, document: &Document) -> Response {
+    let queue = QueueDocument { settings, ..wire::queue(document) };
+    (status, [(header::ETAG, etag(&queue.settings))], Json(queue)).into_response()
 }
 
 /// The entity tag of settings: a hash of their text, so that it is the same on each node and after a restart.

@@ -309,3 +309,39 @@ async fn a_condition_that_a_call_does_not_support_is_refused() {
     let health = service.call_with("GET", "/livez", &[("if-modified-since", date)], &Value::Null).await;
     assert_eq!(health.status, 200);
 }
+
+/// The reply to a change shows what this change made, with its entity tag: who goes on with the tag of the reply must not undo what
+/// another caller has changed in between.
+#[tokio::test]
+async fn the_reply_shows_the_settings_that_the_call_made() {
+    let service = Service::start().await;
+    put(&service, json!({})).await.ok();
+    let callers = (1..=4_u32).map(|caller| {
+        let service = &service;
+        async move {
+            for round in 0..50 {
+                let mine = caller * 1_000 + round;
+                let reply = patch(service, json!({"max_failures": mine})).await;
+                assert_eq!(reply.ok()["settings"]["max_failures"], mine);
+            }
+        }
+    });
+    futures_util::future::join_all(callers).await;
+}
+
+/// PUT creates a queue that is deleted meanwhile.
+#[tokio::test]
+async fn a_put_beside_deletions_creates_the_queue() {
+    let service = Service::start().await;
+    let deleting = async {
+        for _ in 0..100 {
+            service.call("DELETE", QUEUE, &Value::Null).await;
+        }
+    };
+    let putting = async {
+        for round in 0..100 {
+            put(&service, json!({"max_failures": round})).await.ok();
+        }
+    };
+    futures_util::future::join3(deleting, putting, async { put(&service, json!({})).await.ok() }).await;
+}
