@@ -14,6 +14,7 @@ use super::RawObject;
 use super::duration::DurationText;
 use super::name::Name;
 use super::range::{self, CENTURY, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
+use super::strict::flag;
 use super::terms::{JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
 
 /// The settings of a queue. A reply has all members, null where a setting is not set.
@@ -132,7 +133,7 @@ pub struct DetailedKeyPart {
     #[schema(value_type = JsonPointer)]
     pub pointer: String,
     /// Whether an absent or empty value is skipped; otherwise the object is refused.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     pub optional: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use deltaq_engine::id::Rv;
-use deltaq_engine::lives::{LifeId, Lives};
+use deltaq_engine::lives::{LifeId, Lives, Stray};
 use deltaq_engine::view::View;
 use deltaq_types::ExpiredReason;
 
@@ -45,11 +45,17 @@ pub(in crate::http) fn decode(list: List<'_>, lives: &Lives, cursor: &str) -> Re
         Some((LifeId::parse(life)?, rv.parse().ok()?, position))
     };
     let (life, rv, position) = read().ok_or_else(of_another_list)?;
-    if !lives.has(life, rv) {
-        let detail = "the continue token belongs to a deleted queue of this name, or to a time that was lost";
-        return Err(expired(ExpiredReason::Lost, detail));
+    match lives.check(rv, Rv::MAX) {
+        Ok(()) if lives.id_of(rv) == life => Ok(position.to_owned()),
+        Err(Stray::TooOld) => {
+            Err(expired(ExpiredReason::TooOld, "the continue token is older than the queue remembers"))
+        }
+        _ => {
+            let detail =
+                "the continue token belongs to a deleted queue of this name, or to a time that was lost";
+            Err(expired(ExpiredReason::Lost, detail))
+        }
     }
-    Ok(position.to_owned())
 }
 
 /// Writes a cursor of the list of queues, whose position is the name of a queue.
@@ -105,7 +111,20 @@ fn expired(reason: ExpiredReason, detail: &'static str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use deltaq_engine::lives::Life;
+
     use super::*;
+
+    /// A queue that has forgotten the lives of the first numbers.
+    fn forgetful() -> Lives {
+        let life = |n: u32| Life { id: LifeId::new(n), first: Rv::new(n.into()), last: Rv::new(n.into()) };
+        Lives::restore((100..356).map(life).collect()).expect("a life")
+    }
+
+    fn reason(decoded: Result<String, Problem>) -> String {
+        let problem = decoded.expect_err("it is refused");
+        problem.field("reason").expect("a reason").to_owned()
+    }
 
     fn lives(id: u32) -> Lives {
         Lives::begin(LifeId::new(id), Rv::new(10))
@@ -145,6 +164,7 @@ mod tests {
                     assert_eq!(decoded, expected, "{given:?} in {asked:?}");
                 }
             }
+            assert_eq!(reason(decode(given, &forgetful(), &cursor)), "too_old", "{given:?}");
             assert!(decode_queues(&cursor).is_err());
             assert!(decode(given, &lives(7), &encode_queues("5:x")).is_err());
         }
