@@ -13,6 +13,9 @@ use smallvec::SmallVec;
 use super::limits;
 use super::walk::Walk;
 
+/// Most bytes in which JSON writes one byte of a text: `\u0000`.
+const ESCAPE_BYTES_MAX: usize = 6;
+
 /// A pointer into an object, such as that of a part of a queue's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
@@ -132,8 +135,10 @@ impl<'j> Finder<'_, 'j> {
     fn members(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
         cursor.at += 1;
         while cursor.next_token()? == b'"' {
-            let name = unescaped(cursor.string()?)?;
-            self.child(cursor, self.with_token(live, depth, &name), depth)?;
+            let name = cursor.string()?;
+            let live =
+                if self.may_be_token(name) { self.with_token(live, depth, &unescaped(name)?) } else { 0 };
+            self.child(cursor, live, depth)?;
         }
         cursor.at += 1;
         Some(())
@@ -148,6 +153,12 @@ impl<'j> Finder<'_, 'j> {
         }
         cursor.at += 1;
         Some(())
+    }
+
+    /// Whether a name, as it is written with its quotes, is short enough for a token. A long name would take as much memory again without its escapes.
+    fn may_be_token(&self, name: &str) -> bool {
+        let longest = self.pointers.iter().flat_map(|pointer| &pointer.tokens).map(|token| token.len()).max();
+        name.len() <= 2 + ESCAPE_BYTES_MAX * longest.unwrap_or_default()
     }
 
     fn child(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
