@@ -63,13 +63,18 @@ impl Call {
         Self { body: text(body), ..self }
     }
 
-    /// The call of a command. A tick makes a call that only lets the queue notice the time.
+    /// A call that only lets the queue notice the time.
+    pub(super) fn notice() -> Self {
+        Self::post("forget", &Options::default()).with(&ForgetBody { keys: Vec::new() })
+    }
+
+    /// The call of a command.
     pub(super) fn of(command: &Command, numbers: &impl Numbers) -> Self {
         let bare = |call| Self::post(call, &Options::default());
         match command {
             Command::Queue(options) => Self::settings("PUT", options),
             Command::Set(options) => Self::settings("PATCH", options),
-            Command::Tick(_) => bare("forget").with(&ForgetBody { keys: Vec::new() }),
+            Command::Tick(_) => Self::notice(),
             Command::Produce(change, keyed) => produce(*change, keyed),
             Command::Deltas(changes, options) => {
                 let deltas: Vec<_> = changes.iter().map(|(change, keyed)| delta(*change, keyed)).collect();

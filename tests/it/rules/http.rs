@@ -68,6 +68,8 @@ impl Target for Http {
             _ => {}
         }
         let answer = self.send(&Call::of(command, self));
+        // What the command has made due, such as a delay that stood still until reopen, happens now and not when the queue's task wakes.
+        self.send(&Call::notice());
         match answer.problem() {
             Some(problem) if problem.code == LEASE_LOST => {}
             Some(problem) if problem.code == KEY_NOT_FOUND => return self.known(command),

@@ -61,7 +61,10 @@ impl Engine {
 
 impl Target for Engine {
     fn run(&mut self, command: &Command) -> Reply {
-        self.try_run(command).unwrap_or_else(|refusal| Reply::Refused {
+        let done = self.try_run(command);
+        // The task of a queue carries out at once what a command has made due.
+        self.queue.advance(self.now);
+        done.unwrap_or_else(|refusal| Reply::Refused {
             code: code(&refusal).to_owned(),
             detail: refusal.to_string(),
         })
@@ -116,7 +119,6 @@ impl Engine {
             }
             Command::Tick(span) => {
                 self.now = now.plus(*span);
-                self.queue.advance(self.now);
                 Reply::Done
             }
             Command::Produce(change, keyed) => self.produce(&[(*change, keyed.clone())], &keyed.options)?,
