@@ -35,7 +35,7 @@ use self::delivery::Delivery;
 use self::feed_readers::{FeedReaders, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::{Leftovers, Undelivered};
-use super::metrics::{QueueMetrics, Sample, Waiting};
+use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Name};
 
@@ -414,6 +414,11 @@ impl Handle {
         self.context.metrics.absorb(&mut state.counters);
         let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
         Some(self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead()))
+    }
+
+    /// Counts a watch whose position the queue has not given out.
+    pub fn count_lost_watch(&self) {
+        self.metrics().count_lost(LostPosition::Lost);
     }
 
     /// The metrics of the queue.

@@ -306,16 +306,17 @@ impl Watcher {
         }
         match self.page(nothing)?.0 {
             Err(NoRows::Expired { horizon }) => {
-                handle.metrics().count_lost(LostPosition::Expired);
+                handle.metrics().count_lost(LostPosition::TooOld);
                 Err(Error::Expired { horizon })
             }
             Err(NoRows::Stray { stray, newest }) => {
-                handle.metrics().count_lost(LostPosition::Ahead);
-                Err(match stray {
-                    Stray::Ahead => Error::Ahead { newest },
-                    Stray::Lost => Error::Lost,
-                    Stray::TooOld => Error::TooOld,
-                })
+                let (why, error) = match stray {
+                    Stray::Ahead => (LostPosition::Ahead, Error::Ahead { newest }),
+                    Stray::Lost => (LostPosition::Lost, Error::Lost),
+                    Stray::TooOld => (LostPosition::TooOld, Error::TooOld),
+                };
+                handle.metrics().count_lost(why);
+                Err(error)
             }
             // The queue was loaded again just now: the next read builds the feed.
             Err(NoRows::NotBuilt) | Ok(_) => Ok(()),

@@ -23,7 +23,7 @@ use crate::http::gate::limits::{BOOKMARK_DEFAULT, BOOKMARK_MAX, BOOKMARK_MIN, PA
 use crate::http::gate::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WATCH_SPREAD};
 use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
-use crate::http::problem::Problem;
+use crate::http::problem::{Code, Problem};
 use crate::http::request::accept::Accept;
 use crate::http::request::call::ReadCall;
 use crate::http::request::context::RequestContext;
@@ -60,7 +60,12 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     let handle = call.state.partitions.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
     let (transport, view) = (transport(&headers)?, view(&params)?);
-    let from = from(&params, &headers, &handle, view, transport)?;
+    let from = from(&params, &headers, &handle, view, transport).inspect_err(|problem| {
+        // The position names a life that the queue never had.
+        if problem.code() == Code::Expired {
+            handle.count_lost_watch();
+        }
+    })?;
     let filter = key_filter(&params)?;
     let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
     let wait = params.duration("wait", Duration::ZERO..=context.state.limits.max_wait)?;

@@ -194,13 +194,17 @@ async fn a_queue_with_watches_has_series_for_them() {
         delivered = of_watches(&page(&service).await)["deltaq_watch_delivery_seconds_count"];
     }
     service.post("/v1/queues/q/delete", &json!({"key": "a"})).await.ok();
+    service.get("/v1/queues/q/watch?resource_version=9007199254740991").await.problem("expired");
     service.get("/v1/queues/q/watch?resource_version=99999").await.problem("expired");
+    service.get("/v1/queues/q/watch?resource_version=6f2c01ab-1").await.problem("expired");
+    service.get("/v1/queues/q/watch?resource_version=6f2c01ab-1-1").await.problem("expired");
     let found = of_watches(&page(&service).await);
     assert_eq!(found["deltaq_watches{view=\"latest\"}"], 0.0);
     assert_eq!(found["deltaq_watch_rows_total{view=\"latest\"}"], rows);
     assert_eq!(found["deltaq_watch_rows_total{view=\"known\"}"], 0.0);
     assert_eq!(found["deltaq_watch_lost_total{reason=\"ahead\"}"], 1.0);
-    assert_eq!(found["deltaq_watch_lost_total{reason=\"expired\"}"], 0.0);
+    assert_eq!(found["deltaq_watch_lost_total{reason=\"lost\"}"], 3.0);
+    assert_eq!(found["deltaq_watch_lost_total{reason=\"too_old\"}"], 0.0);
     assert_eq!(found["deltaq_feed_keys{view=\"latest\"}"], 1.0);
     assert_eq!(found["deltaq_feed_tombstones{view=\"latest\"}"], 1.0);
     assert!(found["deltaq_feed_tombstone_bytes{view=\"latest\"}"] > 0.0);

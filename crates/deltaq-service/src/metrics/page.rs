@@ -168,7 +168,7 @@ const WATCH_FAMILIES: [Family; 7] = [
 ];
 
 const VIEWS: [&str; 2] = [View::ALL[0].as_str(), View::ALL[1].as_str()];
-const LOST: [&str; 2] = ["expired", "ahead"];
+const LOST: [&str; 3] = ["too_old", "ahead", "lost"];
 
 const LAST_REPLACE: &str = "deltaq_source_last_replace_timestamp_seconds";
 

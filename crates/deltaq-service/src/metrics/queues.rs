@@ -74,16 +74,18 @@ pub(super) struct Totals {
     /// Rows of each view.
     pub(super) rows: [u64; 2],
     /// In the order of [`LostPosition`].
-    pub(super) lost: [u64; 2],
+    pub(super) lost: [u64; 3],
 }
 
 /// Why a watch must list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostPosition {
     /// The queue has forgotten which keys left since.
-    Expired,
+    TooOld,
     /// The version is ahead of the queue.
     Ahead,
+    /// The queue has not given the version out.
+    Lost,
 }
 
 /// The callers that wait at a queue.
@@ -224,10 +226,11 @@ impl QueueMetrics {
     /// Counts a watch that must list again.
     pub fn count_lost(&self, why: LostPosition) {
         let series = self.series();
-        let [expired, ahead] = &mut series.totals.lock().lost;
+        let [too_old, ahead, lost] = &mut series.totals.lock().lost;
         *match why {
-            LostPosition::Expired => expired,
+            LostPosition::TooOld => too_old,
             LostPosition::Ahead => ahead,
+            LostPosition::Lost => lost,
         } += 1;
     }
 
