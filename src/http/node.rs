@@ -235,7 +235,7 @@ impl Node {
         }
     }
 
-    /// Whether no other failed call at the same node was reported a moment ago.
+    /// Whether a failed call at this node is to be logged: at most one per node and `REPORT_PERIOD`.
     fn is_to_report(&self, peer: &Peer) -> bool {
         let mut reported = self.reported.lock();
         let now = Instant::now();

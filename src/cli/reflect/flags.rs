@@ -74,7 +74,7 @@ pub struct Flags {
     /// Column that grows with each change: only rows that have changed are read between two lists.
     #[arg(long, value_name = "COLUMN", help_heading = "Databases")]
     pub since: Option<String>,
-    /// Only files whose names end so, such as .json.
+    /// Read only the files whose names end with this text, such as .json.
     #[arg(long, value_name = "TEXT", help_heading = "Files")]
     pub suffix: Option<String>,
     /// Member that gets the path of the file below the folder, without the suffix.

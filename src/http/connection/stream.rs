@@ -48,7 +48,7 @@ enum Closing {
 #[derive(Debug)]
 struct Replacement {
     rest: Bytes,
-    /// Length of the response that hyper believes to write.
+    /// Bytes of the response that hyper writes and that `rest` replaces.
     replaced: usize,
 }
 

@@ -39,7 +39,7 @@ pub struct Backoff {
     /// When the failure count of an otherwise unused key expires, and the event that set this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_expiry: Option<(Time, Rv)>,
-    /// The oldest unacknowledged change, unless `Place::arrival` is that change.
+    /// The oldest unacknowledged change, unless the place in the queue has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_change: Option<EventId>,
 }

@@ -100,7 +100,8 @@ mod tests {
     #[test]
     fn a_stored_schema_that_does_not_compile_is_logged_once() {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap())).finish();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(log.reopen().unwrap())).finish();
         tracing::subscriber::with_default(subscriber, || {
             let schema = RawObject::from_valid(r#"{"type":"text"}"#);
             let text = Arc::new(AdmissionText::new(Some(schema), vec![]).unwrap());
