@@ -94,7 +94,9 @@ impl Value<'_> {
 pub(super) fn find<'j>(text: &'j str, pointers: &[Pointer]) -> SmallVec<[Option<Cursor<'j>>; 2]> {
     let all = pointers.iter().enumerate().fold(0, |all, (index, _)| all | 1 << index);
     let found = SmallVec::from_elem(None, pointers.len());
-    let mut finder = Finder { pointers, found, missing: all };
+    let longest = pointers.iter().flat_map(|pointer| &pointer.tokens).map(|token| token.len()).max();
+    let name_bytes_max = 2 + ESCAPE_BYTES_MAX * longest.unwrap_or_default();
+    let mut finder = Finder { pointers, found, missing: all, name_bytes_max };
     // The walk also ends with `None` when all values are found.
     let _ended = finder.value(&mut Cursor { text, at: 0 }, all, 0);
     finder.found
@@ -108,6 +110,9 @@ struct Finder<'p, 'j> {
     found: SmallVec<[Option<Cursor<'j>>; 2]>,
     /// The pointers without a value so far.
     missing: Live,
+    /// Longest name that can be a token, as it is written with its quotes. A longer one is not read: without its escapes it would take
+    /// as much memory again.
+    name_bytes_max: usize,
 }
 
 impl<'j> Finder<'_, 'j> {
@@ -136,8 +141,8 @@ impl<'j> Finder<'_, 'j> {
         cursor.at += 1;
         while cursor.next_token()? == b'"' {
             let name = cursor.string()?;
-            let live =
-                if self.may_be_token(name) { self.with_token(live, depth, &unescaped(name)?) } else { 0 };
+            let may_match = name.len() <= self.name_bytes_max;
+            let live = if may_match { self.with_token(live, depth, &unescaped(name)?) } else { 0 };
             self.child(cursor, live, depth)?;
         }
         cursor.at += 1;
@@ -153,12 +158,6 @@ impl<'j> Finder<'_, 'j> {
         }
         cursor.at += 1;
         Some(())
-    }
-
-    /// Whether a name, as it is written with its quotes, is short enough for a token. A long name would take as much memory again without its escapes.
-    fn may_be_token(&self, name: &str) -> bool {
-        let longest = self.pointers.iter().flat_map(|pointer| &pointer.tokens).map(|token| token.len()).max();
-        name.len() <= 2 + ESCAPE_BYTES_MAX * longest.unwrap_or_default()
     }
 
     fn child(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
@@ -288,5 +287,17 @@ mod tests {
         assert_eq!(tokens, ["a/b", "~c", ""]);
         assert!(Pointer::parse("a", false).is_err());
         assert!(Pointer::parse("/~2", false).is_err());
+    }
+
+    #[test]
+    fn a_name_is_found_however_it_is_written() {
+        let found = |pointer: &str, text: &str| {
+            let pointers = [Pointer::parse(pointer, false).expect("valid")];
+            find(text, &pointers).iter().all(Option::is_some)
+        };
+        assert!(found("/", r#"{"a":1,"":2}"#));
+        assert!(found("/ab", r#"{"a":1,"\u0061\u0062":2}"#));
+        assert!(found("/\u{1f600}", r#"{"\ud83d\ude00":1}"#));
+        assert!(!found("/ab", r#"{"abc":1,"\u0061\u0062\u0063":2}"#));
     }
 }
