@@ -254,7 +254,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         }
     }
 
-    /// Reads one connection to its end. Returns whether there were rows.
+    /// Reads the rows of one connection until it ends. Returns whether there was a row.
     async fn read_connection(
         &self,
         watch: &mut Watch,

@@ -93,7 +93,7 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// The pauses of a loop that runs for ever: up to 250 ms first, and up to 5 s later.
+    /// The random pauses of a loop that runs for ever: at most 250 ms at first, growing to at most 5 s.
     fn default() -> Self {
         Self::new(Duration::from_millis(250), Duration::from_secs(5))
     }

@@ -229,12 +229,12 @@ impl Registry {
         let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
         let birth = self.birth();
-        let first = if queues.last_deleted == Rv::ZERO {
+        let before = if queues.last_deleted == Rv::ZERO {
             birth.floor
         } else {
             birth.first_after(queues.last_deleted)
         };
-        let mut queue = Queue::new(config, first, created_at).in_life(birth.id);
+        let mut queue = Queue::new(config, before, created_at).in_life(birth.id);
         if creator == Creator::Producer {
             queue = queue.auto_created();
         }

@@ -213,7 +213,7 @@ impl Execute for Tail {
     }
 }
 
-/// Repeated looks at a queue. After the first one, the command goes on over restarts of the server.
+/// Reads the status of a queue again and again. After the first reply, restarts of the server do not end the command.
 struct Looks<'s> {
     session: &'s Session,
     started_us: u64,
