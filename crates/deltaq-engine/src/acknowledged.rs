@@ -1,4 +1,4 @@
-//! Up to which event everything is acknowledged.
+//! Finds the event up to which all changes are acknowledged.
 
 use std::ops::Bound;
 
@@ -7,15 +7,15 @@ use super::key::Key;
 use super::queue::Queue;
 
 impl Queue {
-    /// The newest event up to which every change is acknowledged, or belongs to a parked key.
+    /// The newest event such that every change up to it is acknowledged or belongs to a parked key.
     #[must_use]
     pub fn acknowledged_up_to(&self) -> Rv {
         let oldest = self.state().oldest_change();
         oldest.map_or(self.state().rv, |oldest| Rv::new(oldest.rv.get().saturating_sub(1)))
     }
 
-    /// Counts the parked keys with an unacknowledged change up to `version` among the next `limit` parked keys behind `after`.
-    /// Returns the count and the last of these keys; no key if there are no further keys.
+    /// Examines the next `limit` parked keys after `after`, and counts those with an unacknowledged change up to
+    /// `version`. Returns the count and the last examined key, or `None` at the end of the parked keys.
     #[must_use]
     pub fn count_parked(&self, version: Rv, after: Option<&Key>, limit: usize) -> (usize, Option<Key>) {
         let schedule = &self.state().schedule;

@@ -1,8 +1,9 @@
 //! Applying events: the only way in which the state of a queue changes.
 //!
-//! `apply` decides nothing that the event does not say. Every event fits the state in which it happened. An event that does
-//! not fit is a bug or damage, and is never skipped: a command panics, and the queue is loaded again from its journal; a
-//! replay returns [`Misfit`], and the load fails with the name of the row.
+//! `apply` makes no decisions: the event contains them all. Every event fits the state in which it happened. An event
+//! that does not fit is a bug or damaged data, and is never skipped. In a command it causes a panic, and the queue is
+//! loaded again from its journal. In a replay it returns [`Misfit`], and the load fails with an error that names the
+//! row.
 
 mod settle;
 
@@ -49,7 +50,7 @@ type Reason = &'static str;
 impl Misfit {
     #[cold]
     fn new(event: &Event, reason: Reason) -> Self {
-        // The name of the variant is what `Debug` begins with.
+        // The output of `Debug` begins with the name of the variant.
         let mut name = format!("{:?}", event.kind);
         name.truncate(name.find(|c: char| !c.is_alphanumeric()).unwrap_or(name.len()));
         let key = event.kind.key().map(ToString::to_string);
@@ -73,15 +74,15 @@ impl fmt::Display for Misfit {
 /// The part of the state that an event changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scope {
-    /// The queue and the event's key, which is looked up. A new key gets an entry.
+    /// The queue and the event's key. The key is looked up, and a new key gets an entry.
     Key,
-    /// The queue and the event's key, which has this slot.
+    /// The queue and the event's key, whose slot is known.
     Slot(Slot),
-    /// The queue alone: the key's row is newer than the event, or the key was removed since.
+    /// Only the queue, because the key's row is newer than the event, or because the key has been removed since.
     Queue,
 }
 
-/// What applying an event did, beyond the new state.
+/// The effects of an applied event, in addition to the new state.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     /// Number of pairs of deltas that the cap merged.
@@ -169,7 +170,7 @@ impl State {
         Ok(applied)
     }
 
-    /// Completes the effect of an event on its key: the versions of the key in the views.
+    /// Updates the versions of the event's key in the views.
     fn track_views(
         &mut self,
         slot: Slot,
@@ -187,7 +188,7 @@ impl State {
         Ok(())
     }
 
-    /// Applies the event's effect on the queue, whatever becomes of its key.
+    /// Applies the event's effect on the queue as a whole, independently of its key.
     fn apply_to_queue(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
         match kind {
             EventKind::Appended(Appended { origin: Origin::Call, provenance, .. }) => {
@@ -258,7 +259,7 @@ impl State {
         self.auto_created = false;
     }
 
-    /// Applies a new position.
+    /// Applies a new position in the followed queue.
     fn apply_followed(&mut self, position: FollowPosition) {
         match position.phase {
             FollowPhase::Sweep { .. } | FollowPhase::List { .. } if self.initial.is_wanted() => {
@@ -270,7 +271,7 @@ impl State {
         self.followed = Some(position);
     }
 
-    /// Forgets the position. A list that was under way is cut off.
+    /// Clears the position in the followed queue. A list that was in progress is aborted.
     fn unfollow(&mut self) {
         let position = self.followed.take();
         if position.is_some() && matches!(self.initial, InitialList::Running { .. }) {
@@ -317,8 +318,8 @@ impl State {
         (last.source, last.counts, last.aborted) = (source.clone(), *counts, *aborted);
         last.ended = Some(at);
         self.sources.replaced(last);
-        // Keys that an aborted Replace queued stay pending: the next Replace, with only_changed, may have no reason to queue
-        // them again, and they are not acknowledged yet.
+        // Keys that an aborted Replace queued stay pending. They are not acknowledged yet, and the next Replace, if
+        // it has `only_changed`, may not queue them again.
         if *first {
             self.initial = self.initial.ended(*aborted);
         } else if !aborted {
@@ -340,7 +341,7 @@ impl State {
             provenance: provenance.clone(),
             object: object.clone(),
         };
-        // Behind another delta of its key, the delta waits for its turn.
+        // If the key already has a waiting delta, this delta waits for its turn.
         let (mut waits_for_turn, mut due) = (false, *due);
         let merged = if rules.keeps_every_delta {
             delta.provenance = delta.provenance.with_due(due);
@@ -425,7 +426,7 @@ impl State {
         Ok(Applied::default())
     }
 
-    /// Applies an event of a key that has no method of its own.
+    /// Applies a key event that has no separate method.
     fn apply_to_key(&mut self, slot: Slot, kind: &EventKind, id: EventId) -> Result<Applied, Reason> {
         let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
@@ -508,7 +509,7 @@ impl State {
         }))
     }
 
-    /// Removes an entry that holds nothing any more, or sets the time at which its failure count is dropped.
+    /// Removes an entry that is empty, or sets the time at which its failure count is dropped.
     fn drop_if_unused(&mut self, slot: Slot, id: EventId) -> Result<Option<(Slot, Key)>, Reason> {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         if entry.is_held() {

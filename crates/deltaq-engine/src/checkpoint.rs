@@ -1,14 +1,14 @@
 //! Checkpoints: copies of the state, taken a few keys at a time while the queue keeps working.
 //!
-//! A checkpoint begins at one event, and its chunks describe the keys as of later events, so the stored state is none
-//! that the queue ever had. Replay corrects that: it starts behind the event at which the last completed checkpoint
-//! began, and ignores the events that a stored key already contains.
+//! A checkpoint begins at one event, but its chunks describe the keys as of later events. The stored state is
+//! therefore not a state that the queue ever had. Replay corrects this: it starts after the event at which the last
+//! completed checkpoint began, and ignores events that a stored key already contains.
 //!
-//! Invariants, over all keys and with B the event at which the last completed checkpoint began:
+//! Invariants, for all keys, where B is the event at which the last completed checkpoint began:
 //! - a key without a row was created after B, so replay creates it;
 //! - the row of a key that has not changed since B is up to date;
-//! - the row at a slot belongs to the key at that slot, which is then in `rows`, or to a key in `removed`. Each chunk contains
-//!   all of `removed`, so no later row finds its slot, or its key at another slot, occupied;
+//! - the row at a slot belongs either to the key at that slot, which is then in `rows`, or to a key in `removed`.
+//!   Each chunk contains all of `removed`, so a later row never finds its slot occupied, or its key at another slot;
 //! - a key that is removed during a checkpoint is in `removed` even without a row: after that checkpoint, replay may start
 //!   at an event of this key.
 
@@ -24,12 +24,13 @@ const SETTLED_BYTES: usize = 16;
 /// What the checkpoints of a queue contain, and what the next one must add.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
-    /// Whether the queue has a journal. Without one, `removed` would only grow.
+    /// Whether the queue has a journal. Without a journal, nothing is recorded in `removed`, because nothing would
+    /// ever clear it.
     pub(super) journaled: bool,
     /// The event at which the last completed checkpoint began; 0 before the first one.
     pub(super) begun: Rv,
     running: Option<Running>,
-    /// The slots whose key has a row, perhaps an older one.
+    /// The slots whose key has a row. The row may be outdated.
     rows: SlotSet,
     /// Keys that were removed since the last chunk, oldest first.
     pub(super) removed: Vec<RemovedKey>,
@@ -37,13 +38,13 @@ pub(super) struct Checkpoints {
     pub(super) key_bytes: u64,
 }
 
-/// A checkpoint that is not completed.
+/// A checkpoint in progress.
 #[derive(Debug)]
 pub(super) struct Running {
     begun: Rv,
     /// The next slot to examine.
     next: usize,
-    /// Number of slots at the beginning of the checkpoint; keys in later slots are newer.
+    /// Number of slots when the checkpoint began; keys in later slots are newer.
     end: usize,
     key_bytes: u64,
 }
@@ -84,7 +85,7 @@ impl Checkpoints {
         let Some(running) = &mut self.running else {
             return CheckpointChunk { removed, keys, ended: true };
         };
-        // The table may have become smaller: it releases all slots when its last key is removed.
+        // The table may have shrunk: it releases all slots when its last key is removed.
         let end = running.end.min(state.table.slots());
         let stop = running.next.saturating_add(looks).min(end);
         let mut left = rows;
@@ -148,7 +149,7 @@ impl SlotSet {
     }
 }
 
-/// The word of a slot, and its bit in the word.
+/// The index of the word that contains the slot's bit, and the mask of that bit.
 fn position(slot: Slot) -> (usize, u64) {
     (slot.index() / 64, 1 << (slot.get() % 64))
 }

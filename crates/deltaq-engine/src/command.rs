@@ -35,7 +35,7 @@ pub use super::job::ReplaceId;
 pub use super::scan::ScanCursor;
 pub use super::settled::Outcome;
 
-/// One Add, Update or Delete of one key.
+/// An Add, Update or Delete of one key.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// `Added`, `Updated` or `Deleted`.
@@ -50,7 +50,7 @@ pub struct Call {
     pub delay: Option<Duration>,
     /// Whether the Delete was inferred, so that the object may be outdated.
     pub final_state_unknown: bool,
-    /// Mode keys: `AddRateLimited`.
+    /// Whether the call is `AddRateLimited`. Only in mode keys.
     pub rate_limited: bool,
     /// The trace that the call belongs to.
     pub trace: Option<Trace>,
@@ -59,7 +59,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// An Add of a key in mode keys.
+    /// Adds a key in mode keys.
     #[must_use]
     pub fn of_key(key: Key, delay: Option<Duration>) -> Self {
         Self {
@@ -81,20 +81,21 @@ impl Call {
 pub struct Produced {
     /// The queue's newest event after the command.
     pub resource_version: Rv,
-    /// Calls that were accepted. A Delete that the dedup rule drops counts: the deletion of its key is queued already.
+    /// Number of accepted calls. This includes a Delete that the dedup rule drops, because a deletion of its key is
+    /// already queued.
     pub queued: u64,
-    /// Mode keys: adds of keys that were ready already, and not leased.
+    /// Mode keys: number of adds of keys that were already ready and not leased.
     pub merged: u64,
-    /// Calls that were ignored.
+    /// Number of calls that were ignored.
     pub ignored: u64,
-    /// Calls that were not newer than the newest state of their key.
+    /// Number of calls that were not newer than the newest state of their key.
     pub stale: u64,
-    /// Whether the sequence number had been applied, so that the command changed nothing.
+    /// Whether the sequence number had already been applied. If so, the command changed nothing.
     pub duplicate: bool,
 }
 
-/// A list of objects that may be long. The keys and the longest object are recorded while the list is built, so that the
-/// queue's lock is not held for a pass over the list.
+/// A list of objects, which may be long. The keys and the length of the longest object are recorded while the list is
+/// built, so no pass over the list is needed under the queue's lock.
 #[derive(Debug, Default)]
 pub struct ObjectList {
     pub(super) items: Vec<(Key, Object)>,
@@ -105,7 +106,7 @@ pub struct ObjectList {
 }
 
 impl ObjectList {
-    /// Number of objects. Several may have the same key.
+    /// Number of objects. Several objects may have the same key.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
@@ -117,7 +118,7 @@ impl ObjectList {
         self.items.is_empty()
     }
 
-    /// The indexes of two objects with the same key: of the first object that repeats a key, and of the object before it.
+    /// The indexes of two objects with the same key: the earlier object, and the first object that repeats a key.
     #[must_use]
     pub fn duplicate(&self) -> Option<(usize, usize)> {
         if self.keys.len() == self.items.len() {
@@ -134,7 +135,7 @@ impl ObjectList {
         self.items.get(index).map(|(key, _)| key)
     }
 
-    /// Keeps the last object of each key.
+    /// Keeps only the last object of each key.
     pub fn keep_last(&mut self) {
         if self.keys.len() == self.items.len() {
             return;
@@ -177,24 +178,24 @@ pub struct Replace {
     pub list: ObjectList,
     /// The source of the list.
     pub source: Option<Source>,
-    /// The sequence number of the call. A list without a source has none.
+    /// The sequence number of the call. A list without a source has no sequence number.
     pub sequence: Option<u64>,
-    /// Whether to queue nothing for unchanged objects.
+    /// Whether to skip unchanged objects.
     pub only_changed: bool,
     /// Overrides the queue's `max_delete_percent`.
     pub max_delete_percent: Option<f64>,
     /// Overrides the queue's `max_deletes`.
     pub max_deletes: Option<u64>,
-    /// The limit of deletions if neither the call nor the queue sets one.
+    /// The limit on deletions, if neither the call nor the queue sets one.
     pub default_limit: DefaultLimit,
-    /// Whether only to report what would happen.
+    /// Whether to report only what would happen, without changing anything.
     pub dry_run: bool,
     /// The trace that the call belongs to.
     pub trace: Option<Trace>,
 }
 
 impl Replace {
-    /// A Replace by `list` with no options set.
+    /// A Replace with `list` and no options.
     #[must_use]
     pub fn new(list: ObjectList, source: Option<Source>) -> Self {
         let (only_changed, dry_run) = (false, false);
@@ -225,9 +226,9 @@ impl Replace {
 pub enum KeySelection {
     /// All parked keys, or all delayed keys, in key order.
     All,
-    /// These, which are consumed.
+    /// These keys. The iterator is consumed.
     Named(IntoIter<Key>),
-    /// Those whose last error is this one. The empty text also means those without an error.
+    /// Keys whose last error is this text. The empty text also selects keys without an error.
     WithError(String),
 }
 
@@ -235,13 +236,13 @@ pub enum KeySelection {
 #[derive(Debug)]
 pub struct SelectedKeys {
     pub(super) selection: KeySelection,
-    /// How many keys the caller expects, until they are counted.
+    /// The number of keys that the caller expects. `None` once the keys have been counted.
     pub(super) expected_count: Option<u64>,
     pub(super) cursor: ScanCursor,
 }
 
 impl SelectedKeys {
-    /// A command on the keys of `selection`, which is refused unless they are `expected_count` keys.
+    /// A command on the keys of `selection`. The command is refused unless the selection has `expected_count` keys.
     #[must_use]
     pub fn new(selection: KeySelection, expected_count: Option<u64>) -> Self {
         Self { selection, expected_count, cursor: ScanCursor::default() }
@@ -255,13 +256,13 @@ impl From<KeySelection> for SelectedKeys {
 }
 
 impl KeySelection {
-    /// These keys, or all.
+    /// Selects these keys, or all keys if `None`.
     #[must_use]
     pub fn named(keys: Option<Vec<Key>>) -> Self {
         keys.map_or(Self::All, |keys| Self::Named(keys.into_iter()))
     }
 
-    /// Whether the command concerns a parked or delayed key.
+    /// Whether the selection includes this parked or delayed key.
     fn includes(&self, entry: &Entry) -> bool {
         match self {
             Self::All | Self::Named(_) => true,
@@ -275,9 +276,10 @@ impl KeySelection {
 pub enum Progress<T> {
     /// There is more to do.
     More,
-    /// There is more to do after [`Comparison::run`]. If the caller does not run the comparison, the next step does.
+    /// There is more to do after [`Comparison::run`]. If the caller does not run the comparison, the next step runs
+    /// it.
     Compare(Arc<Comparison>),
-    /// Another command has to end first.
+    /// Another command must end first.
     NotYet,
     /// The command has ended.
     Done(T),
@@ -290,7 +292,7 @@ pub struct Pop {
     pub max: usize,
     /// Maximum size of the objects in bytes. The first key always fits.
     pub max_bytes: usize,
-    /// The length of the leases. The queue's setting is the default.
+    /// The length of the leases. Defaults to the queue's setting.
     pub lease: Option<Duration>,
     /// The name of the worker.
     pub worker: Option<Worker>,
@@ -311,7 +313,7 @@ pub struct Item {
     pub deadline: Time,
     /// The worker of the lease, if its pop named one.
     pub worker: Option<Worker>,
-    /// Deliveries since the last acknowledgement, this one included.
+    /// Number of deliveries since the last acknowledgement, including this one.
     pub attempt: u32,
     /// Failures so far.
     pub failures: u32,
@@ -321,20 +323,20 @@ pub struct Item {
     pub deltas: Vec<Delta>,
     /// The known object, if the pop asked for it.
     pub known: Option<Known>,
-    /// How long the key's work had waited.
+    /// How long the key waited before this delivery.
     pub waited: Duration,
 }
 
-/// How a worker settles a lease.
+/// A settle of one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// The fencing token.
     pub token: Token,
-    /// How the lease ends, or goes on.
+    /// How the lease is settled.
     pub how: How,
 }
 
-/// The ways to settle a lease. All of them but the extension end it.
+/// The ways to settle a lease. All of them except `Extend` end the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
     /// Done: the delivered deltas become known.
@@ -346,21 +348,21 @@ pub enum How {
     },
     /// Failed.
     Nack {
-        /// Used instead of the wait of the rate limiter.
+        /// The wait. Overrides the rate limiter.
         delay: Option<Duration>,
         /// The error text.
         error: Option<Arc<str>>,
     },
-    /// Given back without a failure.
+    /// The key returns to the ready queue without a failure.
     Release,
-    /// Parked, without counting a failure: the worker says that a retry is useless, and not how often the key was tried.
+    /// The key is parked without counting a failure, because the worker reports that a retry is pointless.
     Reject {
         /// The error text.
         error: Option<Arc<str>>,
     },
-    /// The lease gets a new deadline, which may be earlier than the present one.
+    /// The lease gets a new deadline, which may be earlier than the current one.
     Extend {
-        /// The time from now to the deadline. The queue's setting is the default.
+        /// The time from now to the deadline. Defaults to the queue's setting.
         lease: Option<Duration>,
     },
 }
@@ -372,7 +374,7 @@ pub enum Settled {
     Ok {
         /// How long the lease lasted.
         worked: Duration,
-        /// The key after a nack or reject.
+        /// The state of the key after a nack or reject.
         failed: Option<FailureState>,
     },
     /// The lease has a new deadline.
@@ -409,7 +411,7 @@ pub struct FailureState {
 pub struct Purged {
     /// Number of ready and delayed keys.
     pub keys: u64,
-    /// Number of deltas, those behind leases included.
+    /// Number of deltas, including those that waited while their key was leased.
     pub deltas: u64,
 }
 
@@ -420,6 +422,6 @@ pub struct Replaced {
     pub resource_version: Rv,
     /// The counts.
     pub counts: ReplaceCounts,
-    /// Whether the sequence number had been applied, so that the Replace changed nothing.
+    /// Whether the sequence number had already been applied. If so, the Replace changed nothing.
     pub duplicate: bool,
 }

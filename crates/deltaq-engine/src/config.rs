@@ -16,13 +16,13 @@ pub use super::mode::ModeRules;
 use super::pointer::Pointer;
 use super::rate_limit::RateLimiter;
 
-/// The rules by which the objects of a queue are changed and checked before the engine sees them, as the queue was given them. The
-/// engine stores and compares the rules; it does not apply them.
+/// The rules that change and validate a queue's objects before they reach the engine, in their original text. The
+/// engine stores and compares the rules but does not apply them.
 ///
-/// Invariant: there is a schema or a pointer to prune.
+/// Invariant: there is a schema, or at least one pointer to prune.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionText {
-    /// The JSON Schema that objects must satisfy, without white space between its tokens.
+    /// The JSON Schema that objects must satisfy, without whitespace between its tokens.
     pub schema: Option<RawObject>,
     /// The pointers to members that are removed.
     pub prune: Vec<Pointer>,
@@ -47,15 +47,16 @@ impl AdmissionText {
 pub struct Config {
     /// What a pop delivers.
     pub mode: Mode,
-    /// The JSON pointers that give an object's key.
+    /// The JSON pointers to the parts of an object's key.
     pub key: KeySpec,
-    /// The JSON pointer to the version of an object, which grows with each state of a key; `None` if objects have no version.
+    /// The JSON pointer to the version of an object. The version grows with each state of a key. `None` if objects
+    /// have no version.
     pub version: Option<Pointer>,
     /// Whether the queue stores acknowledged objects.
     pub known_objects: bool,
     /// Whether Replace queues `Replaced`, or `Sync` like older versions of client-go.
     pub emit_replaced: bool,
-    /// The length of a lease, unless the pop asks for another one.
+    /// The length of a lease, unless the pop specifies another length.
     pub lease: Duration,
     /// Number of failures after which a key is parked; 0 means never.
     pub max_failures: u32,
@@ -63,14 +64,15 @@ pub struct Config {
     pub rate_limiter: RateLimiter,
     /// The interval at which all known objects are delivered again; `None` means never.
     pub resync_period: Option<Duration>,
-    /// Maximum number of keys in the queue, known ones included.
+    /// Maximum number of keys in the queue, including known keys.
     pub max_keys: usize,
-    /// Longest object, in bytes of JSON.
+    /// Maximum size of an object, in bytes of JSON.
     pub max_object_bytes: usize,
-    /// Maximum number of deltas that wait for one key; beyond it the oldest are merged, or in mode events more are refused.
+    /// Maximum number of waiting deltas of one key. Beyond this limit the oldest deltas are merged; in mode events,
+    /// new deltas are refused.
     pub max_deltas_per_key: usize,
-    /// Maximum size of the objects that wait for one key; beyond it the oldest deltas are merged, or in mode events more are
-    /// refused.
+    /// Maximum size of the waiting objects of one key, in bytes. Beyond this limit the oldest deltas are merged; in
+    /// mode events, new deltas are refused.
     pub max_bytes_per_key: usize,
     /// Maximum percentage of a source's keys that a Replace deletes, unless the call overrides it.
     pub max_delete_percent: Option<f64>,
@@ -80,7 +82,7 @@ pub struct Config {
     pub retention: Retention,
     /// The indexes of the known objects.
     pub indexes: IndexSettings,
-    /// What the queue takes from another queue; `None` for a queue with producers of its own.
+    /// The queue that this queue follows, and which of its objects. `None` for a queue with its own producers.
     pub follow: Option<Arc<Follow>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
     pub admission: Option<Arc<AdmissionText>>,
@@ -99,7 +101,7 @@ impl Config {
         ModeRules::of(self.mode)
     }
 
-    /// The first field that differs in `next` and can't change while the queue holds keys.
+    /// The first field that differs in `next` but can't change while the queue holds keys.
     #[must_use]
     pub fn immutable_difference(&self, next: &Self) -> Option<&'static str> {
         if self.mode != next.mode {

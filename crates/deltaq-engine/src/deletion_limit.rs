@@ -1,32 +1,33 @@
-//! The limit of deletions of a Replace.
+//! The limit on the deletions of a Replace.
 
 use super::limits::HALF_KEYS_MIN;
 
-/// The limit of deletions in a Replace.
+/// The limit on the deletions of a Replace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeletionGuard {
-    /// Limits that the call or the queue sets; at least one of them. Deletions must exceed both, and a limit that is not set
-    /// is 0.
+    /// Limits that the call or the queue sets; at least one of them is set. A Replace is refused only if its
+    /// deletions exceed both limits. A limit that is not set counts as 0.
     Set {
-        /// Most keys.
+        /// Maximum number of deleted keys.
         max_deletes: Option<u64>,
-        /// Most keys, in percent of those that the source owns.
+        /// Maximum percentage of the source's keys that may be deleted.
         max_percent: Option<f64>,
     },
     /// Neither the call nor the queue sets a limit.
     Default(DefaultLimit),
 }
 
-/// The limit of deletions of a Replace for which neither the call nor the queue sets `max_delete_percent` or `max_deletes`.
+/// The limit on the deletions of a Replace, if neither the call nor the queue sets `max_delete_percent` or
+/// `max_deletes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultLimit {
     /// No limit, as in client-go.
     None,
     /// At most half of the keys that the source owns, if it owns [`HALF_KEYS_MIN`] or more.
     Half,
-    /// No deletion: the list is empty, which is more often a mistake than the end of a source.
+    /// No deletions, because the list is empty. An empty list is usually a mistake.
     EmptyList,
-    /// No deletion: the body is one object and no list.
+    /// No deletions, because the body is a single object instead of a list.
     SingleObject,
 }
 

@@ -1,4 +1,4 @@
-//! Deltas: the changes of a key, with their dedup rule and cap.
+//! Deltas: the changes to a key, with their dedup rule and cap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl DeltaKind {
     }
 }
 
-/// One change of a key.
+/// One change to a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
     /// The event that queued the delta.
@@ -61,18 +61,19 @@ pub struct Delta {
     /// How many older deltas the cap merged into this one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub coalesced: u32,
-    /// The delta's producer, and the key's owner from the delta on.
+    /// The delta's producer, and the owner of the key as of this delta.
     #[serde(default, skip_serializing_if = "is_default")]
     pub provenance: Provenance,
     /// The object as the producer sent it, or the newest one known for a tombstone.
     pub object: Object,
 }
 
-/// The optional facts about a delta's origin: its source, the key's owner from the delta on, the trace of the call.
+/// The optional facts about a delta's origin: its source, the owner of the key as of this delta, and the trace of the
+/// call.
 ///
-/// Most deltas have none of these facts, or the same facts as the delta before, so each delta pays for a pointer and
-/// shares the rest. A new fact about producers is one more optional field of `Facts`: events, deltas and their
-/// records then carry it.
+/// Most deltas have no facts, or the same facts as the previous delta, so each delta holds only a pointer to shared
+/// facts. To record a new fact about producers, add an optional field to `Facts`. Events, deltas and their records
+/// then carry it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Provenance(Option<Arc<Facts>>);
@@ -99,14 +100,14 @@ impl<'de> Deserialize<'de> for Provenance {
 }
 
 impl Provenance {
-    /// A provenance of all its parts.
+    /// Creates a provenance from its parts.
     #[must_use]
     pub fn new(source: Option<Source>, owner: Option<Source>, trace: Option<Trace>) -> Self {
         let is_nothing = source.is_none() && owner.is_none() && trace.is_none();
         Self((!is_nothing).then(|| Arc::new(Facts { source, owner, trace, due: None })))
     }
 
-    /// The same provenance of a delta that is not delivered before `due`, if that is a time.
+    /// The same provenance, with the time before which the delta is not delivered.
     #[must_use]
     pub fn with_due(self, due: Option<Time>) -> Self {
         if due.is_none() {
@@ -122,7 +123,7 @@ impl Provenance {
         self.0.as_ref()?.source.as_ref()
     }
 
-    /// The owner of the key from the delta on.
+    /// The owner of the key as of this delta.
     #[must_use]
     pub fn owner(&self) -> Option<&Source> {
         self.0.as_ref()?.owner.as_ref()
@@ -140,8 +141,8 @@ impl Provenance {
         self.0.as_ref()?.due
     }
 
-    /// A provenance with these facts: this one if it has the same facts, else a new one, which also replaces this one. Successive
-    /// deltas mostly have the same facts, so they share them.
+    /// Returns a provenance with these facts. If the facts differ from those of `self`, creates a new provenance and
+    /// stores it in `self`. Successive deltas usually have the same facts, so they share them.
     #[must_use]
     pub fn same_or_next(
         &mut self,
@@ -184,7 +185,7 @@ pub struct Cap {
 pub enum Appended {
     /// The delta was appended.
     Queued {
-        /// Number of pairs that the cap merged.
+        /// Number of pairs of deltas that the cap merged.
         merged: u32,
     },
     /// The dedup rule kept the older delta.
@@ -193,22 +194,23 @@ pub enum Appended {
 
 /// The deltas of one key, oldest first.
 ///
-/// Every key has two such lists, most of which are empty, so an empty list is one null pointer.
+/// Every key has two such lists, and most of them are empty, so an empty list is a null pointer.
 ///
-/// Invariant: no two neighbours are both `Deleted`, unless the cap merged away the delta between them or the list keeps every
-/// delta ([`push`](Self::push)).
+/// Invariant: no two neighbouring deltas are both `Deleted`, unless the cap merged away the delta between them or the
+/// list keeps every delta ([`push`](Self::push)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deltas(Option<Box<List>>);
 
-/// A list that is not empty. The oldest delta has a field of its own because the cap never merges it, and because most lists have
-/// only one delta.
+/// A list that is not empty. The oldest delta has its own field because the cap never merges it, and because most
+/// lists have only one delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct List {
     oldest: Delta,
     newer: Option<Box<Newer>>,
 }
 
-/// The deltas behind the oldest. At the cap the second oldest delta is removed, which would move all others of a vector.
+/// The deltas after the oldest one. A deque, because the cap removes the second oldest delta, which in a vector would
+/// move all later ones.
 ///
 /// Invariant: `bytes` is the sum of the objects' bytes, and `deltas` is not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -263,16 +265,16 @@ impl Deltas {
         self.0.iter().flat_map(|list| std::iter::once(&list.oldest).chain(list.newer()))
     }
 
-    /// Whether [`append`](Self::append) would keep the older of two deletions instead of a new one.
+    /// Whether [`append`](Self::append) would keep the older of two deletions and drop the new one.
     #[must_use]
     pub fn would_swallow(&self, kind: DeltaKind) -> bool {
         kind == DeltaKind::Deleted
             && self.newest().is_some_and(|last| last.is_deleted() && !last.final_state_unknown)
     }
 
-    /// Adds a delta at the end. Of two neighbouring deletions the newer stays if the older is a
-    /// tombstone, else the older (client-go's `dedupDeltas`). With `latest_only` the list never
-    /// holds more than the newest.
+    /// Adds a delta at the end. Of two neighbouring deletions, the newer is kept if the older is a tombstone;
+    /// otherwise the older is kept (client-go's `dedupDeltas`). With `latest_only`, the list holds only the newest
+    /// delta.
     pub fn append(&mut self, delta: Delta, latest_only: bool, cap: Cap) -> Appended {
         if self.would_swallow(delta.kind) {
             return Appended::Swallowed;
@@ -295,7 +297,7 @@ impl Deltas {
         }
     }
 
-    /// Takes the oldest delta out of the list.
+    /// Removes the oldest delta and returns it as a list.
     #[must_use]
     pub fn take_oldest(&mut self) -> Self {
         match self.0.as_mut().and_then(|list| list.replace_oldest()) {
@@ -304,7 +306,7 @@ impl Deltas {
         }
     }
 
-    /// Puts the oldest delta, which [`take_oldest`](Self::take_oldest) took out, back in front.
+    /// Puts a delta that [`take_oldest`](Self::take_oldest) removed back at the front.
     pub fn put_oldest_back(&mut self, taken: Self) {
         let newer = std::mem::replace(self, taken);
         let (Some(list), Some(newer)) = (&mut self.0, newer.0) else { return };
@@ -383,7 +385,7 @@ impl List {
         newer.deltas.push_back(delta);
     }
 
-    /// Takes the oldest delta out of a list that has more deltas.
+    /// Removes the oldest delta of a list that has more deltas.
     fn replace_oldest(&mut self) -> Option<Delta> {
         let newer = self.newer.as_mut()?;
         let second = newer.deltas.pop_front()?;
@@ -394,7 +396,7 @@ impl List {
         Some(std::mem::replace(&mut self.oldest, second))
     }
 
-    /// Adds a delta at the end, or in place of a tombstone that it supersedes.
+    /// Adds a delta at the end, or replaces a tombstone that it supersedes.
     fn append(&mut self, delta: Delta, cap: Cap) -> u32 {
         if delta.is_deleted() && self.newest().is_deleted() {
             let bytes = delta.object.bytes();
@@ -408,7 +410,7 @@ impl List {
         self.merge(cap)
     }
 
-    /// Merges the second and third oldest delta while the list exceeds its cap. Each merge is O(1).
+    /// Merges the second and third oldest deltas until the list is within its cap.
     fn merge(&mut self, cap: Cap) -> u32 {
         let oldest_bytes = self.oldest.object.bytes();
         let Some(Newer { deltas, bytes }) = self.newer.as_deref_mut() else { return 0 };

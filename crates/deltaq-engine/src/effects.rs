@@ -1,4 +1,4 @@
-//! The work that commands leave to the caller of the engine.
+//! The work that commands leave to the engine's caller.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,31 +10,33 @@ use super::time::Time;
 
 /// Everything that a caller must do after commands on a queue. This is the contract between the engine and the service.
 ///
-/// The engine performs no work outside of its memory. A caller holds the queue's lock, runs one or more commands at one
-/// instant, and then calls [`Queue::take_effects`](super::Queue::take_effects) once, before it releases the lock. The rules
-/// for each part:
+/// The engine performs no I/O. A caller holds the queue's lock, runs one or more commands at one instant, and then
+/// calls [`Queue::take_effects`](super::Queue::take_effects) once, before it releases the lock. The rules for each
+/// part:
 ///
-/// - `events` have been applied already. The caller appends them to the journal in this order, without a gap between the
-///   effects of successive calls. The result of a command (a reply, delivered items, a read of the state) leaves the process
-///   only **after** its events are durable. The caller then reports the newest durable event with
-///   [`set_committed`](super::Queue::set_committed); a lease expires only after that report. If the events can't become
-///   durable, the queue holds changes that never happened: the caller drops the queue and loads it again.
-/// - `next_deadline` is when the caller runs [`advance`](super::Queue::advance), unless another command comes first. It
-///   replaces the deadline of all earlier effects. A deadline in the past means that more is due than one command processes.
+/// - `events` have already been applied. The caller appends them to the journal in this order, without a gap between
+///   the effects of successive calls. The result of a command (a reply, delivered items, a read of the state) leaves
+///   the process only **after** its events are durable. The caller then reports the newest durable event with
+///   [`set_committed`](super::Queue::set_committed); a lease expires only after that report. If the events can't be
+///   made durable, the queue in memory holds changes that were never stored, so the caller drops the queue and loads
+///   it again.
+/// - `next_deadline` is when the caller must run [`advance`](super::Queue::advance), unless another command runs
+///   first. It replaces the deadline of all earlier effects. A deadline in the past means that more timers are due
+///   than one command processes.
 /// - `resync_due` asks the caller to run a Resync. The request is made once; the caller remembers it.
 /// - `has_synced` and `is_drained` describe the queue after the commands, to wake callers that wait for these states.
 /// - `changed_views` wakes the readers of the views, once the events are durable.
-/// - `counters`, `waits` and `works` are for metrics. No rule depends on them, so a caller may drop them.
-/// - `garbage` takes long to drop. The caller drops it **after** it has released the lock.
+/// - `counters`, `waits` and `works` are for metrics. A caller may drop them, because no rule depends on them.
+/// - `garbage` takes a long time to drop. The caller drops it **after** releasing the lock.
 ///
-/// The order of the work is: events to the journal, then the timer and the notifications, then (without the lock) metrics,
-/// garbage and replies that wait for the commit.
+/// The caller first passes the events to the journal, then sets the timer and sends the notifications. Without the
+/// lock, it then handles metrics, garbage and replies that wait for the commit.
 #[must_use = "events that are not appended to the journal are lost"]
 #[derive(Debug, Default)]
 pub struct Effects {
     /// New events, oldest first. Empty if the commands changed nothing.
     pub events: Vec<Event>,
-    /// When the engine must act by itself; `None` if nothing is going to be due.
+    /// When the next timer is due; `None` if there are no timers.
     pub next_deadline: Option<Time>,
     /// Whether `resync_period` has passed since the last Resync.
     pub resync_due: bool,
@@ -42,49 +44,50 @@ pub struct Effects {
     pub has_synced: bool,
     /// Whether the queue is closed and has nothing left to deliver or to settle.
     pub is_drained: bool,
-    /// Whether keys of the views have changed, in the order of [`View::ALL`](super::view::View::ALL).
+    /// Whether each view has changed, in the order of [`View::ALL`](super::view::View::ALL).
     pub changed_views: [bool; 2],
-    /// What the commands have counted.
+    /// Counts of what the commands did.
     pub counters: Counters,
-    /// For each delivered key, how long its work had waited.
+    /// For each delivered key, how long it waited before delivery.
     pub waits: Durations,
     /// For each ended lease, how long it lasted.
     pub works: Durations,
-    /// Large values that no command needs any more.
+    /// Large values that are no longer needed.
     pub garbage: Vec<Garbage>,
 }
 
-/// A list of durations. Most commands have one, which takes no allocation.
+/// A list of durations. Most commands have one duration, which needs no allocation.
 pub type Durations = SmallVec<[Duration; 1]>;
 
-/// Counts of what commands did. A replay of events counts nothing.
+/// Counts of what commands did. A replay of events does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Queued deltas, by type in the order of [`DeltaKind::ALL`](super::delta::DeltaKind::ALL).
     pub deltas: [u64; 5],
     /// Deltas that the cap merged into newer ones.
     pub coalesced: u64,
-    /// Deletes of keys that are absent or already deleted.
+    /// Number of Deletes of keys that are absent or already deleted.
     pub ignored_absent: u64,
-    /// Deletes that the dedup rule swallowed.
+    /// Number of Deletes that the dedup rule dropped.
     pub ignored_duplicate: u64,
-    /// Listed objects of a Replace that had not changed.
+    /// Number of listed objects of a Replace that had not changed.
     pub ignored_unchanged: u64,
-    /// Listed objects of a Replace whose key had a newer call.
+    /// Number of listed objects of a Replace whose key had a newer call.
     pub ignored_superseded: u64,
-    /// Adds to a closed queue in mode keys.
+    /// Number of adds to a closed queue in mode keys.
     pub ignored_closed: u64,
-    /// Calls and listed objects whose sequence number was not larger than the last one of their source.
+    /// Number of calls and listed objects whose sequence number was not larger than the last number of their source.
     pub ignored_repeated: u64,
-    /// Calls and listed objects that were not newer than the newest state of their key, by the setting `version`.
+    /// Number of calls and listed objects that were not newer than the newest state of their key, according to the
+    /// setting `version`.
     pub ignored_stale: u64,
     /// How often a key got work (client-go's adds).
     pub adds: u64,
-    /// Requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
+    /// Number of requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
     pub retries: u64,
     /// Ended leases, by ending: ack, nack, release, reject, expiry.
     pub settled: [u64; 5],
-    /// Settles of leases that had already ended in another way.
+    /// Number of settles of leases that had already ended in another way.
     pub stale: u64,
     /// How often a key was parked.
     pub parked: u64,
@@ -113,7 +116,7 @@ impl Counters {
     }
 }
 
-/// A value that takes long to drop, such as the list of an ended Replace with a million objects.
+/// A value that takes a long time to drop, such as the list of a finished Replace with a million objects.
 pub struct Garbage(#[expect(dead_code, reason = "the value is only kept to be dropped")] Box<dyn Send>);
 
 impl Garbage {

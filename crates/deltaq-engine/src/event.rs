@@ -1,24 +1,24 @@
 //! Everything that can happen to a queue. A queue changes only by applying events.
 //!
-//! The journal stores an event as one JSON object, whose form the types of this module derive:
+//! The journal stores an event as one JSON object. The types of this module derive its form:
 //!
 //! ```json
 //! {"rv":1042,"at":1763704800000000,"type":"appended","data":{"key":"sku-1","delta":"Added","object":{}}}
 //! ```
 //!
-//! Rules of that form:
-//! - The views that the key entered or left come last: `"latest":"entered"`. Behind them comes the sequence of the call, which
-//!   any event of a produce call may carry: `"sequence":{"source":"erp","number":7}`.
-//! - `rv`, `at` and `type` come first, in this order, so that the payload is read without a copy.
+//! The form follows these rules:
+//! - The views that the key entered or left come last: `"latest":"entered"`. They are followed by the sequence of the
+//!   call, which any event of a produce call may carry: `"sequence":{"source":"erp","number":7}`.
+//! - `rv`, `at` and `type` come first, in this order, so that the payload can be read without copying it.
 //! - Instants are whole microseconds since the Unix epoch.
 //! - A field that has its default value is left out.
 //! - An object is the text that the producer sent.
-//! - A reader ignores fields that it does not know, so an event may gain an optional field without a new format
-//!   version: of the envelope if any event may carry the fact, of the payload otherwise. A new event type, and a
-//!   field that changes the meaning of another one, take a new version.
+//! - A reader ignores unknown fields, so an optional field can be added without a new format version. The field
+//!   belongs in the envelope if any event may carry it, otherwise in the payload. A new event type needs a new format
+//!   version, and so does a field that changes the meaning of another field.
 //!
 //! To add an event: add its variant (and a payload struct if it has more than one or two fields), list its key in
-//! [`EventKind::key`], apply it in `apply.rs`, and teach the invariants and the model of the tests its rules.
+//! [`EventKind::key`], apply it in `apply.rs`, and add its rules to the invariants and to the model in the tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,18 +40,18 @@ use super::settled::Outcome;
 use super::time::Time;
 use super::view::{Passage, View};
 
-/// One thing that happened to a queue.
+/// A change to a queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// The event's number: one more than that of the event before, except for `Recovered`.
+    /// The event's number: the number of the previous event plus one, except for `Recovered`.
     pub rv: Rv,
-    /// When the event happened; never before the event before.
+    /// When the event happened; never earlier than the previous event.
     pub at: Time,
     /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
-    /// The views that the key entered or left. This follows from the earlier events. It is stored for a reader of the
-    /// journal that does not have them.
+    /// The views that the key entered or left. This follows from the earlier events. It is stored for readers of the
+    /// journal that do not have those events.
     #[serde(flatten)]
     pub views: ViewChanges,
     /// The sequence of the call that caused the event. The first event of a produce call and the end of a Replace carry it.
@@ -80,7 +80,7 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "is_default")]
         origin: Origin,
     },
-    /// Another source owns the key's newest state from now on.
+    /// Another source now owns the key's newest state.
     TakenOver {
         /// The key.
         key: Key,
@@ -124,18 +124,18 @@ pub enum EventKind {
     Removed {
         /// The key.
         key: Key,
-        /// Whether the remembered version of the key still counts. It is not the version of a dropped delta.
+        /// Whether the remembered version of the key remains valid, because it is not the version of a dropped delta.
         #[serde(default, skip_serializing_if = "is_default")]
         keeps_version: bool,
     },
-    /// The version of the key counts without an object that has it: later objects of the key must be newer. Seeds of the key end this,
-    /// and so does a `Removed` that drops a delta with this version.
+    /// A version of the key that no object has is remembered. Later objects of the key must be newer. A seed of the
+    /// key clears the version, and so does a `Removed` that drops a delta with this version.
     VersionRemembered {
         /// The key.
         key: Key,
         /// The version.
         version: ObjectVersion,
-        /// The version that counts again if the present deltas of the key are dropped.
+        /// The version that becomes valid again if the current deltas of the key are dropped.
         #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<ObjectVersion>,
     },
@@ -143,7 +143,7 @@ pub enum EventKind {
     Seeded {
         /// The key.
         key: Key,
-        /// The source that owns the key from now on.
+        /// The new owner of the key.
         #[serde(skip_serializing_if = "Option::is_none")]
         owner: Option<Source>,
         /// The object.
@@ -170,24 +170,24 @@ pub enum EventKind {
     Reopened,
     /// A periodic Resync began.
     ResyncDue,
-    /// The queue was loaded from its journal, and a life of the queue began. The event numbers have skipped ahead, so that no number is
-    /// used twice.
+    /// The queue was loaded from its journal, and a new life of the queue began. The event numbers skip ahead so that
+    /// no number is used twice.
     Recovered {
         /// The life.
         life: LifeId,
     },
     /// A Replace was accepted.
     ReplaceStarted {
-        /// The source whose list this is.
+        /// The source of the list.
         #[serde(skip_serializing_if = "Option::is_none")]
         source: Option<Source>,
         /// Whether the Replace brings the initial list.
         #[serde(default, skip_serializing_if = "is_default")]
         first: bool,
     },
-    /// A Replace ended, or was cut off by a crash.
+    /// A Replace ended or was aborted by a crash.
     ReplaceEnded(ReplaceEnded),
-    /// A follower has everything up to a position in the followed queue.
+    /// A follower has applied everything up to a position in the followed queue.
     Followed {
         /// The position.
         position: FollowPosition,
@@ -207,10 +207,10 @@ pub struct Appended {
     /// The call that queued the delta.
     #[serde(default, skip_serializing_if = "is_default")]
     pub origin: Origin,
-    /// The delta's producer, and the key's owner from now on.
+    /// The delta's producer and the new owner of the key.
     #[serde(default, skip_serializing_if = "is_default")]
     pub provenance: Provenance,
-    /// When the key may be delivered, if not at once.
+    /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Time>,
     /// The object.
@@ -222,7 +222,7 @@ pub struct Appended {
 pub struct Queued {
     /// The key.
     pub key: Key,
-    /// When the key may be delivered, if not at once.
+    /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Time>,
     /// Whether the call counts as a failure (`AddRateLimited`).
@@ -248,13 +248,13 @@ pub struct Leased {
 /// A Replace ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplaceEnded {
-    /// The source whose list it was.
+    /// The source of the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// Whether the Replace brought the initial list.
     #[serde(default, skip_serializing_if = "is_default")]
     pub first: bool,
-    /// Whether the Replace was cut off.
+    /// Whether the Replace was aborted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub aborted: bool,
     /// What the Replace did.
@@ -326,7 +326,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// A Replace, which may be the one that brings the initial list.
+    /// The origin of a Replace. `initial` is whether it brings the initial list.
     #[must_use]
     pub const fn replace(initial: bool) -> Self {
         if initial { Self::InitialReplace } else { Self::Replace }
@@ -337,7 +337,7 @@ impl Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The worker acknowledged the key: its deltas are known now, its failures are forgotten.
+    /// The worker acknowledged the key: its deltas become known, and its failures are reset.
     Acked,
     /// client-go's Done alone, without Forget.
     Done,
@@ -371,7 +371,7 @@ pub struct Failure {
 }
 
 impl Ending {
-    /// The failure, if the lease ended by one.
+    /// The failure, if the lease ended with one.
     #[must_use]
     pub const fn failure(&self) -> Option<&Failure> {
         match self {
@@ -417,7 +417,7 @@ impl Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// To the tail of the ready queue. In mode keys the key may also have a backoff.
+    /// The key goes to the tail of the ready queue. In mode keys, it may also have a backoff.
     Tail {
         /// Mode keys: when the backoff ends.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -428,7 +428,7 @@ pub enum Disposition {
         /// When the key becomes ready, unless an earlier delay ends first.
         due: Time,
     },
-    /// The key waits for the delay that it has.
+    /// The key waits for its existing delay.
     Delayed,
     /// The key is parked.
     Park,
@@ -441,13 +441,13 @@ pub struct ReplaceCounts {
     pub replaced: u64,
     /// Keys that were not in the list and were deleted.
     pub deleted: u64,
-    /// Objects equal to the newest state, not queued.
+    /// Objects that equal the newest state and were not queued.
     pub unchanged: u64,
-    /// Objects whose key had a call since the Replace was accepted.
+    /// Objects that were skipped because their key had a call since the Replace was accepted.
     pub skipped: u64,
     /// Keys that belonged to another source before.
     pub taken_over: u64,
-    /// Objects that are not newer than the newest state of their key, by the setting `version`.
+    /// Objects that were not newer than the newest state of their key, according to the setting `version`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stale: u64,
 }
@@ -455,10 +455,10 @@ pub struct ReplaceCounts {
 /// The views that a key entered or left with an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ViewChanges {
-    /// Of the view `latest`.
+    /// The change of the view `latest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<Passage>,
-    /// Of the view `known`.
+    /// The change of the view `known`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<Passage>,
 }
@@ -501,7 +501,7 @@ impl<'de> Visitor<'de> for EventVisitor {
     }
 }
 
-/// The fields of an event's kind. The optional fields of the envelope are taken out of them.
+/// The fields of an event's kind, without the optional fields of the envelope.
 struct BesideEnvelope<'e, A> {
     map: A,
     views: &'e mut ViewChanges,
@@ -528,7 +528,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideEnvelope<'_, A> {
     }
 }
 
-/// The next field, which must be this one.
+/// Reads the next field, which must have this name.
 fn first_field<'de, A: MapAccess<'de>, T: Deserialize<'de>>(
     map: &mut A,
     name: &'static str,

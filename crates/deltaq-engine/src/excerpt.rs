@@ -1,4 +1,4 @@
-//! Text of a caller in a message: quoted, and at most 200 characters.
+//! Excerpts of a caller's text for messages: quoted, and at most 200 characters long.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub fn cut(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// A message without its middle, if it is long. A long message repeats a caller's text.
+/// Removes the middle of a long message. A message is long only if it repeats a caller's text.
 #[must_use]
 pub fn shortened(message: &str) -> String {
     let chars = message.chars().count();

@@ -6,7 +6,7 @@ use super::schedule::Place;
 use super::snapshot::KeyState;
 use super::time::Time;
 
-/// Most keys that are counted ahead of a key.
+/// Maximum number of keys that are counted ahead of a key.
 pub const AHEAD_MAX: usize = 5_000;
 
 /// What decides whether a key is delivered.
@@ -14,22 +14,23 @@ pub const AHEAD_MAX: usize = 5_000;
 pub struct Explanation {
     /// The key; `None` if the queue does not have it.
     pub key: Option<KeyState>,
-    /// Of a ready key: the ready keys that are delivered before it, at most [`AHEAD_MAX`].
+    /// For a ready key: the number of ready keys that are delivered before it, at most [`AHEAD_MAX`].
     pub ahead: Option<usize>,
     /// Whether more than [`AHEAD_MAX`] keys are ahead.
     pub has_more_ahead: bool,
     /// Whether the queue is paused.
     pub is_paused: bool,
-    /// Whether delays do not end, because the queue is closed.
+    /// Whether delays are frozen because the queue is closed.
     pub has_frozen_delays: bool,
-    /// When the delay of a ready or leased key adds it again; only in mode keys, where a delay is an add of its own.
+    /// When the delay of a ready or leased key adds the key again. Only in mode keys, where a delay is a separate
+    /// add.
     pub added_again: Option<Time>,
     /// Whether a new change makes a parked key ready.
     pub wakes_parked_keys: bool,
 }
 
 impl Queue {
-    /// What decides whether this key is delivered.
+    /// Explains whether and when this key is delivered.
     #[must_use]
     pub fn explain(&self, key: &Key) -> Explanation {
         let entry = self.table().get(key.as_str());

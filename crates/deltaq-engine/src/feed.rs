@@ -1,10 +1,12 @@
-//! The change feed of a view: each key of the view once, ordered by its version, and the tombstones of the keys that left.
+//! The change feed of a view: each key of the view once, ordered by version, and the tombstones of keys that left the
+//! view.
 //!
-//! A reader is one number: it has everything up to that event. The next rows are the keys and tombstones with larger
-//! versions. A reader that lags gets each key once, with its newest object, so a slow reader costs the queue nothing.
+//! The position of a reader is one event number: the reader has everything up to that event. Its next rows are the
+//! keys and tombstones with larger versions. A reader that lags gets each key once, with its newest object, so a slow
+//! reader costs the queue nothing.
 //!
-//! A feed is not a function of the events alone: it begins when the first reader asks for it, and old tombstones are dropped.
-//! Its horizon says from which event on it is complete.
+//! A feed is not a function of the events alone: it begins when the first reader asks for it, and old tombstones are
+//! dropped. Its horizon is the event from which on it is complete.
 
 mod backfill;
 mod tombstones;
@@ -26,9 +28,9 @@ use super::table::{Entry, Paged};
 use super::time::Time;
 use super::view::{VersionChange, View, ViewObject};
 
-/// Most keys that a page examines. A page may have fewer rows, because a filter ignores keys.
+/// Maximum number of keys that are examined for a page. A page may have fewer rows, because a filter skips keys.
 const EXAMINED_MAX: usize = 20_000;
-/// About how many bytes a row takes beside its object.
+/// Approximate size of a row in bytes, excluding its object.
 const ROW_BYTES: usize = 256;
 
 /// The feeds of a queue that have readers.
@@ -45,17 +47,17 @@ pub(super) struct Feeds {
 #[derive(Debug)]
 pub(super) struct Feed {
     index: BTreeMap<Rv, Slot>,
-    /// The event with which the key at a slot entered the view. Smaller than the feed's first event if that is unknown.
+    /// The event at which the key at a slot entered the view. Smaller than the feed's first event if that is unknown.
     entered: Paged<Rv>,
     tombstones: Tombstones,
     limits: TombstoneLimits,
-    /// A reader at an older event may have missed that a key left.
+    /// The oldest event at which a reader may be. A reader at an older event may have missed the removal of a key.
     horizon: Rv,
     /// Number of slots that are indexed; all slots once the feed is complete.
     indexed: usize,
 }
 
-/// What a feed must know of a key before an event changes the key.
+/// What a feed must know about a key before an event changes the key.
 #[derive(Debug)]
 pub(super) struct LastObject {
     latest: Option<(Object, bool)>,
@@ -82,7 +84,7 @@ pub struct Row {
     pub key: Key,
     /// The version: the event that changed the key.
     pub rv: Rv,
-    /// The object, for a deleted key the last one; `None` if that is unknown.
+    /// The object; for a deleted key, its last object. `None` if the object is unknown.
     pub object: Option<Object>,
     /// The source that owns the key.
     pub source: Option<Source>,
@@ -95,12 +97,12 @@ pub struct Row {
 pub struct Position {
     /// The reader has everything up to this event.
     pub after: Rv,
-    /// While the reader gets the initial list: the queue's newest event when the list began. The rows of live keys are then
-    /// all [`RowKind::Added`], and keys that left before are not in the list.
+    /// Set while the reader gets the initial list: the queue's newest event when the list began. The rows of live
+    /// keys are then all [`RowKind::Added`], and keys that left before are not in the list.
     pub listing_since: Option<Rv>,
 }
 
-/// The limits of a page. The first limit that is reached ends the page.
+/// The limits of a page. The page ends at the first limit that is reached.
 #[derive(Clone, Copy, Debug)]
 pub struct RowLimit {
     /// Maximum number of rows.
@@ -120,17 +122,17 @@ pub struct RowPage {
     pub is_last: bool,
 }
 
-/// The reason for which a feed has no rows for a reader.
+/// Why a feed has no rows for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRows {
     /// The feed does not exist or is not complete.
     NotBuilt,
-    /// Changes since the reader's position are forgotten. The feed is complete from `horizon` on.
+    /// Some changes since the reader's position were dropped. The feed is complete from `horizon` on.
     Expired {
         /// The oldest event at which a reader may be.
         horizon: Rv,
     },
-    /// The reader's position is not a number of the queue.
+    /// The reader's position is not an event number of the queue.
     Stray {
         /// Why.
         stray: Stray,
@@ -168,7 +170,7 @@ impl Feeds {
         Some(LastObject { latest, known: leased })
     }
 
-    /// Takes over what an event did.
+    /// Updates the feeds with the effects of an event.
     pub(super) fn note(&mut self, event: &Event, applied: &Applied, last: LastObject) {
         let (Some(slot), Some(key)) = (applied.slot, event.kind.key()) else { return };
         let views =
@@ -290,7 +292,7 @@ impl Feed {
             return Err(NoRows::NotBuilt);
         }
         let complete_to = position.listing_since.unwrap_or_default().max(position.after);
-        // The number 0, from which a first list begins, is older than all numbers.
+        // A first list starts from the number 0, which is older than all events.
         if complete_to != Rv::ZERO {
             let stray = |stray| NoRows::Stray { stray, newest: state.rv };
             state.lives.check(complete_to, state.rv).map_err(stray)?;

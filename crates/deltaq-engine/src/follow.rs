@@ -1,11 +1,12 @@
 //! A follower: a queue that takes its objects from a view of another queue, as client-go's shared informer feeds each of its listeners.
 //!
-//! A follower begins with the list of all keys. The list is a Replace: first the sweep deletes the keys that the followed queue does not
-//! have, which makes room, and then each listed object is queued, unless the follower has it already. After that the follower takes the changes. It
-//! takes rows of the change feed, so a follower that lags gets each key once, with its newest object.
+//! A follower begins with the list of all keys. The list works like a Replace. First, a sweep deletes the keys that
+//! the followed queue does not have, which makes room. Then each listed object is queued unless the follower already
+//! has it. After the list, the follower applies changes. It reads rows of the change feed, so a follower that lags
+//! gets each key once, with its newest object.
 //!
-//! The position of the follower is in the event [`EventKind::Followed`](super::event::EventKind), which belongs to the same change as the
-//! deltas of the rows. So a crash neither loses nor repeats a row.
+//! The event [`EventKind::Followed`](super::event::EventKind) stores the position of the follower. It is committed
+//! together with the deltas of the rows, so a crash neither loses nor repeats a row.
 
 use std::sync::Arc;
 
@@ -21,21 +22,21 @@ pub struct Follow {
     pub queue: Arc<str>,
     /// The view.
     pub view: View,
-    /// The start of the keys.
+    /// Only keys with this prefix are taken.
     pub prefix: Arc<str>,
     /// While this many keys are ready or delayed, the follower takes no more rows.
     pub max_waiting: usize,
 }
 
 impl Follow {
-    /// Whether both take the same rows.
+    /// Whether both settings select the same rows.
     #[must_use]
     pub fn takes_the_same(&self, other: &Self) -> bool {
         (&self.queue, self.view, &self.prefix) == (&other.queue, other.view, &other.prefix)
     }
 }
 
-/// How far a follower has got.
+/// The position of a follower in the followed queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FollowPosition {
     /// The incarnation of the followed queue.

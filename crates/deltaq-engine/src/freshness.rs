@@ -1,8 +1,8 @@
 //! The oldest change that no worker has acknowledged.
 //!
-//! A key's change is unacknowledged from its arrival until the ack of a lease that it is part of. Failures, delays and
-//! releases do not begin a new age. A key has one such change: the oldest of its changes, even if newer changes have
-//! replaced it. In mode events, where each change is a delta until its ack, that is the oldest delta.
+//! A change is unacknowledged from its arrival until a lease that contains it is acknowledged. Failures, delays and
+//! releases do not reset the age. For each key, only the oldest unacknowledged change counts, even if newer changes
+//! have replaced it. In mode events, each change stays a delta until it is acknowledged, so this is the oldest delta.
 
 use super::delta::Delta;
 use super::event::{Ending, EventKind};
@@ -10,7 +10,7 @@ use super::id::{Rv, Slot};
 use super::schedule::{EventId, Place, ScheduleState};
 use super::state::State;
 
-/// What a key's unacknowledged changes were before an event.
+/// The unacknowledged changes of a key before an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changes {
     oldest: Option<EventId>,
@@ -32,7 +32,7 @@ impl Changes {
 }
 
 impl State {
-    /// Completes the effect of an event on its key: the key's oldest unacknowledged change.
+    /// Updates the oldest unacknowledged change of the event's key.
     pub(super) fn track_changes(&mut self, slot: Slot, before: Changes, kind: &EventKind, id: EventId) {
         let Some(entry) = self.table.at_mut(slot) else { return };
         let oldest_delta = entry.oldest_delta().map(Delta::event);
@@ -50,7 +50,7 @@ impl State {
         } else if self.config.rules().leases_oldest_delta {
             oldest_delta
         } else if acknowledges(kind, state.failures) {
-            // Without a later change, a delay has outlasted the lease. The age of that delay begins here.
+            // Without a later change, a delay has outlasted the lease. The change of that delay begins here.
             before.later.or(Some(id))
         } else {
             before.oldest.or(arrives.then_some(id))
@@ -60,9 +60,10 @@ impl State {
 
     /// The oldest unacknowledged change of all keys. Parked keys do not count.
     pub(super) fn oldest_change(&self) -> Option<EventId> {
-        // The ready queue is ordered by the events that made its keys ready, or in mode events by the oldest deltas. For all keys
-        // outside of `older_changes` this event is their oldest change. If the first ready key is in `older_changes`, its oldest
-        // change is older than its own position, and so than all positions behind it.
+        // The ready queue is ordered by the event that made each key ready or, in mode events, by the oldest delta.
+        // For a key outside `older_changes`, this event is its oldest change. If the first ready key is in
+        // `older_changes`, its oldest change is older than its own position, and therefore older than all later
+        // positions.
         let oldest = |slot| self.entry(slot).schedule_state.oldest_change();
         let older = self.schedule.oldest_older_change().and_then(oldest);
         let ready = self.schedule.first().and_then(|(_, slot)| oldest(slot));
@@ -70,8 +71,8 @@ impl State {
     }
 }
 
-/// Whether the event acknowledges the changes of a lease. `Done` does so unless failures remain: a controller that retries by
-/// AddRateLimited and Done has not succeeded.
+/// Whether the event acknowledges the changes of a lease. `Done` acknowledges them only if the key has no failures: a
+/// controller that retries with AddRateLimited and Done has not succeeded.
 fn acknowledges(kind: &EventKind, failures: u32) -> bool {
     match kind {
         EventKind::Settled { ending: Ending::Acked, .. } => true,

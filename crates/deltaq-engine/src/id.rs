@@ -1,4 +1,4 @@
-//! The numbers and names in a queue, each with a type of its own, so that the compiler tells them apart.
+//! The numbers and names in a queue. Each has its own type, so that the compiler distinguishes them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 pub struct Rv(u64);
 
 impl Rv {
-    /// The number before that of the first event. No event has this number.
+    /// The number before the first event. No event has this number.
     pub const ZERO: Self = Self(0);
     /// The last possible number.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The event with this number.
+    /// Creates an event number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -44,19 +44,20 @@ impl Rv {
         Self(self.0 + count)
     }
 
-    /// As [`plus`](Self::plus), but at most [`MAX`](Self::MAX), for a number that may come from a damaged store.
+    /// Like [`plus`](Self::plus), but saturates at [`MAX`](Self::MAX). For a number that may come from a damaged
+    /// store.
     #[must_use]
     pub const fn saturating_plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
     }
 
-    /// How many numbers this one is above `earlier`; 0 if it is not above.
+    /// The difference between this number and `earlier`; 0 if this number is not larger.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Whether this number is the next one after `before`.
+    /// Whether this number is `before` plus one.
     #[must_use]
     pub fn follows(self, before: Self) -> bool {
         before.0.checked_add(1) == Some(self.0)
@@ -83,7 +84,7 @@ impl fmt::Display for Rv {
     }
 }
 
-/// The number of a call of a source. The numbers of a source only grow.
+/// The sequence number of a source's call. The numbers of a source only increase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sequence {
     /// The source.
@@ -92,13 +93,13 @@ pub struct Sequence {
     pub number: u64,
 }
 
-/// The fencing token of a lease: the number of the event that created the lease. Tokens of a queue only grow.
+/// The fencing token of a lease: the number of the event that created the lease. The tokens of a queue only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(Rv);
 
 impl Token {
-    /// The token of the lease that this event created. No event has the number 0, so no lease has the token of 0.
+    /// The token of the lease that this event created. No event has the number 0, so no lease has the token 0.
     #[must_use]
     pub const fn new(rv: Rv) -> Self {
         Self(rv)
@@ -133,7 +134,7 @@ impl Slot {
         Self(number)
     }
 
-    /// The slot with this index; `None` behind [`MAX`](Self::MAX).
+    /// The slot with this index; `None` if the index exceeds [`MAX`](Self::MAX).
     #[must_use]
     pub fn at(index: usize) -> Option<Self> {
         u32::try_from(index).ok().map(Self)
@@ -158,7 +159,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// A name that a client gives. Its copies share the text.
+/// A name provided by a client. Its copies share the text.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*

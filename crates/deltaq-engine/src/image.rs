@@ -1,4 +1,4 @@
-//! A copy of everything that the events determine, to compare two queues.
+//! A copy of everything determined by the events, to compare two queues.
 
 use super::id::Rv;
 use super::queue::Queue;
@@ -8,13 +8,13 @@ use super::snapshot::{KeyState, QueueState};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
     queue: QueueState,
-    /// In key order, because slots are not a function of the events.
+    /// In key order, because slots are not determined by the events.
     keys: Vec<KeyState>,
     ready: Vec<Rv>,
 }
 
 impl Queue {
-    /// A copy of everything that the events determine.
+    /// A copy of everything determined by the events.
     #[must_use]
     pub fn image(&self) -> Image {
         Image {

@@ -1,8 +1,8 @@
-//! Named indexes of the known objects (client-go's Indexer): the keys that have a value.
+//! Named indexes of the known objects (client-go's Indexer). An index maps each value to the keys that have it.
 //!
-//! Indexes are derived from the settings and the known objects, so no event and no row contains them. A new index, and each index
-//! after a restart, is built a few slots of the table at a time, while commands go on. An index stores no copy of an object: the
-//! values that a key loses are read from its old object.
+//! Indexes are derived from the settings and the known objects, so no event and no row contains them. A new index is
+//! built a few table slots at a time while commands continue, and so is every index after a restart. An index stores
+//! no copies of objects: when a key loses values, they are read from its old object.
 
 mod index;
 mod keys_of_value;
@@ -25,7 +25,7 @@ use super::pointer::Pointer;
 use super::state::State;
 use super::table::{Entry, Table};
 
-/// Bytes of objects that take about as long to index as a slot.
+/// Number of object bytes that take about as long to index as a slot.
 const BYTES_OF_A_SLOT: usize = 1_024;
 
 /// The indexes of a queue.
@@ -38,11 +38,11 @@ pub(super) struct Indexes {
     contents: Vec<Index>,
 }
 
-/// What the indexes must know of a key before an event changes the key: its known object.
+/// The known object of a key before an event changes the key.
 #[derive(Debug)]
 pub(super) struct KnownBefore(Option<Object>);
 
-/// An index in numbers.
+/// The status and size of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexStatus {
     /// The name.
@@ -55,11 +55,11 @@ pub struct IndexStatus {
     pub values: usize,
     /// Number of keys with at least one value.
     pub keys: usize,
-    /// Number of values that are in no index, because they are too long or come too late in an array.
+    /// Number of values that are not indexed, because they are too long or beyond the limit of an array.
     pub omitted: usize,
 }
 
-/// The reason for which an index can't be read.
+/// Why an index can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoIndex {
     /// The queue has no index of this name.
@@ -72,14 +72,14 @@ pub enum NoIndex {
 }
 
 impl Indexes {
-    /// The indexes of the settings of a queue. They are complete if the queue has no keys.
+    /// Creates the indexes that the settings define. They are complete if the queue has no keys.
     pub(super) fn of(state: &State) -> Self {
         let mut indexes = Self::default();
         drop(indexes.configure(state));
         indexes
     }
 
-    /// Follows the settings: begins new indexes. Returns the indexes that are dropped.
+    /// Applies new settings by beginning new indexes. Returns the indexes that are dropped.
     fn configure(&mut self, state: &State) -> Vec<Index> {
         let old = std::mem::take(self);
         let mut old: Vec<_> = old.names.into_iter().zip(old.pointers).zip(old.contents).collect();
@@ -111,7 +111,7 @@ impl Indexes {
         Some(KnownBefore(entry.and_then(known_object).cloned()))
     }
 
-    /// Takes over what an event did. Returns the indexes that are dropped.
+    /// Updates the indexes with the effects of an event. Returns the indexes that are dropped.
     pub(super) fn note(
         &mut self,
         state: &State,
@@ -231,7 +231,7 @@ impl Indexes {
     pub(super) fn check(&self, state: &State) -> Result<(), String> {
         let settings = state.config.indexes.iter().map(|setting| (&setting.name, &setting.pointer));
         if !settings.eq(self.names.iter().zip(&self.pointers)) {
-            return Err(String::from("the indexes are not those of the settings"));
+            return Err(String::from("the indexes differ from those of the settings"));
         }
         let objects: Vec<(Slot, &str, SmallVec<[Values<'_>; 2]>)> = state
             .entries_after(None)

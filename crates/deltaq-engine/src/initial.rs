@@ -2,25 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where a queue stands with its initial list. A queue is populated once a call was accepted or a Replace has ended.
+/// The progress of a queue's initial list. A queue is populated once a call has been accepted or a Replace has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InitialList {
-    /// Nothing has populated the queue. The next Replace brings the initial list.
+    /// The queue is not populated. The next Replace brings the initial list.
     #[default]
     Missing,
     /// A Replace is bringing the initial list.
     Running {
-        /// Whether a call has populated the queue meanwhile.
+        /// Whether a call has populated the queue in the meantime.
         populated: bool,
     },
-    /// The Replace that was bringing the initial list was cut off. Its keys stay part of the list, and the next Replace brings it: a
-    /// repeat with `only_changed` queues nothing for them, so the queue would otherwise be synced with nothing acknowledged.
+    /// The Replace that was bringing the initial list was aborted. Its keys stay part of the list, and the next
+    /// Replace brings the list. Otherwise, a repeat with `only_changed` would queue nothing for these keys, and the
+    /// queue would be synced without any acknowledgement.
     Aborted {
-        /// Whether a call has populated the queue meanwhile.
+        /// Whether a call has populated the queue in the meantime.
         populated: bool,
     },
-    /// The queue is populated and no Replace is bringing the initial list. It stays so.
+    /// The queue is populated, and no Replace is bringing the initial list. This state is final.
     Complete,
 }
 

@@ -1,4 +1,4 @@
-//! The invariants of a queue, checked across all of its parts.
+//! Checks the invariants of a queue across all of its parts.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ impl Queue {
         rule(self.state().table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
         rule(
             self.state().schedule.holds(slot, &entry.key, schedule_state),
-            "is not in the indexes as its schedule state says",
+            "has a schedule state that differs from the indexes",
         )?;
         rule(entry.is_held() || schedule_state.failures > 0, "has an entry without content")?;
         rule(
@@ -162,7 +162,7 @@ fn check_deltas(rules: ModeRules, entry: &Entry) -> Result<(), &'static str> {
     rule(bytes == entry.waiting.bytes(), "has a wrong sum of waiting bytes")?;
     let rvs: Vec<_> = entry.leased.iter().chain(entry.waiting.iter()).map(|delta| delta.rv).collect();
     rule(rvs.is_sorted_by(|a, b| a < b), "has deltas out of order")?;
-    // The cap is no invariant: after it is lowered, only the next append merges.
+    // The cap is not an invariant: after the cap is lowered, deltas are merged only at the next append.
     rule(
         !rules.only_newest_waits || entry.waiting.len() <= 1,
         "has more than one waiting delta in mode latest",
@@ -170,7 +170,7 @@ fn check_deltas(rules: ModeRules, entry: &Entry) -> Result<(), &'static str> {
     if rules.leases_oldest_delta { check_oldest_delta(entry) } else { Ok(()) }
 }
 
-/// Mode events: checks that the oldest delta of the key decides.
+/// Mode events: checks that the key's schedule follows its oldest delta.
 fn check_oldest_delta(entry: &Entry) -> Result<(), &'static str> {
     let schedule_state = &entry.schedule_state;
     let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };

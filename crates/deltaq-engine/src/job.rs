@@ -1,4 +1,4 @@
-//! Commands under way: Replaces between their acceptance and their end, and a seed.
+//! Commands in progress: accepted Replaces that have not ended, and a seed.
 //!
 //! Jobs are volatile. After a crash the queued events remain, and the caller repeats the command.
 
@@ -17,11 +17,11 @@ use super::pointer::Pointer;
 use super::scan::ScanCursor;
 use super::trace::Trace;
 
-/// Identifies a Replace between its acceptance and its end.
+/// Identifies a Replace from its acceptance to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaceId(pub(super) u64);
 
-/// One Replace between its acceptance and its end.
+/// An accepted Replace that has not ended.
 #[derive(Debug)]
 pub(super) struct ReplaceJob {
     pub(super) id: ReplaceId,
@@ -34,9 +34,9 @@ pub(super) struct ReplaceJob {
     pub(super) sequence: Option<Sequence>,
     pub(super) only_changed: bool,
     pub(super) trace: Option<Trace>,
-    /// The provenance of the latest delta. Most later deltas have the same.
+    /// The provenance of the latest delta. The next deltas usually have the same one.
     pub(super) provenance: Provenance,
-    /// The type of the queued deltas, by the settings at the acceptance.
+    /// The type of the queued deltas, according to the settings when the Replace was accepted.
     pub(super) kind: DeltaKind,
     pub(super) guard: DeletionGuard,
     pub(super) is_dry: bool,
@@ -47,15 +47,17 @@ pub(super) struct ReplaceJob {
     pub(super) comparison: Arc<Comparison>,
     /// Whether the queue had room for the whole list when the Replace was accepted.
     pub(super) fits: bool,
-    /// If it had too little: listed keys that need room, because the queue did not have them when they were counted, or lost them since.
+    /// If `fits` is false: listed keys that need room, because the queue did not have them when they were counted or
+    /// has lost them since.
     pub(super) wanted: KeySet,
     /// Room that is reserved for listed keys that are not queued yet.
     pub(super) reserved: usize,
     /// Keys that are listed or in the queue, and the produce calls for them since the acceptance.
     pub(super) called: HashMap<Key, CallsMeanwhile>,
-    /// The setting `version` at the acceptance, by which the listed objects are judged.
+    /// The setting `version` when the Replace was accepted. It applies to the listed objects.
     pub(super) version: Option<Pointer>,
-    /// Whether versions decide between listed objects and calls: the queue has the setting, and has not changed it since the acceptance.
+    /// Whether versions decide between listed objects and calls. True if the queue has the setting `version` and it
+    /// has not changed since the acceptance.
     pub(super) versions_decide: bool,
     /// Whether this Replace brings the initial list, unless another Replace does so first.
     pub(super) may_be_first: bool,
@@ -75,14 +77,14 @@ pub(super) struct CallsMeanwhile {
 /// The next step of a Replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The sequence number had been applied: there is nothing to do.
+    /// The sequence number had already been applied, so there is nothing to do.
     Duplicate,
     /// Counts the keys that need room, from the item with this index on.
     Room { next: usize },
     /// Counts the deletions, for the guard or a dry run.
     Count,
-    /// Counts what the items would do, from this index on, and whether they fit. Then it refuses the Replace, ends a dry run, or
-    /// goes on.
+    /// Counts what the items would do, from this index on, and whether they fit. Then refuses the Replace, ends the
+    /// dry run, or continues.
     Plan { next: usize, refused: bool },
     /// Records the start of the Replace.
     Start,
@@ -93,12 +95,13 @@ pub(super) enum Phase {
 }
 
 impl ReplaceJob {
-    /// Whether the queue is not synced before this job has ended.
+    /// Whether the queue can't become synced before this job has ended.
     pub(super) fn may_be_first(&self) -> bool {
         self.may_be_first && !self.is_dry && self.phase != Phase::Duplicate
     }
 
-    /// Whether the list may still queue an object that fits by the plan, although the key gets calls with versions meanwhile.
+    /// Whether room must be kept for the listed object of the key. The plan has counted that object, and calls with
+    /// versions may arrive for the key in the meantime.
     pub(super) fn needs_room(&self, key: &Key) -> bool {
         self.versions_decide
             && matches!(self.phase, Phase::Plan { .. } | Phase::Start | Phase::Items)
@@ -107,7 +110,7 @@ impl ReplaceJob {
             && self.newer_calls(key).is_none()
     }
 
-    /// Records that the queue has lost a key. If the key is listed, its room is kept for the list.
+    /// Records that the queue no longer has a key. If the key is listed, its room is reserved for the list.
     pub(super) fn note_left(&mut self, key: &Key) {
         let counts = matches!(
             self.phase,
@@ -130,7 +133,7 @@ impl ReplaceJob {
         calls.are_versioned &= is_versioned;
     }
 
-    /// The calls for a listed key, if they are newer than the list whatever versions say.
+    /// The calls for a listed key, if they are newer than the list regardless of versions.
     pub(super) fn newer_calls(&self, key: &Key) -> Option<CallsMeanwhile> {
         self.called.get(key).copied().filter(|calls| !(self.versions_decide && calls.are_versioned))
     }
@@ -141,10 +144,10 @@ impl ReplaceJob {
     }
 }
 
-/// The calls since the beginning of a seed.
+/// The calls since a seed began.
 #[derive(Debug)]
 pub(super) struct Seeding {
-    /// Keys with a produce call since the beginning.
+    /// Keys with a produce call since the seed began.
     pub(super) called: HashSet<Key>,
     /// Room that is reserved for objects that are not seeded yet.
     pub(super) reserved: usize,

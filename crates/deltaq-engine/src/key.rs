@@ -16,8 +16,8 @@ use super::shards::Shards;
 
 /// The name of one resource in a queue: 1 to 1,024 bytes of text without control characters.
 ///
-/// A key of up to 23 bytes, which is most of them, is stored inline, so reading or cloning it touches no other memory. Longer
-/// texts are shared.
+/// A key of up to 23 bytes is stored inline, so reading or cloning it touches no other memory. Most keys are that
+/// short. Longer keys are shared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(SmolStr);
 
@@ -31,10 +31,10 @@ impl Key {
         Ok(Self(text.into()))
     }
 
-    /// As [`new`](Self::new), without copying a long text.
+    /// Like [`new`](Self::new), but without copying a long text.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn from_shared(text: Arc<str>) -> Result<Self, KeyError> {
         check(&text)?;
         Ok(Self(text.into()))
@@ -144,7 +144,7 @@ impl FromIterator<Key> for KeySet {
     }
 }
 
-/// The reason for which a key, or an object without a usable key, is refused.
+/// Why a key is refused, or why an object has no usable key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// No part of the key has any text.
@@ -161,7 +161,7 @@ pub enum KeyError {
     NotText {
         /// The RFC 6901 pointer.
         pointer: Arc<str>,
-        /// The kind of the value, with its article.
+        /// The kind of the value, with an article: `an array`.
         found: &'static str,
     },
     /// A part contains `/`, which joins the parts of the key.

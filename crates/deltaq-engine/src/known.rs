@@ -1,4 +1,4 @@
-//! Known objects: the object of each key that consumers acknowledged last.
+//! Known objects: for each key, the object that consumers acknowledged last.
 
 use super::id::{Rv, Source};
 use super::object::Object;
@@ -19,7 +19,7 @@ pub(super) fn set_known(of_key: &mut Option<Box<Known>>, known: Option<Known>, c
     *count -= usize::from(of_key.is_some());
     *count += usize::from(known.is_some());
     match (of_key, known) {
-        // The memory of the older object is used again.
+        // Reuses the memory of the old object.
         (Some(old), Some(new)) => **old = new,
         (old, new) => *old = new.map(Box::new),
     }

@@ -1,10 +1,10 @@
 //! The rules of a queue: state, commands, events and refusals.
 //!
-//! The engine is pure. It has no I/O, no async code, no clock and no randomness: the time is an argument. A command checks
-//! everything first; if it is refused, nothing has changed but what became due before it. An accepted command emits
-//! [`Event`](event::Event)s, and the queue's [state](Queue) applies each of them at once. Applying events is the only way in
-//! which the state changes, so a replay of the journal gives the same state. A command leaves its work for the caller in
-//! [`Effects`].
+//! The engine is pure. It has no I/O, no async code, no clock and no randomness: the time is an argument. A command
+//! checks everything first. A refused command changes nothing, although timers that were due before it still take
+//! effect. An accepted command emits [`Event`](event::Event)s, and the queue's [state](Queue) applies each of them at
+//! once. The state changes only by applying events, so a replay of the journal gives the same state. A command
+//! returns work for the caller in [`Effects`].
 //!
 //! The life of a key:
 //!

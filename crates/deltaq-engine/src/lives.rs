@@ -1,9 +1,11 @@
-//! The lives of a queue: which numbers the queue has given out, so that a number of a lost time is recognised.
+//! The lives of a queue: which event numbers the queue has assigned, so that a number from a lost history is
+//! recognised.
 //!
-//! A life begins whenever the state of the queue is loaded, because what was loaded may be older than what callers have seen: a restored
-//! backup, a database that failed over to a replica that lagged, a folder that was copied back. Its numbers begin far above those of the
-//! life before, and above what a lost life can have reached. So a number belongs to one life at most, and a number that is in no life of
-//! the queue belongs to a lost life, or to another queue.
+//! A new life begins whenever the queue's state is loaded, because the loaded state may be older than what callers
+//! have seen. Examples are a restored backup, a failover to a lagging database replica, and a folder that was copied
+//! back. The numbers of the new life begin far above those of the previous life, and above any number that a lost
+//! life can have reached. So a number belongs to at most one life. A number that is in no life of the queue belongs
+//! to a lost life or to another queue.
 
 use std::fmt;
 
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::id::Rv;
 use super::limits::{LIFE_SKIP_EVENTS, LIVES_MAX};
 
-/// The random id of a life. Shown as eight hexadecimal digits.
+/// The random id of a life. It is displayed as eight hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LifeId(u32);
@@ -21,10 +23,10 @@ pub struct LifeId(u32);
 const DIGITS: usize = 8;
 
 impl LifeId {
-    /// The id of numbers whose life is forgotten. No life has it.
+    /// The id for numbers whose life is no longer remembered. No life has this id.
     pub const FORGOTTEN: Self = Self(0);
 
-    /// The id with this number.
+    /// Creates an id from its number.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
@@ -52,7 +54,7 @@ pub struct Life {
     pub id: LifeId,
     /// The first number.
     pub first: Rv,
-    /// The last number; of the present life the newest one.
+    /// The last number; for the current life, the newest number.
     pub last: Rv,
 }
 
@@ -61,15 +63,16 @@ pub struct Life {
 pub struct Birth {
     /// The id of the life.
     pub id: LifeId,
-    /// The numbers of the life are above this one.
+    /// All numbers of the life are larger than this number.
     pub floor: Rv,
 }
 
 impl Birth {
     /// The first number of the life, after a life that ended with `last`.
     ///
-    /// While the clock is right, the floor is above every number that the queue has given out, also in a time that was lost. If `last` is
-    /// not below the floor, the clock is behind, and a lost time may have had the same floor: the distance is then a random one.
+    /// If the clock is correct, the floor is above every number that the queue has assigned, including in a lost
+    /// life. If `last` is not below the floor, the clock is behind, and a lost life may have had the same floor. The
+    /// distance is then random.
     #[must_use]
     pub fn first_after(&self, last: Rv) -> Rv {
         if last < self.floor {
@@ -79,10 +82,10 @@ impl Birth {
     }
 }
 
-/// Why a number is not one of the queue.
+/// Why a number is not an event number of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// The number is larger than the newest one of the queue.
+    /// The number is larger than the newest number of the queue.
     Ahead,
     /// The number is in no life of the queue: it belongs to a lost life, or to another queue.
     Lost,
@@ -92,7 +95,7 @@ pub enum Stray {
 
 /// The lives of a queue.
 ///
-/// Invariant: the lives are in the order of their numbers and do not overlap. The last of them is the present one.
+/// Invariant: the lives are in the order of their numbers and do not overlap. The last life is the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lives {
     past: Vec<Life>,
@@ -107,33 +110,33 @@ impl Lives {
         Self { past: Vec::new(), id, first }
     }
 
-    /// The lives that [`all`](Self::all) returned; at least one.
+    /// Restores the lives that [`all`](Self::all) returned. `None` if there are no lives.
     #[must_use]
     pub fn restore(mut lives: Vec<Life>) -> Option<Self> {
         let Life { id, first, .. } = lives.pop()?;
         Some(Self { past: lives, id, first })
     }
 
-    /// All lives, the oldest first. `newest` is the newest number of the queue.
+    /// All lives, oldest first. `newest`
     #[must_use]
     pub fn all(&self, newest: Rv) -> Vec<Life> {
         let present = Life { id: self.id, first: self.first, last: newest };
         self.past.iter().copied().chain([present]).collect()
     }
 
-    /// The id of the present life.
+    /// The id of the current life.
     #[must_use]
     pub const fn present(&self) -> LifeId {
         self.id
     }
 
-    /// The first number of the present life.
+    /// The first number of the current life.
     #[must_use]
     pub const fn present_first(&self) -> Rv {
         self.first
     }
 
-    /// Ends the present life with the number `last`, and begins the next one with `first`.
+    /// Ends the current life at the number `last` and begins the next life at `first`.
     pub(super) fn next(&mut self, last: Rv, id: LifeId, first: Rv) {
         if self.past.len() + 1 == LIVES_MAX {
             self.past.remove(0);
@@ -151,7 +154,8 @@ impl Lives {
         self.past_of(rv).map_or(LifeId::FORGOTTEN, |life| life.id)
     }
 
-    /// Whether the number is of the life with this id. A number of a forgotten life may have any id.
+    /// Whether the number belongs to the life with this id. A number whose life is no longer remembered matches any
+    /// id.
     #[must_use]
     pub fn has(&self, id: LifeId, rv: Rv) -> bool {
         match self.id_of(rv) {
@@ -160,7 +164,7 @@ impl Lives {
         }
     }
 
-    /// Checks that the number is one of the queue, whose newest number is `newest`.
+    /// Checks that the number is an event number of the queue, whose newest number is `newest`.
     ///
     /// # Errors
     /// [`Stray`].
@@ -203,7 +207,7 @@ impl Lives {
         self.past.get(index).filter(|life| life.first <= rv)
     }
 
-    /// Whether the number may be of a life that is forgotten.
+    /// Whether the number may belong to a life that is no longer remembered.
     fn is_forgotten(&self, rv: Rv) -> bool {
         self.past.len() + 1 == LIVES_MAX && self.past.first().is_some_and(|oldest| rv < oldest.first)
     }
@@ -217,7 +221,7 @@ mod tests {
         Rv::new(number)
     }
 
-    /// Lives with the numbers 10 to 14, 20 to 24, and from 30 on.
+    /// Lives with the numbers 10 to 14, 20 to 24, and 30 and above.
     fn lives() -> Lives {
         let mut lives = Lives::begin(LifeId::new(1), rv(10));
         lives.next(rv(14), LifeId::new(2), rv(20));

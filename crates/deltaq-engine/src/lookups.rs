@@ -1,4 +1,4 @@
-//! The reads of a queue through its indexes.
+//! Reads of a queue through its indexes.
 
 use std::ops::Bound;
 
@@ -7,8 +7,7 @@ use super::queue::Queue;
 use super::table::Entry;
 
 impl Queue {
-    /// Builds the indexes that are not complete, with a bounded amount of work: `budget` small objects. Returns whether all
-    /// indexes are complete.
+    /// Continues to build incomplete indexes, for at most `budget` small objects.
     pub fn build_indexes(&mut self, budget: usize) -> bool {
         let (state, indexes) = self.state_and_indexes();
         indexes.build(state, budget);

@@ -2,25 +2,27 @@
 
 use deltaq_types::Mode;
 
-/// The rules of a mode. The engine asks these, and never for the mode itself.
+/// The rules of a mode. The engine checks these rules and never the mode itself.
 #[derive(Clone, Copy, Debug)]
 pub struct ModeRules {
-    /// Keys have objects and deltas. A queue without objects takes only Add, also rate-limited (`AddRateLimited`).
+    /// Keys have objects and deltas. A queue without objects accepts only adds, which may be rate-limited
+    /// (`AddRateLimited`).
     pub has_objects: bool,
-    /// At most one delta of a key waits: the newest.
+    /// At most one delta of a key waits: the newest delta.
     pub only_newest_waits: bool,
-    /// A deletion that no consumer needs to see drops the key instead of being delivered.
+    /// A deletion is not delivered if no consumer has seen the key; the key is dropped instead.
     pub drops_unseen_keys: bool,
-    /// A delay is an Add of its own (`AddAfter`): it outlives the delivery of the key, it stays beside a key that became
-    /// ready, and the key becomes ready when it elapses.
+    /// A delay is a separate add (`AddAfter`). It survives the delivery of the key, a key can be ready and have a
+    /// delay, and the key becomes ready when the delay elapses.
     pub delays_are_adds: bool,
     /// A closed queue ignores adds and freezes its delays until it is reopened (`ShutDown`).
     pub stops_when_closed: bool,
-    /// Every accepted call is a delta of its own: no delta is merged, superseded or left out. The bounds of a key refuse
-    /// instead, and a Delete of an absent key is a delta, too.
+    /// Every accepted call is a separate delta: no delta is merged, superseded or left out. Calls that exceed the
+    /// bounds of a key are refused. A Delete of an absent key is also a delta.
     pub keeps_every_delta: bool,
-    /// A lease has only the oldest delta of its key, and the ready queue is in the order of these deltas. A newer delta waits
-    /// for its turn: it neither ends a backoff nor wakes a parked key, and a discard drops only the delta that failed.
+    /// A lease contains only the oldest delta of its key, and the ready queue is ordered by these deltas. A newer
+    /// delta waits for its turn: it neither ends a backoff nor makes a parked key ready. A discard drops only the
+    /// delta that failed.
     pub leases_oldest_delta: bool,
 }
 

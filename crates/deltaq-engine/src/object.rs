@@ -1,7 +1,7 @@
 //! Objects: the raw JSON that a producer sent, scanned once for validity and key, then shared.
 //!
-//! An object is not a document model: a tree is built only to compare two objects with different texts. Numbers are never
-//! converted, so a number that is too long for an f64 survives.
+//! An object is not a document model: a tree is built only to compare two objects with different texts. Numbers are
+//! never converted, so a number that is too long for an f64 keeps all its digits.
 
 mod names;
 
@@ -32,13 +32,13 @@ impl Object {
         Self(text.into())
     }
 
-    /// An object without members: that of a deletion by key alone, if the queue has no object of the key.
+    /// An object without members. It is used for a deletion by key if the queue has no object for the key.
     #[must_use]
     pub fn empty() -> Self {
         Self::from_valid("{}")
     }
 
-    /// As [`from_valid`](Self::from_valid), without copying the text.
+    /// Like [`from_valid`](Self::from_valid), but without copying the text.
     #[must_use]
     pub fn from_shared(text: Arc<str>) -> Self {
         Self(text)
@@ -87,8 +87,8 @@ impl fmt::Debug for Object {
 }
 
 impl Serialize for Object {
-    /// Writes the text as it is. `serde_json` knows raw text by the name of this struct, which is how its own
-    /// `RawValue` is written; going through `RawValue` would parse every object once more.
+    /// Writes the text as it is. `serde_json` recognises raw text by the name of this struct, which is also how its
+    /// own `RawValue` is written. Using `RawValue` here would parse every object once more.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const TOKEN: &str = "$serde_json::private::RawValue";
         let mut raw = serializer.serialize_struct(TOKEN, 1)?;
@@ -98,7 +98,7 @@ impl Serialize for Object {
 }
 
 impl<'de> Deserialize<'de> for Object {
-    /// Takes the text as it is. Only the braces are checked: the text was checked when it was accepted.
+    /// Takes the text unchanged. Only the braces are checked, because the text was validated when it was accepted.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
         if text.starts_with('{') {
@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-/// An object, and its key or the reason for which it has none.
+/// An object, and its key or why it has none.
 #[derive(Debug)]
 pub struct Scanned {
     /// The object's text.
@@ -124,7 +124,7 @@ impl Scanned {
     }
 }
 
-/// The reason for which a text is refused as JSON. Lines and columns start at 1.
+/// Why a text is refused as JSON. Lines and columns start at 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at line {line}, column {column}")]
 pub struct SyntaxError {
@@ -157,21 +157,22 @@ pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
 /// Checks one JSON object that fills all of `text`.
 ///
 /// # Errors
-/// As [`scan`].
+/// Same as [`scan`].
 pub fn check(text: &str) -> Result<(), SyntaxError> {
     Reader::new(text).only_object()
 }
 
-/// Checks a document that contains an object as a member and so may be one level deeper.
+/// Checks a document that contains an object as a member and may therefore be nested one level deeper.
 ///
 /// # Errors
-/// As [`scan`].
+/// Same as [`scan`].
 pub fn check_envelope(text: &str) -> Result<(), SyntaxError> {
     Reader::of_envelopes(text).only_object()
 }
 
-/// The objects of a text that is one JSON object or an array of objects, read one at a time, so that a caller can stop at
-/// the first bound that is passed. Null is an empty array, because encoders such as Go's write an unset list as null.
+/// The objects of a text that is one JSON object or an array of objects, read one at a time, so that a caller can
+/// stop at the first limit that is exceeded. Null is an empty array, because encoders such as Go's write an unset
+/// list as null.
 pub struct Objects<'j> {
     reader: Reader<'j>,
     /// Whether the text is an array or null.
@@ -191,10 +192,11 @@ impl<'j> Objects<'j> {
         Self::begin(Reader::new(text))
     }
 
-    /// The same for documents that have an object as one of their members, and so may be a level deeper.
+    /// Like [`new`](Self::new), for documents that contain an object as a member and may therefore be nested one
+    /// level deeper.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn of_envelopes(text: &'j str) -> Result<Self, SyntaxError> {
         Self::begin(Reader::of_envelopes(text))
     }
@@ -232,7 +234,7 @@ impl<'j> Objects<'j> {
     /// The next object and its key by `spec`; `None` at the end of the text.
     ///
     /// # Errors
-    /// As [`scan`].
+    /// Same as [`scan`].
     pub fn next_object(&mut self, spec: &KeySpec) -> Result<Option<Scanned>, SyntaxError> {
         self.step(|reader, _| reader.object().map(|object| Scanned::of(object, spec)))
     }
@@ -240,7 +242,7 @@ impl<'j> Objects<'j> {
     /// The text of the next value, whatever it is; `None` at the end of the text.
     ///
     /// # Errors
-    /// As [`scan`].
+    /// Same as [`scan`].
     pub fn next_text(&mut self) -> Result<Option<&'j str>, SyntaxError> {
         self.step(|reader, peek| {
             let start = reader.walk.index();
@@ -287,7 +289,8 @@ impl<'j> Reader<'j> {
         Self { depth_max: JSON_DEPTH_MAX + 1, is_envelope: true, ..Self::new(text) }
     }
 
-    /// Refuses a member beside the object that is longer than any field may be: a message about it would repeat it.
+    /// Refuses a member outside the object that is longer than any field may be, because an error message would
+    /// repeat it.
     fn check_beside(&self, start: usize) -> Result<(), SyntaxError> {
         let limit = ENVELOPE_BYTES_MAX;
         if self.walk.index() - start <= limit {
@@ -316,7 +319,7 @@ impl<'j> Reader<'j> {
         SyntaxError { reason, line, column, not_an_object: false, index: None, limit: None }
     }
 
-    /// Walks an object that fills the rest of the text.
+    /// Walks an object that makes up the rest of the text.
     fn only_object(&mut self) -> Result<(), SyntaxError> {
         self.object()?;
         self.finish()
@@ -457,7 +460,7 @@ fn subtree<'j>(text: &'j str, walk: &mut Walk<'j>, peek: Peek) -> Result<Tree<'j
     })
 }
 
-/// The reason for which the parser refuses a text, in the words of the API.
+/// Why the parser refuses a text, in the wording of the API.
 fn reason(error: &JiterErrorType) -> String {
     let JiterErrorType::JsonError(json) = error else { return error.to_string() };
     let reason = match json {

@@ -1,7 +1,7 @@
 //! Versions of objects: the value at the pointer of the setting `version`, which grows with each state of a key.
 //!
-//! A version is a number or a string. Numbers are compared as exact decimals, so no digit is lost; strings are compared by their
-//! bytes. Every number is older than every string, so that all versions have one order.
+//! A version is a number or a string. Numbers are compared as exact decimals, so no digit is lost; strings are
+//! compared by their bytes. Every number is older than every string, so all versions have a total order.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -39,7 +39,7 @@ pub struct Decimal {
     digits: SmolStr,
 }
 
-/// The reason for which an object has no usable version.
+/// Why an object has no usable version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
     /// There is no value at the pointer, or it is null.
@@ -53,7 +53,7 @@ pub enum VersionError {
     NotComparable {
         /// The RFC 6901 pointer.
         pointer: Arc<str>,
-        /// The kind of the value, with its article.
+        /// The kind of the value, with an article: `an array`.
         found: &'static str,
     },
     /// The value is longer than [`VERSION_BYTES_MAX`].
@@ -72,7 +72,7 @@ pub enum VersionError {
     },
 }
 
-/// Most digits of an exponent, so that sums of exponents and lengths fit into 64 bits.
+/// Maximum number of digits of an exponent, so that sums of exponents and lengths fit into 64 bits.
 const EXPONENT_DIGITS_MAX: usize = 17;
 
 impl VersionError {
@@ -102,7 +102,7 @@ impl ObjectVersion {
     /// The version of an object.
     ///
     /// # Errors
-    /// [`VersionError`] if there is none, or no usable one.
+    /// [`VersionError`] if the object has no usable version.
     pub fn read(pointer: &Pointer, object: &Object) -> Result<Self, VersionError> {
         let pointer_text = || pointer.text.clone();
         let found = find(object.as_str(), std::slice::from_ref(pointer)).into_iter().next().flatten();
@@ -120,7 +120,7 @@ impl ObjectVersion {
         version.ok_or_else(|| VersionError::Exponent { pointer: pointer_text() })
     }
 
-    /// About how many bytes the version takes beside its struct.
+    /// Length of the version's digits or text in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Number(number) => number.digits.len(),
@@ -130,7 +130,7 @@ impl ObjectVersion {
 }
 
 impl Decimal {
-    /// The number of a JSON text; `None` if its exponent is too long.
+    /// Parses a JSON number; `None` if its exponent is too long.
     fn parse(text: &str) -> Option<Self> {
         let (is_negative, unsigned) = match text.strip_prefix('-') {
             Some(unsigned) => (true, unsigned),
@@ -190,10 +190,10 @@ impl PartialOrd for Decimal {
     }
 }
 
-/// Most zeros behind the digits of a number that is written without an exponent.
+/// Maximum number of zeros after the digits of a number that is written without an exponent.
 const ZEROS_MAX: i64 = 20;
 
-/// A number of JSON with the same value.
+/// Writes a JSON number with the same value.
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { is_negative, magnitude, digits } = self;
@@ -210,7 +210,7 @@ impl fmt::Display for Decimal {
 }
 
 impl Serialize for ObjectVersion {
-    /// Writes a number as raw text, as [`Object`] does, because serde's numbers lose digits.
+    /// Writes a number as raw text, like [`Object`], because serde's numbers lose digits.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const TOKEN: &str = "$serde_json::private::RawValue";
         match self {

@@ -1,6 +1,6 @@
-//! Fields that records leave out.
+//! Decides which fields records leave out.
 
-/// Whether a field of a record is left out: a reader then uses the default.
+/// Whether a field has its default value. Records leave such a field out, and readers use the default.
 pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

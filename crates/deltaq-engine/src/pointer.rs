@@ -1,7 +1,8 @@
-//! JSON pointers, and the values that they lead to: the parts of a key, a version, the values of indexes.
+//! JSON pointers, and the values at them: the parts of a key, a version, the values of indexes.
 //!
-//! An accepted object is valid JSON, so the walk checks nothing. It passes values that no pointer leads to byte by byte, and
-//! ends when each pointer has its value. In a text that is not JSON it finds some values or none, but it always ends.
+//! An accepted object is valid JSON, so the walk checks nothing. It skips values that no pointer selects byte by
+//! byte, and ends when each pointer has its value. In a text that is not JSON it may find some values or none, but it
+//! always terminates.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use smallvec::SmallVec;
 use super::limits;
 use super::walk::Walk;
 
-/// Most bytes in which JSON writes one byte of a text: `\u0000`.
+/// Maximum number of bytes that JSON uses for one byte of a text: `\u0000`.
 const ESCAPE_BYTES_MAX: usize = 6;
 
-/// A pointer into an object, such as that of a part of a queue's key.
+/// A pointer into an object, for example to a part of a queue's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
     /// The RFC 6901 text, for messages and for the queue document.
@@ -63,7 +64,7 @@ fn unescape(token: &str) -> Option<Box<str>> {
     Some(plain.into())
 }
 
-/// A value of a text.
+/// A value in a JSON text.
 #[derive(Debug)]
 pub(super) enum Value<'j> {
     Null,
@@ -77,7 +78,7 @@ pub(super) enum Value<'j> {
 }
 
 impl Value<'_> {
-    /// The kind of the value, with its article.
+    /// The kind of the value, with an article: `an array`.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -110,8 +111,8 @@ struct Finder<'p, 'j> {
     found: SmallVec<[Option<Cursor<'j>>; 2]>,
     /// The pointers without a value so far.
     missing: Live,
-    /// Longest name that can be a token, as it is written with its quotes. A longer one is not read: without its escapes it would take
-    /// as much memory again.
+    /// Maximum length of a name that can match a token, as written, with quotes. A longer name is not read, because
+    /// its unescaped copy would take as much memory again.
     name_bytes_max: usize,
 }
 
@@ -194,7 +195,7 @@ impl<'j> Cursor<'j> {
         }
     }
 
-    /// Passes a string. Returns its text with the quotes.
+    /// Skips a string. Returns its text with the quotes.
     fn string(&mut self) -> Option<&'j str> {
         let start = self.at;
         self.at += 1;
@@ -209,7 +210,7 @@ impl<'j> Cursor<'j> {
         }
     }
 
-    /// Passes a value.
+    /// Skips a value.
     fn skip(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -231,7 +232,7 @@ impl<'j> Cursor<'j> {
         }
     }
 
-    /// Passes a number, `true`, `false` or `null`. Returns its text.
+    /// Skips a number, `true`, `false` or `null`. Returns its text.
     fn word(&mut self) -> Option<&'j str> {
         let start = self.at;
         let rest = self.text.as_bytes().get(start..)?;
@@ -265,7 +266,7 @@ impl<'j> Cursor<'j> {
     }
 }
 
-/// The text of a JSON string with its quotes.
+/// Unescapes a JSON string that is given with its quotes.
 fn unescaped(quoted: &str) -> Option<Cow<'_, str>> {
     let plain = quoted.get(1..quoted.len().checked_sub(1)?)?;
     if memchr::memchr(b'\\', plain.as_bytes()).is_none() {

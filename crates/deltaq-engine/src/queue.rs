@@ -1,4 +1,4 @@
-//! A queue: its state, what it keeps beside the events, and the reads on it.
+//! A queue: its state, its data that events do not determine, and the reads on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use super::volatile::Volatile;
 
 /// One queue. The modules of [`command`](super::command) implement its commands.
 ///
-/// A command reads `state`, decides, and emits events; `emit` is the only way from a command to the state. The
-/// field `state` is private to this module, so the compiler holds every command to that.
+/// A command reads `state`, decides, and emits events. `emit` is the only way in which a command changes the state.
+/// The field `state` is private to this module, so the compiler enforces this.
 #[derive(Debug)]
 pub struct Queue {
     state: State,
@@ -78,27 +78,28 @@ pub struct Switches {
 }
 
 impl Queue {
-    /// An empty queue whose first event will be `last_rv + 1`.
+    /// Creates an empty queue whose first event will be `last_rv + 1`.
     #[must_use]
     pub fn new(config: Arc<Config>, last_rv: Rv, now: Time) -> Self {
         Self::from_parts(State::new(config, last_rv, now), Volatile::default())
     }
 
-    /// The same queue before its first event, in a life with this id. Like the settings, this precedes all events.
+    /// Sets the id of the life of a queue that has no events yet. Like the settings, the id precedes all events.
     #[must_use]
     pub fn in_life(mut self, id: LifeId) -> Self {
         self.state.lives = Lives::begin(id, self.state.rv);
         self
     }
 
-    /// The same queue before its first event, created by a produce or pop. Like the settings, this precedes all events.
+    /// Marks a queue that has no events yet as created by a produce or pop. Like the settings, the mark precedes all
+    /// events.
     #[must_use]
     pub fn auto_created(mut self) -> Self {
         self.state.auto_created = true;
         self
     }
 
-    /// A queue of its parts. Its indexes are not built, unless it has no keys.
+    /// Creates a queue from its parts. Its indexes are not built unless it has no keys.
     pub(super) fn from_parts(state: State, volatile: Volatile) -> Self {
         let volatile = Volatile { indexes: Indexes::of(&state), ..volatile };
         Self { state, volatile }
@@ -147,13 +148,14 @@ impl Queue {
         &self.state.config
     }
 
-    /// Whether a produce call created the queue, and nobody configured it since.
+    /// Whether a produce call created the queue and it has not been configured since.
     #[must_use]
     pub fn is_auto_created(&self) -> bool {
         self.state.auto_created
     }
 
-    /// The effects of all commands since the last call. [`Effects`] says what the caller does with them.
+    /// Returns the effects of all commands since the last call. [`Effects`] describes what the caller must do with
+    /// them.
     pub fn take_effects(&mut self) -> Effects {
         Effects {
             next_deadline: self.next_deadline(),
@@ -273,8 +275,8 @@ impl Queue {
         self.state.settled.get(token)
     }
 
-    /// When the engine must act by itself, unless a command comes first. A lease may then still have to wait for its commit,
-    /// see [`due_uncommitted`](Self::due_uncommitted).
+    /// When the next timer is due. A lease may then still have to wait for its commit; see
+    /// [`due_uncommitted`](Self::due_uncommitted).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let State { schedule, next_resync, .. } = &self.state;
@@ -299,14 +301,14 @@ impl Queue {
         self.emit_at(now, slot, kind);
     }
 
-    /// As [`emit`](Self::emit), for an event whose key has this slot, or none yet. The hash lookup costs as much as the rest of
-    /// many events.
+    /// Like [`emit`](Self::emit), for an event whose key has this slot, or no slot yet. This saves the hash lookup,
+    /// which often costs as much as the rest of the event.
     pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, kind: EventKind) {
         let rv = self.state.rv.next();
         self.emit_as(rv, now, slot, kind);
     }
 
-    /// As [`emit_at`](Self::emit_at), with a number that skips ahead for a new life.
+    /// Like [`emit_at`](Self::emit_at), with a number that skips ahead for a new life.
     pub(super) fn emit_as(&mut self, rv: Rv, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
         let (at, views) = (now.max(self.state.last_at), ViewChanges::default());
@@ -330,7 +332,7 @@ impl Queue {
         self.volatile.effects.events.push(event);
     }
 
-    /// Applies the next event of another queue, to make this one equal to it.
+    /// Applies the next event of another queue, to make this queue equal to it.
     ///
     /// # Panics
     /// If the event does not fit the state of the queue. The state is then undefined.
@@ -340,9 +342,9 @@ impl Queue {
         }
     }
 
-    /// Applies the next event to a queue whose keys may be ahead of the queue itself. The event changes its key only if
-    /// it is newer than the key's row and than `removed_at`, the newest removal of the key that the checkpoints
-    /// recorded (or 0). The event changes the queue in any case.
+    /// Applies the next event to a queue whose keys may be ahead of the queue itself. The event changes its key only
+    /// if it is newer than both the key's row and `removed_at`, the newest removal of the key that the checkpoints
+    /// recorded (or 0). The event always changes the queue itself.
     ///
     /// # Errors
     /// [`Misfit`] if the event does not fit the state of the queue. The state is then undefined.
@@ -406,7 +408,7 @@ impl Queue {
         }
     }
 
-    /// Makes the queue record what checkpoints need, from now on. A restored queue does so from the beginning.
+    /// Makes the queue record what checkpoints need from now on. A restored queue records it from the beginning.
     pub fn journaled(&mut self) {
         self.volatile.checkpoints.journaled = true;
     }
@@ -424,9 +426,9 @@ impl Queue {
         self.state.without_keys()
     }
 
-    /// The next chunk of the running checkpoint: all keys that were removed since the last chunk, and up to `rows` keys
-    /// that have changed since the previous checkpoint, among up to `looks` slots. A key with many deltas counts as many
-    /// rows; a chunk may always contain one key.
+    /// The next chunk of the running checkpoint: all keys that were removed since the last chunk, and up to `rows`
+    /// keys that have changed since the previous checkpoint, among up to `looks` slots. A key with many deltas counts
+    /// as several rows, but a chunk can always contain one key.
     ///
     /// The store must write the chunks in order, after the events that they contain, and the removed keys of a chunk
     /// before or together with its rows. A key that a later chunk removes may have a row in an earlier one; the removal
@@ -435,7 +437,7 @@ impl Queue {
         self.volatile.checkpoints.capture(&self.state, rows, looks)
     }
 
-    /// The running checkpoint is complete: the store has written all chunks and the state at the beginning.
+    /// Ends the running checkpoint. The store has written all chunks and the state at the beginning.
     pub fn end_checkpoint(&mut self) {
         self.volatile.checkpoints.end();
     }

@@ -1,6 +1,6 @@
-//! client-go's workqueue rate limiters: how long a key waits after its n-th failure.
+//! client-go's workqueue rate limiters. They determine how long a key waits after its n-th failure.
 //!
-//! Failure counts are stored with the keys; only the token bucket has a state of its own.
+//! Failure counts are stored with the keys. Only the token bucket has state of its own.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use super::time::Time;
 
-/// From this exponent on, `2^n` is infinite in client-go's f64, so the wait is the maximum. That includes a base of 0,
-/// where client-go's result (0 * infinity) has no meaning.
+/// From this exponent on, `2^n` is infinite in client-go's f64, so the wait is the maximum. This includes a base of
+/// 0, for which client-go's result (0 * infinity) is undefined.
 const DOUBLINGS_INFINITE: u32 = 1_024;
 
-/// The limiters of a queue. The wait is the longest one of all configured limiters.
+/// The limiters of a queue. The wait is the longest wait of all configured limiters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateLimiter {
     /// `base * 2^(failures - 1)`, at most `max`.
@@ -25,8 +25,8 @@ pub struct RateLimiter {
     pub bucket: Option<Bucket>,
     /// The longest possible wait, before jitter.
     pub max_wait: Option<Duration>,
-    /// Up to this fraction of the wait is added to it. The exact fraction follows from key and failure count. The sum may exceed
-    /// `max_wait`: otherwise all keys at the maximum would return at the same moment.
+    /// Up to this fraction of the wait is added to it. The exact fraction is derived from the key and its failure
+    /// count. The sum may exceed `max_wait`; otherwise all keys at the maximum would return at the same moment.
     pub jitter: f64,
 }
 
@@ -60,7 +60,7 @@ pub struct BucketLevel {
     pub at: Time,
 }
 
-/// Reads a finite number by the standard library, because serde_json may be off by the last bit.
+/// Parses a finite number with the standard library, because serde_json may get the last bit wrong.
 fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let text = <&RawValue>::deserialize(deserializer)?.get();
     match text.parse::<f64>() {
@@ -85,8 +85,8 @@ impl Default for RateLimiter {
 }
 
 impl RateLimiter {
-    /// The wait after a key's failure number `failures` (from 1), and the bucket's level once its
-    /// token is taken. `level` is `None` for a bucket that was never used.
+    /// The wait after a key's failure number `failures` (from 1), and the bucket's level after its token is taken.
+    /// `level` is `None` for a bucket that was never used.
     #[must_use]
     pub fn wait(
         &self,
@@ -153,8 +153,8 @@ fn add_jitter(wait: Duration, jitter: f64, key: &str, failures: u32) -> Duration
     wait.saturating_add(Duration::try_from_secs_f64(extra).unwrap_or(Duration::ZERO))
 }
 
-/// A pseudo-random number in 0..1 that depends on nothing but key and failure count (FNV-1a and a finaliser, so that
-/// the high bits of neighbouring failure counts differ).
+/// A pseudo-random number in 0..1 that depends only on the key and the failure count. The hash is FNV-1a with a
+/// finaliser, so that the high bits of consecutive failure counts differ.
 fn fraction(key: &str, failures: u32) -> f64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in key.bytes().chain(failures.to_le_bytes()) {

@@ -1,4 +1,4 @@
-//! The reads of a queue through its change feeds.
+//! Reads of a queue through its change feeds.
 
 use super::effects::Garbage;
 use super::feed::{Backfill, Feed, FeedSize, NoRows, Position, RowLimit, RowPage, TombstoneLimits};
@@ -8,15 +8,14 @@ use super::time::Time;
 use super::view::View;
 
 impl Queue {
-    /// Begins the feed of a view, unless it exists, and indexes up to `budget` slots of the queue. Returns whether the feed
-    /// is complete.
+    /// Creates the feed of a view if it does not exist, and indexes up to `budget` slots of the queue.
     pub fn build_feed(&mut self, view: View, limits: TombstoneLimits, budget: usize) -> bool {
         let (state, feeds) = self.state_and_feeds();
         let feed = feeds.of_mut(view).get_or_insert_with(|| Box::new(Feed::begin(limits, state.rv)));
         feed.is_complete() || feed.index_more(state, view, budget)
     }
 
-    /// Removes the feed of a view. The caller drops it without the lock.
+    /// Removes the feed of a view. The caller drops the feed after releasing the lock.
     pub fn remove_feed(&mut self, view: View) -> Option<Garbage> {
         let (_, feeds) = self.state_and_feeds();
         feeds.of_mut(view).take().map(Garbage::new)
@@ -34,8 +33,8 @@ impl Queue {
         self.feeds().of(view).map(Feed::size)
     }
 
-    /// The next rows for a reader. They depend on all events so far: a key is missing if a newer event has moved it to a
-    /// later page. So the reader must not get the rows before the newest event is durable.
+    /// The next rows for a reader. The rows depend on all events so far: a key is missing from a page if a newer
+    /// event has moved it to a later page. So the reader must not get the rows before the newest event is durable.
     ///
     /// # Errors
     /// [`NoRows`].
@@ -72,7 +71,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Extends the feed of a view backwards by the noted events, which must reach the feed's horizon.
+    /// Extends the feed of a view backwards with the recorded events, which must reach the feed's horizon.
     pub fn backfill_feed(&mut self, backfill: Backfill) {
         let view = backfill.view();
         let (state, feeds) = self.state_and_feeds();

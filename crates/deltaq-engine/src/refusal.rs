@@ -1,4 +1,4 @@
-//! The reasons for which the engine refuses a command. A refused command changes nothing.
+//! Why the engine refuses a command. A refused command changes nothing.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
 use super::key::Key;
 
-/// The reason for which a command is refused.
+/// Why a command is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// The command names more new keys than `max_keys` allows.
@@ -16,12 +16,12 @@ pub enum Refusal {
     QueueFull {
         /// The setting `max_keys`.
         limit: usize,
-        /// Keys in the queue, reserved ones included.
+        /// Keys in the queue, including reserved keys.
         keys: usize,
         /// New keys that the command names.
         wanted: usize,
     },
-    /// Mode events: the deltas of a key exceed a bound, which no merge relieves.
+    /// Mode events: the deltas of a key exceed a limit, and deltas are not merged.
     #[error("key {key:?} has no room for another delta: {field} is {limit}", key = key.as_str())]
     KeyFull {
         /// The setting.
@@ -43,7 +43,7 @@ pub enum Refusal {
         /// Index of the object in the command, from 0.
         index: usize,
     },
-    /// The call does not exist in the queue's mode.
+    /// The queue's mode does not support the call.
     #[error("{call} is not possible: {reason}")]
     WrongMode {
         /// The call, by its name in the API.
@@ -59,7 +59,8 @@ pub enum Refusal {
         /// [`limits::REPLACES_MAX`](super::limits::REPLACES_MAX).
         limit: usize,
     },
-    /// The call would give a source its first sequence, and the queue remembers as many as it may.
+    /// The call would give a source its first sequence number, but the queue already remembers the maximum number of
+    /// sources.
     #[error(
         "the queue remembers the sequences of {limit} sources, which is the limit, and the source has none yet"
     )]
@@ -67,7 +68,7 @@ pub enum Refusal {
         /// [`limits::SOURCES_MAX`](super::limits::SOURCES_MAX).
         limit: usize,
     },
-    /// A Replace of the same source that has a sequence number has not ended.
+    /// An earlier Replace of the same source, with a sequence number, has not ended.
     #[error("the Replace with sequence number {number} of the source has not ended")]
     SequenceBusy {
         /// The sequence number of that Replace.
@@ -76,10 +77,10 @@ pub enum Refusal {
     /// The settings have changed since the objects of the command were read.
     #[error("the queue's settings changed during the call")]
     ConfigChanged,
-    /// The queue is closed, and by the rule of its close pops have ended.
+    /// The queue is closed and has nothing left to deliver.
     #[error("the queue is closed, and no key is ready")]
     Closed,
-    /// A Replace would delete more than its guard allows.
+    /// A Replace would delete more keys than its guard allows.
     #[error("{}", mass_delete(*deletions, *owned, *guard))]
     MassDelete {
         /// Keys that would be deleted.
@@ -88,7 +89,7 @@ pub enum Refusal {
         owned: u64,
         /// The limit that the deletions exceed.
         guard: DeletionGuard,
-        /// What the Replace would have done, as far as it was counted.
+        /// The effects of the Replace that were counted before it was refused.
         counts: ReplaceCounts,
     },
     /// The queue stores no known objects.
@@ -100,7 +101,7 @@ pub enum Refusal {
         /// Keys that are ready, delayed, leased or parked.
         waiting: usize,
     },
-    /// The caller expects another number of keys.
+    /// The caller expects a different number of keys.
     #[error("the number of selected keys is {count} now, and expected_count is {expected}")]
     CountChanged {
         /// The number that the caller expects.

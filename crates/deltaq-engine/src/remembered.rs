@@ -1,4 +1,4 @@
-//! The versions of keys that no object of the queue has any more, so that an older object does not bring back a deleted key.
+//! Versions that no object in the queue has any more. They prevent an older object from restoring a deleted key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::object_version::ObjectVersion;
 use super::snapshot::RememberedVersion;
 use super::time::Time;
 
-/// About how many bytes a remembered version takes beside the texts of its key and its version.
+/// Approximate size of a remembered version in bytes, excluding the texts of its key and its version.
 const REMEMBERED_BYTES: usize = 192;
 
-/// The remembered versions of a queue. Whatever exceeds a limit is forgotten, the oldest first.
+/// The remembered versions of a queue. Versions that exceed a limit are dropped, oldest first.
 ///
 /// Invariant: `by_key` has the same keys as `by_rv`, and `bytes` is the sum of their sizes.
 #[derive(Debug, Default)]
@@ -31,13 +31,13 @@ impl RememberedVersions {
         self.get(key).map(|remembered| &remembered.version)
     }
 
-    /// What is remembered of a key.
+    /// What is remembered for a key.
     pub(super) fn get(&self, key: &Key) -> Option<&RememberedVersion> {
         self.by_rv.get(self.by_key.get(key)?)
     }
 
-    /// Remembers a version of a key, and forgets the one before and all that exceed a limit. Returns whether the version is
-    /// newer than the one before.
+    /// Remembers a version of a key. Drops the previous version of the key and all versions that exceed a limit.
+    /// Returns whether the version is newer than the previous one.
     pub(super) fn remember(&mut self, remembered: RememberedVersion) -> bool {
         let before = self.forget(&remembered.key);
         let grows = before.is_none_or(|before| before.version < remembered.version);
@@ -47,7 +47,7 @@ impl RememberedVersions {
         grows
     }
 
-    /// Forgets the version of a key.
+    /// Removes the version of a key.
     pub(super) fn forget(&mut self, key: &Key) -> Option<RememberedVersion> {
         let rv = self.by_key.remove(key)?;
         let removed = self.by_rv.remove(&rv)?;
@@ -55,14 +55,14 @@ impl RememberedVersions {
         Some(removed)
     }
 
-    /// Forgets the version of a key whose deltas were dropped. The version before it counts again.
+    /// Removes the version of a key whose deltas were dropped. The version before it becomes valid again.
     pub(super) fn fall_back(&mut self, key: &Key) {
         if let Some(RememberedVersion { rv, at, key, before: Some(version), .. }) = self.forget(key) {
             self.insert(RememberedVersion { rv, at, key, version, before: None });
         }
     }
 
-    /// All versions, the oldest first.
+    /// All versions, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &RememberedVersion> {
         self.by_rv.values()
     }

@@ -1,7 +1,9 @@
-//! Recovery: a queue is rebuilt from a checkpoint and the events since.
+//! Recovery: rebuilds a queue from a checkpoint and the events after it.
 //!
-//! The order of the calls is [`Restore::new`], [`Restore::key`] for each row, [`Restore::finish`], then [`Queue::replay`] for each event behind the restored state, then once [`Queue::recover`]. No time passes meanwhile:
-//! leases get their full length again, and what became due during the downtime happens after the recovery.
+//! The order of the calls is [`Restore::new`], [`Restore::key`] for each row, [`Restore::finish`], then
+//! [`Queue::replay`] for each event after the restored state, and finally [`Queue::recover`] once. No time passes
+//! during these calls: leases get their full length again, and timers that became due during the downtime fire after
+//! the recovery.
 
 use std::num::NonZero;
 
@@ -29,7 +31,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Begins with the state as of a completed checkpoint, without keys.
+    /// Starts from the state at a completed checkpoint, without keys.
     #[must_use]
     pub fn new(from: QueueState) -> Self {
         let mut state = State::new(from.config, from.rv, from.last_at);
@@ -53,10 +55,10 @@ impl Restore {
         Self { checkpoints: Checkpoints::restored(state.rv), state }
     }
 
-    /// Puts a key into its slot. If a key has both a row and a removal, only the newer of them counts.
+    /// Puts a key into its slot. If a key has both a row and a removal, only the newer one counts.
     ///
     /// # Errors
-    /// The text names the slot and both keys, if the slot is occupied.
+    /// The slot is occupied. The text names the slot and both keys.
     pub fn key(&mut self, slot: Slot, mut from: KeyState) -> Result<(), String> {
         if let Some(oldest) = from.leased.iter().chain(&from.waiting).next() {
             from.schedule_state.complete_oldest_change(oldest.rv);
@@ -79,7 +81,7 @@ impl Restore {
     /// Completes the queue after the last key: builds the indexes and the counts.
     ///
     /// # Errors
-    /// The text names the key and both slots, if a key has two.
+    /// A key has two slots. The text names the key and both slots.
     pub fn finish(self) -> Result<Queue, String> {
         let Self { mut state, mut checkpoints } = self;
         state.table.restored()?;
@@ -99,7 +101,7 @@ impl Restore {
     }
 }
 
-/// The numbers of a queue are used up.
+/// The event numbers of a queue are exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its last number is {last}, and a life that begins now would have numbers above {RV_MAX}; check the clock of the machine"
@@ -110,12 +112,12 @@ pub struct NoNumbers {
 }
 
 impl Queue {
-    /// Ends the recovery; to be called once, after the replay and before any command. The next life of the queue begins. Live leases
-    /// get at least their full length again, because their workers could not reach the server. An unfinished Replace is recorded as
-    /// aborted.
+    /// Ends the recovery. Must be called once, after the replay and before any command. A new life of the queue
+    /// begins. Live leases get at least their full length again, because their workers could not reach the server. An
+    /// unfinished Replace is recorded as aborted.
     ///
     /// # Errors
-    /// The queue has no number left for the life. The queue is unchanged.
+    /// The queue has no number left for a new life. The queue is unchanged.
     pub fn recover(&mut self, now: Time, birth: Birth) -> Result<(), NoNumbers> {
         let last = self.resource_version();
         let first = birth.first_after(last);
@@ -131,7 +133,8 @@ impl Queue {
         Ok(())
     }
 
-    /// The keys whose leases end before their full length from `now` on, and their new deadlines, oldest lease first.
+    /// The keys whose leases have less than their full length left at `now`, with their new deadlines, oldest lease
+    /// first.
     fn short_leases(&self, now: Time) -> Vec<(Key, Time)> {
         let entries = self.state().schedule.leased_slots().map(|slot| self.state().entry(slot));
         let short = entries.filter_map(|entry| {
@@ -142,7 +145,7 @@ impl Queue {
         short.collect()
     }
 
-    /// Records that a Replace without an end was aborted.
+    /// Records that an unfinished Replace was aborted.
     fn abort_replace(&mut self, now: Time) {
         let cut = self.state().last_replace.as_ref().filter(|last| last.ended.is_none());
         if let Some(source) = cut.map(|last| last.source.clone()) {

@@ -1,4 +1,4 @@
-//! Scans: how a command visits many keys in steps.
+//! Scans: visiting many keys in steps.
 
 use super::delta::Provenance;
 use super::id::{Rv, Slot};
@@ -18,7 +18,7 @@ pub struct ScanCursor {
     /// Number of dropped deltas.
     pub(super) deltas: u64,
     pub(super) trace: Option<Trace>,
-    /// The provenance of the latest delta. Most later deltas have the same.
+    /// The provenance of the latest delta. The next deltas usually have the same one.
     pub(super) provenance: Provenance,
 }
 

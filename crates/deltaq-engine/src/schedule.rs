@@ -1,9 +1,9 @@
 //! The schedule: which key may be delivered, when, and which worker holds it.
 //!
 //! The schedule is client-go's workqueue (dirty, processing, delayed, failure counts) plus leases with a deadline and
-//! parked keys. It does not know deltas or objects: the caller says whether deltas wait for a key.
+//! parked keys. It has no access to deltas or objects: the caller passes in whether deltas wait for a key.
 //!
-//! Invariants, over the [`ScheduleState`]s of all keys:
+//! Invariants, for the [`ScheduleState`]s of all keys:
 //! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
 //! - a key is in `delayed` iff its `delay` is set; a parked key has no delay;
 //! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and has no delay;
@@ -28,8 +28,9 @@ pub use state::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 
 /// The indexes over the [`ScheduleState`]s of all keys.
 ///
-/// They are containers of the standard library. Chunked sorted sets of our own saved 0.7 of 2.3 µs per object in batches of 100, but
-/// less than 5 % of a request that carries one key. One general sorted list in chunks for all of them took 2.4 µs.
+/// The indexes are containers of the standard library. Custom sorted sets in chunks saved 0.7 of 2.3 µs per object in
+/// batches of 100, but less than 5 % of a request with one key. A single generic sorted list in chunks for all
+/// indexes took 2.4 µs.
 #[derive(Debug, Default)]
 pub struct Schedule {
     ready: BTreeMap<Rv, Slot>,
@@ -40,11 +41,11 @@ pub struct Schedule {
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
     failure_expiries: BTreeSet<(Time, Rv, Slot)>,
-    /// The oldest unacknowledged change of each key whose position in `ready` is not that change.
+    /// The oldest unacknowledged change of each key for which that change is not also its position in `ready`.
     older_changes: BTreeSet<(Rv, Slot)>,
     /// Number of idle keys with a delay: the keys in the state "delayed".
     idle_delayed: usize,
-    /// Number of leased keys with a new change behind the lease.
+    /// Number of leased keys with a change that arrived during the lease.
     leased_with_changes: usize,
 }
 
@@ -58,7 +59,7 @@ pub struct EventId {
     pub at: Time,
 }
 
-/// The forms of an [`EventId`] in checkpoints. Older checkpoints have only the time.
+/// The stored forms of an [`EventId`]. Older checkpoints have only the time.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredEventId {
@@ -87,17 +88,17 @@ impl Schedule {
         self.ready.first_key_value().map(|(rv, slot)| (*rv, *slot))
     }
 
-    /// Ready keys behind the position `after`.
+    /// Ready keys after the position `after`.
     pub fn ready_after(&self, after: Rv) -> impl Iterator<Item = (Rv, Slot)> {
         self.ready.range((Bound::Excluded(after), Bound::Unbounded)).map(|(rv, slot)| (*rv, *slot))
     }
 
-    /// Keys with a delay behind `after`, by due time. Leased keys may be among them.
+    /// Keys with a delay later than `after`, by due time. These may include leased keys.
     pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
         self.delayed.range((Bound::Excluded((after.0, after.1, Slot::MAX)), Bound::Unbounded))
     }
 
-    /// Leased keys behind `after`, by deadline.
+    /// Leased keys later than `after`, by deadline.
     pub fn leased_after(&self, after: (Time, Token)) -> impl Iterator<Item = &(Time, Token, Slot)> {
         self.leases.range((Bound::Excluded((after.0, after.1, Slot::MAX)), Bound::Unbounded))
     }
@@ -118,7 +119,7 @@ impl Schedule {
         self.tokens.values().copied()
     }
 
-    /// Leased keys behind the token `after`, by token.
+    /// Leased keys with a larger token than `after`, by token.
     pub fn leased_behind(&self, after: Token) -> impl Iterator<Item = (Token, Slot)> {
         self.tokens.range((Bound::Excluded(after), Bound::Unbounded)).map(|(token, slot)| (*token, *slot))
     }
@@ -149,7 +150,7 @@ impl Schedule {
         self.leases.first().copied()
     }
 
-    /// The earliest deadline between `from` and `now` of a committed lease.
+    /// The earliest deadline of a committed lease between `from` and `now`.
     #[must_use]
     pub fn next_expiry(&self, from: (Time, Token), now: Time, committed: Rv) -> Option<(Time, Token, Slot)> {
         // Usually no lease is due.
@@ -182,7 +183,7 @@ impl Schedule {
         self.idle_delayed
     }
 
-    /// Number of delays, those of ready and leased keys included.
+    /// Number of delays, including those of ready and leased keys.
     pub(super) fn delays_len(&self) -> usize {
         self.delayed.len()
     }
@@ -220,7 +221,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the indexes hold `slot` as `state` says.
+    /// Whether the indexes agree with `state` for `slot`.
     pub(super) fn holds(&self, slot: Slot, key: &Key, state: &ScheduleState) -> bool {
         let in_place = match &state.place {
             Place::Idle => true,
@@ -238,8 +239,8 @@ impl Schedule {
         in_place && delay && failure_expiry && older_change
     }
 
-    /// A new change arrived for the key: an idle or parked key becomes ready, a leased key when it is settled. Returns whether
-    /// the key had no work before (client-go's adds).
+    /// Handles a new change of the key. An idle or parked key becomes ready. A leased key becomes ready when it is
+    /// settled. Returns whether the key had no work before (client-go's adds).
     pub fn wake(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) -> bool {
         match &mut state.place {
             Place::Ready(_) => return false,
@@ -261,7 +262,7 @@ impl Schedule {
         true
     }
 
-    /// The key becomes ready at `due` at the latest. A parked key becomes delayed.
+    /// Makes the key ready no later than `due`. A parked key becomes delayed.
     pub fn delay(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, due: Time, rv: Rv) {
         if state.place == Place::Parked {
             self.parked.remove(key.as_str());
@@ -274,7 +275,8 @@ impl Schedule {
         }
     }
 
-    /// The key's delay has elapsed; `waits` says whether the key has something to deliver. Returns whether the key got work.
+    /// Handles the end of the key's delay. `waits` is whether the key has something to deliver. Returns whether the
+    /// key got work.
     pub fn fire(
         &mut self,
         slot: Slot,
@@ -287,7 +289,7 @@ impl Schedule {
         waits && self.wake(slot, key, state, event)
     }
 
-    /// Hands the key out. With `keep_delay` a delay stays beside the lease.
+    /// Leases the key. With `keep_delay`, an existing delay is kept during the lease.
     pub fn lease(&mut self, slot: Slot, state: &mut ScheduleState, mut lease: Lease, keep_delay: bool) {
         self.leave_ready(state);
         if !keep_delay {
@@ -324,20 +326,20 @@ impl Schedule {
         }
     }
 
-    /// Ends the lease. The key waits for a delay, whatever changed during the lease.
+    /// Ends the lease. The key waits for a delay, even if a change arrived during the lease.
     pub fn settle_to_wait(&mut self, slot: Slot, state: &mut ScheduleState) {
         self.end_lease(slot, state);
     }
 
-    /// Ends the lease; the key becomes ready. Returns whether the key had no work before: a new change
-    /// during the lease was work already.
+    /// Ends the lease; the key becomes ready. Returns whether the key had no work before. A new change during the
+    /// lease counts as work.
     pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) -> bool {
         let lease = self.end_lease(slot, state);
         self.enqueue(slot, state, event, lease.new_change);
         lease.new_change.is_none()
     }
 
-    /// Ends an undelivered lease: the key gets its former position again.
+    /// Ends an undelivered lease. The key returns to its former position.
     pub fn restore_position(&mut self, slot: Slot, state: &mut ScheduleState) {
         let lease = self.end_lease(slot, state);
         state.attempt = state.attempt.saturating_sub(1);
@@ -382,7 +384,7 @@ impl Schedule {
         }
     }
 
-    /// Forgets the key's failures and its last error. A parked key keeps the error, which says why it is parked.
+    /// Resets the key's failures and its last error. A parked key keeps the error, which explains why it is parked.
     pub fn forget(&mut self, slot: Slot, state: &mut ScheduleState) {
         state.failures = 0;
         if state.place != Place::Parked {
@@ -411,7 +413,7 @@ impl Schedule {
         state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
     }
 
-    /// Sets the key's oldest unacknowledged change. `was` is the key's number in `older_changes` so far.
+    /// Sets the key's oldest unacknowledged change. `was` is the key's previous number in `older_changes`.
     pub fn set_oldest_change(
         &mut self,
         slot: Slot,
@@ -432,8 +434,9 @@ impl Schedule {
         }
     }
 
-    /// Puts the key into the ready queue, at the position `event.rv`. That is the number of the present event, so the position is
-    /// the last one, or in mode events the number of the key's oldest delta. `added` is when its work arrived, if that was during a lease.
+    /// Puts the key into the ready queue at the position `event.rv`. Usually this is the number of the current event,
+    /// so the key goes to the tail. In mode events it is the number of the key's oldest delta. `added` is when the
+    /// key's work arrived, if it arrived during a lease.
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
         self.ready.insert(event.rv, slot);
@@ -493,7 +496,7 @@ impl Schedule {
     }
 }
 
-/// The sizes of the schedule's indexes, and its counts.
+/// The sizes of the schedule's indexes, and the schedule's counts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexSizes {
     pub(super) ready: usize,

@@ -1,5 +1,5 @@
-//! How the most recently settled leases ended. A client whose reply was lost repeats its settle and gets the same
-//! answer as before.
+//! How the most recently settled leases ended. If a client did not receive the reply to a settle, it repeats the
+//! settle and gets the same reply.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ pub enum Outcome {
     Acked,
     /// Done, without an acknowledgement.
     Done,
-    /// Failed, reported by its worker.
+    /// Its worker reported a failure.
     Nacked,
     /// Released by its worker.
     Released,
@@ -24,7 +24,7 @@ pub enum Outcome {
     Rejected,
     /// Its deadline passed.
     Expired,
-    /// Never known, or forgotten.
+    /// The lease never existed, or its record was dropped.
     Unknown,
 }
 
@@ -44,10 +44,10 @@ impl Outcome {
     }
 }
 
-/// The last [`SETTLED_LEASES_MAX`] settled leases. A hash map touches memory at random: with it, an object in a batch of 100 took 2.8
-/// instead of 2.3 µs.
+/// The last [`SETTLED_LEASES_MAX`] settled leases. A hash map would access memory at random: with one, an object in a
+/// batch of 100 took 2.8 instead of 2.3 µs.
 ///
-/// Invariant: `order` holds the tokens of `outcomes`, in the order in which the leases were settled.
+/// Invariant: `order` holds the tokens of `outcomes` in the order in which their leases were settled.
 #[derive(Debug, Default)]
 pub(super) struct SettledLeases {
     order: VecDeque<Token>,

@@ -1,5 +1,5 @@
-//! A hash table in parts. Each part grows and rehashes alone, so growing never pauses a queue for long: of a million
-//! keys, a part holds about 16,000.
+//! A hash table in parts. Each part grows and rehashes independently, so growing never pauses a queue for long. With
+//! a million keys, a part holds about 16,000.
 
 use hashbrown::HashTable;
 
@@ -70,7 +70,8 @@ impl<T> Default for Shards<T> {
     }
 }
 
-/// The part of a hash, from its middle bits: `HashTable` uses the low bits as position and the high bits as tag.
+/// The part that a hash belongs to, taken from the middle bits of the hash: `HashTable` uses the low bits as position
+/// and the high bits as tag.
 fn part(hash: u64) -> usize {
     usize::try_from((hash >> 32) & ((1 << PART_BITS) - 1)).unwrap_or_default()
 }

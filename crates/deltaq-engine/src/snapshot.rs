@@ -1,5 +1,5 @@
-//! The state of a queue in parts, as checkpoints store it and recovery reads it. The state of a queue derives its
-//! JSON, as events do; the journal decides how that of a key is encoded.
+//! The state of a queue in parts, as checkpoints store it and recovery reads it. The JSON of a queue's state is
+//! derived, like that of events. The journal decides how the state of a key is encoded.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ pub struct QueueState {
     pub rv: Rv,
     /// The lives of the queue, the oldest first.
     pub lives: Vec<Life>,
-    /// When that event happened.
+    /// When the newest event happened.
     pub last_at: Time,
-    /// Whether a produce or pop created the queue, and nobody configured it since.
+    /// Whether a produce or pop created the queue and it has not been configured since.
     pub auto_created: bool,
     /// Whether delivery is paused.
     pub paused: bool,
@@ -40,7 +40,7 @@ pub struct QueueState {
     /// Whether pops of the closed queue end as soon as no key is ready.
     #[serde(default, skip_serializing_if = "is_default")]
     pub closes_at_once: bool,
-    /// Where the queue stands with its initial list.
+    /// The progress of the queue's initial list.
     pub initial: InitialList,
     /// The level of the token bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,13 +51,13 @@ pub struct QueueState {
     /// The latest Replace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_replace: Option<LastReplace>,
-    /// How far a follower has got; `None` before its list.
+    /// The position of a follower; `None` before its list has begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub followed: Option<FollowPosition>,
-    /// What the sources did, by name.
+    /// The histories of the sources, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceRecord>,
-    /// The versions of keys that no object has any more, the oldest first.
+    /// The remembered versions, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<RememberedVersion>,
     /// The settings.
@@ -78,30 +78,30 @@ pub struct RememberedVersion {
     pub key: Key,
     /// The version.
     pub version: ObjectVersion,
-    /// The version that counts again if the deltas that the key had then are dropped.
+    /// The version that becomes valid again if the deltas that the key had at that event are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<ObjectVersion>,
 }
 
-/// A source, and what it did.
+/// A source and its history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRecord {
     /// The source's name.
     pub source: Source,
-    /// What the source did.
+    /// The history of the source.
     #[serde(flatten)]
     pub history: SourceHistory,
 }
 
-/// What a source did.
+/// The history of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceHistory {
-    /// When the last call arrived that queued a change or had a sequence, or the last Replace started.
+    /// When the last call that queued a change or had a sequence arrived, or when the last Replace started.
     pub last_call: Time,
     /// The latest Replace of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_replace: Option<LastReplace>,
-    /// When the last Replace of the source ended that was not aborted.
+    /// When the last completed Replace of the source ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_replaced: Option<Time>,
     /// The number of the last call that had a sequence.
@@ -170,19 +170,20 @@ pub struct RemovedKey {
     pub rv: Rv,
 }
 
-/// What has changed since the checkpoint before, as of one instant.
+/// What has changed since the previous checkpoint, as of one instant.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointChunk {
-    /// Removed keys. The store must remove them before or together with writing `keys`, and after it wrote the `keys` of
-    /// all earlier chunks.
+    /// Removed keys. The store must remove them after writing the `keys` of all earlier chunks, and before or
+    /// together with writing this chunk's `keys`.
     pub removed: Vec<RemovedKey>,
     /// Changed keys and their slots.
     pub keys: Vec<(Slot, KeyState)>,
-    /// Whether the checkpoint has looked at all keys.
+    /// Whether the checkpoint has examined all keys.
     pub ended: bool,
 }
 
-/// Settled leases as JSON: consecutive leases with the same outcome, usually all of them, name it once.
+/// Settled leases as JSON. Consecutive leases with the same outcome are grouped, so the outcome is written once.
+/// Usually all leases have the same outcome.
 mod by_outcome {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! The sources of a queue: how many keys each owns, and what it did.
+//! The sources of a queue: the number of keys that each owns, and its history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,17 +15,18 @@ pub struct SourceState {
     pub source: Source,
     /// Number of keys that the source owns.
     pub keys: usize,
-    /// What the source did; `None` if the queue does not remember it.
+    /// The history of the source; `None` if the queue does not remember it.
     pub history: Option<SourceHistory>,
 }
 
 /// The sources of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    /// Invariant: the number of keys of each source that owns keys.
+    /// Invariant: has the number of keys of each source that owns keys.
     owned: BTreeMap<Source, usize>,
-    /// Invariant: at most [`SOURCES_MAX`]. Beyond that, the source whose last call is the oldest is forgotten, among those
-    /// without a sequence. A source with a sequence is never forgotten, because its old calls would be applied again.
+    /// Invariant: at most [`SOURCES_MAX`] sources. Beyond this limit, the source without a sequence whose last call
+    /// is the oldest is dropped. A source with a sequence is never dropped, because its old calls would otherwise be
+    /// applied again.
     histories: BTreeMap<Source, SourceHistory>,
 }
 
@@ -44,7 +45,7 @@ impl Sources {
         names.into_iter().take(limit).map(state).collect()
     }
 
-    /// What the sources did, by name.
+    /// The histories of the sources, by name.
     pub(super) fn histories(&self) -> impl Iterator<Item = (&Source, &SourceHistory)> {
         self.histories.iter()
     }
@@ -54,7 +55,7 @@ impl Sources {
         &self.owned
     }
 
-    /// Sets what the sources did, as of a checkpoint.
+    /// Restores the histories of the sources from a checkpoint.
     pub(super) fn restore(&mut self, records: Vec<SourceRecord>) {
         self.histories = records.into_iter().map(|record| (record.source, record.history)).collect();
     }
@@ -86,7 +87,8 @@ impl Sources {
         self.histories.values().filter(|history| history.sequence.is_some()).count()
     }
 
-    /// Records the number of a call. Returns whether the number is larger than the last one of its source.
+    /// Records the sequence number of a call. Returns whether the number is larger than the last number of its
+    /// source.
     pub(super) fn advance(&mut self, sequence: &Sequence, at: Time) -> bool {
         let Sequence { source, number } = sequence;
         if !self.histories.contains_key(source) {
@@ -97,7 +99,7 @@ impl Sources {
         last.is_none_or(|last| last < *number)
     }
 
-    /// Records the start or the end of a Replace of its source.
+    /// Records the start or the end of a source's Replace.
     pub(super) fn replaced(&mut self, replace: &LastReplace) {
         let history = replace.source.as_ref().and_then(|source| self.histories.get_mut(source));
         let Some(history) = history else { return };
@@ -107,7 +109,7 @@ impl Sources {
         }
     }
 
-    /// Records that a key has another owner.
+    /// Records that the owner of a key changed.
     pub(super) fn key_moved(&mut self, from: Option<&Source>, to: Option<&Source>) {
         if let Some(keys) = from.and_then(|source| self.owned.get_mut(source)) {
             *keys -= 1;

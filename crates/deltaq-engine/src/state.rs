@@ -23,10 +23,10 @@ use super::time::Time;
 
 /// The state of a queue.
 ///
-/// Invariant: the state is a function of the events. [`apply`](Self::apply) is the only method that changes a `State`, and
-/// live traffic, replay and the tests' second engine all use it. A queue lends its state to commands as `&State`, so a
-/// command can't change it. (Slots are the exception: which slot a key gets depends on the process, so no event and no
-/// reply contains one.)
+/// Invariant: the state is a function of the events. [`apply`](Self::apply) is the only method that changes a
+/// `State`, and live traffic, replay and the tests' second engine all use it. A queue passes its state to commands as
+/// `&State`, so a command can't change it. Slots are an exception to the invariant: the slot of a key depends on the
+/// process, so no event or reply contains a slot.
 #[derive(Debug)]
 pub(super) struct State {
     /// The number of the newest event.
@@ -52,9 +52,9 @@ pub(super) struct State {
     pub(super) next_resync: Option<Time>,
     pub(super) last_replace: Option<LastReplace>,
     pub(super) sources: Sources,
-    /// How far a follower has got; `None` before its list.
+    /// The position of a follower; `None` before its list has begun.
     pub(super) followed: Option<FollowPosition>,
-    /// The versions of keys that no object has any more. Empty without the setting `version`.
+    /// The remembered versions. Empty without the setting `version`.
     pub(super) versions: RememberedVersions,
     /// Number of known objects.
     pub(super) known: usize,
@@ -135,7 +135,8 @@ impl State {
         self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
     }
 
-    /// Whether pops are refused: the queue is closed, no key is ready and, unless it was closed at once, none can become ready.
+    /// Whether pops are refused: the queue is closed, no key is ready, and no key can become ready unless the queue
+    /// was closed at once.
     pub(super) fn ends_pops(&self) -> bool {
         if self.closes_at_once { self.schedule.ready_len() == 0 } else { self.is_drained() }
     }
@@ -158,7 +159,7 @@ impl State {
         }
     }
 
-    /// Entries behind `after`, in key order.
+    /// Entries after `after`, in key order.
     pub(super) fn entries_after(&self, after: Option<&str>) -> impl Iterator<Item = (Slot, &Entry)> {
         self.table.from(after.map_or(Bound::Unbounded, Bound::Excluded))
     }
@@ -173,7 +174,7 @@ impl State {
         self.table.get(key.as_str())?.owner().cloned()
     }
 
-    /// Completes the effect of an event on its key: the number of keys of its owner. `before` is the owner before the event.
+    /// Updates the number of keys of the owner of the event's key. `before` is the owner before the event.
     pub(super) fn track_owner(&mut self, slot: Slot, before: Option<&Source>) {
         let after = self.table.at(slot).and_then(Entry::owner);
         if before != after {
@@ -181,8 +182,8 @@ impl State {
         }
     }
 
-    /// Mode latest: whether a deletion drops the key, because no consumer can have seen it. Without known objects the queue
-    /// can't tell.
+    /// Mode latest: whether a deletion drops the key because no consumer can have seen it. Without known objects, the
+    /// queue can't determine this.
     pub(super) fn drops(&self, entry: &Entry) -> bool {
         self.config.rules().drops_unseen_keys
             && self.config.known_objects

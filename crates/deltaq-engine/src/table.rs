@@ -1,5 +1,5 @@
-//! The keys of a queue with their deltas, known objects and schedule states. An entry is found by its key (a hash table),
-//! by its slot, or in key order.
+//! The keys of a queue with their deltas, known objects and schedule states. An entry can be looked up by key in a
+//! hash table or by slot. Entries can also be read in key order.
 //!
 //! Slots are allocated in pages and the hash table grows in parts, because a single large array would stop the queue for
 //! tens of milliseconds when it grows.
@@ -106,7 +106,8 @@ impl Table {
         self.entries.len()
     }
 
-    /// Puts an entry of a checkpoint into this slot. Until [`restored`](Self::restored) it is found by its slot only.
+    /// Puts an entry of a checkpoint into this slot. Until [`restored`](Self::restored) is called, the entry can be
+    /// found only by its slot.
     pub(super) fn put(&mut self, slot: Slot, entry: Entry) -> Result<(), String> {
         if let Some(other) = self.key_at(slot) {
             return Err(format!("slot {slot} has key {other} and key {}", entry.key));

@@ -1,8 +1,8 @@
-//! Texts in order, such as the keys of a queue: a sorted list of their slots in chunks.
+//! Texts in order, such as the keys of a queue. They are stored as a sorted list of slots, in chunks.
 //!
-//! The list holds only slots, and the caller gives the text of a slot. A `BTreeMap` from keys to slots is less code, but
-//! takes 27 more bytes per key, and an add of new keys in batches took 10 % longer with it. The first bytes of each text beside its
-//! slot save the fetch of some entries, in twice the code.
+//! The list holds only slots, and the caller gives the text of a slot. A `BTreeMap` from keys to slots would need
+//! less code, but takes 27 more bytes per key, and made batches that add new keys 10 % slower. Storing the first
+//! bytes of each text next to its slot would save some lookups of entries, but doubles the code.
 
 use std::ops::Bound;
 
@@ -10,9 +10,9 @@ use smol_str::SmolStr;
 
 use super::id::Slot;
 
-/// Most texts of a chunk.
+/// Maximum number of texts in a chunk.
 const CHUNK_LEN: usize = 512;
-/// A smaller chunk is joined with the next one if both together have at most half of [`CHUNK_LEN`].
+/// A chunk smaller than this is joined with the next one if both together have at most half of [`CHUNK_LEN`].
 const SMALL_CHUNK_LEN: usize = CHUNK_LEN / 8;
 
 /// Slots in the order of their texts. `text_of` returns the text of a slot.
@@ -32,7 +32,7 @@ struct Chunk {
 }
 
 impl TextOrder {
-    /// The order of slots that are sorted already.
+    /// Creates the order from slots that are already sorted.
     pub(super) fn from_sorted<'t>(sorted: &[Slot], text_of: impl Fn(Slot) -> &'t str) -> Self {
         let chunk = |part: &[Slot]| {
             part.first().map(|first| Chunk { lower_bound: text_of(*first).into(), slots: part.to_vec() })
@@ -45,7 +45,7 @@ impl TextOrder {
         self.len
     }
 
-    /// Inserts a text that is not there yet.
+    /// Inserts a text that is not present yet.
     pub(super) fn insert<'t>(&mut self, text: &str, slot: Slot, text_of: impl Fn(Slot) -> &'t str) {
         let index = self.chunk_of(text);
         self.len += 1;
@@ -106,7 +106,7 @@ impl TextOrder {
         self.chunks.partition_point(|chunk| chunk.lower_bound.as_str() <= text).saturating_sub(1)
     }
 
-    /// The index of the chunk of `text`, and how many texts of the chunk come first and fulfil `is_before`.
+    /// The index of the chunk of `text`, and the number of leading texts in the chunk for which `is_before` holds.
     fn place<'t>(
         &self,
         text: &str,
@@ -118,7 +118,7 @@ impl TextOrder {
         (index, slots.partition_point(|slot| is_before(text_of(*slot))))
     }
 
-    /// Splits a chunk at the position of its newest text, within limits: texts often come in order.
+    /// Splits a chunk near the position of its newest text, because texts often arrive in order.
     fn split<'t>(&mut self, index: usize, newest: usize, text_of: &impl Fn(Slot) -> &'t str) {
         let Some(chunk) = self.chunks.get_mut(index) else { return };
         let at = newest.clamp(SMALL_CHUNK_LEN, CHUNK_LEN - SMALL_CHUNK_LEN);

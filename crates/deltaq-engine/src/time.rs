@@ -35,7 +35,7 @@ impl Time {
     }
 }
 
-/// A span in whole microseconds; a span that does not fit into a `u64` is the largest one.
+/// A span in whole microseconds; saturates at the largest `u64`.
 pub(crate) fn whole_us(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

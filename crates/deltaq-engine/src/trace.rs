@@ -1,6 +1,6 @@
 //! The trace of a producer's call, in the form of W3C Trace Context.
 //!
-//! A trace is stored and shown. No rule of a queue depends on it.
+//! A trace is only stored and displayed. No rule of a queue depends on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ pub struct TraceContext {
     flags: u8,
 }
 
-/// The trace of a call, shared by all deltas of the call. Most producers send none, so each delta pays only for a pointer. A trace
-/// ends with the ack. Known objects and keys of mode keys have none.
+/// The trace of a call, shared by all deltas of the call. Most producers send no trace, so each delta holds only a
+/// pointer. The trace is dropped with the ack. Known objects, and keys in mode keys, have no trace.
 pub type Trace = Arc<TraceContext>;
 
 impl TraceContext {

@@ -11,7 +11,7 @@ use super::table::Entry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
-    /// The newest accepted object of each key that is not deleted, whatever consumers have done with it.
+    /// The newest accepted object of each key that is not deleted, regardless of acknowledgements.
     Latest,
     /// The known objects: those that consumers acknowledged.
     Known,
@@ -44,7 +44,7 @@ pub struct ViewObject {
     pub owner: Option<Source>,
 }
 
-/// How a key passed the border of a view.
+/// Whether a key entered or left a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Passage {
@@ -54,8 +54,8 @@ pub enum Passage {
     Left,
 }
 
-/// The version of a key in a view before and after an event: the event that changed the key there last. `None` if the view
-/// does not have the key.
+/// The version of a key in a view before and after an event. A version is the event that last changed the key in the
+/// view; `None` if the view does not have the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct VersionChange {
     pub(super) before: Option<Rv>,
@@ -63,7 +63,7 @@ pub(super) struct VersionChange {
 }
 
 impl VersionChange {
-    /// How the key passed the border of the view, if it did.
+    /// Whether the key entered or left the view; `None` if it did neither.
     pub(super) const fn passage(self) -> Option<Passage> {
         match (self.before, self.after) {
             (None, Some(_)) => Some(Passage::Entered),

@@ -1,4 +1,4 @@
-//! What a queue keeps that is not in its events.
+//! The data of a queue that its events do not contain.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::indexes::Indexes;
 use super::job::{ReplaceJob, Seeding};
 use super::key::Key;
 
-/// The part of a queue that a restart loses. A rebuilt queue begins with the default.
+/// The part of a queue that is lost at a restart. A rebuilt queue begins with the default.
 #[derive(Debug)]
 pub(super) struct Volatile {
     /// Effects that the caller has not taken yet.
@@ -23,7 +23,7 @@ pub(super) struct Volatile {
     pub(super) feeds: Feeds,
     /// The indexes of the known objects.
     pub(super) indexes: Indexes,
-    /// Replaces between their acceptance and their end. The first one is running.
+    /// Accepted Replaces that have not ended. The first one is running.
     pub(super) replace_jobs: VecDeque<ReplaceJob>,
     /// The number of the last Replace.
     pub(super) last_job: u64,
@@ -34,7 +34,7 @@ pub(super) struct Volatile {
 }
 
 impl Volatile {
-    /// Records that the queue has lost a key.
+    /// Records that the queue no longer has a key.
     pub(super) fn note_left(&mut self, key: &Key) {
         self.replace_jobs.iter_mut().for_each(|job| job.note_left(key));
     }
@@ -50,7 +50,7 @@ impl Default for Volatile {
     fn default() -> Self {
         Self {
             effects: Effects::default(),
-            // A queue without a journal has nothing to wait for.
+            // A queue without a journal has no commits to wait for.
             committed: Rv::MAX,
             checkpoints: Checkpoints::default(),
             feeds: Feeds::default(),

@@ -1,6 +1,7 @@
-//! A walk over a JSON text: jiter's, but with numbers of any length.
+//! A walk over a JSON text with jiter, extended to numbers of any length.
 //!
-//! The walk is not a parser: jiter keeps nothing of the text that it has passed, so a walk can start in the middle of a text.
+//! A walk is not a parser: jiter keeps nothing of the text that it has passed, so a walk can start in the middle of a
+//! text.
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, LinePosition, Peek};
 
@@ -59,8 +60,8 @@ impl<'j> Walk<'j> {
         self.jiter.known_null().map_err(from(self.base))
     }
 
-    /// Passes a number. jiter refuses more than 4,300 digits before the point; for a longer number, jiter continues at the last
-    /// of these digits, where a number begins again.
+    /// Skips a number. jiter refuses more than 4,300 digits before the point; for a longer number, jiter continues at
+    /// the last of these digits, where a number begins again.
     pub fn number(&mut self, peek: Peek) -> Result<(), JiterError> {
         let Err(error) = self.jiter.known_number_bytes(peek).map(drop) else { return Ok(()) };
         let start = self.index();
@@ -76,7 +77,7 @@ impl<'j> Walk<'j> {
         self.jiter.next_number_bytes().map(drop).map_err(from(self.base))
     }
 
-    /// Passes a value that is neither an array nor an object.
+    /// Skips a value that is neither an array nor an object.
     pub fn scalar(&mut self, peek: Peek) -> Result<(), JiterError> {
         match peek {
             Peek::String | Peek::True | Peek::False | Peek::Null => {

@@ -79,7 +79,8 @@ impl State {
         Ok(())
     }
 
-    /// Ends the lease of a key whose delivered deltas are done.
+    /// Ends the lease of a key whose delivered deltas need no further delivery. If other deltas wait, the key becomes
+    /// ready or delayed, otherwise idle.
     fn apply_done(&mut self, slot: Slot, id: EventId) -> Result<(), Reason> {
         let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
@@ -94,7 +95,7 @@ impl State {
         Ok(())
     }
 
-    /// Applies a failed delivery. Returns whether that gives the key new work.
+    /// Applies a failed delivery. Returns whether the failure gives the key new work.
     fn apply_failure(&mut self, slot: Slot, failure: &Failure, id: EventId) -> Result<bool, Reason> {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let position = entry.position(self.config.rules(), id);

@@ -31,7 +31,7 @@ impl Queue {
         }
         if self.state().auto_created || *self.state().config != *config {
             if self.state().config.version != config.version {
-                // The versions of the calls and of the list can't be compared any more.
+                // The versions of the calls and the list are no longer comparable.
                 self.volatile.replace_jobs.iter_mut().for_each(|job| job.versions_decide = false);
             }
             self.emit(now, EventKind::Configured { config });
@@ -91,7 +91,7 @@ impl Queue {
         forgotten
     }
 
-    /// Drops ready and delayed keys, and deltas that wait behind leases.
+    /// Drops ready and delayed keys, and deltas that arrived during a lease.
     pub fn purge_step(&mut self, now: Time, cursor: &mut ScanCursor, budget: usize) -> Progress<Purged> {
         let now = self.advance(now);
         let begun = *cursor.begun.get_or_insert(self.state().rv);
@@ -153,8 +153,8 @@ impl Queue {
         self.step_over(now, Waiting::Parked, keys, budget, Self::removal)
     }
 
-    /// Counts the keys in steps if the caller expects a number, then changes them in steps. The first change is in the step in which the
-    /// count ends.
+    /// Counts the keys in steps if the caller expects a certain count, then changes them in steps. The first change
+    /// happens in the step that finishes the count.
     fn step_over(
         &mut self,
         now: Time,
@@ -187,7 +187,7 @@ impl Queue {
         Ok(if more { Progress::More } else { Progress::Done(keys.cursor.keys) })
     }
 
-    /// The number of keys that the command would change, once they are counted.
+    /// The number of keys that the command would change, once counting is complete.
     fn count_step(&self, waiting: Waiting, keys: &mut SelectedKeys, budget: usize) -> Option<u64> {
         let is_selected = |key: &&str| self.selected(waiting, &keys.selection, key).is_some();
         match &keys.selection {
@@ -205,7 +205,7 @@ impl Queue {
         }
     }
 
-    /// The entry of a key, if a command changes it.
+    /// The entry of a key, if the command would change the key.
     fn selected(&self, waiting: Waiting, selection: &KeySelection, key: &str) -> Option<&Entry> {
         let entry = self.state().table.get(key)?;
         (waiting.has(entry, self.state()) && selection.includes(entry)).then_some(entry)
@@ -221,7 +221,7 @@ impl Queue {
         }
     }
 
-    /// The next keys that wait, and whether there may be more.
+    /// The next waiting keys, and whether there may be more.
     fn next_waiting(&self, waiting: Waiting, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
         match waiting {
             Waiting::Parked => self.next_parked(cursor, budget),
@@ -248,7 +248,7 @@ impl Queue {
     }
 }
 
-/// Why keys are not ready.
+/// Why a key is not ready.
 #[derive(Clone, Copy)]
 enum Waiting {
     Parked,
@@ -256,7 +256,8 @@ enum Waiting {
 }
 
 impl Waiting {
-    /// Whether a command changes the key. In mode keys the delay of a ready or leased key is an add of its own, which is due later.
+    /// Whether a command on such keys changes this key. In mode keys, the delay of a ready or leased key is a
+    /// separate add that is due later.
     fn has(self, entry: &Entry, state: &State) -> bool {
         let schedule_state = &entry.schedule_state;
         match self {
@@ -270,7 +271,7 @@ impl Waiting {
     }
 }
 
-/// Whether a purge would drop a position, a delay or deltas of the key.
+/// Whether a purge would drop the key's position in the ready queue, its delay or its deltas.
 fn waits(entry: &Entry) -> bool {
     match &entry.schedule_state.place {
         Place::Parked => false,

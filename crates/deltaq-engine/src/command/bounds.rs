@@ -1,11 +1,12 @@
 //! The bounds of a key in a queue that keeps every delta: a delta that does not fit is refused.
 //!
-//! Leased deltas count, so a failed delta always fits when its lease ends. The first delta of a key always fits. Resyncs
-//! queue only such deltas. The tombstone of a Replace fits, too: a key has at most one beyond the bounds, because a Replace
-//! does not delete a deleted key.
+//! Leased deltas count toward the bounds, so a failed delta always fits when its lease ends. The first delta of a key
+//! always fits, and a Resync queues only first deltas. The tombstone of a Replace may exceed the bounds. A key has at
+//! most one such tombstone, because a Replace does not delete a key that is already deleted.
 //!
-//! A Replace checks its whole list before it queues anything. While it runs, a call with a version leaves room for the listed object of
-//! its key: the object may be newer than the call. That room has the size of the longest object in the list.
+//! A Replace checks its whole list before it queues anything. While the Replace runs, a call with a version leaves
+//! room for the listed object of its key, because that object may be newer than the call. The reserved size is that
+//! of the longest object in the list.
 
 use std::collections::HashMap;
 
@@ -16,12 +17,12 @@ use crate::object::Object;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 
-/// The deltas of a key, waiting and leased.
+/// The size of a key's waiting and leased deltas.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeldDeltas {
     deltas: usize,
     bytes: usize,
-    /// Bytes of the newest object, which a Delete by key repeats.
+    /// Size in bytes of the newest object, which a Delete by key repeats.
     newest_bytes: usize,
 }
 
@@ -44,7 +45,7 @@ impl HeldDeltas {
 }
 
 impl Queue {
-    /// Refuses calls whose deltas do not fit, if the queue keeps every delta. Each call has its index.
+    /// Refuses calls whose deltas do not fit, if the queue keeps every delta. Each call is paired with its index.
     pub(super) fn check_bounds<'c>(
         &self,
         calls: impl Iterator<Item = (usize, &'c Call)>,
@@ -76,8 +77,8 @@ impl Queue {
         self.held_deltas(key).add(object.bytes(), key, config, index)
     }
 
-    /// The deltas of the key of a call, and the object of a running Replace for which the call leaves room. A call without a version
-    /// leaves none: it is newer than the list.
+    /// The deltas of the key of a call, and the object of a running Replace for which the call leaves room. A call
+    /// without a version is newer than the list, so it leaves no room.
     fn held_and_planned(&self, call: &Call) -> HeldDeltas {
         let mut held = self.held_deltas(&call.key);
         let running = self.volatile.replace_jobs.front().filter(|_| call.version.is_some());

@@ -1,4 +1,4 @@
-//! Decisions on pops, settles and extensions, and on what becomes due.
+//! Decisions on pops, settles, extensions and expired timers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::table::Entry;
 use crate::time::Time;
 
 impl Queue {
-    /// Lets everything happen that is due at or before `now`, in order of time; at the same instant leases come before
-    /// delays, then the smaller event number comes first. Returns the queue's time, which never goes back behind the last
-    /// event. A due Resync is recorded once, however many periods have passed. If too much is due at once, the rest stays
-    /// due, and [`next_deadline`](Self::next_deadline) stays in the past.
+    /// Processes every timer that is due at or before `now`, in order of time. At the same instant, leases come
+    /// before delays; after that, the smaller event number comes first. Returns the queue's time, which is never
+    /// before the last event. A due Resync is recorded once, however many periods have passed. One call processes a
+    /// limited number of timers. The rest stay due, and [`next_deadline`](Self::next_deadline) stays in the past.
     pub fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.state().last_at);
-        // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need no second
-        // look.
+        // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need
+        // not be checked again.
         let mut expiry = self.state().schedule.next_expiry(Default::default(), now, self.volatile.committed);
         for _ in 0..DUE_AT_A_TIME {
             let delay = self.state().next_delay().filter(|(at, _, _)| *at <= now);
             let failure_expiry = self.state().schedule.next_failure_expiry().filter(|(at, _, _)| *at <= now);
             if (expiry, delay, failure_expiry) == (None, None, None) {
-                // This is the usual case.
+                // Usually nothing is due.
                 break;
             }
             let lease = expiry.map(|(at, token, slot)| (at, 0, token.rv(), slot));
@@ -56,8 +56,8 @@ impl Queue {
         now
     }
 
-    /// Leases ready keys to a worker, first to last. A pop whose `id` has live leases gets those again, even while the queue is
-    /// paused.
+    /// Leases ready keys to a worker, in queue order. A pop whose `id` has live leases gets the same leases again,
+    /// even while the queue is paused.
     ///
     /// # Errors
     /// [`Refusal::Closed`] if the queue is closed and has nothing left to deliver.
@@ -66,10 +66,11 @@ impl Queue {
         self.hand_out(now, pop)
     }
 
-    /// As [`pop`](Self::pop), directly after another command at the same instant, so nothing can have become due.
+    /// Like [`pop`](Self::pop), but for a call directly after another command at the same instant: nothing can have
+    /// become due in between.
     ///
     /// # Errors
-    /// As [`pop`](Self::pop).
+    /// Same as [`pop`](Self::pop).
     pub fn hand_out(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
         let now = now.max(self.state().last_at);
         let again = self.live_again(pop);
@@ -165,18 +166,18 @@ impl Queue {
             How::Reject { error } => Ending::Rejected { error: error.clone() },
         };
         self.end_lease(now, slot, ending);
-        // A key that was acknowledged may have no entry any more.
+        // An acknowledged key may no longer have an entry.
         let failed = matches!(settle.how, How::Nack { .. } | How::Reject { .. });
         Settled::Ok { worked, failed: failed.then(|| failure_state(self.state().entry(slot))) }
     }
 
-    /// The failures of a key; none if the queue does not have the key.
+    /// The failure state of a key; zero failures if the queue does not have the key.
     #[must_use]
     pub fn failure_state(&self, key: &Key) -> FailureState {
         self.state().table.get(key.as_str()).map(failure_state).unwrap_or_default()
     }
 
-    /// Ends leases whose reply could not be written, as if they had never existed. That includes leases that are past their
+    /// Ends leases whose reply could not be written, as if they had never existed. This includes leases past their
     /// deadline.
     pub fn return_undelivered(&mut self, now: Time, tokens: &[Token]) {
         let now = now.max(self.state().last_at);
@@ -211,9 +212,9 @@ impl Queue {
         self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
     }
 
-    /// The ending of a lease that failed at `now`, which says where the key goes. At `max_failures` the key is parked even if a
-    /// delay was asked for: a key that always fails must not spin with a delay of zero. In mode keys an entry that waits for its
-    /// time is an add, so such a key is delayed instead.
+    /// The ending of a lease that failed at `now`, which determines where the key goes. At `max_failures` the key is
+    /// parked even if the worker requested a delay; otherwise a key that always fails could loop with a delay of
+    /// zero. In mode keys a waiting entry is a separate add, so such a key is delayed instead.
     fn failed(
         &mut self,
         now: Time,
@@ -275,7 +276,7 @@ fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
 }
 
 impl How {
-    /// The outcome that is recorded for a lease that was settled in this way; `None` if the lease goes on.
+    /// The outcome that is recorded for a lease settled in this way; `None` if the lease continues.
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         match self {

@@ -1,4 +1,4 @@
-//! Decisions on the rows that a follower takes.
+//! Decisions on the rows that a follower applies.
 
 use super::Call;
 use crate::delta::{DeltaKind, Provenance};
@@ -15,8 +15,8 @@ use crate::state::State;
 use crate::table::Entry;
 use crate::time::Time;
 
-/// After this many events without a row for the follower, the follower records its position, so that a restart does not read all
-/// these events again.
+/// After this many events without a row for the follower, the follower records its position. A restart then does not
+/// read those events again.
 const QUIET_EVENTS: u64 = 10_000;
 
 /// The result of taking rows.
@@ -24,9 +24,9 @@ const QUIET_EVENTS: u64 = 10_000;
 pub enum Taken {
     /// All rows were taken. This is the new position.
     All(FollowPosition),
-    /// The queue has no room for one of the rows, and has taken the rows before.
+    /// The queue took rows until one did not fit.
     Full,
-    /// The queue is no longer at the position of the caller, and has taken nothing.
+    /// The queue is no longer at the caller's position and took nothing.
     Moved,
 }
 
@@ -34,20 +34,20 @@ pub enum Taken {
 #[derive(Clone, Copy, Debug)]
 enum RowEffect {
     Nothing,
-    /// The follower has the listed object.
+    /// The follower already has the listed object.
     Unchanged,
     Delete,
     Append(DeltaKind),
 }
 
 impl Queue {
-    /// How far the queue has got, if it follows another queue and has begun the list.
+    /// The position of the queue in the followed queue. `None` if it follows no queue or has not begun the list.
     #[must_use]
     pub fn follow_position(&self) -> Option<FollowPosition> {
         self.state().followed
     }
 
-    /// How many rows the queue takes before too many keys wait. 0 if it follows no queue.
+    /// How many rows the queue may take before `max_waiting` keys wait. 0 if it follows no queue.
     #[must_use]
     pub fn follow_room(&self) -> usize {
         let State { config, schedule, .. } = self.state();
@@ -63,8 +63,8 @@ impl Queue {
         }
     }
 
-    /// Begins the list of all keys of the followed queue. `None` while the queue can't begin: it follows no queue, or a Replace or a seed
-    /// that was accepted before has not ended.
+    /// Begins the list of all keys of the followed queue. `None` if the queue can't begin, because it follows no
+    /// queue or because an earlier Replace or seed has not ended.
     pub fn begin_follow_list(&mut self, now: Time, incarnation: u32, since: Rv) -> Option<FollowPosition> {
         let now = self.advance(now);
         let is_busy = !self.volatile.replace_jobs.is_empty() || self.volatile.seeding.is_some();
@@ -76,7 +76,7 @@ impl Queue {
         Some(position)
     }
 
-    /// Takes rows. The queue is at the position `from` and then has everything up to `to`.
+    /// Applies rows. Moves the queue from position `from` to `to`.
     pub fn take_rows(&mut self, now: Time, from: FollowPosition, rows: &[Row], to: FollowPosition) -> Taken {
         let now = self.advance(now);
         if self.state().followed != Some(from) {
@@ -119,13 +119,14 @@ impl Queue {
         let is_list = matches!(phase, FollowPhase::List { .. });
         match (row.kind, entry) {
             (RowKind::Deleted, Some(_)) => RowEffect::Delete,
-            // A watch may have a row of a deleted key that the follower never had.
+            // A watch may send a row for a deleted key that the follower never had.
             (RowKind::Deleted, None) => RowEffect::Nothing,
             (_, Some(entry)) if is_list && has_object_of(entry, row) => RowEffect::Unchanged,
             _ if is_list && self.state().config.emit_replaced => RowEffect::Append(DeltaKind::Replaced),
             _ if is_list => RowEffect::Append(DeltaKind::Sync),
             (RowKind::Added, None) => RowEffect::Append(DeltaKind::Added),
-            // An added key that the follower has was deleted and added again, and the follower has not seen the deletion.
+            // If the follower already has an added key, the key was deleted and added again without the follower
+            // seeing the deletion.
             (RowKind::Added | RowKind::Updated, _) => RowEffect::Append(DeltaKind::Updated),
         }
     }
@@ -147,7 +148,7 @@ impl Queue {
         // Only the row of a deleted key may have no object.
         let Some(object) = row.object.clone() else { return };
         let is_initial = matches!(self.state().initial, InitialList::Running { .. });
-        // The row says who owns the key, also if nobody does.
+        // The row determines the owner of the key, even if there is none.
         let owner = row.source.as_ref();
         let appended = Appended {
             key: row.key.clone(),
@@ -161,8 +162,8 @@ impl Queue {
         self.emit(now, EventKind::Appended(appended));
     }
 
-    /// The keys among the next `budget` that the sweep must look for in the followed queue, and the last examined key; `None` if there
-    /// are no more keys.
+    /// The keys among the next `budget` keys that the sweep must look up in the followed queue, and the last examined
+    /// key. The last key is `None` if there are no more keys.
     #[must_use]
     pub fn keys_to_sweep(&self, after: Option<&Key>, budget: usize) -> (Vec<Key>, Option<Key>) {
         let (mut keys, mut last, mut seen) = (Vec::new(), None, 0);
@@ -211,7 +212,7 @@ fn is_live(entry: &Entry) -> bool {
     entry.has_state() && !entry.is_deleted()
 }
 
-/// Whether the newest object of the key is the object of the row, with the same owner.
+/// Whether the newest object and the owner of the key are those of the row.
 fn has_object_of(entry: &Entry, row: &Row) -> bool {
     let newest = entry.newest_object().map(Object::as_str);
     newest == row.object.as_ref().map(Object::as_str) && entry.owner() == row.source.as_ref()

@@ -15,14 +15,15 @@ use crate::schedule::Place;
 use crate::table::Entry;
 use crate::time::Time;
 
-/// What became of a call.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It counts as a delta, or as an add of a key. That includes what changes nothing because it is queued already, except `Merged`.
+    /// The call counts as a delta or as an add of a key. This includes a call that changes nothing because its effect
+    /// is already queued, except for `Merged`.
     Queued,
-    /// Mode keys: the key was ready anyway, and not leased.
+    /// Mode keys: the key was already ready and not leased.
     Merged,
-    /// It had nothing to change.
+    /// The call had nothing to change.
     Ignored,
 }
 
@@ -35,10 +36,11 @@ impl Queue {
         self.produce_once(now, calls, None)
     }
 
-    /// As [`produce`](Self::produce), unless the queue has applied the number of `sequence` or a larger one of its source.
+    /// Like [`produce`](Self::produce), but does nothing if the queue has already applied the number of `sequence`,
+    /// or a larger number of the same source.
     ///
     /// # Errors
-    /// As [`produce`](Self::produce); also [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
+    /// Same as [`produce`](Self::produce); also [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
     pub fn produce_once(
         &mut self,
         now: Time,
@@ -58,7 +60,7 @@ impl Queue {
         self.check_fresh_calls(calls, &stale)?;
         self.volatile.sequence = sequence.cloned();
         let has_objects = self.state().config.rules().has_objects;
-        // The deltas of one command mostly have the same source, so they share it.
+        // The deltas of one command usually have the same source, so they share it.
         let mut provenance = Provenance::default();
         let mut produced = Produced::default();
         for (index, call) in calls.iter().enumerate() {
@@ -80,7 +82,7 @@ impl Queue {
             }
             self.note_call(call);
         }
-        // A call that had nothing to change has no event yet.
+        // A call with nothing to change has not emitted an event yet.
         if self.volatile.sequence.is_some() {
             self.emit(now, EventKind::Populated);
         }
@@ -91,13 +93,13 @@ impl Queue {
     /// Checks that [`produce`](Self::produce) would accept the calls.
     ///
     /// # Errors
-    /// As [`produce`](Self::produce).
+    /// Same as [`produce`](Self::produce).
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
         self.check_fresh_calls(calls, &self.stale_calls(calls))
     }
 
-    /// Checks the calls as [`check_calls`](Self::check_calls) does, except the stale calls: a stale call changes nothing, so it needs
-    /// no room.
+    /// Like [`check_calls`](Self::check_calls), but skips stale calls: a stale call changes nothing, so it needs no
+    /// room.
     fn check_fresh_calls(&self, calls: &[Call], stale: &StaleCalls) -> Result<(), Refusal> {
         self.check_takes_calls()?;
         let rules = self.state().config.rules();
@@ -145,8 +147,8 @@ impl Queue {
         let key = call.key.clone();
         if self.state().closed && self.state().config.rules().stops_when_closed {
             self.volatile.effects.counters.ignored_closed += 1;
-            // Room is not checked for ignored adds, so the number of failure counts is bounded here. An ignored AddRateLimited still
-            // takes a token of the bucket, as client-go's `When` does.
+            // Ignored adds are not checked for room, so the number of failure counts is bounded here. An ignored
+            // AddRateLimited still takes a token from the bucket, as in client-go's `When`.
             let has_room = self.state().table.len() < self.state().config.max_keys
                 || self.state().table.find(key.as_str()).is_some();
             if call.rate_limited && has_room {
@@ -154,7 +156,7 @@ impl Queue {
             }
             return Effect::Ignored;
         }
-        // As in client-go, a delay of zero counts, and so does a delay of a key that is ready anyway.
+        // As in client-go, a delay of zero counts, and so does a delay of a key that is already ready.
         self.volatile.effects.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
         let mut wait = call.delay;
         if call.rate_limited {
@@ -167,7 +169,7 @@ impl Queue {
         }
         let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
         if due.is_none() && !call.rate_limited {
-            // A key of client-go's dirty set will be delivered anyway.
+            // In client-go, such a key is in the dirty set and will be delivered anyway.
             match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
                 Some(Place::Ready(_)) => return Effect::Merged,
                 Some(Place::Leased(lease)) if lease.new_change.is_some() => return Effect::Queued,
@@ -239,7 +241,8 @@ impl Queue {
         self.append(now, &call, provenance)
     }
 
-    /// A Delete that has nothing to delete. A later object may be older than the deletion.
+    /// Handles a Delete that has nothing to delete. Its version is remembered, because a later call may carry an
+    /// object older than the deletion.
     fn ignore_delete(&mut self, now: Time, call: &Call) -> Effect {
         self.volatile.effects.counters.ignored_absent += 1;
         self.remember_deletion(now, &call.key, call.version.as_ref());
@@ -247,7 +250,7 @@ impl Queue {
         Effect::Ignored
     }
 
-    /// A call that queues nothing populates the queue, too.
+    /// Marks the queue as populated, for a call that queues nothing.
     fn populate(&mut self, now: Time) {
         if !self.state().initial.is_populated() {
             self.emit(now, EventKind::Populated);

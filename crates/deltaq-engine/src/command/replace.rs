@@ -1,7 +1,7 @@
-//! Replace: turns a complete list of objects into exactly the right changes, in steps.
+//! Replace: turns a complete list of objects into the necessary changes, in steps.
 //!
-//! A Replace is accepted at one instant and applied in many steps; other calls run in between. A call for a key after the
-//! acceptance is newer than the list, so the Replace leaves that key alone.
+//! A Replace is accepted at one instant and applied in many steps; other calls run in between. A call that arrives
+//! after the acceptance is newer than the list, so the Replace does not touch the key of that call.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -25,13 +25,13 @@ use crate::scan::ScanCursor;
 use crate::table::Entry;
 use crate::time::Time;
 
-/// What the job needs after one of its parts.
+/// What a job needs next.
 enum Next {
-    /// Another part.
+    /// Run the next part.
     More,
-    /// Objects compared, and then another part.
+    /// Compare objects, then run the next part.
     Compare(Arc<Comparison>),
-    /// Nothing: that was the last part.
+    /// Nothing; the job is done.
     Done,
 }
 
@@ -48,8 +48,8 @@ impl Queue {
     /// applies the list.
     ///
     /// # Errors
-    /// As [`check_replace`](Self::check_replace). Refusals that depend on all keys come from `replace_step`, before anything
-    /// changes.
+    /// Same as [`check_replace`](Self::check_replace). `replace_step` makes the checks that depend on all keys, before
+    /// anything changes.
     pub fn accept_replace(&mut self, now: Time, replace: Replace) -> Result<ReplaceId, Refusal> {
         self.advance(now);
         self.check_replace(&replace)?;
@@ -158,7 +158,7 @@ impl Queue {
         Ok(progress)
     }
 
-    /// Takes a job out of its queue, if it may go on: the first one, or one that has nothing to do.
+    /// Removes a job from the list of jobs, if the job may continue: it is the first job, or it has nothing to do.
     fn take_job(&mut self, id: ReplaceId) -> Option<ReplaceJob> {
         let jobs = &mut self.volatile.replace_jobs;
         let index = jobs.iter().position(|job| job.id == id)?;
@@ -205,14 +205,14 @@ impl Queue {
         Replaced { resource_version: self.state().rv, counts: job.counts, duplicate }
     }
 
-    /// Records a produce call, which is newer than the lists of all accepted Replaces unless versions decide.
+    /// Records a produce call. Unless versions decide, the call is newer than the lists of all accepted Replaces.
     pub(crate) fn note_call(&mut self, call: &Call) {
         let (key, named_source) = (&call.key, call.source.is_some());
         if let Some(seeding) = &mut self.volatile.seeding {
             seeding.called.insert(key.clone());
         }
         let is_listed = |job: &ReplaceJob| job.keys.contains(key);
-        // No Replace queues or deletes any other key.
+        // A Replace neither queues nor deletes any other key.
         if !self.state().holds(key) && !self.volatile.replace_jobs.iter().any(is_listed) {
             return;
         }
@@ -345,7 +345,7 @@ impl Queue {
                 }
             }
         }
-        // The reservation may be too large: for keys that the queue already had, or that were listed twice.
+        // The reservation may be too large, because some keys were already in the queue or were listed twice.
         job.reserved = job.reserved.min(job.items.len());
         if job.items.len() == 0 {
             job.phase = Phase::Deletions;
@@ -368,7 +368,7 @@ impl Queue {
             let entry = self.state().entry(slot);
             let key = entry.key.clone();
             let Some(object) = entry.newest_object().cloned() else {
-                panic!("key {key} is to be deleted and has no object");
+                panic!("key {key} must be deleted but has no object");
             };
             let is_dropped = self.state().drops(entry);
             if is_dropped || may_merge_deletion(entry) {
@@ -410,8 +410,8 @@ impl Queue {
         is_same.map(|is_same| if is_same { Verdict::Unchanged } else { Verdict::Changed })
     }
 
-    /// The verdict on a listed object that is not newer than the newest state of its key. At the same version, the list has the state
-    /// of the key, so its source owns the key.
+    /// The verdict on a listed object that is not newer than the newest state of its key. If the versions are equal,
+    /// the list contains the current state of the key, so the source of the list owns the key.
     fn stale_verdict(&self, job: &ReplaceJob, key: &Key, object: &Object) -> Option<Verdict> {
         let pointer = job.version.as_ref()?;
         let version = ObjectVersion::read(pointer, object).ok()?;
@@ -423,13 +423,13 @@ impl Queue {
         }
     }
 
-    /// The newest object of the key, if the Replace queues nothing for an equal one.
+    /// The newest object of the key, if the Replace skips an equal listed object.
     fn newest_to_compare(&self, job: &ReplaceJob, key: &Key) -> Option<&Object> {
         let state = self.state().table.get(key.as_str()).filter(|_| job.only_changed);
         state.filter(|entry| !entry.is_deleted()).and_then(Entry::newest_object)
     }
 
-    /// Collects the pairs of large objects among the next items, from the item at this index on.
+    /// Collects the pairs of large objects among the next items, starting at this index.
     fn compare(&self, job: &mut ReplaceJob, next: usize) -> Next {
         let mut comparison = Comparison::default();
         let next_items = job.items.as_slice().iter().skip(next).take(PAIRS_MAX);
@@ -443,7 +443,7 @@ impl Queue {
         Next::Compare(job.comparison.clone())
     }
 
-    /// Whether the key changes from another source to the source of the job.
+    /// Whether the owner of the key changes to the source of the job.
     fn is_taken_over(&self, job: &ReplaceJob, key: &Key, verdict: &Verdict) -> bool {
         let owner = self.state().table.get(key.as_str()).and_then(Entry::owner);
         let stays =
@@ -462,7 +462,7 @@ impl Queue {
     }
 }
 
-/// Whether the key belongs to `source` and is not deleted already.
+/// Whether the key belongs to `source` and is not deleted.
 fn is_owned_by(entry: &Entry, source: Option<&Source>) -> bool {
     entry.has_state() && !entry.is_deleted() && entry.owner() == source
 }
@@ -472,7 +472,7 @@ fn is_cheap(newest: &Object, listed: &Object) -> bool {
     newest.is_shared_with(listed) || newest.bytes() + listed.bytes() <= LOCKED_BYTES_MAX
 }
 
-/// How much of a step's budget an object takes.
+/// How much of a step's budget an object uses.
 fn cost(object: &Object) -> usize {
     1 + object.bytes() / 4_096
 }

@@ -1,7 +1,7 @@
-//! Resync and seed: deltas from known objects, and known objects without deltas.
+//! Resync, which queues deltas from known objects, and seed, which adds known objects without deltas.
 //!
-//! Both run in steps, between which other calls run. A key with a call since the beginning of a seed is left alone, because
-//! the call is newer.
+//! Both run in steps, and other calls run between the steps. A seed skips a key that has had a call since the seed
+//! began, because the call is newer.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ use crate::schedule::Place;
 use crate::table::Entry;
 use crate::time::Time;
 
-/// An object to seed: its key, the object, its owner.
+/// An object to seed: its key, the object and its owner.
 pub type Seed = (Key, Object, Option<Source>);
 
 impl Queue {
@@ -100,8 +100,8 @@ impl Queue {
         self.check_room(seeds.iter().map(|(key, _, _)| key))
     }
 
-    /// Begins to seed checked objects: from now on, calls for their keys are newer, and room for all of them is reserved.
-    /// [`end_seed`](Self::end_seed) ends the seed.
+    /// Begins to seed checked objects: from now on, calls for their keys are newer than the seed, and room for all of
+    /// them is reserved. [`end_seed`](Self::end_seed) ends the seed.
     pub fn begin_seed(&mut self, seeds: &[Seed]) {
         self.volatile.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len() });
     }

@@ -1,8 +1,9 @@
 //! Sequence numbers: each call of a source is applied once, in order.
 //!
-//! The number of a produce call is in the first event of the call. The number of a Replace is in its end, so an aborted Replace can
-//! be repeated. A call with a sequence is refused while a Replace of its source with a sequence has not ended: otherwise a crash could
-//! lose the Replace, and the larger number of the call would make the repeated Replace a duplicate.
+//! The number of a produce call is in the first event of the call. The number of a Replace is in its last event, so
+//! an aborted Replace can be repeated. A call with a sequence is refused until the source's running Replace with a
+//! sequence has ended. Otherwise, a crash could lose the Replace, and the repeated Replace would then be treated as a
+//! duplicate because of the larger number of the call.
 
 use crate::id::Sequence;
 use crate::job::ReplaceJob;
@@ -11,14 +12,14 @@ use crate::queue::Queue;
 use crate::refusal::Refusal;
 
 impl Queue {
-    /// Whether the queue has applied this number, or a larger one of its source.
+    /// Whether the queue has applied this number or a larger number of the same source.
     #[must_use]
     pub fn has_applied(&self, sequence: &Sequence) -> bool {
         let last = self.state().sources.sequence_of(&sequence.source);
         last.is_some_and(|last| sequence.number <= last)
     }
 
-    /// Checks that the queue can apply a number that it has not applied.
+    /// Checks that the queue can apply a new number.
     pub(super) fn check_sequence(&self, sequence: &Sequence) -> Result<(), Refusal> {
         let sources = &self.state().sources;
         let running = || self.volatile.replace_jobs.iter().filter_map(ReplaceJob::sequence);

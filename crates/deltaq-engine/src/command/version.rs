@@ -1,9 +1,10 @@
 //! The setting `version`: an object that is not newer than the newest state of its key is stale, and changes nothing.
 //!
-//! The version of a present key is read from the newest object that the queue holds. An event remembers a version that no held object
-//! has: of a key whose deletion was acknowledged, of a Delete that had nothing to delete, of an acknowledged object of a queue without
-//! known objects. A purge and a discard forget such a version only if they drop a delta that it belongs to. Versions grow, so it belongs to the
-//! dropped deltas if it is not less than the version of the oldest of them.
+//! The version of a key that is present is read from the newest object that the queue holds. If no object has the
+//! version, an event remembers it. This happens when a deletion is acknowledged, when a Delete has nothing to delete,
+//! and when an object is acknowledged in a queue without known objects. A purge or discard clears a remembered
+//! version only if the version belongs to a dropped delta. Versions grow, so this is the case if the remembered
+//! version is not less than the version of the oldest dropped delta.
 
 use std::collections::HashMap;
 
@@ -33,7 +34,8 @@ impl StaleCalls {
 }
 
 impl Queue {
-    /// The version of an object; `None` if the queue has no setting `version`, or the object has no usable version.
+    /// The version of an object. `None` if the queue does not have the setting `version`, or if the object has no
+    /// usable version.
     pub(super) fn version_of(&self, object: &Object) -> Option<ObjectVersion> {
         ObjectVersion::read(self.state().config.version.as_ref()?, object).ok()
     }
@@ -44,13 +46,14 @@ impl Queue {
         held.max(self.state().versions.of(key).cloned())
     }
 
-    /// The version of the newest object of the key, by this pointer.
+    /// The version of the key's newest object, read at this pointer.
     pub(super) fn held_version(&self, key: &Key, pointer: &Pointer) -> Option<ObjectVersion> {
         let newest = self.state().table.get(key.as_str()).and_then(Entry::newest_object)?;
         ObjectVersion::read(pointer, newest).ok()
     }
 
-    /// Finds the calls that are not newer than the newest state of their key, which is that before all calls or that of an earlier call.
+    /// Finds the calls that are not newer than the newest state of their key. An earlier call of the same command may
+    /// have set that state.
     pub(super) fn stale_calls(&self, calls: &[Call]) -> StaleCalls {
         if self.state().config.version.is_none() {
             return StaleCalls::default();
@@ -67,8 +70,9 @@ impl Queue {
         StaleCalls(are_stale.collect())
     }
 
-    /// Remembers the version of a deletion that no delta may have: the version of the call, or without one the newest version of the
-    /// key. When two deletions become one delta, its version may be the older one.
+    /// Remembers the version of a deletion: that of the call if it has one, otherwise the newest version of the key.
+    /// It is remembered because no delta may have it: when two deletions become one delta, the delta may keep the
+    /// older version.
     pub(super) fn remember_deletion(&mut self, now: Time, key: &Key, version: Option<&ObjectVersion>) {
         if self.state().config.version.is_some() {
             let version = version.cloned().max(self.newest_version(key));
@@ -90,7 +94,7 @@ impl Queue {
         self.remember_version(now, &key, version);
     }
 
-    /// Remembers a version of a key, unless the queue remembers it or a newer one.
+    /// Remembers a version of a key, unless the queue already remembers the same version or a newer one.
     fn remember_version(&mut self, now: Time, key: &Key, version: Option<ObjectVersion>) {
         let Some(version) = version else { return };
         if self.state().versions.of(key).is_none_or(|remembered| *remembered < version) {
@@ -99,7 +103,7 @@ impl Queue {
         }
     }
 
-    /// The remembered version that stays if all deltas of the key are dropped.
+    /// The remembered version that remains if all deltas of the key are dropped.
     fn version_before_deltas(&self, key: &Key) -> Option<ObjectVersion> {
         let remembered = self.state().versions.get(key)?;
         let oldest = self.state().table.get(key.as_str())?.oldest_delta()?;
@@ -110,7 +114,7 @@ impl Queue {
         }
     }
 
-    /// Whether a remembered version is that of an earlier state of its key, and not that of `delta` or a later one.
+    /// Whether a remembered version belongs to a state of its key that is older than `delta`.
     fn is_before(&self, remembered: &RememberedVersion, delta: &Delta) -> bool {
         match self.version_of(&delta.object) {
             Some(version) => remembered.version < version,
@@ -118,7 +122,8 @@ impl Queue {
         }
     }
 
-    /// The event of a purge or a discard, which drops the deltas that wait for the key. In mode events, a discard drops the oldest.
+    /// The event of a purge or discard, which drops the waiting deltas of the key. In mode events, a discard drops
+    /// only the oldest delta.
     pub(super) fn removal(&self, entry: &Entry) -> EventKind {
         let is_discard = entry.schedule_state.place == Place::Parked;
         let some_stay =
@@ -132,7 +137,7 @@ impl Queue {
     }
 }
 
-/// Whether the delta of a deletion may be merged with a deletion before it.
+/// Whether the delta of a deletion may be merged with the deletion before it.
 pub(super) fn may_merge_deletion(entry: &Entry) -> bool {
     let newest = [entry.waiting.newest(), entry.leased.newest()];
     newest.into_iter().flatten().any(|delta| delta.kind == DeltaKind::Deleted)

@@ -1,4 +1,4 @@
-//! The compiled settings and their document. The journal stores the document as it is.
+//! Converts between the compiled settings and their document. The journal stores the document unchanged.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Serialize for Config {
     }
 }
 
-/// The document was checked when the queue took it.
+/// The document was validated when the queue accepted it.
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let document = range::stored(|| QueueSettings::deserialize(deserializer))?;
@@ -39,11 +39,11 @@ impl<'de> Deserialize<'de> for Config {
 }
 
 impl Config {
-    /// The compiled form of a document. A queue of mode keys has neither versions nor resyncs, so the defaults for all queues do not concern
-    /// it.
+    /// Compiles a document. A queue in mode keys has neither versions nor Resyncs, so the server's defaults for them
+    /// do not apply to it.
     ///
     /// # Errors
-    /// The first setting whose value the document's own checks can't refuse.
+    /// The first invalid setting that the checks of the document type do not catch.
     pub fn compile(document: &QueueSettings) -> Result<Self, Invalid> {
         let has_objects = ModeRules::of(document.mode).has_objects;
         let part = |part: &KeyPart| match part {

@@ -1,4 +1,4 @@
-//! How a feed learns what happened before it began: from events of the journal.
+//! Extends a feed with what happened before it began, using events from the journal.
 
 use std::collections::HashMap;
 
@@ -13,21 +13,21 @@ use crate::object::Object;
 use crate::state::State;
 use crate::view::{Passage, View};
 
-/// What consecutive events say of the keys that entered or left a view.
+/// The keys that entered or left a view during a sequence of consecutive events.
 #[derive(Debug)]
 pub struct Backfill {
     view: View,
-    /// The event before the first noted event.
+    /// The event before the first recorded event.
     after: Rv,
-    /// The last noted event.
+    /// The last recorded event.
     last: Rv,
-    /// The event with which each key entered the view last.
+    /// The event at which each key last entered the view.
     entered: HashMap<Key, Rv, RandomState>,
     /// The keys that left the view and have not entered it again.
     left: HashMap<Key, (Rv, Tombstone), RandomState>,
     /// The object of each key whose newest delta is a deletion.
     deletions: HashMap<Key, Deletion, RandomState>,
-    /// The same of each leased key, as of its lease.
+    /// The same for each leased key, as of its lease.
     leased: HashMap<Key, Deletion, RandomState>,
 }
 
@@ -49,7 +49,7 @@ impl Backfill {
         }
     }
 
-    /// Notes the next event of the journal, unless it is noted already.
+    /// Records the next event of the journal, unless it is already recorded.
     pub fn note(&mut self, event: &Event) {
         if event.rv <= self.last {
             return;
@@ -73,7 +73,8 @@ impl Backfill {
         }
     }
 
-    /// Follows the deletions of a key. Returns the one with which this event would make the key leave the view.
+    /// Tracks the deletions of a key. Returns the deletion that would apply if this event removed the key from the
+    /// view.
     fn note_deletion(&mut self, kind: &EventKind, key: &Key) -> Option<Deletion> {
         let replace = |map: &mut HashMap<_, _, _>, deletion: Option<Deletion>| match deletion {
             Some(deletion) => map.insert(key.clone(), deletion),
@@ -102,7 +103,7 @@ impl Backfill {
         self.view
     }
 
-    /// The last noted event.
+    /// The last recorded event.
     #[must_use]
     pub fn last(&self) -> Rv {
         self.last

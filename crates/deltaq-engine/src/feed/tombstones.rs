@@ -10,10 +10,10 @@ use crate::key::Key;
 use crate::object::Object;
 use crate::time::Time;
 
-/// About how many bytes a tombstone takes beside its key and its object.
+/// Approximate size of a tombstone in bytes, excluding its key and its object.
 const TOMBSTONE_BYTES: usize = 128;
 
-/// The limits of the tombstones of a view. Whatever exceeds a limit is dropped, the oldest first.
+/// The limits of the tombstones of a view. Tombstones that exceed a limit are dropped, oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TombstoneLimits {
     /// Maximum number of tombstones.
@@ -24,7 +24,7 @@ pub struct TombstoneLimits {
     pub age: Duration,
 }
 
-/// The trace of a key that left a view.
+/// The record of a key that left a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tombstone {
     /// The key.
@@ -78,7 +78,7 @@ impl Tombstones {
         self.by_key.contains_key(key)
     }
 
-    /// Drops what exceeds the limits. Returns the newest dropped tombstone.
+    /// Drops the tombstones that exceed the limits.
     pub(super) fn trim(&mut self, limits: TombstoneLimits, now: Time) -> Option<Rv> {
         while self.bytes > limits.bytes && self.drop_oldest_object() {}
         let mut dropped = None;

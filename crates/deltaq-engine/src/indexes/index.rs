@@ -30,17 +30,18 @@ pub(super) struct Index {
     order: TextOrder,
     /// Number of keys with at least one value.
     keys: usize,
-    /// Number of values of all objects that exceed a limit of indexes.
+    /// Number of values in all objects that exceed a limit of the indexes.
     omitted: usize,
     /// Number of slots that are indexed; all slots once the index is complete.
     covered: usize,
 }
 
-/// The content of an index, for comparisons: the keys of each value, the number of keys, and of omitted values.
+/// The content of an index, for comparisons: the keys of each value, the number of keys, and the number of omitted
+/// values.
 type Content<'i> = (BTreeMap<&'i str, Vec<&'i str>>, usize, usize);
 
 impl Index {
-    /// An index without values, which is complete if the queue has no keys.
+    /// An index without values. It is complete if the queue has no keys.
     pub(super) fn begin(is_complete: bool) -> Self {
         Self { covered: if is_complete { usize::MAX } else { 0 }, ..Self::default() }
     }

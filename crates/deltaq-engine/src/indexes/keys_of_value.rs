@@ -5,16 +5,17 @@ use std::ops::Bound;
 use crate::id::Slot;
 use crate::text_order::TextOrder;
 
-/// Most slots of a plain list.
+/// Maximum number of slots in a plain list.
 const LIST_MAX: usize = 512;
 /// A [`TextOrder`] with fewer slots becomes a plain list again.
 const ORDER_MIN: usize = LIST_MAX / 4;
 
-/// The slots of the keys that have a value. Most values have few keys, so the size of this type decides the memory of an index.
+/// The slots of the keys that have a value. Most values have few keys, so the size of this type determines how much
+/// memory an index takes.
 #[derive(Debug)]
 pub(super) enum KeysOfValue {
     One(Slot),
-    /// In the order of the slots: a change then reads no keys, and a query sorts at most [`LIST_MAX`] of them.
+    /// In slot order. A change then reads no keys, and a query sorts at most [`LIST_MAX`] keys.
     #[expect(clippy::box_collection, reason = "a Vec in the enum adds 16 bytes to each value")]
     List(Box<Vec<Slot>>),
     /// In the order of the keys.
@@ -49,7 +50,7 @@ impl KeysOfValue {
         }
     }
 
-    /// Removes a key that has the value and is not the only key.
+    /// Removes a key. The key must have the value and must not be the only one.
     pub(super) fn remove<'k>(&mut self, key: &str, slot: Slot, key_of: impl Fn(Slot) -> &'k str) {
         match self {
             Self::One(_) => {}
@@ -98,7 +99,7 @@ impl KeysOfValue {
         keyed.into_iter().map(|(_, slot)| slot).chain(ordered.into_iter().flatten())
     }
 
-    /// Whether the slots are in order, and in the form for their number.
+    /// Whether the slots are in order and stored in the variant for their number.
     pub(super) fn is_whole<'k>(&self, key_of: impl Fn(Slot) -> &'k str) -> bool {
         match self {
             Self::One(_) => true,

@@ -1,4 +1,4 @@
-//! The values that indexes find in an object.
+//! Extracts the values of an object for indexes.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::pointer::{Cursor, Pointer, Value, find};
 pub(super) struct Values<'j> {
     /// Sorted texts, each once.
     pub(super) texts: SmallVec<[Cow<'j, str>; 1]>,
-    /// Number of values that exceed a limit of indexes, and so are in no index.
+    /// Number of values that are not indexed because they exceed a limit of the indexes.
     pub(super) omitted: usize,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn values<'j>(text: &'j str, pointers: &[Pointer]) -> SmallVec<[Value
     find(text, pointers).into_iter().map(|found| found.map(values_at).unwrap_or_default()).collect()
 }
 
-/// The values of an index whose pointer leads to the cursor: those of its elements, if it is an array.
+/// The values at the cursor, for one index: those of its elements if the cursor is at an array.
 fn values_at(at: Cursor<'_>) -> Values<'_> {
     let mut values = Values::default();
     let elements = at.elements().filter_map(scalar).enumerate();

@@ -1,4 +1,4 @@
-//! Finding a duplicate member of an object, without a copy of the names.
+//! Finds duplicate members of an object without copying the names.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::excerpt::Excerpt;
 use crate::walk::Walk;
 
-/// The member names of one object. The first names are compared one by one, the others are found by their hash.
+/// The member names of one object. The first names are compared one by one; later names are found by their hash.
 #[derive(Default)]
 pub(super) struct Names<'j> {
     few: SmallVec<[Cow<'j, str>; 16]>,
@@ -29,10 +29,10 @@ struct ManyNames {
 impl<'j> Names<'j> {
     const FEW_MAX: usize = 16;
 
-    /// Adds the name behind `start`.
+    /// Adds the name after `start`.
     ///
     /// # Errors
-    /// The reason for which the name can't be added.
+    /// Why the name can't be added.
     pub(super) fn insert(&mut self, text: &'j str, start: usize, name: Cow<'j, str>) -> Result<(), String> {
         let is_new = if self.few.contains(&name) {
             false
@@ -66,7 +66,7 @@ impl ManyNames {
     }
 }
 
-/// The position of the first quote from `start` on. Behind a brace or comma, that quote opens the next name.
+/// The position of the first quote from `start` on. After a brace or comma, that quote opens the next name.
 pub(super) fn quote_behind(text: &str, start: usize) -> usize {
     start + text.get(start..).and_then(|rest| rest.find('"')).unwrap_or_default()
 }
@@ -81,8 +81,8 @@ fn name_at(text: &str, start: u32) -> Cow<'_, str> {
     }
 }
 
-/// The part of `text` that a walk has returned, which lives as long as the text. If the walk has unescaped the part, the result
-/// is a copy. Copying all names and strings took a third of the time of a scan.
+/// Extends the lifetime of a part that a walk has returned to that of `text`. If the walk has unescaped the part, the
+/// result is a copy. Copying all names and strings took a third of the scan time.
 pub(super) fn shared<'j>(text: &'j str, part: &str) -> Cow<'j, str> {
     let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr());
     let same = start.and_then(|start| text.get(start..start + part.len()));

@@ -158,7 +158,7 @@ fn content_ignores_order_and_escapes_but_not_number_text() {
     assert!(!same(r#"{"a":null}"#, "{}"));
 }
 
-/// A random value, and the same value written in another way: members turned round, blanks and escapes.
+/// A random value, and the same value written in another way: members in reverse order, with blanks and escapes.
 fn twice(random: &mut fastrand::Rng, depth: u32) -> (String, String) {
     let scalars = ["1", "1.0", "-0", "true", "false", "null", r#""A""#, r#""""#];
     match random.u32(0..4) {

@@ -1,12 +1,12 @@
-//! Building a schedule from the states of all keys, for recovery.
+//! Builds a schedule from the states of all keys, for recovery.
 
 use super::{Delay, Place, Schedule, ScheduleState};
 use crate::id::{Rv, Slot, Token};
 use crate::key::Key;
 use crate::time::Time;
 
-/// Collects the states of keys in any order. Sorting each index once at the end takes a fraction of the time for inserting
-/// millions of keys one by one.
+/// Collects the states of keys in any order. Sorting each index once at the end takes a fraction of the time that it
+/// takes to insert millions of keys one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuild {
     ready: Vec<(Rv, Slot)>,

@@ -1,4 +1,4 @@
-//! The state of one key in the schedule. Its serde form is the form in checkpoints.
+//! The state of one key in the schedule. Checkpoints store its serde form.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use crate::id::{Rv, Token, Worker};
 use crate::omit::is_default;
 use crate::time::{Time, micros};
 
-/// What the schedule knows of one key.
+/// The schedule's state of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleState {
-    /// Where the key is.
+    /// The place of the key.
     #[serde(default, skip_serializing_if = "is_default")]
     pub place: Place,
-    /// Failures since the key was last acknowledged, forgotten or woken from parked.
+    /// Number of failures since the key was last acknowledged, forgotten or made ready after being parked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub failures: u32,
-    /// Deliveries since the last acknowledgement.
+    /// Number of deliveries since the last acknowledgement.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attempt: u32,
-    /// Invariant: `None` instead of the default.
+    /// Invariant: `None` if all fields have their defaults.
     #[serde(default, deserialize_with = "backoff", skip_serializing_if = "Option::is_none")]
     backoff: Option<Box<Backoff>>,
 }
 
-/// The part of a [`ScheduleState`] that few of many keys need: those that failed or are delayed.
+/// The part of a [`ScheduleState`] that few keys need: those that failed or are delayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// When a delay or backoff ends. A key in any place but `Parked` may have one.
+    /// When a delay or backoff ends. A key in any place except `Parked` may have a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
     /// The error text of the last failure.
@@ -39,12 +39,12 @@ pub struct Backoff {
     /// When the failure count of an otherwise unused key expires, and the event that set this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_expiry: Option<(Time, Rv)>,
-    /// The oldest unacknowledged change, unless the place in the queue has it.
+    /// The oldest unacknowledged change, unless `place` already contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_change: Option<EventId>,
 }
 
-/// Where a key is; exactly one of these.
+/// The place of a key. A key is in exactly one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -66,7 +66,7 @@ pub struct ReadyPosition {
     pub rv: Rv,
     /// When the key became ready.
     pub since: Time,
-    /// When the key's work arrived: before `since` if it arrived during a lease.
+    /// When the key's work arrived. Earlier than `since` if it arrived during a lease.
     pub added: Time,
 }
 
@@ -102,16 +102,16 @@ pub struct Lease {
     /// The delay that the delivery removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_delay: Option<Delay>,
-    /// When the first new change arrived that is not part of the lease and is not delayed.
+    /// When the first change arrived that is neither part of the lease nor delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_change: Option<Time>,
-    /// The first new change that is not part of the lease, delayed or not.
+    /// The first change that is not part of the lease, whether or not it is delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub later_change: Option<EventId>,
 }
 
 impl Place {
-    /// The event that made the key ready, with the arrival of the work that a worker has or that is ready.
+    /// The event that made the key ready, with the time at which the ready or leased work arrived.
     fn arrival(&self) -> Option<EventId> {
         let position = match self {
             Self::Ready(position) => *position,
@@ -123,7 +123,7 @@ impl Place {
 }
 
 impl ScheduleState {
-    /// A state of all its parts.
+    /// Creates a state from its parts.
     #[must_use]
     pub fn new(place: Place, failures: u32, attempt: u32, backoff: Backoff) -> Self {
         let mut state = Self { place, failures, attempt, backoff: None };
@@ -157,7 +157,7 @@ impl ScheduleState {
         self.backoff().oldest_change.or_else(|| self.place.arrival())
     }
 
-    /// The number under which the schedule's `older_changes` hold the key.
+    /// The number of the key in the schedule's `older_changes`.
     pub(crate) fn older_change(&self) -> Option<Rv> {
         let oldest = self.oldest_change().map(|oldest| oldest.rv);
         match self.place {
@@ -167,7 +167,7 @@ impl ScheduleState {
         }
     }
 
-    /// Completes a state from a checkpoint that has only the time of its oldest change. `rv` is the number of the oldest delta.
+    /// Completes a state whose checkpoint has only the time of the oldest change.
     pub(crate) fn complete_oldest_change(&mut self, rv: Rv) {
         let incomplete = self.oldest_change().filter(|oldest| oldest.rv == Rv::ZERO || oldest.rv > rv);
         if let Some(EventId { at, .. }) = incomplete {
@@ -194,7 +194,7 @@ impl ScheduleState {
         self.backoff().last_error.as_deref()
     }
 
-    /// The same, shared.
+    /// The error text of the last failure, shared.
     #[must_use]
     pub fn shared_last_error(&self) -> Option<&Arc<str>> {
         self.backoff().last_error.as_ref()

@@ -11,8 +11,8 @@ use crate::object::Object;
 use crate::schedule::{EventId, Lease, Place, ReadyPosition, ScheduleState};
 use crate::time::Time;
 
-/// One key and everything that the queue holds for it. A queue may have millions of entries, so a part that many keys
-/// lack is behind a pointer.
+/// One key and everything that the queue holds for it. A queue may have millions of entries, so the parts that many
+/// keys lack are boxed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
@@ -23,7 +23,7 @@ pub struct Entry {
     pub leased: Deltas,
     /// The last acknowledged object.
     pub known: Option<Box<Known>>,
-    /// What the schedule knows of the key.
+    /// The schedule's state of the key.
     pub schedule_state: ScheduleState,
     /// The number of the delta of the initial list that is not acknowledged yet, if the key has one.
     pub initial_pending: Option<NonZero<u64>>,
@@ -74,7 +74,7 @@ impl Entry {
         self.leased.oldest().or_else(|| self.waiting.oldest())
     }
 
-    /// Bytes of the objects that the next lease will have.
+    /// Size in bytes of the objects in the next lease.
     pub(crate) fn next_bytes(&self, rules: ModeRules) -> usize {
         if rules.leases_oldest_delta {
             self.waiting.oldest().map_or(0, |delta| delta.object.bytes())
@@ -83,7 +83,7 @@ impl Entry {
         }
     }
 
-    /// The position of the key in the ready queue if the event `id` makes the key ready.
+    /// The position that the key gets in the ready queue if the event `id` makes it ready.
     pub(crate) fn position(&self, rules: ModeRules, id: EventId) -> EventId {
         let oldest = self.waiting.oldest().filter(|_| rules.leases_oldest_delta);
         EventId { rv: oldest.map_or(id.rv, |delta| delta.rv), ..id }

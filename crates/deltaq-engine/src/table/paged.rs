@@ -1,7 +1,7 @@
 //! A vector in pages. Growing never moves the entries, so it pauses a queue of a million entries no longer than a queue
 //! of a thousand.
 
-/// Size of a page, which allocators provide without waste.
+/// Size of a page in bytes. Allocators provide this size without waste.
 const PAGE_BYTES: usize = 1 << 16;
 
 /// A vector of `T` that only grows. An empty vector takes no memory.
@@ -18,7 +18,7 @@ impl<T> Default for Paged<T> {
 }
 
 impl<T> Paged<T> {
-    /// Entries of a page.
+    /// Number of entries per page.
     const PAGE: usize = PAGE_BYTES / size_of::<T>();
 
     /// Number of entries.

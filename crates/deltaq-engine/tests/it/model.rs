@@ -184,7 +184,7 @@ impl Item {
     }
 }
 
-/// The reason for which the model refuses.
+/// Why the model refuses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Refused {
     WrongMode,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::fifo::{State, expected};
 
-/// The state of the rule, and the reason for which recorded flags may differ.
+/// The state of the rule, and why recorded flags may differ.
 #[derive(Debug, Default)]
 pub(super) struct SyncRule {
     populated: bool,
@@ -25,7 +25,7 @@ impl SyncRule {
         !self.populated || self.initial_pending.contains(key)
     }
 
-    /// The reason for which recorded flags may differ, if there is one.
+    /// Why recorded flags may differ, if there is one.
     pub(super) fn excuse(&self) -> Option<&'static str> {
         self.excuse
     }
