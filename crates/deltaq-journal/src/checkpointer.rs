@@ -1,7 +1,8 @@
-//! The checkpoint: every changed key, captured and written in chunks while the queues run.
+//! The checkpoint: captures every changed key and writes it in chunks while the queues run.
 //!
-//! The checkpoint is fuzzy: each chunk shows another instant. The queue's own row is written last and shows the
-//! instant at which its checkpoint began. A replay starts there and skips events that a key's row contains.
+//! The checkpoint is fuzzy: each chunk shows a different instant. The queue's own row is written last and shows the
+//! instant at which its checkpoint began. A replay starts at that instant and skips events that a key's row already
+//! contains.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,12 +19,12 @@ use super::options::WriterOptions;
 use super::record;
 use super::store::{QueueId, QueueRow, Writes};
 
-/// The writer should spend about this long on a chunk.
+/// The target duration for writing a chunk.
 const CHUNK_TIME: Duration = Duration::from_millis(5);
 /// A row of more bytes counts as several rows.
 const ROW_BYTES: usize = 4_096;
-/// A tombstone counts as this many short rows, because an older one is removed for it. So a chunk never adds more
-/// tombstones than one write removes ([`REMOVED_ROWS_MAX`](super::store::REMOVED_ROWS_MAX)).
+/// A tombstone counts as this many short rows, because an older tombstone is removed along with it. So a chunk never
+/// adds more tombstones than one write removes ([`REMOVED_ROWS_MAX`](super::store::REMOVED_ROWS_MAX)).
 const TOMBSTONE_ROWS: usize = 2;
 
 /// A running checkpoint.
@@ -76,7 +77,7 @@ impl Checkpoint {
         self.current.is_none() && self.todo.is_empty()
     }
 
-    /// Captures the next chunk. It must be written after all batches that wait by now.
+    /// Captures the next chunk. It must be written after all batches that are waiting now.
     pub(super) fn next_chunk(&mut self, logs: &QueueLogs, commit_queue: &CommitQueue) -> Writes {
         let mut writes = Writes::default();
         let mut room = self.rows;
@@ -99,7 +100,7 @@ impl Checkpoint {
         writes
     }
 
-    /// The chunk is durable, and to write it took `took`. Returns the queues whose checkpoint is complete.
+    /// Called when the chunk is durable; writing it took `took`.
     pub(super) fn wrote(&mut self, took: Duration) -> Vec<Completed> {
         let rows = if took > CHUNK_TIME { self.rows / 2 } else { self.rows * 3 / 2 };
         self.rows = rows.clamp(*self.options.rows.start(), *self.options.rows.end());
@@ -113,7 +114,8 @@ impl Checkpoint {
         std::mem::take(&mut self.completed)
     }
 
-    /// The chunk was not written. The captured parts of its queues are lost, so these queues must be reloaded.
+    /// Called when the chunk could not be written. The captured parts of its queues are lost, so these queues must be
+    /// reloaded.
     pub(super) fn lose(self) {
         let current = self.current.map(|current| current.live);
         for live in self.completed.into_iter().map(|completed| completed.live).chain(current) {
@@ -244,7 +246,7 @@ mod tests {
         Identity { id, version: 1, name, incarnation: Incarnation(1), created_at }
     }
 
-    /// Commits wait for a chunk, so it must stay short however large the objects are.
+    /// Commits wait for a chunk, so a chunk must stay short however large the objects are.
     #[test]
     fn a_chunk_of_large_objects_has_few_rows() {
         let mut queue = Queue::new(Arc::default(), Rv::ZERO, Time::from_micros(1));

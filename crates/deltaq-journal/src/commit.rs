@@ -1,4 +1,4 @@
-//! What a caller of the journal learns of its change: whether the change is durable.
+//! The outcome of a change: whether it is durable.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub enum Error {
     /// The disk is full. Whether the events are durable is unknown.
     #[error("the journal's disk is full")]
     DiskFull,
-    /// Too many bytes wait to be committed. Nothing was applied.
+    /// Too many bytes are waiting to be committed. Nothing was applied.
     #[error("{limit} bytes wait to be committed already, as many as storage.max_uncommitted_bytes allows")]
     Backlog {
         /// The setting `storage.max_uncommitted_bytes`.
@@ -43,13 +43,13 @@ pub(super) type Outcome = SetOnce<Result<(), Error>>;
 pub struct Commit(Option<Arc<Outcome>>);
 
 impl Commit {
-    /// A commit that has succeeded already.
+    /// A commit that has already succeeded.
     #[must_use]
     pub const fn done() -> Self {
         Self(None)
     }
 
-    /// A commit that has failed already.
+    /// A commit that has already failed.
     pub(crate) fn failed(error: Error) -> Self {
         Self(Some(Arc::new(SetOnce::new_with(Some(Err(error))))))
     }
@@ -89,8 +89,8 @@ impl Commit {
 /// Whether the journal accepts events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The epoch. It grows each time the journal recovers from a failure.
+    /// The epoch. It increases each time the journal recovers from a failure.
     pub epoch: Epoch,
-    /// Why the journal accepts no events at present.
+    /// Why the journal currently accepts no events.
     pub down: Option<Error>,
 }

@@ -25,10 +25,10 @@ use super::store::{Epoch, Numbers, QueueId};
 /// A batch is full when it holds about this many bytes. Its commit then takes a few milliseconds.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// About how many bytes a queue's row takes, without its schema.
+/// Approximate size of a queue's row in bytes, without its schema.
 const QUEUE_ROW_BYTES: usize = 1 << 10;
 
-/// About how many bytes a JSON pointer in a queue's settings takes.
+/// Approximate size of a JSON pointer in a queue's settings, in bytes.
 const POINTER_BYTES: usize = 64;
 
 /// An operation for the writer. The writer applies operations in the order of their arrival.
@@ -42,14 +42,14 @@ pub(super) enum Op {
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
     /// A queue was deleted.
     Delete { identity: Box<Identity>, last_rv: Rv },
-    /// A queue is about to be loaded again. Nothing more is written of it until then.
+    /// A queue is about to be loaded again. Until then, nothing more is written for it.
     Release(QueueId),
-    /// A reload found these queues deleted.
+    /// A reload found that these queues are deleted.
     FoundDeleted(Vec<QueueId>),
 }
 
 impl Op {
-    /// About how many bytes of memory the operation holds; its rows take `bytes` bytes of text.
+    /// Approximate memory of the operation in bytes, where its rows take `bytes` bytes of text.
     fn held_bytes(&self, bytes: usize) -> usize {
         let events = match self {
             Self::Append { events, .. } => events.len() * size_of::<Event>(),
@@ -63,7 +63,7 @@ impl Op {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) ops: Vec<Op>,
-    /// About how many bytes of text the rows of `ops` take.
+    /// Approximate size of the rows of `ops`, in bytes of text.
     bytes: usize,
     outcome: Arc<Outcome>,
     /// The share of this batch in `uncommitted`.
@@ -94,7 +94,7 @@ impl Batch {
 }
 
 impl Drop for Batch {
-    /// A batch that is dropped without an outcome has an unknown one.
+    /// A batch that is dropped before its outcome is set has an unknown outcome.
     fn drop(&mut self) {
         self.end(Err(Error::OutcomeUnknown));
         self.uncommitted.fetch_sub(self.held_bytes, Ordering::Relaxed);
@@ -103,13 +103,13 @@ impl Drop for Batch {
 
 /// The batches that wait for the writer, and whether more are accepted.
 ///
-/// A change rests on the state that its caller has seen. Each call therefore names the [`Epoch`] in which
-/// [`check`](Self::check) or [`admit`](Self::admit) succeeded before the caller looked at that state. If the
-/// journal has failed since, earlier events may be missing, and the commit fails.
+/// A change depends on the state that its caller has seen. Each call therefore passes the [`Epoch`] that
+/// [`check`](Self::check) or [`admit`](Self::admit) returned before the caller read that state. If the journal has
+/// failed since then, earlier events may be missing, and the commit fails.
 #[derive(Debug)]
 pub struct CommitQueue {
     state: Mutex<Pending>,
-    /// About how many bytes all batches hold, including the batch that is being committed.
+    /// Approximate memory of all batches in bytes, including the batch that is being committed.
     uncommitted: Arc<AtomicUsize>,
     uncommitted_max: usize,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
@@ -126,7 +126,7 @@ struct Pending {
     epoch: Epoch,
     /// Whether no more events are accepted.
     is_closing: bool,
-    /// Once closed: the epoch in which every queue was intact.
+    /// Set at the close: the epoch in which every queue was intact.
     closed: Option<Epoch>,
 }
 
@@ -145,27 +145,27 @@ impl CommitQueue {
         }
     }
 
-    /// Watches whether the journal accepts events.
+    /// Returns a receiver that reports whether the journal accepts events.
     #[must_use]
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
-    /// The current epoch. Every commit that failed before this epoch has its outcome.
+    /// The current epoch. The outcome of every commit that failed before this epoch is set.
     ///
     /// # Errors
-    /// Why the journal accepts no events.
+    /// The reason why the journal accepts no events.
     pub fn check(&self) -> Result<Epoch, Error> {
         let state = self.lock();
         state.down.map_or(Ok(state.epoch), Err)
     }
 
-    /// As [`check`](Self::check), for a caller that is about to append. A caller must ask before it applies
-    /// its change, so that a refused change has no effect. The bound is therefore checked before an append and not with it, and the
-    /// batches can exceed it by one change per thread.
+    /// Like [`check`](Self::check), for a caller that is about to append. A caller must check before it applies its
+    /// change, so that a refused change has no effect. The limit on uncommitted bytes is therefore checked before the
+    /// append, and the batches can exceed it by one change per thread.
     ///
     /// # Errors
-    /// As [`check`](Self::check), [`Error::Backlog`] and [`Error::Closing`].
+    /// The errors of [`check`](Self::check), [`Error::Backlog`] or [`Error::Closing`].
     pub fn admit(&self) -> Result<Epoch, Error> {
         let epoch = {
             let state = self.lock();
@@ -179,7 +179,7 @@ impl CommitQueue {
         if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(epoch) }
     }
 
-    /// About how many bytes of memory wait to be committed.
+    /// Approximate number of bytes of memory that wait to be committed.
     #[must_use]
     pub fn uncommitted_bytes(&self) -> usize {
         self.uncommitted.load(Ordering::Relaxed)
@@ -200,25 +200,25 @@ impl CommitQueue {
         self.lives().get(&queue).and_then(Weak::upgrade)
     }
 
-    /// Accepts events of a loaded queue from now on. If the commit fails, the queue must be loaded again.
+    /// Accepts the events of a loaded queue from now on. If the commit fails, the queue must be loaded again.
     #[must_use]
     pub fn resume(&self, loaded: &Loaded, epoch: Epoch) -> Commit {
         self.push(&mut self.lock(), Op::Open(Box::new(QueueLog::of(loaded))), 0, epoch)
     }
 
-    /// Makes the writer let go of a queue that is about to be loaded again. Once the commit has succeeded, all events
-    /// of the queue are durable, and the writer writes nothing of the queue until [`resume`](Self::resume).
+    /// Makes the writer release a queue that is about to be loaded again. Once the commit has succeeded, all events
+    /// of the queue are durable, and the writer writes nothing for the queue until [`resume`](Self::resume).
     #[must_use]
     pub fn release(&self, queue: QueueId, epoch: Epoch) -> Commit {
         self.push(&mut self.lock(), Op::Release(queue), 0, epoch)
     }
 
-    /// Appends the next events of a queue; `prev_rv` is the event before them. Callers hold the queue's lock,
-    /// so that the calls for one queue arrive in the order of its events. Therefore `append` encodes nothing
-    /// and never waits for the disk.
+    /// Appends the next events of a queue; `prev_rv` is the event before them. Callers hold the queue's lock, so that
+    /// the calls for one queue arrive in the order of its events. `append` therefore does no encoding and never waits
+    /// for the disk.
     #[must_use]
     pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, epoch: Epoch) -> Commit {
-        // Computed outside the lock, which all queues share.
+        // Computed without holding the lock, because all queues share it.
         let bytes = events.iter().map(bytes_of).sum();
         self.push(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, epoch)
     }
@@ -237,7 +237,7 @@ impl CommitQueue {
         (id, self.push(&mut state, create, bytes, epoch))
     }
 
-    /// Reports queues that a reload found deleted although the commit of their deletion had failed.
+    /// Reports queues that a reload found to be deleted although the commit of the deletion had failed.
     pub fn found_deleted(&self, queues: Vec<QueueId>, epoch: Epoch) {
         // If this batch fails, the next reload finds the same queues.
         let _ = self.push(&mut self.lock(), Op::FoundDeleted(queues), 0, epoch);
@@ -253,8 +253,8 @@ impl CommitQueue {
         self.push(&mut state, Op::Delete { identity, last_rv }, QUEUE_ROW_BYTES, epoch)
     }
 
-    /// Adds an operation to the last batch. The commit fails at once while the journal is down, and if `epoch`
-    /// is over: the operation may rest on lost events.
+    /// Adds an operation to the last batch. The commit fails at once if the journal is down. It also fails at once if
+    /// `epoch` has ended, because the operation may depend on lost events.
     fn push(&self, state: &mut Pending, op: Op, bytes: usize, epoch: Epoch) -> Commit {
         if let Some(error) = state.down {
             return Commit::failed(error);
@@ -277,12 +277,12 @@ impl CommitQueue {
         self.lock().batches.len()
     }
 
-    /// Takes the oldest batch. Later operations go into another one.
+    /// Takes the oldest batch. Later operations go into another batch.
     pub(super) fn take(&self) -> Option<Batch> {
         self.lock().batches.pop_front()
     }
 
-    /// Waits until a batch is ready or the queue is closed, for `longest` at most.
+    /// Waits until a batch is ready or the queue is closed, but at most `longest`.
     pub(super) async fn wait(&self, longest: Duration) {
         tokio::select! {
             biased;
@@ -291,21 +291,21 @@ impl CommitQueue {
         }
     }
 
-    /// The store fails: `batch`, all waiting batches and all later operations fail.
+    /// Handles a failure of the store: fails `batch`, all waiting batches and all later operations.
     pub(super) fn go_down(&self, error: Error, batch: Option<Batch>) {
         let waiting = {
             let mut state = self.lock();
             state.down = Some(error);
             std::mem::take(&mut state.batches)
         };
-        // A caller that learns of its failed commit must already find the journal down.
+        // A caller that sees its commit fail must already find the journal down.
         for failed in batch.into_iter().chain(waiting) {
             failed.end(Err(error));
         }
         self.health.send_modify(|health| health.down = Some(error));
     }
 
-    /// The store accepts writes again, in a new epoch.
+    /// Accepts operations again, in a new epoch of the store.
     pub(super) fn come_up(&self, epoch: Epoch) {
         {
             let mut state = self.lock();
@@ -315,13 +315,14 @@ impl CommitQueue {
         self.health.send_replace(Health { epoch, down: None });
     }
 
-    /// Accepts no more changes: [`admit`](Self::admit) fails from now on. Changes that were admitted before may still append.
+    /// Stops accepting changes: [`admit`](Self::admit) fails from now on. Changes that were admitted earlier may
+    /// still be appended.
     pub fn begin_closing(&self) {
         self.lock().is_closing = true;
     }
 
-    /// Ends the journal: the writer commits the remaining events and stops. It marks the store as cleanly
-    /// closed only if every queue is intact, that is, if the journal is still in `epoch`.
+    /// Ends the journal: the writer commits the remaining events and stops. It marks the store as cleanly closed only
+    /// if every queue is intact, which means that the journal is still in `epoch`.
     pub fn close(&self, epoch: Epoch) {
         self.lock().closed = Some(epoch);
         self.closing.cancel();
@@ -341,12 +342,12 @@ impl CommitQueue {
         self.lock().down.is_some()
     }
 
-    /// The epoch that writes rest on.
+    /// The epoch in which rows are written.
     pub(super) fn epoch(&self) -> Epoch {
         self.lock().epoch
     }
 
-    /// Whether every queue is intact: no commit has failed since the epoch that was named at the close.
+    /// Whether every queue is intact: no commit has failed since the epoch that was passed to `close`.
     pub(super) fn is_intact(&self) -> bool {
         let state = self.lock();
         state.down.is_none() && state.closed == Some(state.epoch)
@@ -361,7 +362,7 @@ impl CommitQueue {
     }
 }
 
-/// About how many bytes of text an event takes.
+/// Approximate size of an event in bytes of text.
 fn bytes_of(event: &Event) -> usize {
     let config_bytes = match &event.kind {
         EventKind::Configured { config } => config_bytes(config),
@@ -370,7 +371,7 @@ fn bytes_of(event: &Event) -> usize {
     record::bytes_about(event) + config_bytes
 }
 
-/// About how many bytes of text the schema and the pointers of a queue's settings take.
+/// Approximate size of the schema and the pointers of a queue's settings, in bytes of text.
 fn config_bytes(config: &Config) -> usize {
     let Some(admission) = &config.admission else { return 0 };
     let schema_bytes = admission.schema_text().map_or(0, str::len);

@@ -1,4 +1,4 @@
-//! A batch grouped by kind and queue: the rows to write, and what to record once they are durable.
+//! A batch grouped by kind and queue: the rows to write, and the data to record once they are durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use super::queue_log::QueueLog;
 use super::record;
 use super::store::{Epoch, JournalRow, QueueId, QueueRow, Segment, Writes};
 
-/// What the writer knows of each queue.
+/// The writer's log of each queue.
 pub(super) type QueueLogs = BTreeMap<QueueId, QueueLog>;
 
 /// The operations of a batch, grouped.
@@ -88,7 +88,8 @@ impl GroupedBatch {
         writes
     }
 
-    /// Bytes of events that the loads of this batch replayed. The next checkpoint has to cover them.
+    /// Bytes of events that were replayed to load the queues of this batch. The next checkpoint must cover these
+    /// events.
     pub(super) fn replayed_bytes(&self) -> u64 {
         self.opened.iter().map(QueueLog::lag_bytes).sum()
     }
@@ -109,7 +110,8 @@ impl GroupedBatch {
     }
 }
 
-/// The events of a new row. Only the first event of a row may skip numbers, because a queue begins a life when it is loaded.
+/// The events of a new row. The number of events in a new row. Only the first event of a row may skip numbers,
+/// because a queue begins a new life when it is loaded.
 fn events_of(row: &JournalRow) -> u64 {
     row.last_rv.since(row.first_rv) + 1
 }

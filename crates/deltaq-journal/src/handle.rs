@@ -1,4 +1,4 @@
-//! The journal as its callers see it.
+//! The journal's interface for callers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use deltaq_runtime::clock::Clock;
 use super::commit_queue::CommitQueue;
 use super::store::Reader;
 
-/// A handle on the journal: its [`CommitQueue`], and what can be read. Clones share one journal.
+/// A handle to the journal: its [`CommitQueue`] and its reader. Clones share one journal.
 #[derive(Clone, Debug)]
 pub struct Journal {
     pub(super) commit_queue: Arc<CommitQueue>,
     pub(super) reader: Arc<dyn Reader>,
     pub(super) floor: Rv,
     pub(super) clock: Clock,
-    /// What the clock of the database showed, and the monotonic clock then.
+    /// The time of the database's clock at the opening, and the monotonic clock at the same instant.
     pub(super) database_clock: Option<(Time, u64)>,
 }
 
@@ -28,14 +28,14 @@ impl Journal {
         &self.reader
     }
 
-    /// The largest event of any deleted queue when the store was opened. New queues start above it.
+    /// The largest event number of any queue that was deleted when the store was opened. New queues start above it.
     #[must_use]
     pub fn floor(&self) -> Rv {
         self.floor
     }
 
-    /// The present time by the clock that all writers of the store share: that of the database or, if the store has none, that of the
-    /// machine.
+    /// The current time by the clock that all writers of the store share: the clock of the database or, if the store
+    /// has none, the clock of the machine.
     #[must_use]
     pub fn wall(&self) -> Time {
         match self.database_clock {

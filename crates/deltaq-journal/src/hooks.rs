@@ -1,4 +1,4 @@
-//! What the journal calls: the queues that its checkpoints capture, and the metrics.
+//! The interfaces that the journal calls: the queues that its checkpoints capture, and the metrics.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,6 +20,6 @@ pub trait Observer: fmt::Debug + Send + Sync {
     fn committed(&self, events: usize, took: Duration);
     /// A checkpoint has completed.
     fn checkpointed(&self, took: Duration);
-    /// The size of all files, and how many events a replay would apply.
+    /// The total size of all files and the number of events that a replay would apply.
     fn sized(&self, bytes: u64, lag_events: u64);
 }

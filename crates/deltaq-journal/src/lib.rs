@@ -1,13 +1,13 @@
-//! The journal makes events durable, in order, and a reply waits until its events are durable.
+//! The journal makes events durable, in order. A reply waits until its events are durable.
 //!
-//! All queues share one journal. Events that arrive while a commit runs are grouped into the next commit, so
-//! all waiting calls share the cost of making it durable (group commit). The journal is not an object store
-//! and contains no rule of a queue: it stores the engine's events and returns them after a restart.
+//! All queues share one journal. Events that arrive while a commit runs are grouped into the next commit, so all
+//! waiting calls share the cost of making it durable (group commit). The journal is not an object store and contains
+//! no rules of a queue. It stores the engine's events and returns them after a restart.
 //!
 //! Architecture invariants:
 //! - only a [`store`] knows how rows are stored, and only [`record`] knows what a row contains;
-//! - no module imports from this one, which only names the public parts;
-//! - a commit has exactly one outcome. If it fails, every commit that was queued behind it fails too.
+//! - no module imports from this one, which only declares the public parts;
+//! - a commit has exactly one outcome. If it fails, every commit that was queued after it fails too.
 
 pub mod offline;
 pub mod postgres;

@@ -3,7 +3,8 @@
 //! Commands that only read use a snapshot and change nothing. The import of a whole store writes rows; objects are imported into a
 //! queue by the service, so that command is not here.
 //!
-//! Every message addresses the operator who typed the command: one line with the folder or the database, and the remedy.
+//! Every message is for the operator who ran the command. It is one line that names the folder or the database, and
+//! the remedy.
 
 pub mod backup;
 pub mod check;
@@ -48,7 +49,7 @@ pub enum Error {
         /// The folder.
         at: PathBuf,
     },
-    /// The database is missing, but files that belong to it exist.
+    /// The database is missing, but its other files exist.
     #[error(
         "deltaq.db is missing in {}, but {beside} exists: put deltaq.db back, or replace all remaining files by a \
          backup",
@@ -66,7 +67,7 @@ pub enum Error {
         /// The database.
         at: String,
     },
-    /// A server uses the database, or was killed.
+    /// A server uses the database or was killed while using it.
     #[error(
         "the store in the database {at} is not closed: stop the server that uses it. After a kill, start the server and stop \
          it. A running server imports by itself: POST /v1/queues/NAME/seed"
@@ -75,13 +76,13 @@ pub enum Error {
         /// The database.
         at: String,
     },
-    /// A whole store can't be imported beside queues.
+    /// A whole store can't be imported into a place that has queues.
     #[error("{at} has queues: a whole store can only be imported into a place without queues")]
     NotEmpty {
         /// The folder or the database.
         at: String,
     },
-    /// The store was imported, and has one partition.
+    /// The store was imported, but could not be split into partitions.
     #[error(
         "all queues were imported, but the store has one partition; one server can use it as it is. For several nodes, drop the schema \"deltaq\" and import again"
     )]
@@ -89,13 +90,13 @@ pub enum Error {
         /// The cause.
         source: store::Error,
     },
-    /// The store is damaged, and its damage was printed.
+    /// The store is damaged. The damage was already printed.
     #[error("the store in {at} is damaged, so it was not exported: docs/backup.md has the remedies")]
     Unsound {
         /// The folder or the database.
         at: String,
     },
-    /// A dump has no place for partitions.
+    /// A dump can't represent partitions.
     #[error(
         "the database {at} is shared by several nodes: copy it as a whole with pg_dump, or export each queue with --queue"
     )]
@@ -124,13 +125,13 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The store fails.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// A server uses the store and can do the same itself.
+    /// A server uses the store and can perform the command itself.
     #[error("{source}; {hint}")]
     Served {
-        /// Which server.
+        /// The error that names the server.
         source: store::Error,
         /// The call to the server.
         hint: String,

@@ -1,22 +1,23 @@
-//! How much the writer does at a time.
+//! Options of the writer: how much it does at a time.
 
 use std::ops::RangeInclusive;
 
 /// The journal is trimmed in segments of about this many bytes.
 pub(super) const SEGMENT_BYTES: u64 = 256 << 10;
 
-/// The sizes of the writer's steps, and the bound on uncommitted events. Tests make them small, so that
-/// little work takes many steps.
+/// The sizes of the writer's steps, and the limit on uncommitted bytes. Tests use small sizes, so that little work
+/// takes many steps.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// A checkpoint begins when the journal has grown by this many bytes, or by half of the live state if
-    /// that is more. The checkpoint then completes before the journal exceeds its retention.
+    /// A checkpoint begins when the journal has grown by this many bytes, or by half the size of the live state if
+    /// that is larger. The checkpoint then completes before the journal exceeds its retention.
     pub growth_bytes_min: u64,
-    /// The smallest and the largest size of a checkpoint chunk, in short rows. A long row counts as several.
+    /// The smallest and the largest size of a checkpoint chunk, in short rows. A long row counts as several short
+    /// rows.
     pub rows: RangeInclusive<usize>,
-    /// Most keys that are captured at a time, under their queue's lock.
+    /// Maximum number of keys that are captured at a time, under their queue's lock.
     pub captured: usize,
-    /// Most keys that are examined at a time. To examine a key costs much less than to capture it.
+    /// Maximum number of keys that are examined at a time. Examining a key costs much less than capturing it.
     pub examined: usize,
     /// The journal is trimmed in segments of about this many bytes.
     pub segment_bytes: u64,

@@ -1,4 +1,4 @@
-//! Parts of the readers of all stores: pages of a queue's journal, and reading ahead.
+//! Shared code of the readers of all stores: pages of a queue's journal, and reading ahead.
 
 use deltaq_engine::id::Rv;
 use futures_util::future::BoxFuture;
@@ -19,8 +19,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Adds the next older row to a page of the history, unless the page is full: it has at least two rows and `bytes`.
-    /// Returns whether the row was added.
+    /// Adds the next older row to a page of the history, unless the page is full. A page is full if it has at least
+    /// two rows and `bytes` bytes. Returns whether the row was added.
     pub(super) fn add_older(&mut self, prev_rv: Rv, row_bytes: u64, bytes: usize) -> bool {
         self.has_more = self.rows >= 2 && self.bytes >= bytes as u64;
         if !self.has_more {
@@ -56,7 +56,7 @@ pub(super) fn add_to_segments(segments: &mut Vec<Segment>, next: Segment, bytes:
     }
 }
 
-/// Starts to read a page at once, while the caller does something else.
+/// Starts reading a page at once, while the caller does other work.
 pub(super) fn ahead<T: Send + 'static>(
     doing: &'static str,
     page: impl Future<Output = Result<T, Error>> + Send + 'static,

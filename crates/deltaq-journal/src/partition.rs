@@ -1,4 +1,4 @@
-//! Which partition of a store a queue is in.
+//! Determines which partition of a store a queue is in.
 
 use deltaq_types::name::Name;
 

@@ -2,11 +2,11 @@
 //!
 //! The store neither caches nor interprets rows. One connection writes, and up to four read.
 //!
-//! Invariant: a writer whose epoch has ended writes nothing. Every write locks the row of the partition and finds the writer's own
-//! epoch in it, within the transaction that it commits. To begin an epoch updates that row, so it waits until the
-//! transactions that have locked the row have ended.
+//! Invariant: a writer whose epoch has ended writes nothing. Every write locks the row of the partition and finds the
+//! writer's own epoch in it, within the transaction that it commits. Beginning an epoch updates that row, so it waits
+//! until all transactions that have locked the row have ended.
 //!
-//! No session has state between two transactions, so the connections may lead through a pooler.
+//! No session has state between two transactions, so connections may go through a pooler.
 
 mod acknowledged;
 mod connect;
@@ -42,9 +42,9 @@ pub use self::snapshot::PostgresSnapshot;
 use self::write::Session;
 use super::store::{Epoch, Error, Opening, QueueId, Size, Store, Writes};
 
-/// How long a write may take. The outcome of a longer one is unknown.
+/// Time limit of a write. The outcome of a write that takes longer is unknown.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// How long connections may take to close.
+/// Time limit for closing connections.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 
 /// The writer of a partition.
@@ -53,14 +53,14 @@ pub struct Postgres {
     partition: i16,
     /// `None` after a failure: the connection may be within a transaction that is still running.
     connection: Option<PgConnection>,
-    /// The number of the host that the connection leads to.
+    /// The index of the host that the connection uses.
     host: usize,
     tenure: Tenure,
     /// Whether the last failure was a full disk.
     is_full: bool,
     acknowledged: Acknowledged,
     reader: Arc<PostgresReader>,
-    /// Whether the partition was claimed, so that it must be released.
+    /// Whether the partition was claimed and must therefore be released.
     is_claimed: bool,
     protection: Protection,
 }
@@ -79,8 +79,8 @@ impl fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    /// Opens a partition, and creates the tables and the partition if they are missing. A writer that has the partition open
-    /// loses it: its next write fails with [`Error::Fenced`].
+    /// Opens a partition, and creates the tables and the partition if they are missing. If another writer has the
+    /// partition open, that writer loses it, and its next write fails with [`Error::Fenced`].
     ///
     /// # Errors
     /// [`Error::Newer`]; [`Error::Full`]; [`Error::Damaged`]; [`Error::Failed`] if no host of the settings can be reached and
@@ -95,11 +95,11 @@ impl Postgres {
         Ok(parts.open(opening, false))
     }
 
-    /// As [`open`](Self::open), for a node: returns `None` if another node owns the partition. Closing the store releases the
+    /// Like [`open`](Self::open), for a node: returns `None` if another node owns the partition. Closing the store releases the
     /// partition.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub async fn claim(settings: Settings, partition: i16, member: &Member) -> Result<Option<Opened>, Error> {
         let (mut connection, host) = connect::writable(&settings, 0).await?;
         let protection = connect::protection(&mut connection).await?;
@@ -109,11 +109,11 @@ impl Postgres {
         }))
     }
 
-    /// Splits a store that has one partition and is closed: moves each queue to the partition that `partition_of` returns for its name.
-    /// There are `partitions` of them afterwards, for as many nodes at most.
+    /// Splits a closed store that has one partition into `partitions` partitions, for at most as many nodes. Each
+    /// queue is moved to the partition that `partition_of` returns for its name.
     ///
     /// # Errors
-    /// The store has several partitions already, or a server uses it; or the database has failed. Nothing has changed then.
+    /// The store already has several partitions, a server uses it, or the database has failed. Nothing has changed.
     pub async fn split(
         settings: &Settings,
         partitions: i16,
@@ -193,7 +193,7 @@ impl Store for Postgres {
             return Ok(());
         }
         writes.check_numbers()?;
-        // If this future is dropped from here on, the outcome of the write is unknown.
+        // If this future is dropped after this point, the outcome of the write is unknown.
         let mut connection = self.take("write")?;
         let pending = Pending::of(&writes);
         let (partition, tenure, prepares) = (self.partition, self.tenure, self.settings.prepares);
@@ -253,11 +253,11 @@ impl Store for Postgres {
         let _given_up = tokio::time::timeout(CLOSING_MAX, async {
             if let Some(mut connection) = self.connection.take() {
                 if self.is_claimed {
-                    // If this fails, other nodes wait until this node is removed.
+                    // If this fails, other nodes must wait until this node is removed.
                     let _ =
                         simple(&mut connection, "release", sql::release(self.partition, &self.tenure)).await;
                 }
-                // Everything acknowledged is durable already.
+                // Everything acknowledged is already durable.
                 let _ = connection.close().await;
             }
             self.reader.close().await;

@@ -1,4 +1,4 @@
-//! What the writer knows of each queue: the end of its journal, and which rows are retained.
+//! The writer's log of each queue: the end of its journal, and which rows are retained.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use super::record::Identity;
 use super::recovery::Loaded;
 use super::store::{QueueId, Segment};
 
-/// Without a setting, a queue's journal retains as many bytes as its live state has, and at least this many.
+/// By default, a queue's journal retains as many bytes as its live state has, but at least this many.
 pub(super) const RETAINED_BYTES_MIN: u64 = 64 << 20;
 
-/// What identifies a queue to its callers.
+/// The identity of a queue, as callers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueMeta {
     /// The name.
     pub name: Name,
-    /// Tells the queue from earlier queues of the same name.
+    /// Distinguishes the queue from earlier queues of the same name.
     pub incarnation: Incarnation,
-    /// The time of its creation.
+    /// When the queue was created.
     pub created_at: Time,
 }
 
@@ -33,11 +33,11 @@ impl QueueMeta {
     }
 }
 
-/// What the writer knows of a queue.
+/// The writer's log of a queue.
 #[derive(Debug)]
 pub(super) struct QueueLog {
     pub(super) identity: Identity,
-    /// A replay would start behind this event.
+    /// A replay would start after this event.
     pub(super) checkpoint_rv: Rv,
     /// The newest committed event.
     pub(super) last_rv: Rv,
@@ -48,7 +48,7 @@ pub(super) struct QueueLog {
     retained: VecDeque<Segment>,
     /// Invariant: the sum of the bytes of `retained`.
     retained_bytes: u64,
-    /// How many events the load has replayed and the writer has committed since.
+    /// Number of events that were replayed by the load or committed by the writer since then.
     events: u64,
 }
 
@@ -79,19 +79,19 @@ impl QueueLog {
         log
     }
 
-    /// About how many bytes of events a replay would apply.
+    /// Approximate number of bytes of events that a replay would apply.
     pub(super) fn lag_bytes(&self) -> u64 {
         let behind = self.retained.iter().filter(|segment| segment.last_rv > self.checkpoint_rv);
         behind.map(|segment| segment.bytes).sum()
     }
 
-    /// How many events a replay would apply. Numbers are counts only within a life; if the checkpoint is of an earlier one, a replay
-    /// would apply all events that this log knows.
+    /// Number of events that a replay would apply. Within a life, this is the difference of two event numbers. If the
+    /// checkpoint belongs to an earlier life, a replay would apply all events that this log has counted.
     pub(super) fn lag(&self) -> u64 {
         self.last_rv.since(self.checkpoint_rv).min(self.events)
     }
 
-    /// Adds a committed row of so many events.
+    /// Adds a committed row with this number of events.
     pub(super) fn add(&mut self, row: Segment, events: u64, segment_bytes: u64) {
         self.last_rv = row.last_rv;
         self.events += events;

@@ -1,8 +1,8 @@
-//! Loads queues from rows: the last checkpoint, then the journal behind it, with the same `apply` as live
+//! Loads queues from rows: first the last checkpoint, then the journal after it, with the same `apply` as live
 //! traffic.
 //!
 //! Damage is never skipped. A changed row, a gap between two rows or an unknown format ends the load with an error
-//! that names the place.
+//! that names the location.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,10 +43,10 @@ pub enum Error {
         after: Rv,
         /// The last event that is missing.
         before: Rv,
-        /// The first event behind the gap.
+        /// The first event after the gap.
         next: Rv,
     },
-    /// An event does not fit the state that the rows before it give.
+    /// An event does not fit the state that results from the previous rows.
     #[error("the journal row of queue {queue} from event {first_rv} on can't be replayed: {misfit}")]
     Event {
         /// The queue's name.
@@ -56,7 +56,7 @@ pub enum Error {
         /// The event, and the rule that it breaks.
         misfit: Box<Misfit>,
     },
-    /// The queue can't begin a life.
+    /// The queue can't begin a new life.
     #[error("queue {queue} can't begin a life")]
     Numbers {
         /// The queue's name.
@@ -116,7 +116,7 @@ pub struct Loaded {
 pub struct Contents {
     /// The queues to load.
     pub live: Vec<QueueRow>,
-    /// Deleted queues whose rows may not all be removed.
+    /// Deleted queues that may still have rows.
     pub deleted: Vec<QueueId>,
 }
 
@@ -138,11 +138,11 @@ pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
     Ok(contents)
 }
 
-/// Runs `work`, which computes for long between its reads, on a thread of its own, because the threads of the
+/// Runs `work` on its own thread, because it computes for a long time between its reads, and the threads of the
 /// runtime serve requests. Dropping the future ends the work at its next read.
 ///
 /// # Panics
-/// If the work does.
+/// If the work panics.
 pub async fn on_own_thread<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let runtime = Handle::current();
     if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
@@ -155,7 +155,7 @@ pub async fn on_own_thread<T: Send + 'static>(work: impl Future<Output = T> + Se
     match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
         Ok(Some(done)) => done,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // This future is being dropped, or the runtime ends.
+        // This future is being dropped, or the runtime is shutting down.
         Ok(None) | Err(Err(_)) => std::future::pending().await,
     }
 }
@@ -203,7 +203,7 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     Ok(Loaded { identity, queue, last_rv, checkpoint_rv, retained })
 }
 
-/// For each removed key, the event that removed it: the key's events up to it must not be replayed.
+/// For each removed key, the event that removed it. The key's events up to that event must not be replayed.
 async fn removed(
     reader: &dyn Reader,
     queue: QueueId,
@@ -259,8 +259,8 @@ async fn replay(
     }
 }
 
-/// Checks that the row follows the previous events, and that no writer of an earlier epoch wrote it than the row before it,
-/// which is of epoch `before`. The checkpoint may contain a part of the first row.
+/// Checks that the row follows the previous events, and that its epoch is not lower than `before`, the epoch of the
+/// previous row. The checkpoint may contain a part of the first row.
 fn check_link(queue: &QueueRow, row: &JournalRow, last_rv: Rv, before: Option<Epoch>) -> Result<(), Error> {
     let queue = queue.name.to_string();
     if let Some(before) = before.filter(|before| row.epoch < *before) {

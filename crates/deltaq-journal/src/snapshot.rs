@@ -1,6 +1,6 @@
 //! The port of the offline tools: a read-only view of a whole store at one instant, damaged or not.
 //!
-//! A snapshot changes nothing. A server can continue to use the store meanwhile.
+//! A snapshot changes nothing. A server can continue to use the store in the meantime.
 
 use deltaq_engine::id::Rv;
 use std::fmt;
@@ -9,7 +9,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::store::{Error, Holder, JournalRow, KeyRow, Opening, QueueId, QueueRow, Reader, TombstoneRow};
 
-/// A row of a table, or the reason why it can't be read.
+/// A row of a table, or why it can't be read.
 #[derive(Debug)]
 pub struct Found<T> {
     /// Identifies the row in its table, in this snapshot.
@@ -20,7 +20,7 @@ pub struct Found<T> {
     pub row: Result<T, String>,
 }
 
-/// A journal row, or the reason why its text can't be read, with its queue and position.
+/// A journal row, or why its text can't be read, with its queue and position.
 #[derive(Debug)]
 pub struct Placed {
     /// The queue.
@@ -49,14 +49,14 @@ pub struct Link {
 pub enum Finding {
     /// The store is damaged.
     Damage(String),
-    /// Useful information; no damage.
+    /// Useful information that is not damage.
     Note(String),
 }
 
 /// Receives the rows of a table.
 pub type Visitor<'a, T> = &'a mut dyn FnMut(T);
 
-/// A visit of all rows of a table. It ends with [`Error::Damaged`] where the database can't continue to read, or with
+/// A visit of all rows of a table. It ends with [`Error::Damaged`] if the database can't read further, or with
 /// [`Error::Failed`].
 pub type Visiting<'a> = LocalBoxFuture<'a, Result<(), Error>>;
 
@@ -71,20 +71,20 @@ pub trait Snapshot: fmt::Debug {
     /// [`Error::Locked`].
     fn refuse_server(&self) -> Result<(), Error>;
 
-    /// The place of a row, as a person finds it: "table keys, id 7".
+    /// The location of a row for a person, such as "table keys, id 7".
     fn place(&self, table: &str, id: i64) -> String;
 
-    /// What the store says about itself; `None` if that can't be read.
+    /// The state that the store records about itself; `None` if it can't be read.
     fn opening(&self) -> Option<&Opening>;
 
-    /// Reads rows as recovery does.
+    /// A reader of the rows, as recovery uses it.
     fn reader(&self) -> &dyn Reader;
 
-    /// Whether rows are missing as far as the store itself can tell, and whether it was cleanly closed.
+    /// Reports missing rows, as far as the store can detect them, and whether the store was cleanly closed.
     fn findings(&self) -> Vec<Finding>;
 
-    /// Checks what the rows do not show: the structures of the database, its tables, and the row of the store. Returns the
-    /// damage.
+    /// Checks everything except the rows: the structures of the database, its tables, and the row of the store.
+    /// Returns the damage.
     fn integrity(&self) -> LocalBoxFuture<'_, Vec<String>>;
 
     /// Visits every queue row.

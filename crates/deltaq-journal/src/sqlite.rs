@@ -1,11 +1,11 @@
-//! The SQLite store: one database in a folder of its own, used by one server at a time.
+//! The SQLite store: one database in its own folder, used by one server at a time.
 //!
-//! The store neither caches nor interprets rows. One connection writes, one copies the WAL into the database
-//! beside the writer, and up to four read.
+//! The store neither caches nor interprets rows. One connection writes, one copies the WAL into the database in the
+//! background, and up to four read.
 //!
-//! Invariant: everything acknowledged is in the files at the store's paths. The store checks this after every
-//! commit and compares the files with the high-water mark at every start. SQLite itself keeps writing to a file
-//! that was moved away, and opens a file that was restored to an older state like any other.
+//! Invariant: everything acknowledged is in the files at the store's paths. The store checks this after every commit
+//! and compares the files with the high-water mark at every start. SQLite itself would keep writing to a file that
+//! was moved away, and would open a file that was restored to an older state without an error.
 
 mod backup;
 mod connect;
@@ -41,7 +41,7 @@ pub use self::sync::Sync;
 use self::upkeep::Upkeep;
 use super::store::{Epoch, Error, Opening, QueueId, REMEDY, Size, Store, Writes};
 
-/// How long a failed connection may take to close before it counts as stuck.
+/// Time limit for closing a failed connection. After this time, the connection counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
 /// The writer of a SQLite store.
@@ -50,13 +50,13 @@ pub struct Sqlite {
     sync: Sync,
     /// `None` after failed connections were closed and before new ones are open.
     connections: Option<Connections>,
-    /// Whether the last write is known to have succeeded. Otherwise the connection may be within a transaction
-    /// that is still running.
+    /// Whether the last write is known to have succeeded. Otherwise the connection may be inside a transaction that
+    /// is still running.
     is_sound: bool,
-    /// Whether the failure was a full disk. SQLite reports it before it syncs, so everything readable is on the
-    /// disk, and copying the WAL to make sure would need room that is missing.
+    /// Whether the failure was a full disk. SQLite reports a full disk before it syncs, so everything readable is on
+    /// the disk. Copying the WAL to make sure would need free space that is missing.
     is_full: bool,
-    /// The error of maintenance that a write has run. The next call of `upkeep` returns it.
+    /// An error of maintenance that ran during a write. The next call of `upkeep` returns it.
     upkeep_error: Option<Error>,
     /// Connections that are being closed.
     closing: Option<BoxFuture<'static, ()>>,
@@ -89,9 +89,9 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the store in a folder, creates it if it is missing, and locks it until it is dropped. Nothing is
-    /// changed before all checks have passed, so that files can be restored after a refusal. The only exception:
-    /// an interrupted creation is rolled back.
+    /// Opens the store in a folder, creates it if it is missing, and locks it until it is dropped. Nothing is changed
+    /// before all checks have passed, so that files can be restored after a refusal. The only exception is an
+    /// interrupted creation, which is rolled back.
     ///
     /// # Errors
     /// [`Error::Locked`] if another process holds it; [`Error::Newer`]; [`Error::Damaged`] if the database fails
@@ -106,8 +106,8 @@ impl Sqlite {
         let mark = mark::read(&paths.mark)?;
         connect::roll_back(&paths).await?;
         let found = connect::inspect(&paths).await?;
-        // A backup has no mark. The store from which it was taken may have gone on, so its numbers must not be used again, even if the
-        // store was closed when the backup was taken.
+        // A backup has no mark. The original store may have been used after the backup was taken, so its numbers must
+        // not be reused, even if the store was closed at the time of the backup.
         let is_backup = mark.is_none() && found.is_some();
         if let Some(mark) = mark {
             let here = found.map_or(Reached::default(), |found| found.reached);
@@ -143,8 +143,8 @@ impl Sqlite {
         Ok((store, reader, state.opening))
     }
 
-    /// Closes the connections. Only then is the outcome of the last write settled: a connection that hangs in it
-    /// may still complete it, so no other connection is opened before.
+    /// Closes the connections. The outcome of the last write is not settled until they are closed, because a
+    /// connection that hangs in the write may still complete it. So no other connection is opened before.
     async fn close_connections(&mut self) -> Result<(), Error> {
         if let Some(connections) = self.connections.take() {
             self.closing = Some(Box::pin(connections.close()));
@@ -159,7 +159,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Opens the connections anew, for [`reopen`](Store::reopen).
+    /// Opens new connections, for [`reopen`](Store::reopen).
     async fn open_again(&mut self) -> Result<(), Error> {
         self.is_sound = false;
         self.opened.check()?;
@@ -200,15 +200,15 @@ impl Store for Sqlite {
         let row = before.row + writes.journal.len() as u64;
         let version = writes.queues.iter().map(|row| row.version).fold(before.version, u64::max);
         let Connections { writer, upkeep } = connections;
-        // A failure of the maintenance does not fail the commit; the next call of `upkeep` returns the error.
+        // A maintenance failure does not fail the commit. The next call of `upkeep` returns the error.
         let copied = upkeep.before_write(write::bytes(&writes), &self.paths, writer).await;
         self.upkeep_error = copied.err().or(self.upkeep_error.take());
-        // If this future is dropped from here on, the outcome of the write is unknown.
+        // If this future is dropped after this point, the outcome of the write is unknown.
         self.is_sound = false;
         let written = write::commit(writer, writes, before.row + 1).await;
         self.is_full = matches!(written, Err(Error::Full { .. }));
         written?;
-        // The mark follows the commit: it must never be ahead of what is durable.
+        // The mark is written after the commit, because it must never be ahead of the durable rows.
         self.mark.set(&self.paths.mark, Reached { row, version })?;
         self.opened.check()?;
         self.is_sound = true;
@@ -248,7 +248,7 @@ impl Store for Sqlite {
             if let Some(Connections { mut writer, upkeep }) = self.connections.take() {
                 upkeep.close().await;
                 if copies {
-                    // Rows that remain in the WAL are durable there; the next start copies them.
+                    // Rows that remain in the WAL are durable. The next start copies them.
                     let _ = copy_all(&mut writer).await;
                 }
                 let _ = writer.close().await;
@@ -258,9 +258,9 @@ impl Store for Sqlite {
     }
 }
 
-/// Makes everything readable durable, and returns how far it reaches. After a failed sync the operating system
-/// may return data that the disk lacks. Copying the WAL into the database and syncing the database writes that
-/// data again.
+/// Makes everything readable durable, and returns the last durable row and version. After a failed sync, the
+/// operating system may return data that is not on the disk. Copying the WAL into the database and syncing the
+/// database writes that data again.
 async fn settle(
     writer: &mut SqliteConnection,
     acknowledged: Reached,

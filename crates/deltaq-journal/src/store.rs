@@ -1,7 +1,7 @@
-//! The port to a database: it writes a set of rows atomically and durably, and it reads rows.
+//! The interface to a database, which writes a set of rows atomically and durably, and reads rows.
 //!
-//! A store does not interpret rows: `record` converts events and states into rows and back. One suite of tests
-//! checks every store against the rules that are stated here.
+//! A store does not interpret rows: `record` converts events and states into rows and back. One test suite checks
+//! every store against the rules in this module.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use deltaq_runtime::causes::with_causes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-/// Identifies a queue for the lifetime of the store: a recreated queue has another id.
+/// Identifies a queue for the lifetime of the store. A recreated queue has a new id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueId(pub u32);
 
@@ -23,12 +23,12 @@ impl fmt::Display for QueueId {
     }
 }
 
-/// The tenure of a store's writer. It grows each time the store is opened or reopened, and it is stored, so that
-/// a writer that lost the store to another process is recognised.
+/// The tenure of a store's writer. It increases each time the store is opened or reopened. It is stored in the
+/// database, so that a writer that has lost the store to another process is detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
-/// The events of one queue in one commit, or a part of them.
+/// Some or all of the events of one queue in one commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalRow {
@@ -36,8 +36,8 @@ pub struct JournalRow {
     pub queue: QueueId,
     /// The epoch of the writer. It never decreases from one row of a queue to the next.
     pub epoch: Epoch,
-    /// The last event of the queue's previous row. It numbers the rows of a queue: at most one row follows an event.
-    /// A difference shows that rows are missing.
+    /// The last event of the queue's previous row. It identifies the row within its queue, because at most one row
+    /// follows an event. If it differs from the last event of the row before, rows are missing.
     pub prev_rv: Rv,
     /// The first event in the row.
     pub first_rv: Rv,
@@ -65,7 +65,7 @@ pub struct KeyRow {
     pub key: Arc<str>,
     /// The last event of the key that the row contains.
     pub rv: Rv,
-    /// The version of the known object: the event that made it known, an acknowledgement or a seed.
+    /// The version of the known object: the event that made the object known, which is an acknowledgement or a seed.
     pub known_rv: Option<Rv>,
     /// The known object, as it was received.
     pub known_object: Option<Arc<str>>,
@@ -79,13 +79,13 @@ pub struct KeyRow {
     pub checksum: u32,
 }
 
-/// States that an event removed a key. Older events of the key must not be replayed.
+/// Records that an event removed a key. Older events of the key must not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TombstoneRow {
     /// The queue.
     pub queue: QueueId,
-    /// The slot that the key had. To write the tombstone removes the key row of the slot.
+    /// The slot that the key had. Writing the tombstone removes the key row of the slot.
     pub slot: u32,
     /// The key.
     pub key: Arc<str>,
@@ -106,13 +106,13 @@ pub struct QueueRow {
     pub version: u64,
     /// The name. It is unique among the queues that are not deleted.
     pub name: Arc<str>,
-    /// Tells the queue from earlier queues of the same name. Lease ids contain it.
+    /// Distinguishes the queue from earlier queues of the same name. Lease ids contain it.
     pub incarnation: u32,
-    /// The time of its creation.
+    /// When the queue was created.
     pub created_at: Time,
-    /// Whether the queue is deleted. Then only `name` and `rv` have a meaning.
+    /// Whether the queue is deleted. If so, only `name` and `rv` are meaningful.
     pub deleted: bool,
-    /// The event at which the checkpoint began: a replay starts behind it. For a deleted queue, its last event.
+    /// The event at which the checkpoint began. A replay starts after it.
     pub rv: Rv,
     /// The state of the queue that does not belong to one key, as JSON.
     pub state: String,
@@ -122,29 +122,31 @@ pub struct QueueRow {
     pub checksum: u32,
 }
 
-/// Most rows of one kind that one write removes from a queue by `expired_tombstones`, `trimmed` or `swept`.
+/// Maximum number of rows of one kind that one write removes from a queue through `expired_tombstones`, `trimmed` or
+/// `swept`.
 pub const REMOVED_ROWS_MAX: u32 = 4_096;
-/// About how many bytes of events one write removes from a queue by `trimmed`.
+/// Approximate maximum number of bytes of events that one write removes from a queue through `trimmed`.
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
 
 /// The changes of one transaction, applied in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// The epoch that the changes rest on. If it is not the store's, nothing is written: [`Error::Fenced`].
+    /// The epoch that the changes are based on. If it is not the store's epoch, nothing is written and the write
+    /// fails with [`Error::Fenced`].
     pub epoch: Epoch,
     /// Rows to append. A second row of a queue with the same `prev_rv` is an error.
     pub journal: Vec<JournalRow>,
-    /// Rows to insert, or to replace by `id`.
+    /// Rows to insert or, if a row with the same `id` exists, to replace.
     pub queues: Vec<QueueRow>,
     /// Tombstones to append. The key rows of their slots are removed.
     pub tombstones: Vec<TombstoneRow>,
-    /// Rows to insert, or to replace by `queue` and `slot`.
+    /// Rows to insert or, if a row with the same `queue` and `slot` exists, to replace.
     pub keys: Vec<KeyRow>,
-    /// For each queue, remove tombstones up to this event: the oldest [`REMOVED_ROWS_MAX`] of them, so that the
-    /// write stays short. The remaining ones are harmless; a later write that names the event removes them.
+    /// For each queue, remove tombstones up to this event. At most the oldest [`REMOVED_ROWS_MAX`] are removed, so
+    /// that the write stays short. The remaining tombstones are harmless; a later write with this event removes them.
     pub expired_tombstones: Vec<(QueueId, Rv)>,
-    /// For each queue, remove journal rows with a `last_rv` up to this event: the oldest ones, at least one, up
-    /// to [`REMOVED_ROWS_MAX`] and about [`REMOVED_BYTES_MAX`] of events.
+    /// For each queue, remove journal rows with a `last_rv` up to this event, oldest first. At least one row is
+    /// removed, and at most [`REMOVED_ROWS_MAX`] rows and about [`REMOVED_BYTES_MAX`] bytes of events.
     pub trimmed: Vec<(QueueId, Rv)>,
     /// For each queue, remove up to this many key rows, tombstones and journal rows each, at most
     /// [`REMOVED_ROWS_MAX`].
@@ -152,12 +154,12 @@ pub struct Writes {
     /// Remove the rows of these queues in [`queues`](Self::queues), if the queues are deleted. The store retains
     /// the [`Numbers`] that they have reached.
     pub forgotten: Vec<QueueId>,
-    /// Whether the store is cleanly closed from now on, if that changes.
+    /// The new value of the store's mark for "cleanly closed"; `None` leaves it unchanged.
     pub clean: Option<bool>,
 }
 
 impl Writes {
-    /// Removes the checkpoint rows of queues for which `stays` returns false.
+    /// Drops the checkpoint rows of queues for which `stays` returns false.
     pub(super) fn retain(&mut self, stays: impl Fn(QueueId) -> bool) {
         self.queues.retain(|row| stays(row.id));
         self.tombstones.retain(|stone| stays(stone.queue));
@@ -171,7 +173,7 @@ impl Writes {
         *self == Self { epoch: self.epoch, ..Self::default() }
     }
 
-    /// Whether there is nothing to write besides journal rows.
+    /// Whether there is nothing to write except journal rows.
     pub(super) fn is_only_journal(&self) -> bool {
         let Self {
             epoch: _,
@@ -191,8 +193,8 @@ impl Writes {
         is_empty && removes_none && clean.is_none()
     }
 
-    /// Refuses numbers from 2^63 on, which the signed integers of databases would order differently. Times are exempt: no
-    /// statement orders by them, and the largest time is used.
+    /// Refuses numbers from 2^63 on, because databases use signed integers and would order them differently. Times
+    /// are exempt: no statement orders by them, and the largest time is a valid value.
     pub(super) fn check_numbers(&self) -> Result<(), Error> {
         let journal = self
             .journal
@@ -208,7 +210,7 @@ impl Writes {
     }
 }
 
-/// The number as a bound for columns whose numbers are below 2^63.
+/// Converts a number to an upper bound for columns whose numbers are below 2^63.
 pub(super) fn bound(number: impl Into<u64>) -> i64 {
     i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
@@ -232,20 +234,20 @@ pub struct Segment {
 pub struct Size {
     /// Bytes of all files.
     pub bytes: u64,
-    /// Bytes of free pages, which later writes reuse.
+    /// Size of the free pages in bytes. Later writes reuse them.
     pub free: u64,
 }
 
 /// The result of opening a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// Whether it was cleanly closed.
+    /// Whether the store was cleanly closed.
     pub clean: bool,
     /// The largest numbers of queues, including the queues whose rows were removed.
     pub numbers: Numbers,
     /// The epoch that begins with this opening.
     pub epoch: Epoch,
-    /// The clock of the database at the opening, by which lives begin; `None` if the store has no clock of its own.
+    /// The time of the database's clock at the opening, which new lives use; `None` if the store has no clock.
     pub wall: Option<Time>,
 }
 
@@ -261,7 +263,7 @@ pub struct Numbers {
     pub floor: Rv,
 }
 
-/// Why a store fails.
+/// Why an operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No room is left.
@@ -274,24 +276,24 @@ pub enum Error {
     /// Another writer has opened the store. Nothing was written.
     #[error("another process has taken over the store: this one is in epoch {own}, the store is in epoch {found}", own = .own.0, found = .found.0)]
     Fenced {
-        /// The epoch that the write rests on.
+        /// The epoch that the write is based on.
         own: Epoch,
         /// The epoch of the store.
         found: Epoch,
     },
-    /// A row or a file is not what was written.
+    /// A row or a file differs from what was written.
     #[error("the store is damaged: {found}")]
     Damaged {
         /// The damage and its place.
         found: String,
     },
-    /// The store lacks writes that were acknowledged, as after a failover to a replica that lags.
+    /// The store is missing acknowledged writes, for example after a failover to a lagging replica.
     #[error("the store has lost acknowledged changes: {found}")]
     RolledBack {
         /// What is missing.
         found: String,
     },
-    /// The paths no longer lead to the files that were opened.
+    /// The paths no longer refer to the files that were opened.
     #[error("{what}")]
     Replaced {
         /// The file, and what happened to it.
@@ -302,7 +304,7 @@ pub enum Error {
     Locked {
         /// The folder of the store.
         at: PathBuf,
-        /// The process that holds it.
+        /// The process that holds the store.
         holder: Holder,
     },
     /// A newer program has migrated the store.
@@ -350,12 +352,12 @@ pub enum Holder {
     Process(u32),
     /// A server with an unknown process id.
     Unknown,
-    /// A command that reads it and excludes servers meanwhile.
+    /// A command that reads the store and excludes servers while it runs.
     Reader,
 }
 
 impl Holder {
-    /// What to do about it.
+    /// Advice for the operator.
     fn advice(self) -> &'static str {
         match self {
             Self::Process(_) | Self::Unknown => "only one server can use a store",
@@ -379,18 +381,18 @@ pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// The single writer of a store.
 pub trait Store: fmt::Debug + Send + 'static {
-    /// Writes all changes durably, or none. After an error it is unknown which (except for [`Error::Fenced`]:
-    /// none), and nothing can be written before [`reopen`](Self::reopen).
+    /// Writes all changes durably, or none. After [`Error::Fenced`], nothing was written; after any other error, the
+    /// outcome is unknown. After an error, nothing can be written before [`reopen`](Self::reopen).
     fn write(&mut self, writes: Writes) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Whether the queue has rows besides its own row.
+    /// Whether the queue has any rows other than its own row.
     fn has_rows(&mut self, queue: QueueId) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Opens the store anew, settles the outcome of the failed write, proves by a write that the store accepts
-    /// more, and returns the epoch that begins. What is readable afterwards is durable.
+    /// Opens the store again and settles the outcome of the failed write. Makes a test write to prove that the store
+    /// accepts writes, and returns the new epoch. Everything that is readable afterwards is durable.
     fn reopen(&mut self) -> impl Future<Output = Result<Epoch, Error>> + Send;
 
-    /// Does a small part of the maintenance that bounds the files, if there is any to do. Returns the size.
+    /// Does a small part of the maintenance that limits the size of the files, if any is due. Returns the size.
     fn upkeep(&mut self) -> impl Future<Output = Result<Size, Error>> + Send;
 
     /// Closes the store in a way that makes the next start quick. Nothing is lost if this fails.
@@ -409,8 +411,9 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// future is polled.
     fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
 
-    /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first: at least one if there is
-    /// any, more up to `bytes` of events. The store may start to read at the call.
+    /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first. Returns at least one row if
+    /// there is one, and further rows up to `bytes` of events. The store may start to read at the call, before the
+    /// future is polled.
     fn journal(
         &self,
         queue: QueueId,
@@ -418,12 +421,12 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>>;
 
-    /// The newest rows of a queue's journal with a `first_rv` up to `from`, newest first: at least two if there
-    /// are as many, more up to about `bytes` of events. The next page starts with the last row of this page, so
-    /// that the caller can check that the rows are consecutive.
+    /// The newest rows of a queue's journal with a `first_rv` up to `from`, newest first. Returns at least two rows
+    /// if there are two, and further rows up to about `bytes` of events. The next page starts with the last row of
+    /// this page, so that the caller can check that the rows are consecutive.
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>>;
 
-    /// How much of a queue's journal is kept, oldest first, in segments of up to `bytes` each (a
-    /// larger row is a segment by itself).
+    /// The retained part of a queue's journal as segments, oldest first. A segment has up to `bytes` bytes; a larger
+    /// row is a segment by itself.
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>>;
 }

@@ -1,5 +1,4 @@
-//! The writer commits the batches one after the other. Between commits it writes the checkpoint in chunks,
-//! trims the journal, and recovers the journal after a failure.
+//! The writer commits the batches one after another.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -27,9 +26,9 @@ use super::store::{self, Opening, QueueId, Reader, Store, Writes};
 
 /// How often the files are maintained.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
-/// While commits wait, they get this many times as much of the writer's time as a checkpoint. The share is
-/// halved each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint
-/// completes under a load that never pauses.
+/// While commits wait, they get this many times as much of the writer's time as a checkpoint. The factor is halved
+/// each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint completes even under
+/// constant load.
 const COMMIT_SHARE: u32 = 3;
 /// The waits before a failed store is reopened.
 const REOPEN_WAIT: RetryWait = RetryWait::new(Duration::from_millis(100), Duration::from_secs(2));
@@ -56,7 +55,7 @@ pub struct Writer<S> {
     growth: u64,
     /// The growth that starts the next checkpoint.
     growth_max: u64,
-    /// The growth that the running checkpoint covers. It counts again if the checkpoint fails.
+    /// The growth that the running checkpoint covers. If the checkpoint fails, this growth is added back.
     growth_covered: u64,
     options: WriterOptions,
     /// No checkpoint begins before this instant.
@@ -68,7 +67,7 @@ pub struct Writer<S> {
     next_upkeep_us: u64,
     /// Deleted queues that may have rows left.
     deleted: VecDeque<QueueId>,
-    /// Why nothing can be written any more.
+    /// Why the writer can no longer write.
     stopped: Option<Ended>,
 }
 
@@ -93,7 +92,7 @@ pub async fn open<S: Store>(
         reader,
         floor: numbers.floor,
         clock: clock.clone(),
-        // The opening is a moment old, so this clock is behind that of the database by that moment.
+        // A moment has passed since the opening, so this clock is behind the database's clock by that moment.
         database_clock: wall.map(|wall| (wall, clock.monotonic_us())),
     };
     let writer = Writer {
@@ -125,7 +124,7 @@ pub enum Ended {
     Closed,
     /// Another process has taken over the store.
     Fenced,
-    /// The store has lost acknowledged writes, so the loaded queues are ahead of it.
+    /// The store has lost acknowledged writes, so the loaded queues are ahead of the store.
     RolledBack,
 }
 
@@ -141,7 +140,7 @@ impl<S: Store> Writer<S> {
     /// store.
     pub async fn run(mut self) -> Ended {
         let _guard = PanicGuard(self.commit_queue.clone());
-        // The first write: from here on, a store that is not closed again is recognised as such.
+        // The first write marks the store as open, so that an unclean stop is detected later.
         while !self.write_or_recover(Writes { clean: Some(false), ..Writes::default() }).await {
             if self.stopped.is_some() || self.cut.is_cancelled() || self.commit_queue.is_closed() {
                 return self.close().await;
@@ -158,7 +157,7 @@ impl<S: Store> Writer<S> {
         self.end().await
     }
 
-    /// Does what is due. Returns whether anything was.
+    /// Does the work that is due. Returns whether there was any.
     async fn step(&mut self) -> bool {
         let batch = self.commit_queue.take();
         let idle = batch.is_none();
@@ -189,9 +188,9 @@ impl<S: Store> Writer<S> {
         share.unwrap_or_default()
     }
 
-    /// Completes the running checkpoint, then writes a last one, so that the next start replays nothing, and
-    /// marks the store as cleanly closed. If the store is down, none of this happens: everything that was
-    /// acknowledged is in the store already.
+    /// Completes the running checkpoint, then writes a last one, so that the next start replays nothing, and marks
+    /// the store as cleanly closed. If the store is down, none of this happens. Everything that was acknowledged is
+    /// already in the store.
     async fn end(mut self) -> Ended {
         self.finish_checkpoint().await;
         if self.checkpoint.is_none() && !self.commit_queue.is_down() {
@@ -258,14 +257,16 @@ impl<S: Store> Writer<S> {
     async fn write_chunk(&mut self) {
         let Some(checkpoint) = &mut self.checkpoint else { return };
         let mut writes = checkpoint.next_chunk(&self.logs, &self.commit_queue);
-        // A queue may have been deleted after its rows were captured for an earlier chunk, and must not come back.
+        // A queue may have been deleted after its rows were captured for an earlier chunk, and its rows must not be
+        // written again.
         writes.retain(|queue| self.logs.contains_key(&queue));
         for _ in 0..self.commit_queue.len() {
             let Some(batch) = self.commit_queue.take() else { break };
             if !self.commit(batch).await {
                 return;
             }
-            // The batch may have deleted a queue, too, or released a queue that a later batch opens again as it was loaded.
+            // The batch may also have deleted a queue, or released a queue that a later batch opens again in its
+            // loaded state.
             writes.retain(|queue| self.logs.contains_key(&queue));
         }
         let begun_us = self.clock.monotonic_us();
@@ -331,7 +332,8 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// Adds rows of the first deleted queue that has any, and the rows in `queues` of those before it.
+    /// Adds the removal of rows of the first deleted queue that has any. For the deleted queues before it, adds the
+    /// removal of their rows in `queues`.
     async fn add_deleted(&mut self, writes: &mut Writes) {
         for _ in 0..SWEPT_QUEUES {
             let Some(queue) = self.deleted.front().copied() else { return };
@@ -355,16 +357,16 @@ impl<S: Store> Writer<S> {
         written.is_ok()
     }
 
-    /// Fails `batch` and all batches behind it, then reopens the store until it accepts writes. Once the
-    /// journal is closed, the store is reopened only once: no caller waits for it. A store that another process has taken
-    /// over is not reopened: the writer ends.
+    /// Fails `batch` and all later batches, then reopens the store until it accepts writes. Once the journal is
+    /// closed, the store is reopened only once, because no caller is waiting. A store that another process has taken
+    /// over is not reopened, and the writer ends.
     async fn fail_and_recover(&mut self, error: &store::Error, batch: Option<Batch>) {
         tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it has recovered");
         // The queues must learn that their captured parts are lost before the journal accepts events again.
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.lose();
             self.growth += mem::take(&mut self.growth_covered);
-            // The checkpoint may be what failed: it needs more room on the disk than commits do.
+            // The checkpoint may have caused the failure, because it needs more disk space than commits do.
             let wait = self.checkpoint_wait.after_failure();
             self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(whole_us(wait));
         }
@@ -381,7 +383,7 @@ impl<S: Store> Writer<S> {
                 () = self.commit_queue.closing().cancelled() => {}
                 () = self.cut.cancelled() => return,
             }
-            // Read before the attempt, during which the journal may be closed.
+            // Read before the attempt, because the journal may be closed during the attempt.
             let is_closed = self.commit_queue.is_closed();
             let error = match self.store.reopen().await {
                 Ok(epoch) => break epoch,
@@ -399,7 +401,8 @@ impl<S: Store> Writer<S> {
         tracing::info!(epoch = epoch.0, "the journal has recovered");
     }
 
-    /// Stops the writer if the store can't be used any more: another process has taken it over, or it has lost acknowledged writes.
+    /// Stops the writer if the store can no longer be used, because another process has taken it over or because it
+    /// has lost acknowledged writes.
     fn stops_after(&mut self, error: &store::Error) -> bool {
         self.stopped = match error {
             store::Error::Fenced { .. } => Some(Ended::Fenced),
@@ -411,7 +414,7 @@ impl<S: Store> Writer<S> {
     }
 }
 
-/// Fails all commits if the writer panics, so that no caller waits for a writer that is gone.
+/// Fails all commits if the writer panics, so that no caller waits for a writer that no longer runs.
 struct PanicGuard(Arc<CommitQueue>);
 
 impl Drop for PanicGuard {

@@ -13,8 +13,8 @@ use super::{Error, Location, stores};
 /// it may be the best one available.
 ///
 /// # Errors
-/// [`Error::NeedsDump`] for PostgreSQL; [`Error::Exists`]; what is in the folder instead of a store; and any error of the store, after
-/// which the copy is removed.
+/// [`Error::NeedsDump`] for PostgreSQL; [`Error::Exists`]; an error that describes what is in the folder instead of a
+/// store; or any error of the store, after which the copy is removed.
 pub async fn backup(
     store: &Location,
     to: &Path,

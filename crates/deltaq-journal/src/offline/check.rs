@@ -1,8 +1,8 @@
 //! `deltaq check`: lists all damage of a store.
 //!
-//! The check reads every row of every table and compares it with its checksum, its format and the neighbouring
-//! rows. Then it loads each queue as a start does. It works on a snapshot and changes nothing. It repairs
-//! nothing: it reports the damage and the remedy.
+//! The check reads every row of every table and compares it with its checksum, its format and the neighbouring rows.
+//! Then it loads each queue in the same way as a starting server. It works on a snapshot and changes nothing. It does
+//! not repair damage; it reports the damage and the remedy.
 
 mod links;
 mod rows;
@@ -45,7 +45,7 @@ pub struct Report {
     pub events: u64,
     /// Number of findings of damage.
     pub damage: u64,
-    /// Findings among them that affect only the history of keys.
+    /// Number of these findings that affect only the history of keys.
     pub history_only: u64,
     /// The names of the queues that can be loaded.
     pub whole: Vec<String>,
@@ -76,12 +76,12 @@ enum Severity {
     History,
 }
 
-/// What is known of a queue.
+/// What the check knows about a queue.
 #[derive(Debug, Default)]
 struct Known {
     name: Option<String>,
     is_deleted: bool,
-    /// The queue's row, if it is good.
+    /// The queue's row, if it is intact.
     row: Option<QueueRow>,
     /// The event at which the checkpoint began.
     checkpoint_rv: Rv,
@@ -103,10 +103,10 @@ struct Examiner<'a> {
     report: Report,
 }
 
-/// Checks a store. A server may use it meanwhile.
+/// Checks a store. A server may use the store during the check.
 ///
 /// # Errors
-/// What is in the folder instead of a store; [`Error::Store`] if nothing can be read.
+/// An error that describes what is in the folder instead of a store; [`Error::Store`] if nothing can be read.
 pub async fn check(at: &Location, clock: &Clock, print: &mut dyn FnMut(String)) -> Result<Report, Error> {
     let advice = |error| match error {
         Error::Store(error) => without_check_advice(error),
@@ -114,7 +114,7 @@ pub async fn check(at: &Location, clock: &Clock, print: &mut dyn FnMut(String)) 
     };
     let mut snapshot = stores::snapshot(at).await.map_err(advice)?;
     let mut report = Report::default();
-    // A note of each partition is printed once.
+    // A note that several partitions repeat is printed once.
     let mut notes = HashSet::new();
     let print = &mut |line: String| {
         if !line.starts_with("note: ") || notes.insert(line.clone()) {
@@ -152,7 +152,7 @@ pub async fn check_backup(
     Ok(report)
 }
 
-/// Removes the advice to run `deltaq check`, which is what runs here.
+/// Removes the advice to run `deltaq check`, because this is that command.
 fn without_check_advice(error: store::Error) -> Error {
     match error {
         store::Error::Damaged { .. } => {
@@ -163,7 +163,7 @@ fn without_check_advice(error: store::Error) -> Error {
     }
 }
 
-/// Checks a snapshot; `print` receives each finding at once, as one line.
+/// Checks a snapshot. `print` receives each finding immediately, as one line.
 pub async fn examine(
     snapshot: &dyn Snapshot,
     depth: Depth,
@@ -203,7 +203,7 @@ impl Examiner<'_> {
         }
     }
 
-    /// The database itself can't continue to read.
+    /// Records that the database can't be read any further.
     fn unreadable(&mut self, place: &str, error: &store::Error) {
         let error = error.without_remedy();
         self.damage(None, Severity::State, &format!("{place}: can't be read to its end: {error}"));
@@ -225,7 +225,7 @@ impl Examiner<'_> {
         (self.print)(format!("{label}: {place}{what}"));
     }
 
-    /// Loads a queue as a start does.
+    /// Loads a queue in the same way as a starting server.
     async fn load(&mut self, id: QueueId) {
         let Some(known) = self.queues.get_mut(&id) else { return };
         let (Some(row), was_damaged) = (known.row.take(), known.is_damaged) else { return };
@@ -234,7 +234,7 @@ impl Examiner<'_> {
                 self.report.keys += loaded.queue.keys() as u64;
                 self.report.whole.push(row.name.to_string());
             }
-            // The load would only repeat damage that was reported already.
+            // The load error would only repeat damage that was already reported.
             Err(_) if was_damaged => {}
             Err(error) => {
                 let what = match &error {

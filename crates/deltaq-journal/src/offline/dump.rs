@@ -1,10 +1,11 @@
-//! A whole store as text: `deltaq export` without a queue writes it, `deltaq import` reads it into a place without queues.
+//! A whole store as text. `deltaq export` without a queue writes it, and `deltaq import` reads it into a place
+//! without queues.
 //!
-//! The text has one JSON document per line: first the numbers of the store, then the rows of all queues with their checksums, and
-//! last a checksum of all lines before. It does not depend on the kind of store.
+//! The text has one JSON document per line: first the numbers of the store, then the rows of all queues with their
+//! checksums, and last a checksum of all previous lines. The text does not depend on the kind of store.
 //!
-//! Invariant: the rows of queues are written last, in one commit, and only if the input is complete. Until then a store has no queue
-//! of the input, and the numbers of its new queues are above all queues of the input.
+//! Invariant: the rows of table `queues` are written last, in one commit, and only if the input is complete. Until
+//! then the store has none of the input's queues, and the numbers of any new queue are above those of the input.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -27,20 +28,20 @@ use crate::store::{
     TombstoneRow, Writes,
 };
 
-/// The version of the lines.
+/// The format version of the lines.
 const FORMAT: u32 = 1;
 /// How many rows of a checkpoint are read at a time.
 const PAGE_ROWS: usize = 1_024;
-/// About how many bytes are read, or written to a store, at a time.
+/// Approximate number of bytes that are read, or written to a store, at a time.
 const PAGE_BYTES: usize = 4 << 20;
-/// The epoch of the journal rows: every epoch of a store is larger.
+/// The epoch of imported journal rows. Every epoch of a store is larger.
 const BEFORE_ALL: Epoch = Epoch(0);
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
-    /// The first line: the version of the lines, whether the store was cleanly closed, and its [`Numbers`].
+    /// The first line: the format version of the lines, whether the store was cleanly closed, and its [`Numbers`].
     Store {
         format: u32,
         clean: bool,
@@ -87,8 +88,8 @@ impl Counts {
     }
 }
 
-/// Writes a whole store to a new file that only its owner may read, or to the standard output. `print` receives the damage of the
-/// store. An incomplete file is removed.
+/// Writes a whole store to standard output or to a new file that only its owner can read. `print` receives the damage
+/// of the store. An incomplete file is removed.
 ///
 /// # Errors
 /// [`Error::Open`] or [`Error::Served`] if a server uses the store; [`Error::Unsound`] if it is damaged; [`Error::Partitions`];
@@ -208,7 +209,7 @@ impl<'a, W: Write> Out<'a, W> {
     }
 }
 
-/// Reads a whole store into a place that has no queues. After an error the place still has none.
+/// Reads a whole store into a place that has no queues. After an error, the place still has no queues.
 ///
 /// # Errors
 /// [`Error::NotEmpty`]; [`Error::Line`] and [`Error::Input`]; [`Error::Open`]; or an error of the store.
@@ -244,12 +245,12 @@ async fn write(
     (clean, numbers): (bool, Numbers),
     lines: Lines<impl BufRead>,
 ) -> Result<Counts, Error> {
-    // An import that was killed leaves rows without queues.
+    // An import that was killed may have left rows without queues.
     target.clear(reached.queue).await?;
     target.raise(&numbers).await?;
     let written = target.write_all(clean, numbers.queue, lines).await;
     if written.is_err() {
-        // If this fails too, the next import does it.
+        // If this fails too, the next import removes the rows.
         let _ = target.clear(numbers.queue).await;
     }
     target.store.close().await;
@@ -313,7 +314,8 @@ impl<S: Store> Target<S> {
         Ok(())
     }
 
-    /// Lets new queues begin above these numbers. A store retains the numbers of a queue that it forgets.
+    /// Makes new queues begin above these numbers, by creating and removing a queue with them: a store retains the
+    /// numbers of a removed queue.
     async fn raise(&mut self, numbers: &Numbers) -> Result<(), Error> {
         if numbers.queue == 0 {
             return Ok(());

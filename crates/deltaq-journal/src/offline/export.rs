@@ -17,7 +17,7 @@ use crate::snapshot::{Finding, Snapshot};
 /// How many bytes are written at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Loads a queue of a store that no server uses, without changing the store. `warn` receives the damage of the
+/// Loads a queue from a store that no server uses, without changing the store. `warn` receives the damage of the
 /// store as a whole.
 ///
 /// # Errors
@@ -74,11 +74,11 @@ async fn load_from(
     Ok(loaded.queue)
 }
 
-/// Most names of other queues in an error.
+/// Maximum number of names of other queues in an error.
 const NAMES_SHOWN: usize = 20;
 
-/// Writes the known objects to a new file that only its owner may read. Returns their number. An incomplete file
-/// is removed.
+/// Writes the known objects to a new file that only its owner can read. Returns their number. An incomplete file is
+/// removed.
 ///
 /// # Errors
 /// [`Error::Exists`] and [`Error::Write`].
@@ -100,7 +100,7 @@ pub fn to_file(queue: &Queue, to: &Path) -> Result<u64, Error> {
     done.map(|()| written).map_err(failed)
 }
 
-/// Writes the known objects to the standard output. Returns their number.
+/// Writes the known objects to standard output. Returns their number.
 ///
 /// # Errors
 /// [`Error::Pipe`] if the reader has closed the output, otherwise [`Error::Write`].
@@ -110,7 +110,7 @@ pub fn to_stdout(queue: &Queue) -> Result<u64, Error> {
     let done = lines(queue, &mut out, &mut written).and_then(|()| out.flush());
     done.map(|()| written).map_err(|source| match source.kind() {
         io::ErrorKind::BrokenPipe => {
-            // Nobody reads the rest of the buffer.
+            // The reader is gone, so the rest of the buffer is discarded.
             let _ = out.into_parts();
             Error::Pipe { written }
         }
@@ -136,8 +136,8 @@ fn line(key: &str, known: &Known, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, source)?;
     }
     out.write_all(b",\"object\":")?;
-    // A raw line break in an object is insignificant white space, because JSON strings contain line breaks only
-    // escaped. A space replaces it.
+    // A raw line break in an object is insignificant whitespace, because line breaks in JSON strings are always
+    // escaped. It is replaced with a space.
     for (index, part) in known.object.as_str().split('\n').enumerate() {
         if index > 0 {
             out.write_all(b" ")?;

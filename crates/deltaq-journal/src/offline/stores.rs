@@ -18,7 +18,7 @@ use crate::store::{self, Opening, Reader, Store};
 /// The partition of the commands.
 const PARTITION: i16 = 0;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, Debug)]
 pub enum Location {
     /// The data directory of a SQLite store.
@@ -49,7 +49,7 @@ impl fmt::Display for Location {
 /// Opens a snapshot of a store that has one partition, or of the first partition.
 ///
 /// # Errors
-/// What is there instead of a store; [`Error::Store`].
+/// An error that describes what is there instead of a store, or [`Error::Store`].
 pub(super) async fn snapshot(at: &Location) -> Result<Box<dyn Snapshot>, Error> {
     let snapshot = snapshot_of(at, PARTITION).await?;
     snapshot.ok_or_else(|| Error::NoTables { at: at.to_string() })
@@ -58,7 +58,7 @@ pub(super) async fn snapshot(at: &Location) -> Result<Box<dyn Snapshot>, Error> 
 /// Opens a snapshot of a partition; `None` if the store has no such partition.
 ///
 /// # Errors
-/// As [`snapshot`].
+/// Same as [`snapshot`].
 pub(super) async fn snapshot_of(at: &Location, partition: i16) -> Result<Option<Box<dyn Snapshot>>, Error> {
     match at {
         Location::Folder(_) if partition != PARTITION => Ok(None),
@@ -90,8 +90,8 @@ pub async fn open_folder(folder: &Path) -> Result<(impl Store, Arc<dyn Reader>, 
     Ok((store, reader as Arc<dyn Reader>, opening))
 }
 
-/// Opens a store in PostgreSQL as its only writer, and creates it if it is missing. A running server would lose the store to the
-/// new writer, so a store that is not closed is refused.
+/// Opens a store in PostgreSQL as its only writer, and creates it if it is missing. A store that is not closed is
+/// refused, because a running server would lose the store to the new writer.
 pub async fn open_database(
     settings: &postgres::Settings,
 ) -> Result<(impl Store + use<>, Arc<dyn Reader>, Opening), Error> {
@@ -116,10 +116,10 @@ pub(super) async fn split(settings: &postgres::Settings, partitions: i16) -> Res
     Postgres::split(settings, partitions, of).await
 }
 
-/// Checks that a whole store can be imported: there is no store, or one without queues.
+/// Checks that a whole store can be imported: there is no store, or a store without queues.
 ///
 /// # Errors
-/// [`Error::NotEmpty`], or why the place can't contain a store.
+/// [`Error::NotEmpty`], or an error that says why the place can't contain a store.
 pub(super) async fn expect_empty(at: &Location) -> Result<(), Error> {
     let snapshot = match snapshot(at).await {
         Err(Error::Missing { .. } | Error::Empty { .. } | Error::NoTables { .. }) => return Ok(()),
@@ -146,7 +146,7 @@ pub fn check_folder(folder: &Path) -> Result<(), Error> {
         Err(error) => return Err(unreadable(error)),
     }
     let database = folder.join("deltaq.db");
-    // Opening a pipe could block for ever.
+    // Opening a pipe could block forever.
     if fs::metadata(&database).is_ok_and(|found| !found.is_file()) {
         return Err(Error::NoStore { at: at() });
     }

@@ -1,7 +1,7 @@
-//! How far the queues had come at the last acknowledged commits.
+//! The events of each queue that were acknowledged, to detect their loss.
 //!
-//! A failover to a replica that lags loses commits that were acknowledged, and nothing else reveals it: the rows that remain are
-//! consistent. This is known only while the process runs.
+//! A failover to a lagging replica loses acknowledged commits. Nothing else reveals the loss, because the remaining
+//! rows are consistent. These records exist only in memory, so a loss is detected only while the process runs.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::error::database;
 use super::{rows, sql};
 use crate::store::{Error, QueueId, Writes};
 
-/// Most queues that an error names.
+/// Maximum number of queues that an error names.
 const NAMED_MAX: usize = 20;
 
-/// How far acknowledged writes of this process have come.
+/// The newest events that this process has acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
     /// The last event of each queue.
@@ -35,7 +35,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// What `writes` acknowledge once they are committed.
+    /// The events that `writes` acknowledge once they are committed.
     pub(super) fn of(writes: &Writes) -> Self {
         let reached = writes.journal.iter().map(|row| (row.queue, row.last_rv));
         let version = writes.queues.iter().map(|row| row.version).max().unwrap_or_default();
@@ -47,9 +47,9 @@ impl Pending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Loss {
     queue: QueueId,
-    /// The name, if the queue is still there.
+    /// The name, if the queue still exists.
     name: Option<String>,
-    /// The last event that is there.
+    /// The last event in the database.
     found: Rv,
     /// The last event that was acknowledged.
     acknowledged: Rv,
@@ -68,7 +68,7 @@ impl Acknowledged {
         self.version = self.version.max(pending.version);
     }
 
-    /// Fails if the database lacks events that were acknowledged, and logs them.
+    /// Fails if acknowledged events are missing from the database, and logs them.
     pub(super) async fn check(&self, connection: &mut PgConnection, partition: i16) -> Result<(), Error> {
         let doing = "look for acknowledged events";
         let failed = |error| database(doing, error);

@@ -14,23 +14,23 @@ use super::{rows, sql};
 use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
 const BEGIN_EPOCH: &str = "begin an epoch";
-/// How long one host may take to accept a connection.
+/// Time limit for one host to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long a short statement may take.
+/// Time limit of a short statement.
 pub(super) const SHORT_MAX: Duration = Duration::from_secs(15);
 
-/// What an acknowledged commit survives, as the database says.
+/// The failures that an acknowledged commit survives, as reported by the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protection {
     /// The version of the database.
     pub version: String,
     /// Whether commits survive a power loss of the database: `fsync` and `synchronous_commit` are on.
     pub is_durable: bool,
-    /// Whether a commit waits until a standby has it, so that it survives a failover.
+    /// Whether a commit waits until a standby has it. Such a commit survives a failover.
     pub is_replicated: bool,
 }
 
-/// Connects to the first host that accepts writes; the first attempt is host number `first`. Returns the host's number.
+/// Connects to the first host that accepts writes, starting with the host at index `first`. Returns the host's index.
 pub(super) async fn writable(settings: &Settings, first: usize) -> Result<(PgConnection, usize), Error> {
     let mut problems = Vec::new();
     let mut last = None;
@@ -54,7 +54,7 @@ pub(super) async fn writable(settings: &Settings, first: usize) -> Result<(PgCon
     }
 }
 
-/// Connects to the first host that responds, also to a standby.
+/// Connects to the first host that responds, which may be a standby.
 pub(super) async fn any(settings: &Settings) -> Result<PgConnection, Error> {
     let mut last = None;
     for options in &settings.hosts {
@@ -100,7 +100,7 @@ pub(super) async fn simple(
     within(SHORT_MAX, doing, connection.fetch_optional(statements(text.into()))).await
 }
 
-/// As [`simple`], and returns all rows.
+/// Like [`simple`], but returns all rows.
 pub(super) async fn simple_rows(
     connection: &mut PgConnection,
     doing: &str,
@@ -110,7 +110,7 @@ pub(super) async fn simple_rows(
 }
 
 fn statements(text: String) -> RawSql {
-    // Every such text is of the module `sql` and contains only numbers besides constants.
+    // Every such text comes from the module `sql` and consists of constants and numbers.
     sqlx::raw_sql(AssertSqlSafe(text))
 }
 
@@ -138,7 +138,7 @@ pub(super) async fn claim(
     }
 }
 
-/// Reads the state of the partition whose epoch has begun with `row`.
+/// Reads the state of the partition whose epoch began with `row`.
 async fn opened(
     connection: &mut PgConnection,
     partition: i16,
@@ -175,7 +175,7 @@ pub(super) async fn check_alone(connection: &mut PgConnection, name: &str) -> Re
     Err(Error::Failed { doing, source: None })
 }
 
-/// What the partition says about itself; `None` if there is no such partition.
+/// The state that the partition's row records; `None` if there is no such partition.
 pub(super) async fn state(connection: &mut PgConnection, partition: i16) -> Result<Option<Opening>, Error> {
     let doing = "read the state of the partition";
     let read = |row: &PgRow| {
@@ -208,8 +208,8 @@ pub(super) async fn next_epoch(
     }
 }
 
-/// The error of a write in the epoch `own` that has found another owner of the partition, or another server. On another server, to
-/// begin the next epoch shows who owns the partition.
+/// The error of a write in the epoch `own` that has found another owner of the partition, or another server. On
+/// another server, the attempt to begin the next epoch shows who owns the partition.
 pub(super) async fn refused(
     connection: &mut PgConnection,
     partition: i16,
@@ -234,7 +234,7 @@ async fn owner(connection: &mut PgConnection, partition: i16) -> Result<(Epoch, 
     read().map_err(|error| database(doing, error))
 }
 
-/// Asks what an acknowledged commit survives.
+/// Queries which failures an acknowledged commit survives.
 pub(super) async fn protection(connection: &mut PgConnection) -> Result<Protection, Error> {
     let doing = "read the settings of the database";
     let row = simple(connection, doing, sql::PROTECTION).await?;

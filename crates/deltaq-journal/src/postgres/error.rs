@@ -32,7 +32,7 @@ pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
     }
 }
 
-/// The error without the place in the source code of PostgreSQL.
+/// The error without the location in PostgreSQL's source code.
 fn cause(error: sqlx::Error) -> Box<dyn std::error::Error + Send + Sync> {
     let sqlx::Error::Database(database) = &error else { return error.into() };
     let (text, code) = (database.message(), database.code().unwrap_or_default());
@@ -44,7 +44,8 @@ fn cause(error: sqlx::Error) -> Box<dyn std::error::Error + Send + Sync> {
     format!("PostgreSQL says: {text} ({code}){hint}").into()
 }
 
-/// Waits for an answer of the database for `longest` at most. Nothing is known of an operation that takes longer.
+/// Waits for a reply of the database, but at most `longest`. The outcome of an operation that takes longer is
+/// unknown.
 pub(super) async fn within<T>(
     longest: Duration,
     doing: &str,

@@ -1,7 +1,8 @@
 //! Creates and migrates the tables.
 //!
-//! All migrations run in one transaction, under a lock of that transaction: servers that start at the same time wait for each other,
-//! and a pooler that gives each transaction another session does no harm. The migrator of sqlx takes a lock of the session.
+//! All migrations run in one transaction, under a transaction-level lock. So servers that start at the same time wait
+//! for each other, and a pooler that gives each transaction another session does no harm. sqlx's own migrator can't
+//! be used, because it takes a session-level lock.
 
 use sqlx::Row as _;
 use sqlx::postgres::PgConnection;
@@ -25,7 +26,7 @@ pub(super) async fn migrate(connection: &mut PgConnection, name: &str) -> Result
     }
     let doing = "migrate the database";
     simple(connection, doing, sql::begin() + sql::LOCK_MIGRATIONS).await?;
-    // Another server may have migrated it meanwhile.
+    // Another server may have migrated the database in the meantime.
     let found = version(connection, name).await?;
     for (version, name, text) in MIGRATIONS.iter().filter(|(version, ..)| *version > found) {
         tracing::info!(version, name, "migrating the database");

@@ -1,8 +1,9 @@
 //! The nodes that share a database, and the owners of its partitions.
 //!
-//! A node is a row of the table `nodes`, which it renews by heartbeats. A node that sends none for [`TTL`](super::owner::TTL) is removed by another node, and
-//! only then its partitions can be claimed. The heartbeat and the removal change the same row, so one of them comes first: a node that was
-//! removed finds that out by its next heartbeat.
+//! A node is a row of the table `nodes`, which the node renews by heartbeats. If a node sends no heartbeat for
+//! [`TTL`](super::owner::TTL), another node removes it, and only then can its partitions be claimed. Heartbeat and
+//! removal change the same row, so one of them comes first. A removed node learns of its removal from its next
+//! heartbeat.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use super::owner::{Loads, Member};
 use super::{Settings, migrate, sql};
 use crate::store::Error;
 
-/// How long a heartbeat may take.
+/// Time limit of a heartbeat.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(2);
 
-/// A node, as the others know it.
+/// A node, as other nodes see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Its name.
@@ -29,49 +30,49 @@ pub struct Node {
     pub is_leaving: bool,
     /// Whether it owns a partition that it has loaded.
     pub has_loaded: bool,
-    /// The partitions that it has failed to load lately.
+    /// The partitions that it has recently failed to load.
     pub unloadable: Vec<i16>,
 }
 
-/// What a heartbeat finds.
+/// The result of a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Whether this process is still a member.
     pub condition: Condition,
     /// The nodes, including this one, by name.
     pub nodes: Vec<Node>,
-    /// The name of each partition's owner. It may have been removed since.
+    /// The name of each partition's owner. The owner may have been removed since.
     pub owners: Vec<Option<String>>,
 }
 
 /// Whether a process is still a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It is: until the next heartbeat is due, no other node claims its partitions.
+    /// It is a member. No other node claims its partitions before the next heartbeat is due.
     Member,
-    /// It was removed: other nodes may have claimed its partitions.
+    /// It was removed. Other nodes may have claimed its partitions.
     Removed,
     /// Another process has joined with its name.
     Replaced,
 }
 
-/// The membership of this process, on a connection of its own.
+/// The membership of this process. It has its own connection.
 #[derive(Debug)]
 pub struct Membership {
     settings: Settings,
     member: Member,
     url: String,
     connection: Option<PgConnection>,
-    /// The number of the host that the connection leads to.
+    /// The index of the host that the connection uses.
     host: usize,
 }
 
 impl Membership {
-    /// Joins the nodes of a database. Creates the tables, and `partitions` partitions, if there are none. Returns the number of
-    /// partitions, and what an acknowledged commit survives.
+    /// Joins the nodes of a database. Creates the tables and `partitions` partitions if there are none. Returns the
+    /// number of partitions, and the failures that an acknowledged commit survives.
     ///
     /// # Errors
-    /// As [`Postgres::open`](super::Postgres::open).
+    /// Same as [`Postgres::open`](super::Postgres::open).
     pub async fn join(
         settings: Settings,
         name: String,
@@ -84,14 +85,14 @@ impl Membership {
         let member = Member { name, instance: connect::random()? };
         let doing = "join the nodes";
         let joined = simple_rows(&mut connection, doing, sql::join(&member, &url, partitions)).await?;
-        // The lock comes before the number.
+        // The first row is that of the lock, and the last row has the number.
         let count = joined.last().ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get::<i64, _>(0));
         let count = count.map_err(|error| database(doing, error))?;
         let membership = Self { settings, member, url, connection: Some(connection), host };
         Ok((membership, usize::try_from(count).unwrap_or_default(), protection))
     }
 
-    /// This process as a member.
+    /// The identity of this process as a member.
     #[must_use]
     pub fn member(&self) -> &Member {
         &self.member
@@ -103,8 +104,8 @@ impl Membership {
         &self.member.name
     }
 
-    /// Joins again as another member, after a removal. The partitions of the former member are lost. If another process has the name,
-    /// the next heartbeat says so.
+    /// Joins again as another member, after a removal. The partitions of the former member are lost. If another
+    /// process has the same name, the next heartbeat reports it.
     ///
     /// # Errors
     /// The database can't be reached.
@@ -116,8 +117,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Renews the membership, gives up partitions, and reads the nodes and the owners from before that. `removes` nodes that have sent no
-    /// heartbeat for [`TTL`](super::owner::TTL).
+    /// Renews the membership, gives up partitions, and returns the nodes and owners as they were before this
+    /// heartbeat. With `removes`, also removes nodes that have sent no heartbeat for [`TTL`](super::owner::TTL).
     ///
     /// # Errors
     /// The database can't be reached.
@@ -161,7 +162,7 @@ impl Membership {
     }
 }
 
-/// Reads the rows of a heartbeat: those of nodes come without a partition.
+/// Reads the rows of a heartbeat. Rows of nodes have no partition.
 fn found(rows: &[PgRow], member: &Member) -> Result<Found, sqlx::Error> {
     let (mut nodes, mut owners) = (Vec::new(), Vec::new());
     let mut condition = Condition::Removed;

@@ -1,10 +1,10 @@
-//! Who may write: the process that has joined the nodes, and its right to a partition.
+//! Ownership: a process that has joined the nodes, and its right to write to a partition.
 
 use std::time::Duration;
 
 use crate::store::Epoch;
 
-/// How long a node may send no heartbeat before its partitions can be claimed.
+/// How long after the last heartbeat of a node its partitions can be claimed.
 pub const TTL: Duration = Duration::from_secs(10);
 
 /// A process that has joined the nodes.
@@ -15,7 +15,7 @@ pub struct Member {
     pub(super) instance: i64,
 }
 
-/// What a node says about its loads.
+/// What a node reports about loading partitions.
 #[derive(Clone, Debug, Default)]
 pub struct Loads {
     /// Whether it owns a partition that it has loaded.
@@ -33,9 +33,9 @@ pub(super) struct Tenure {
     pub(super) writer: i64,
     /// The writer's epoch.
     pub(super) epoch: Epoch,
-    /// The server on which the epoch began: its start, in microseconds. A pooler may lead the same connection to another server later,
-    /// which may lack acknowledged commits. Two servers do not start in the same microsecond. After a restart of the same server, the
-    /// first commit is made again.
+    /// The server on which the epoch began, identified by its start time in microseconds. A pooler may later route
+    /// the same connection to another server, which may lack acknowledged commits. Two servers do not start in the
+    /// same microsecond. After a restart of the same server, the first commit is repeated.
     pub(super) server: i64,
     /// The epoch and the writer before this writer opened the partition.
     pub(super) before: (Epoch, i64),

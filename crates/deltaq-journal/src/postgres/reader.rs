@@ -1,4 +1,4 @@
-//! Reads committed rows: on connections of its own, at the server that the writer uses, or in one transaction.
+//! Reads committed rows, either on its own connections to the writer's server or in one transaction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::store::{
     Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow, bound,
 };
 
-/// Most statements that read at the same time; further ones wait.
+/// Maximum number of concurrent read statements. Further statements wait.
 const CONNECTIONS_MAX: usize = 4;
-/// How long a read may take.
+/// Time limit of a read.
 const READ_MAX: Duration = Duration::from_mins(2);
-/// How many rows are measured at first; each further step measures four times as many.
+/// Number of rows that are measured in the first step. Each further step measures four times as many.
 const MEASURED_ROWS: i64 = 256;
 
-/// Reads a partition beside its writer.
+/// Reads a partition while its writer works.
 pub struct PostgresReader(Arc<Connections>);
 
 /// The connections of a reader.
@@ -56,7 +56,7 @@ struct Target {
     /// The writer's host. Another host may be a standby that lags, or a primary that was replaced.
     host: usize,
     tenure: Tenure,
-    /// An open connection that no read uses. It was opened in this tenure.
+    /// An open connection that no read is using. It was opened in this tenure.
     idle: Option<PgConnection>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for PostgresReader {
 }
 
 impl PostgresReader {
-    /// Reads where the writer writes. Connections are opened on demand.
+    /// Reads from the writer's host. Connections are opened on demand.
     pub(super) fn new(settings: Settings, partition: i16, host: usize, tenure: Tenure) -> Self {
         let permits = Semaphore::new(CONNECTIONS_MAX);
         let state = Mutex::new(Target { host, tenure, idle: None });
@@ -96,7 +96,7 @@ impl PostgresReader {
         }
     }
 
-    /// Closes the connection that no read uses. Later reads of a live reader open others.
+    /// Closes the idle connection. Later reads of a live reader open new connections.
     pub async fn close(&self) {
         let unused = match &self.0.source {
             Source::Live(live) => live.state.lock().idle.take(),
@@ -155,7 +155,7 @@ impl Connections {
             (state.idle.take(), state.tenure)
         };
         if let Some(mut connection) = idle {
-            // The database may have closed an idle connection. That is no reason to fail the read.
+            // The database may have closed an idle connection. The read is then retried on a new connection.
             if let Ok(kept) = self.fold_on(&mut connection, doing, &query, &add).await {
                 live.put_back(connection, &tenure);
                 return Ok(kept);
@@ -219,8 +219,8 @@ impl Connections {
         sqlx::query(text).bind(self.partition).bind(i64::from(queue.0))
     }
 
-    /// Measures the rows of a page, beginning with the rows that `first` finds and continuing with those that `more` finds, until
-    /// `add` returns false.
+    /// Measures the rows of a page until `add` returns false. `first` finds the first rows, and `more` finds the rows
+    /// after them.
     async fn measure(
         &self,
         queue: QueueId,
@@ -263,7 +263,7 @@ impl Connections {
 }
 
 impl Live {
-    /// Keeps one connection for the next read, unless the writer has another connection by now.
+    /// Keeps one connection for the next read, unless the writer has reconnected in the meantime.
     fn put_back(&self, connection: PgConnection, tenure: &Tenure) {
         let mut state = self.state.lock();
         if state.tenure.epoch == tenure.epoch && state.idle.is_none() {
@@ -272,7 +272,8 @@ impl Live {
     }
 }
 
-/// Reads all rows of a query into a value, in a transaction that continues after an error. The size of the table is no limit.
+/// Reads all rows of a query into a value, in a transaction that remains usable after an error. The table may be of
+/// any size.
 async fn fold_in_transaction<K: Default>(
     connection: &mut PgConnection,
     doing: &str,

@@ -1,4 +1,4 @@
-//! Which database to use: the URL of the settings.
+//! The database to use, from the URL in the settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use sqlx::ConnectOptions as _;
 use sqlx::postgres::PgConnectOptions;
 use tracing::subscriber::{NoSubscriber, with_default};
 
-/// The parameters of the URL that the driver reads.
+/// The URL parameters that the driver reads.
 const DRIVER_PARAMETERS: &[&str] = &[
     "application_name",
     "dbname",
@@ -20,9 +20,9 @@ const DRIVER_PARAMETERS: &[&str] = &[
     "sslrootcert",
     "user",
 ];
-/// The number of statements that the driver keeps prepared on a connection; 0 prepares none.
+/// The number of statements that the driver keeps prepared on a connection. 0 disables prepared statements.
 const CACHE_PARAMETER: &str = "statement-cache-capacity";
-/// The kind of server to look for. A store always needs a server that accepts writes.
+/// The kind of server to connect to.
 const TARGET_PARAMETER: &str = "target_session_attrs";
 /// The values of [`TARGET_PARAMETER`] that mean a server that accepts writes.
 const TARGETS: &[&str] = &["read-write", "primary"];
@@ -34,7 +34,7 @@ pub struct Settings {
     pub(super) hosts: Vec<PgConnectOptions>,
     /// The database without its password and parameters: `user@host/database`.
     name: String,
-    /// Whether statements stay prepared. A pooler that gives each transaction another connection may not support it.
+    /// Whether statements stay prepared. A pooler in transaction mode may not support prepared statements.
     pub(super) prepares: bool,
 }
 
@@ -44,12 +44,12 @@ pub struct Settings {
 pub struct InvalidUrl(String);
 
 impl Settings {
-    /// Reads a URL such as `postgres://user@host/database?sslmode=verify-full`. Several hosts are separated by commas. The
-    /// variables of libpq (`PGUSER`, `PGPASSWORD`, `PGSSLMODE` and so on) and its password file (`PGPASSFILE`,
-    /// `~/.pgpass`) complete it.
+    /// Reads a URL such as `postgres://user@host/database?sslmode=verify-full`. Several hosts are separated by
+    /// commas. Missing parts come from libpq's variables (`PGUSER`, `PGPASSWORD`, `PGSSLMODE` and so on) and its
+    /// password file (`PGPASSFILE`, `~/.pgpass`).
     ///
     /// # Errors
-    /// [`InvalidUrl`] if the URL has a password, an unknown parameter, or another form.
+    /// [`InvalidUrl`] if the URL contains a password or an unknown parameter, or is malformed.
     pub fn parse(url: &str) -> Result<Self, InvalidUrl> {
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
         let rest = rest.ok_or_else(|| invalid("it does not begin with postgres://"))?;
@@ -61,7 +61,7 @@ impl Settings {
         }
         let (query, prepares) = parameters(query)?;
         let url = |host: &str| match (user, host) {
-            // Without a host, the part before it can't have a user.
+            // Without a host, the user can't be in the authority part, so it becomes a parameter.
             (user, "") if !user.is_empty() => format!("postgres:///{database}?user={user}&{query}"),
             ("", host) => format!("postgres://{host}/{database}?{query}"),
             (user, host) => format!("postgres://{user}@{host}/{database}?{query}"),
@@ -79,7 +79,7 @@ impl Settings {
 }
 
 impl fmt::Debug for Settings {
-    /// The options of the driver contain the password.
+    /// The driver's options are omitted because they contain the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings").field("name", &self.name).finish_non_exhaustive()
     }
@@ -127,7 +127,7 @@ fn options(url: &str) -> Result<PgConnectOptions, InvalidUrl> {
     Ok(if is_named { options } else { options.application_name("deltaq") })
 }
 
-/// `user@host,host/database`. A port is named unless it is the default.
+/// `user@host,host/database`. A port is included unless it is the default.
 fn name(hosts: &[PgConnectOptions]) -> String {
     let host = |options: &PgConnectOptions| {
         let host = match options.get_socket() {

@@ -1,4 +1,4 @@
-//! A snapshot of a PostgreSQL store: all rows are read on one connection, in one transaction that writes nothing.
+//! A snapshot of a PostgreSQL store. All rows are read on one connection, in one read-only transaction.
 //!
 //! A server can continue to use the store. The host may be a standby.
 
@@ -84,8 +84,8 @@ impl PostgresSnapshot {
         Ok(found)
     }
 
-    /// Visits all rows of a table, without its indexes, which may be damaged. The row's id is in column `columns`, and its queue
-    /// in column `queue`.
+    /// Visits all rows of a table without using its indexes, which may be damaged. The row's id is in column
+    /// `columns`, and its queue in column `queue`.
     async fn scan<T>(
         &self,
         (table, text): (&str, &'static str),
@@ -106,14 +106,14 @@ impl PostgresSnapshot {
             Ok(())
         };
         let scanned: Result<(), sqlx::Error> = scanned.await;
-        // After an error, the transaction takes no other statement.
+        // After an error, the transaction accepts no further statements.
         simple(&mut connection, &doing, sql::ROLLBACK_TO_SAVEPOINT).await?;
         scanned.map_err(|error| database(doing, error))
     }
 }
 
 impl Snapshot for PostgresSnapshot {
-    /// A session of a server has no mark that every user may see.
+    /// A server's session has no mark that every user can see.
     fn server(&self) -> Option<Holder> {
         None
     }

@@ -1,7 +1,7 @@
 //! Splits a store of one partition into several, for several nodes.
 //!
-//! Invariant: the split is one transaction, so a store has one partition with all queues, or all partitions. It begins an epoch, so a
-//! writer that still has the partition open writes nothing afterwards.
+//! Invariant: the split is one transaction, so a store has one partition with all queues, or all partitions. It
+//! begins a new epoch, so a writer that still has the partition open can't write afterwards.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use super::{Settings, sql};
 use crate::store::Error;
 
 const DOING: &str = "split the store into partitions";
-/// How long the rows of a table may take to move.
+/// Time limit for moving the rows of a table.
 const MOVE_MAX: Duration = Duration::from_hours(1);
 
 /// Moves the queues of partition 0 to the partitions that `partition_of` returns for their names. Creates these partitions.
 ///
 /// # Errors
-/// The store has not one partition that is closed, or nodes use it; or the database has failed. Nothing has changed then.
+/// The store does not consist of one closed partition, nodes use it, or the database has failed. Nothing has changed.
 pub(super) async fn split(
     settings: &Settings,
     partitions: i16,

@@ -1,23 +1,23 @@
 //! All SQL statements.
 //!
-//! Rows are passed as arrays, one per column, so that a statement has one text and takes one round trip whatever the number of
-//! rows. Rows to remove are found by an index and removed by their place (`ctid`), so that no statistics of a table can lead to a
-//! scan of the whole table. `$1` is the partition.
+//! Rows are passed as arrays, one per column, so that a statement has one text and takes one round trip for any
+//! number of rows. Rows to remove are found by an index and removed by their location (`ctid`), so that bad table
+//! statistics can't cause a scan of the whole table. `$1` is the partition.
 //!
 //! No statement leaves state in its session: a pooler may give each transaction another session.
 
 use super::owner::{Loads, Member, TTL, Tenure};
 use crate::store::{Epoch, QueueId};
 
-/// Longest wait for a lock, in milliseconds.
+/// Maximum wait for a lock, in milliseconds.
 const LOCK_MS: u32 = 5_000;
-/// Longest statement of a transaction of several statements, in milliseconds.
+/// Maximum duration of each statement in a transaction of several statements, in milliseconds.
 const STATEMENT_MS: u32 = 60_000;
-/// Longest pause between two statements of a transaction, in milliseconds. A node that loses its power within a transaction
-/// holds the lock of the partition for this long.
+/// Maximum pause between two statements of a transaction, in milliseconds. If a node loses power during a
+/// transaction, the lock of the partition is held for this long.
 const PAUSE_MS: u32 = 10_000;
 
-/// The start of the server, in microseconds, for constants that are put together.
+/// The start time of the server, in microseconds, for use in `concat!`.
 macro_rules! server {
     () => {
         "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
@@ -25,7 +25,7 @@ macro_rules! server {
 }
 const SERVER: &str = server!();
 
-/// Begins a transaction whose waits are bounded.
+/// Begins a transaction whose waits have time limits.
 pub(super) fn begin() -> String {
     format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {LOCK_MS}; \
@@ -42,8 +42,8 @@ pub(super) fn begin_write(partition: i16) -> String {
     )
 }
 
-/// Begins the first epoch of a writer in one transaction, and creates the row of the partition if it is missing. Returns the epoch,
-/// the writer of the epoch before, and the server.
+/// Begins the first epoch of a writer in one transaction, and creates the row of the partition if it is missing.
+/// Returns the epoch, the writer of the previous epoch, and the server.
 pub(super) fn first_epoch(partition: i16, writer: i64) -> String {
     format!(
         "{}INSERT INTO deltaq.partitions (partition) VALUES ({partition}) ON CONFLICT DO NOTHING; \
@@ -54,7 +54,8 @@ pub(super) fn first_epoch(partition: i16, writer: i64) -> String {
     )
 }
 
-/// As [`first_epoch`] of a partition that has no owner, or whose owner is this member's name or was removed. Returns no row otherwise.
+/// Like [`first_epoch`], but only for a partition that has no owner, whose owner has this member's name, or whose
+/// owner was removed. Returns no row otherwise.
 pub(super) fn claim(partition: i16, writer: i64, member: &Member) -> String {
     let (name, instance) = (literal(&member.name), member.instance);
     format!(
@@ -69,7 +70,8 @@ pub(super) fn claim(partition: i16, writer: i64, member: &Member) -> String {
     )
 }
 
-/// Begins a transaction that may take long. No server and no node opens the store meanwhile: it waits for one of the locks.
+/// Begins a transaction that may take a long time. A server or node that tries to open the store in the meantime
+/// waits for one of the locks.
 pub(super) fn begin_split() -> String {
     format!(
         "{}SET LOCAL statement_timeout = 0; {LOCK_MIGRATIONS}; \
@@ -82,10 +84,10 @@ pub(super) fn begin_split() -> String {
 pub(super) const SPLITTABLE: &str = "SELECT count(*) = 1 AND bool_and(clean) AND NOT EXISTS (SELECT FROM deltaq.nodes) \
      FROM deltaq.partitions";
 
-/// The ids and the names of all queues, deleted ones too.
+/// The ids and the names of all queues, including deleted queues.
 pub(super) const QUEUES_TO_SPLIT: &str = "SELECT id, name FROM deltaq.queues WHERE partition = 0";
 
-/// Creates the partitions besides the first one, with its numbers.
+/// Creates the partitions other than the first one, with the numbers of the first one.
 pub(super) fn add_partitions(count: i16) -> String {
     format!(
         "INSERT INTO deltaq.partitions (partition, last_queue, last_version, floor) \
@@ -122,8 +124,8 @@ pub(super) fn release(partition: i16, tenure: &Tenure) -> String {
     )
 }
 
-/// Joins the nodes in one transaction, which waits for others that join. Creates the partitions if there are none. Returns how many
-/// there are.
+/// Joins the nodes in one transaction, which waits for other joins. Creates the partitions if there are none. Returns
+/// the number of partitions.
 pub(super) fn join(member: &Member, url: &str, partitions: u16) -> String {
     let (name, instance) = (literal(&member.name), member.instance);
     format!(
@@ -151,8 +153,9 @@ pub(super) fn join_again(member: &Member, url: &str) -> String {
     )
 }
 
-/// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. It gives up partitions, but does not wait
-/// for a lock of their rows. With `removes`, it also removes the nodes whose last heartbeat is older than the TTL.
+/// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. It also gives up
+/// partitions, without waiting for locks on their rows. With `removes`, it also removes the nodes whose last
+/// heartbeat is older than the TTL.
 pub(super) fn heartbeat(member: &Member, is_leaving: bool, loads: &Loads, removes: bool) -> String {
     let (name, instance, ttl) = (literal(&member.name), member.instance, TTL.as_secs());
     let has_loaded = loads.has_loaded;
@@ -185,19 +188,19 @@ pub(super) fn leave(member: &Member) -> String {
     format!("DELETE FROM deltaq.nodes WHERE name = {name} AND instance = {instance}")
 }
 
-/// The names of the nodes, and how many partitions there are.
+/// The names of the nodes, and the number of partitions.
 pub(super) const SHARING: &str = "SELECT (SELECT string_agg(name, ', ' ORDER BY name) FROM deltaq.nodes), \
      (SELECT count(*) FROM deltaq.partitions)";
 
-/// A text in a statement. Only hexadecimal digits of it are in the statement.
+/// A text as an SQL literal. The statement contains only the hexadecimal digits of the text.
 fn literal(text: &str) -> String {
     let hex = text.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     format!("convert_from('\\x{hex}'::bytea, 'UTF8')")
 }
 
-/// Begins the epoch after `tenure` in one transaction, which waits for the lock of a transaction in doubt. The partition must belong to
-/// this writer, or be as it was before this writer opened it: then a failover has lost the epochs of this writer. A repeat changes
-/// nothing.
+/// Begins the epoch after `tenure` in one transaction, which waits for the lock of a transaction in doubt. The
+/// partition must belong to this writer, or be in the state from before this writer opened it. In the latter case, a
+/// failover has lost the epochs of this writer. Repeating the statement changes nothing.
 pub(super) fn next_epoch(partition: i16, tenure: &Tenure) -> String {
     let Tenure { writer, epoch: Epoch(own), before: (Epoch(epoch_before), writer_before), .. } = tenure;
     let next = own + 1;
@@ -219,7 +222,7 @@ pub(super) fn reads(partition: i16) -> String {
     format!("SELECT epoch, writer, pg_is_in_recovery() FROM deltaq.partitions WHERE partition = {partition}")
 }
 
-/// What the partition says about itself, and its largest numbers.
+/// The state that the partition's row records, and its largest numbers.
 pub(super) fn state(partition: i16) -> String {
     format!(
         "SELECT clean, epoch, \
@@ -240,7 +243,7 @@ pub(super) fn upkeep(partition: i16) -> String {
     )
 }
 
-/// Takes room for a trial write: 256 KiB that nothing compresses.
+/// Takes room for a test write: 256 KiB of incompressible data.
 pub(super) fn take_room(partition: i16) -> String {
     format!(
         "UPDATE deltaq.partitions SET probe = (\
@@ -249,12 +252,12 @@ pub(super) fn take_room(partition: i16) -> String {
     )
 }
 
-/// Frees the room of the trial write.
+/// Frees the room of the test write.
 pub(super) fn free_room(partition: i16) -> String {
     format!("UPDATE deltaq.partitions SET probe = NULL WHERE partition = {partition}")
 }
 
-/// Whether the queue has rows besides its own row.
+/// Whether the queue has any rows other than its own row.
 pub(super) fn has_rows(partition: i16, queue: QueueId) -> String {
     let exists = |table| {
         format!("EXISTS (SELECT 1 FROM deltaq.{table} WHERE partition = {partition} AND queue_id = {queue})")
@@ -274,27 +277,28 @@ pub(super) fn reached(partition: i16, queues: &[String]) -> String {
     )
 }
 
-/// Whether the server accepts no writes.
+/// Whether the server is read-only.
 pub(super) const IS_READ_ONLY: &str =
     "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool";
 
-/// What an acknowledged commit survives.
+/// The failures that an acknowledged commit survives.
 pub(super) const PROTECTION: &str = "SELECT current_setting('server_version'), current_setting('fsync')::bool, \
      current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> ''";
 
 /// Serialises the migrations until the end of the transaction; "delq" in ASCII.
 pub(super) const LOCK_MIGRATIONS: &str = "SELECT pg_advisory_xact_lock(1684368497)";
-/// Whether there is a table of migrations. The catalog is read as a table: `to_regclass` may return the answer from before the
-/// transaction waited for its lock.
+/// Whether the table of migrations exists. The catalog is read as a table, because `to_regclass` may return the state
+/// from before the transaction waited for its lock.
 pub(super) const HAS_MIGRATIONS: &str = "SELECT EXISTS (\
          SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'deltaq' AND tablename = 'migrations')";
 pub(super) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM deltaq.migrations";
 /// Parameters: version, name.
 pub(super) const MIGRATED: &str = "INSERT INTO deltaq.migrations (version, name) VALUES ($1, $2)";
 
-/// Parameters: partition, epoch, writer, the columns of the rows, and the server. Inserts no row if another writer has the partition, or if
-/// the server is another one. Nearly every commit is this statement alone. The lock lets the statement that begins another epoch wait until this commit has ended; after it, this
-/// statement finds no row to lock.
+/// Parameters: partition, epoch, writer, the columns of the rows, and the server. Inserts no row if another writer
+/// has the partition, or if the server is a different one. Nearly every commit consists of this statement alone.
+/// Because of the lock, a statement that begins another epoch waits until this commit has ended. After such a
+/// statement, this one finds no row to lock.
 pub(super) const JOURNAL: &str = concat!(
     "WITH own AS (\
          SELECT partition FROM deltaq.partitions WHERE partition = $1 AND epoch = $2 AND writer = $3 \
@@ -332,14 +336,14 @@ pub(super) const KEYS: &str = "INSERT INTO deltaq.keys \
          format = excluded.format, checksum = excluded.checksum, key = excluded.key, owner = excluded.owner, \
          item = excluded.item, known_object = excluded.known_object";
 
-/// Parameters: queues, events, most rows of a queue.
+/// Parameters: queues, events, maximum rows per queue.
 pub(super) const EXPIRED_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
      SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS expired (queue_id, rv), LATERAL (\
          SELECT t.ctid FROM deltaq.tombstones t \
          WHERE t.partition = $1 AND t.queue_id = expired.queue_id AND t.rv <= expired.rv ORDER BY t.rv LIMIT $4\
      ) AS found))";
 
-/// Parameters: queues, events, most rows of a queue, most bytes of a queue. The first row is removed whatever its size.
+/// Parameters: queues, events, maximum rows per queue, maximum bytes per queue. The first row is removed regardless of its size.
 pub(super) const TRIMMED: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (ARRAY(\
      SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS trimmed (queue_id, rv), LATERAL (\
          SELECT measured.ctid, measured.bytes, sum(measured.bytes) OVER (ORDER BY measured.prev_rv) AS total FROM (\
@@ -391,18 +395,18 @@ pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, cre
 pub(super) const READ_TOMBSTONES: &str = "SELECT slot, rv, checksum, key FROM deltaq.tombstones \
      WHERE partition = $1 AND queue_id = $2 ORDER BY rv, slot";
 
-/// Parameters: queue, first slot, most rows.
+/// Parameters: queue, first slot, maximum number of rows.
 pub(super) const READ_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, item, known_object \
      FROM deltaq.keys WHERE partition = $1 AND queue_id = $2 AND slot >= $3 ORDER BY slot LIMIT $4";
 
-/// Parameters: queue, event, most rows. Starts at the row that contains the next event.
+/// Parameters: queue, event, maximum number of rows. Starts at the row that contains the next event.
 pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND last_rv > $3 AND prev_rv >= coalesce((\
          SELECT prev_rv FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv <= $3 \
          ORDER BY prev_rv DESC LIMIT 1), 0) \
      ORDER BY prev_rv LIMIT $4";
 
-/// Parameters: queue, the `prev_rv` of the last measured row, most rows.
+/// Parameters: queue, the `prev_rv` of the last measured row, maximum number of rows.
 pub(super) const MEASURE_MORE_JOURNAL: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND prev_rv > $3 ORDER BY prev_rv LIMIT $4";
 
@@ -410,11 +414,11 @@ pub(super) const MEASURE_MORE_JOURNAL: &str = "SELECT prev_rv, octet_length(even
 pub(super) const READ_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
      FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv BETWEEN $3 AND $4 ORDER BY prev_rv";
 
-/// Parameters: queue, largest `first_rv`, most rows.
+/// Parameters: queue, largest `first_rv`, maximum number of rows.
 pub(super) const MEASURE_HISTORY: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND prev_rv < $3 AND first_rv <= $3 ORDER BY prev_rv DESC LIMIT $4";
 
-/// Parameters: queue, the `prev_rv` of the last measured row, most rows.
+/// Parameters: queue, the `prev_rv` of the last measured row, maximum number of rows.
 pub(super) const MEASURE_MORE_HISTORY: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND prev_rv < $3 ORDER BY prev_rv DESC LIMIT $4";
 
@@ -426,16 +430,17 @@ pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv
 pub(super) const SEGMENTS: &str = "SELECT last_rv, at, octet_length(events)::bigint FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 ORDER BY prev_rv";
 
-/// Begins a transaction that sees the commits of one instant and writes nothing, however long it lasts.
+/// Begins a read-only transaction that sees the commits of one instant. It has no time limit.
 pub(super) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0; \
      SET LOCAL idle_in_transaction_session_timeout = 0";
-/// After an error, a transaction continues from its savepoint. The rollback also takes back what was set since then.
+/// After an error, a transaction continues from its savepoint. The rollback also reverts settings made since the
+/// savepoint.
 pub(super) const SAVEPOINT: &str = "SAVEPOINT look";
 pub(super) const ROLLBACK_TO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT look; RELEASE SAVEPOINT look";
-/// Statements read tables from their beginning to their end.
+/// Makes statements read tables sequentially.
 pub(super) const WITHOUT_INDEXES: &str = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; \
      SET LOCAL enable_bitmapscan = off";
-/// Statements read by indexes.
+/// Makes statements use indexes.
 pub(super) const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off";
 
 /// The indexes that the migrations create.
@@ -453,7 +458,7 @@ pub(super) const INDEX_NAMES: [&str; 8] = [
 pub(super) const INDEXES: &str = "SELECT class.relname::text, index.indisvalid AND index.indisready FROM pg_index AS index \
      JOIN pg_class AS class ON class.oid = index.indexrelid \
      WHERE class.relnamespace = 'deltaq'::regnamespace";
-/// Counts the rows of each table that has an index of all rows.
+/// Counts the rows of each table that has an index over all its rows.
 pub(super) const COUNTS: [(&str, &str); 4] = [
     ("journal", "SELECT count(*) FROM deltaq.journal WHERE partition = $1"),
     ("keys", "SELECT count(*) FROM deltaq.keys WHERE partition = $1"),
@@ -461,8 +466,8 @@ pub(super) const COUNTS: [(&str, &str); 4] = [
     ("tombstones", "SELECT count(*) FROM deltaq.tombstones WHERE partition = $1"),
 ];
 
-// The last column of the following statements is the place of the row (`ctid`) as one number: 16 bits of it are the position in the
-// page.
+// The last column of the following statements is the location of the row (`ctid`) as one number. Its low 16 bits are
+// the position in the page.
 pub(super) const SCAN_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, format, checksum, \
      state, (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.queues WHERE partition = $1";
 pub(super) const SCAN_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events, \

@@ -1,4 +1,4 @@
-//! Writes rows: nearly always one statement, else one transaction.
+//! Writes rows. Nearly every write is one statement; the others are one transaction.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -23,13 +23,13 @@ pub(super) struct Session<'a> {
     pub(super) connection: &'a mut PgConnection,
     pub(super) partition: i16,
     pub(super) tenure: Tenure,
-    /// Whether statements stay prepared. If not, a pooler may give each transaction another connection, and every statement
-    /// needs a transaction: preparing it and running it are two steps.
+    /// Whether statements stay prepared. If not, a pooler may give each transaction another connection. Every
+    /// statement then needs a transaction, because preparing and running it are two steps.
     pub(super) prepares: bool,
 }
 
 impl Session<'_> {
-    /// Writes all or nothing. After an error the connection may still be within the transaction.
+    /// Writes all rows or none. After an error, the connection may still be inside the transaction.
     pub(super) async fn commit(&mut self, writes: Writes) -> Result<(), Error> {
         if self.prepares && writes.is_only_journal() {
             let inserted = self.run("write", journal(self, writes.epoch, &writes.journal)).await?;
@@ -41,7 +41,7 @@ impl Session<'_> {
             |row| Ok((number(&row, 0)?, number(&row, 1)?.cast_signed(), number(&row, 2)?.cast_signed()));
         let found = row.map(read).transpose().map_err(|error| database(doing, error))?;
         if found != Some((writes.epoch.0, self.tenure.writer, self.tenure.server)) {
-            // The lock of this transaction must not outlive it.
+            // The lock must not outlive this write.
             simple(self.connection, doing, "ROLLBACK").await?;
             return Err(self.refused(writes.epoch).await);
         }
@@ -140,7 +140,7 @@ impl Number for QueueId {
     }
 }
 
-/// Bit for bit.
+/// The bits of the number are kept.
 impl Number for u64 {
     fn number(self) -> i64 {
         self.cast_signed()
@@ -170,7 +170,7 @@ fn optional<'a, T: 'a>(
     rows.into_iter().map(|row| get(row).map(str::as_bytes)).collect()
 }
 
-/// The rows without those that a later row with the same identity replaces: one statement can't write a row twice.
+/// The last row of each identity. Earlier rows are left out, because one statement can't write a row twice.
 fn last_of_each<T, I: Eq + Hash>(rows: &[T], identity: impl Fn(&T) -> I) -> Vec<&T> {
     let last: HashMap<I, usize> =
         rows.iter().enumerate().map(|(index, row)| (identity(row), index)).collect();

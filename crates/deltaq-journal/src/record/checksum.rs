@@ -1,9 +1,10 @@
 //! The checksum of a row: CRC32C over all its other columns.
 //!
-//! The checksum reveals damage. It is not a signature: anybody can compute it. Its layout belongs to no format version,
-//! so that a row of any version can be checked before it is read: a letter for the kind of row, then each column in the
-//! order of the struct. A whole number or a flag takes eight bytes, little-endian. A text is its length in bytes as such
-//! a number, followed by its UTF-8. A nullable column is the number 0, or the number 1 followed by its value.
+//! The checksum reveals damage. It is not a signature: anyone can compute it. The layout of the checksummed bytes is
+//! independent of the format version, so that a row of any version can be checked before it is read. It consists of a
+//! letter for the kind of row, then each column in the order of the struct. An integer or a flag takes eight bytes,
+//! little-endian. A text is its length in bytes as an integer, followed by its UTF-8. A nullable column is the
+//! integer 0, or the integer 1 followed by its value.
 
 use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 

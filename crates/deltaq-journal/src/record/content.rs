@@ -1,4 +1,4 @@
-//! The content of rows that is no engine value, and why a row can't be read.
+//! The content of rows that is not an engine value, and the error for rows that can't be read.
 
 use deltaq_engine::id::Rv;
 use deltaq_engine::snapshot::QueueState;
@@ -7,7 +7,7 @@ use deltaq_types::name::{Incarnation, Name};
 
 use crate::store::QueueId;
 
-/// The version of the format that is written, and the newest that is read.
+/// The format version that is written, and the newest version that can be read.
 pub const FORMAT: u32 = 1;
 
 /// The facts of a queue that never change.
@@ -15,7 +15,7 @@ pub const FORMAT: u32 = 1;
 pub struct Identity {
     /// The queue's number in the store.
     pub id: QueueId,
-    /// A number that grows with each queue that is created or deleted, over all queues.
+    /// A number that increases each time any queue is created or deleted.
     pub version: u64,
     /// The queue's name.
     pub name: Name,
@@ -39,7 +39,7 @@ pub struct QueueRecord {
 /// Why a row can't be read. The message names the row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A column differs from the one that was written.
+    /// A column differs from what was written.
     #[error("{row}: damaged: the checksum is {found:08x}, and that of the other columns {computed:08x}")]
     Damaged {
         /// The row's name.

@@ -1,4 +1,4 @@
-//! Rows as engine values. The checksum is verified first, then the format, then the text is read.
+//! Converts rows to engine values. The checksum is verified first, then the format; then the text is read.
 
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Slot, Source};
@@ -13,7 +13,7 @@ use super::names::Names;
 use super::{checksum, event, key};
 use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 
-/// Reads rows. A recovery uses one decoder for all rows, because it holds the names that many rows share.
+/// Reads rows. A recovery uses one decoder for all rows, because the decoder holds the names that many rows share.
 #[derive(Debug, Default)]
 pub struct Decoder {
     names: Names,
@@ -62,7 +62,7 @@ impl Decoder {
         }
     }
 
-    /// The removed key of a tombstone row. The row contains no JSON, so it has no format version of its own.
+    /// The removed key of a tombstone row. The row contains no JSON, so it has no format version.
     ///
     /// # Errors
     /// [`Error`] names the row.

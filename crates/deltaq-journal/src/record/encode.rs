@@ -1,4 +1,4 @@
-//! Engine values as rows.
+//! Converts engine values to rows.
 
 use deltaq_engine::event::Event;
 use deltaq_engine::id::{Rv, Slot};
@@ -10,11 +10,11 @@ use super::json::Json;
 use super::{checksum, event, key};
 use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, TombstoneRow};
 
-/// Most bytes of events in one journal row, unless a single event has more.
+/// Maximum bytes of events in one journal row, unless a single event is larger.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// The rows for the next events of a queue, each with at most [`ROW_BYTES_MAX`] bytes of events. `prev_rv` is
-/// the queue's last event before these.
+/// The rows for the next events of a queue, each with at most [`ROW_BYTES_MAX`] bytes of events. `prev_rv` is the
+/// queue's last event before `events`.
 #[must_use]
 pub fn journal_rows(queue: QueueId, epoch: Epoch, prev_rv: Rv, events: &[Event]) -> Vec<JournalRow> {
     split(queue, epoch, prev_rv, events, ROW_BYTES_MAX)
@@ -57,7 +57,8 @@ pub fn queue_row(identity: &Identity, state: &QueueState) -> QueueRow {
     any_queue_row(identity, state.rv, json.into_string(), false)
 }
 
-/// Whether a row may hold an event of a key. False positives are possible: the text may be part of an object.
+/// Whether a row may contain an event of a key. False positives are possible, because the text of the key may be part
+/// of an object.
 #[must_use]
 pub fn may_tell_of(row: &JournalRow, key: &Key) -> bool {
     let key = serde_json::Value::from(key.as_str());
@@ -117,7 +118,7 @@ pub(super) fn split(
         json.push(if index == first { "[" } else { "," });
         event::encode(event, &mut json);
         if index > first && json.len() + "]".len() > bytes_max {
-            // The event that exceeds the bound is the first of the next row.
+            // The event that exceeds the limit becomes the first event of the next row.
             let next = json.split_off_array(before);
             close(std::mem::replace(&mut json, next), events.get(first..index).unwrap_or_default());
             first = index;

@@ -11,7 +11,7 @@ pub(super) fn encode(event: &Event, json: &mut Json) {
     json.push_value(event);
 }
 
-/// About how many bytes of text an event takes.
+/// Approximate size of an event in bytes of text.
 pub(crate) fn bytes_about(event: &Event) -> usize {
     const BESIDE: usize = 160;
     let error = match &event.kind {
@@ -30,8 +30,8 @@ pub(super) fn decode(text: &str, names: &mut Names) -> Result<Vec<Event>, String
     Ok(events)
 }
 
-/// Gives equal names in different events the same memory: the replayed state of a million keys then holds the name
-/// of their source once.
+/// Makes equal names in different events share memory. The replayed state of a million keys then holds the name of
+/// their source only once.
 fn share_names(kind: &mut EventKind, names: &mut Names) {
     match kind {
         EventKind::Appended(Appended { provenance, .. }) => names.share_provenance(provenance),

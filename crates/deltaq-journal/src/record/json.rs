@@ -1,6 +1,6 @@
-//! The parts of JSON that all records share.
+//! JSON helpers that all records share.
 //!
-//! This module is no document model: objects are written and read as raw text, so they come back byte for byte.
+//! This module is not a document model. Objects are written and read as raw text, so they are returned byte for byte.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(super) struct Json(Vec<u8>);
 
 impl Json {
-    /// An empty text with room for `bytes`.
+    /// An empty text with capacity for `bytes`.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
     }

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::json::Json;
 use super::names::Names;
 
-/// A [`KeyState`] without the key, its `rv` and its known object, which have columns of their own. A key without an
-/// item has the defaults.
+/// A [`KeyState`] without the key, its `rv` and its known object, which have their own columns. A key without an item
+/// has the defaults.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Item<'a> {
     /// The key's state in the schedule.
     pub(super) schedule: Cow<'a, ScheduleState>,
-    /// The event that changed the key's newest object last, unless it is [`newest_rv`].
+    /// The event that last changed the key's newest object, unless it is [`newest_rv`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latest_rv: Option<Rv>,
     /// The delta of the initial list that is not acknowledged yet.
@@ -62,7 +62,7 @@ pub(super) fn newest_rv(known: Option<&Known>, waiting: &[Delta], leased: &[Delt
     newest.or_else(|| known.map(|known| known.rv)).unwrap_or_default()
 }
 
-/// About how many bytes of text an item or a delta takes, without objects.
+/// Approximate size of an item or a delta without objects, in bytes of text.
 const ITEM_BYTES: usize = 128;
 
 fn deltas_bytes(deltas: &[Delta]) -> usize {

@@ -7,20 +7,20 @@ use deltaq_engine::delta::Provenance;
 use deltaq_engine::id::Source;
 use foldhash::fast::RandomState;
 
-/// Most names that are remembered at a time.
+/// Maximum number of names that are remembered at a time.
 const NAMES_MAX: usize = 4_096;
 
-/// Gives equal names the same memory, so that a million keys of one owner hold its name once.
+/// Makes equal names share memory, so that a million keys of one owner hold its name only once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     texts: HashSet<Arc<str>, RandomState>,
-    /// The provenance that was read last: the deltas of one call are adjacent.
+    /// The provenance that was read last. The deltas of one call are adjacent, so it is likely to be needed again.
     provenance: Provenance,
 }
 
 impl Names {
-    /// Replaces a name by the copy that equal names share. The set begins anew when it is full: names that are in use
-    /// come back at once, names that were used once do not stay.
+    /// Replaces a name with the copy that equal names share. The set is cleared when it is full: names in use are
+    /// soon added again, and names that were used only once disappear.
     pub(super) fn share(&mut self, name: &mut Arc<str>) {
         if let Some(shared) = self.texts.get(name) {
             *name = shared.clone();
@@ -32,14 +32,14 @@ impl Names {
         self.texts.insert(name.clone());
     }
 
-    /// As [`share`](Self::share), for a name that may be absent.
+    /// Like [`share`](Self::share), for a name that may be absent.
     pub(super) fn share_some(&mut self, name: Option<&mut Arc<str>>) {
         if let Some(name) = name {
             self.share(name);
         }
     }
 
-    /// Replaces a provenance by the one before if both are equal, and shares its names otherwise.
+    /// Replaces a provenance with the previous one if they are equal; otherwise shares its names.
     pub(super) fn share_provenance(&mut self, provenance: &mut Provenance) {
         if *provenance == Provenance::default() {
             return;

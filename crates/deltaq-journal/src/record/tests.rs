@@ -91,8 +91,8 @@ fn the_samples_hold_every_event() {
     assert_eq!(types(&samples::events(10, samples::kinds())), all);
 }
 
-/// The records as they are written today, so that no change of their form goes unseen. Before the first release such
-/// a change is free; afterwards it takes a new format version.
+/// Pins the records as they are written today, so that any change of their form is noticed. Before the first release
+/// such a change is free; afterwards it needs a new format version.
 #[test]
 fn the_form_of_records_is_known() {
     let mut text = String::new();
@@ -177,7 +177,7 @@ fn long_lists_are_split_by_bytes() {
             read.extend(part);
         }
         assert_eq!(read, events);
-        // No two adjacent rows would have fit into one, where a comma replaces their brackets.
+        // No two adjacent rows would have fit into one row, in which a comma would replace their brackets.
         for pair in rows.windows(2) {
             let first = pair[1]
                 .events

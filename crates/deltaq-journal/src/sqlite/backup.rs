@@ -11,11 +11,12 @@ use super::snapshot::SqliteSnapshot;
 use super::{connect, mark, sql};
 use crate::store::{Error, REMEDY};
 
-/// Copies the store in `folder`, as of one instant, to the file `to`, and checks the copy. Returns its size in
-/// bytes and a snapshot of the copy that knows the store's high-water mark. The copy becomes a store as
+/// Copies the store in `folder`, as of one instant, to the file `to`, and checks the copy. Returns its size in bytes
+/// and a snapshot of the copy that knows the store's high-water mark. To use the copy as a store, place it as
 /// `deltaq.db` in an empty folder.
 ///
-/// A server may use the store meanwhile. It continues to commit, but its WAL grows until the copy is complete.
+/// A server may use the store during the copy. The server continues to commit, but its WAL grows until the copy is
+/// complete.
 ///
 /// # Errors
 /// [`Error::Failed`] if the file `to` exists, if there is no store, or if the copy can't be read;
@@ -23,7 +24,7 @@ use crate::store::{Error, REMEDY};
 pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, SqliteSnapshot), Error> {
     let paths = Paths::new(folder)?;
     paths.expect_regular()?;
-    // The mark is read before the copy is made, so the copy must reach it.
+    // The mark is read before the copy is made, so the copy must contain everything up to the mark.
     let mark = mark::read_beside_server(&paths.mark);
     let to = std::path::absolute(to).map_err(|error| file("find", to, error))?;
     let mut source = connect::reader(&paths.database).await?;
@@ -32,8 +33,8 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, SqliteSnapshot), E
         return Err(Error::Failed { doing, source: None });
     }
     connect::refuse_newer(&mut source, &paths).await?;
-    // SQLite copies into an empty file only. The file is created first, so that no other user can ever read it
-    // and nothing is overwritten.
+    // SQLite copies only into an empty file. The file is created first, so that no other user can ever read it and no
+    // existing file is overwritten.
     files::create(&to)?;
     let copied = async {
         let bytes = copy(source, &to).await?;
@@ -56,7 +57,7 @@ async fn copy(mut source: sqlx::SqliteConnection, to: &Path) -> Result<u64, Erro
     let copy = File::open(to).map_err(failed)?;
     copy.sync_all().map_err(failed)?;
     to.parent().map_or(Ok(()), files::sync_folder)?;
-    // No other process uses the copy. An immutable database needs no files beside it.
+    // No other process uses the copy. An immutable database needs no additional files.
     let mut check = connect::reading(to)
         .immutable(true)
         .connect()

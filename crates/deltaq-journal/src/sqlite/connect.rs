@@ -20,9 +20,9 @@ use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
 /// The application id in the header of the database: "delq".
 const APPLICATION_ID: i64 = 1_684_368_497;
 
-/// Bytes of a database page, fixed when the database is created.
+/// Size of a database page in bytes, fixed when the database is created.
 pub(super) const PAGE_BYTES: u64 = 4_096;
-/// Bytes of a page in the WAL, including its header.
+/// Size of a page in the WAL in bytes, including its header.
 pub(super) const FRAME_BYTES: u64 = PAGE_BYTES + 24;
 
 /// The WAL file is truncated to this size when it starts over. A smaller file keeps its size, because
@@ -33,7 +33,7 @@ const WAL_FILE_BYTES_MAX: u64 = 48 << 20;
 const MIGRATIONS: &[(i64, &str, &str)] =
     &[(1, "store", include_str!("../../../../migrations/sqlite/0001_store.sql"))];
 
-/// What the database says about itself.
+/// The state that the database records about itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) opening: Opening,
@@ -61,7 +61,7 @@ pub(super) async fn reader(path: &Path) -> Result<SqliteConnection, Error> {
     reading(path).connect().await.map_err(|error| database(format!("open {}", path.display()), error))
 }
 
-/// Opens a connection that writes an existing file. It runs no WAL checkpoints of its own.
+/// Opens a connection that writes to an existing file. The connection does not run automatic WAL checkpoints.
 pub(super) async fn writer(paths: &Paths, sync: Sync) -> Result<SqliteConnection, Error> {
     let synchronous = match sync {
         Sync::Full => SqliteSynchronous::Full,
@@ -75,8 +75,8 @@ pub(super) async fn writer(paths: &Paths, sync: Sync) -> Result<SqliteConnection
     options.connect().await.map_err(|error| database(format!("open {}", paths.database.display()), error))
 }
 
-/// Rolls back an interrupted start: one that was creating the database, or switching a backup to WAL mode,
-/// leaves a rollback journal. Only a writing connection applies it.
+/// Rolls back an interrupted start. A start that was creating the database, or switching a backup to WAL mode, leaves
+/// a rollback journal. Only a connection with write access applies it.
 pub(super) async fn roll_back(paths: &Paths) -> Result<(), Error> {
     if fs::metadata(&paths.rollback).map_or(0, |found| found.len()) == 0 || !paths.database.exists() {
         return Ok(());
@@ -188,7 +188,7 @@ pub(super) fn migrations() -> impl Iterator<Item = Migration> {
     })
 }
 
-/// Reads what the database says about itself.
+/// Reads the state that the database records about itself.
 pub(super) async fn state(connection: &mut SqliteConnection) -> Result<State, Error> {
     let failed = |error| database("read the state of the store", error);
     let row = sqlx::query(sql::STATE).fetch_optional(connection).await.map_err(failed)?;
@@ -198,8 +198,8 @@ pub(super) async fn state(connection: &mut SqliteConnection) -> Result<State, Er
     state_of(&row).map_err(failed)
 }
 
-/// Begins the next epoch, if the store is still in the epoch `own`. If earlier attempts are `in_doubt`, one may
-/// have succeeded, and the store may already be in the following epoch.
+/// Begins the next epoch if the store is still in the epoch `own`. If earlier attempts are `in_doubt`, one of them
+/// may have succeeded, so the store may already be in the following epoch.
 pub(super) async fn next_epoch(
     connection: &mut SqliteConnection,
     own: Epoch,
@@ -209,7 +209,8 @@ pub(super) async fn next_epoch(
     let last = own.0 + u64::from(in_doubt);
     let next = sqlx::query_scalar::<_, i64>(sql::NEXT_EPOCH).bind(own.0.cast_signed());
     let next = next.bind(last.cast_signed());
-    // SQLite returns the row before it commits, so the statement must run to its end: the commit may find the disk full.
+    // SQLite returns the row before it commits, so the statement must run to its end. The commit may still fail
+    // because the disk is full.
     let begun = next.fetch_all(&mut *connection).await.map_err(failed)?;
     match begun.first() {
         Some(next) => Ok(Epoch(next.cast_unsigned())),
@@ -232,8 +233,7 @@ fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     Ok(State { opening, reached: Reached { row: number(1)?.saturating_sub(1), version: numbers.version } })
 }
 
-/// Creates the file of a new database, readable by its owner only. SQLite gives the files beside it the same
-/// mode.
+/// Creates the file of a new database, readable only by its owner. SQLite gives its other files the same mode.
 pub(super) fn create_if_missing(paths: &Paths) -> Result<(), Error> {
     match fs::exists(&paths.database) {
         Ok(true) => Ok(()),

@@ -9,7 +9,7 @@ use crate::store::{Error, REMEDY};
 const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const NOT_A_DATABASE: i32 = 26;
-/// The shared-memory file beside the WAL could not grow.
+/// The shared-memory file of the WAL could not grow.
 const IOERR_SHMSIZE: i32 = 10 + (19 << 8);
 
 /// The error of an operation on the database; `doing` names the operation.

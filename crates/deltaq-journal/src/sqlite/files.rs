@@ -1,7 +1,7 @@
 //! The files of a store: their permissions, their lock, and their identities.
 //!
-//! SQLite trusts its files: it keeps committing to a database that was moved away, and these commits are lost.
-//! So the store checks that its paths still lead to the files that it opened.
+//! SQLite trusts its files: it keeps committing to a database that was moved away, and these commits are lost. So the
+//! store checks that its paths still refer to the files that it opened.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::error;
 use crate::store::{Error, Holder};
 
-/// Every object can be read from these files.
+/// The mode of the files. All objects can be read from them, so only the owner has access.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
@@ -21,14 +21,14 @@ pub(super) struct Paths {
     pub(super) folder: PathBuf,
     pub(super) database: PathBuf,
     pub(super) wal: PathBuf,
-    /// SQLite's rollback journal, which exists only while a database is not in WAL mode yet.
+    /// SQLite's rollback journal, which exists only while a database is not yet in WAL mode.
     pub(super) rollback: PathBuf,
     pub(super) lock: PathBuf,
     pub(super) mark: PathBuf,
 }
 
 impl Paths {
-    /// The paths are absolute, because SQLite takes a name that begins with "file:" for a URI.
+    /// The paths are absolute, because SQLite treats a name that begins with "file:" as a URI.
     pub(super) fn new(folder: &Path) -> Result<Self, Error> {
         let folder = std::path::absolute(folder).map_err(|error| error::file("find", folder, error))?;
         let within = |name: &str| folder.join(name);
@@ -42,14 +42,14 @@ impl Paths {
         })
     }
 
-    /// Refuses paths that lead to something else than a regular file.
+    /// Refuses paths that refer to anything other than a regular file.
     pub(super) fn expect_regular(&self) -> Result<(), Error> {
         [&self.database, &self.wal, &self.rollback, &self.lock, &self.mark]
             .into_iter()
             .try_for_each(|path| expect_regular(path))
     }
 
-    /// Bytes of the database and its WAL.
+    /// Total size of the database and its WAL in bytes.
     pub(super) fn bytes(&self) -> u64 {
         [&self.database, &self.wal]
             .iter()
@@ -58,8 +58,8 @@ impl Paths {
             .sum()
     }
 
-    /// Creates the folder if it is missing. An existing folder keeps its permissions, because it may be the root
-    /// of a volume or shared on purpose; its files are not accessible to others in any case.
+    /// Creates the folder if it is missing. An existing folder keeps its permissions, because it may be the root of a
+    /// volume or shared on purpose. Its files are never accessible to other users.
     pub(super) fn make_folder(&self) -> Result<(), Error> {
         let folder = &self.folder;
         let failed = |error| error::file("make the folder", folder, error);
@@ -101,7 +101,7 @@ impl Paths {
     }
 }
 
-/// Refuses a path that leads to something else than a regular file. Opening a pipe could block for ever.
+/// Refuses a path that refers to anything other than a regular file. Opening a pipe could block forever.
 pub(super) fn expect_regular(path: &Path) -> Result<(), Error> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(Error::Failed {
@@ -112,7 +112,7 @@ pub(super) fn expect_regular(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether the path leads to the open file.
+/// Whether the path refers to the open file.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let opened = file.metadata().map(|found| FileIdentity { device: found.dev(), inode: found.ino() });
     opened.is_ok_and(|opened| identity(path).is_ok_and(|found| found == opened))
@@ -125,14 +125,14 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
         .map_err(|error| error::file("sync the folder", folder, error))
 }
 
-/// Creates an empty file that only its owner may read, whatever the umask. The file must not exist.
+/// Creates an empty file that only its owner can read, regardless of the umask.
 pub(super) fn create(path: &Path) -> Result<(), Error> {
     let failed = |error| error::file("create", path, error);
     let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).map_err(failed)?;
     file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)
 }
 
-/// Opens a file for reading and writing, created as by [`create`] if it is missing.
+/// Opens a file for reading and writing. If the file is missing, it is created as by [`create`].
 pub(super) fn open_or_create(path: &Path) -> Result<File, Error> {
     let failed = |error| error::file("open", path, error);
     let mut options = OpenOptions::new();
@@ -157,7 +157,8 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = match file.try_lock_shared() {
-                    // A reader does not write its process id. The file still contains the process id of the last server.
+                    // A reader does not write its process id, so the file still contains the process id of the last
+                    // server.
                     Ok(()) => Holder::Reader,
                     Err(_) => holder(&mut file),
                 };
@@ -179,11 +180,11 @@ fn holder(file: &mut File) -> Holder {
     pid.map_or(Holder::Unknown, Holder::Process)
 }
 
-/// Whether a store is in use, from the point of view of a reading command.
+/// Whether a store is in use, as seen by a command that reads it.
 #[derive(Debug)]
 pub(super) enum Use {
-    /// No server uses the store, and none can start while this value exists. Without a lock file no server ever
-    /// ran here, and nothing is locked.
+    /// No server uses the store, and no server can start while this value exists. If there is no lock file, no server
+    /// has ever used the store, and nothing is locked.
     Unused(Option<File>),
     /// A server, or another writing process, uses the store.
     Server(Holder),
@@ -220,7 +221,7 @@ pub(super) struct FileIdentities {
 }
 
 impl FileIdentities {
-    /// Records the files at their present paths. SQLite must have opened them.
+    /// Records the files at their current paths.
     pub(super) fn remember(paths: &Paths) -> Result<Self, Error> {
         let remember = |path: &PathBuf| {
             let identity = identity(path).map_err(|error| error::file("look at", path, error))?;
@@ -230,7 +231,7 @@ impl FileIdentities {
         Ok(Self { files: files.collect::<Result<_, Error>>()? })
     }
 
-    /// Checks that the paths still lead to the same files.
+    /// Checks that the paths still refer to the same files.
     pub(super) fn check(&self) -> Result<(), Error> {
         for (path, opened) in &self.files {
             let became = match identity(path) {
@@ -249,7 +250,8 @@ impl FileIdentities {
         Ok(())
     }
 
-    /// Forgets the WAL: SQLite removes it with the last connection and creates another one with the next.
+    /// Removes the WAL's identity. SQLite deletes the WAL when the last connection closes, and creates a new one with
+    /// the next connection.
     pub(super) fn forget_wal(&mut self, paths: &Paths) {
         self.files.retain(|(path, _)| *path != paths.wal);
     }

@@ -1,9 +1,8 @@
-//! The high-water mark: how far the store had come at its last acknowledged commit, in a file beside the
-//! database.
+//! The high-water mark: the last row and version that were acknowledged, in a file next to the database.
 //!
-//! A truncated or missing WAL, or a database that was restored to an older state, opens without an error. The
-//! mark reveals it: everything up to the mark was acknowledged. The mark is not synced with each commit. After a
-//! power loss it may be behind the store, which is harmless; it is never ahead.
+//! A truncated or missing WAL, or a database that was restored to an older state, opens without an error. The mark
+//! reveals such a loss, because everything up to the mark was acknowledged. The mark is not synced with each commit.
+//! After a power loss it may be behind the store, which is harmless; it is never ahead.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +13,7 @@ use super::sync::Sync;
 use super::{error, files};
 use crate::store::Error;
 
-/// How far a store has come.
+/// The last row and version of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
     /// The id of the last journal row.
@@ -24,7 +23,7 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// Describes what a store that has come to `here` lacks. `None` if it lacks nothing.
+    /// Describes what a store at `here` is missing compared with `self`. `None` if nothing is missing.
     pub(super) fn missing_at(self, here: Self) -> Option<String> {
         let rows = self.row.saturating_sub(here.row);
         let versions = self.version.saturating_sub(here.version);
@@ -46,11 +45,11 @@ pub(super) struct Record {
     pub(super) boot: String,
 }
 
-/// Bytes of a boot id.
+/// Length of a boot id in bytes.
 const BOOT_BYTES: usize = 36;
 
 impl Record {
-    /// A line of text. Its length is constant, so that one line overwrites another completely.
+    /// Formats the record as a line of text. Its length is constant, so that one line overwrites another completely.
     fn to_line(&self) -> String {
         let Self { reached: Reached { row, version }, sync, boot } = self;
         let sync = sync.name();
@@ -61,7 +60,7 @@ impl Record {
         format!("{text}check={sum:08x}\n")
     }
 
-    /// Parses a line. `None` if it is not a valid one.
+    /// Parses a line. `None` if it is invalid.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("deltaq-mark 1 ")?.split_whitespace();
         let mut value = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
@@ -74,7 +73,7 @@ impl Record {
         (record.to_line() == line).then_some(record)
     }
 
-    /// Whether a power loss since the last commit explains missing commits.
+    /// Whether a power loss since the last commit can explain missing commits.
     fn may_have_lost_power(&self, boot: &str) -> bool {
         self.sync == Sync::Normal && (self.boot.is_empty() || self.boot != boot)
     }
@@ -97,12 +96,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
     })
 }
 
-/// As [`read`], with a second attempt, because a server may be writing the line.
+/// Like [`read`], but with a second attempt, because a server may be writing the line.
 pub(super) fn read_beside_server(path: &Path) -> Result<Option<Record>, Error> {
     read(path).or_else(|_| read(path))
 }
 
-/// Refuses a store that has come to `here`, if more was acknowledged.
+/// Refuses a store at `here` if more was acknowledged.
 pub(super) fn refuse_loss(path: &Path, mark: &Record, here: Reached, boot: &str) -> Result<(), Error> {
     let Some(missing) = mark.reached.missing_at(here) else { return Ok(()) };
     if mark.may_have_lost_power(boot) {
@@ -130,8 +129,8 @@ pub(super) struct HighWaterMark {
 }
 
 impl HighWaterMark {
-    /// Opens the file, or creates it, and syncs it once. Later writes overwrite one block, of which a power loss
-    /// leaves either the old or the new content.
+    /// Opens the file, or creates it, and syncs it once. Later writes overwrite a single block. After a power loss,
+    /// the block has either the old or the new content.
     pub(super) fn start(path: &Path, reached: Reached, sync: Sync, boot: String) -> Result<Self, Error> {
         let record = Record { reached, sync, boot };
         if path.exists() { Self::write_whole(path, record) } else { Self::create(path, record) }
@@ -154,13 +153,13 @@ impl HighWaterMark {
         Ok(mark)
     }
 
-    /// How far the store has come.
+    /// The last row and version of the store.
     pub(super) fn reached(&self) -> Reached {
         self.record.reached
     }
 
-    /// Records how far the store has come. If the file was removed or replaced, it is created again: the writer
-    /// knows its content.
+    /// Records the last row and version of the store. If the file was removed or replaced, it is created again,
+    /// because the writer knows its content.
     pub(super) fn set(&mut self, path: &Path, reached: Reached) -> Result<(), Error> {
         self.record.reached = reached;
         if files::is_at(&self.file, path) {

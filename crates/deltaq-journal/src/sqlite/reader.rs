@@ -1,7 +1,7 @@
 //! Reads committed rows on read-only connections.
 //!
-//! Readers and the writer never wait for each other. But while a statement reads, the WAL can't start over. So
-//! reads come in pages, and each page takes one or two short statements.
+//! Readers and the writer never wait for each other. However, the WAL can't start over while a statement is reading.
+//! So reads are split into pages, and each page takes one or two short statements.
 
 use deltaq_engine::id::Rv;
 use std::fmt;
@@ -27,14 +27,14 @@ use crate::store::{
     Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, TombstoneRow, bound,
 };
 
-/// Most statements that read at the same time; further ones wait.
+/// Maximum number of concurrent read statements. Further statements wait.
 const CONNECTIONS_MAX: u32 = 4;
-/// How long a read waits for a connection. The time limit of its request is much shorter.
+/// Maximum time that a read waits for a connection. The time limit of its request is much shorter.
 const ACQUIRE_MAX: Duration = Duration::from_hours(1);
 
 pub(super) type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
-/// Reads a store beside its writer, or a snapshot of a store.
+/// Reads a store while its writer works, or a snapshot of a store.
 pub struct SqliteReader(Arc<ReadPool>);
 
 /// The connections of a reader.
@@ -78,7 +78,7 @@ impl fmt::Debug for SqliteReader {
 }
 
 impl SqliteReader {
-    /// Reads a store that was checked before. Connections are opened on demand.
+    /// Reads a store that has already been checked. Connections are opened on demand.
     pub(super) fn new(paths: &Paths) -> Self {
         let options = SqlitePoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
@@ -107,7 +107,7 @@ impl SqliteReader {
         }
     }
 
-    /// Checks every page and every index of the database. Returns the damage, which is empty for a good database.
+    /// Checks every page and every index of the database. Returns the damage; empty for an intact database.
     pub(super) async fn integrity_check(&self) -> Result<Vec<String>, Error> {
         connect::findings(&mut *self.0.connection().await?, sql::INTEGRITY_CHECK).await
     }

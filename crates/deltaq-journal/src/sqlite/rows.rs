@@ -13,7 +13,7 @@ use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, Segment, Tombst
 /// A row, or an error for a value whose type does not fit its column.
 type Read<T> = Result<T, sqlx::Error>;
 
-/// Reads a column without checking its declared type, which computed columns lack.
+/// Reads a column without checking its declared type, because computed columns have none.
 fn column<'r, T: Decode<'r, sqlx::Sqlite>>(row: &'r SqliteRow, index: usize) -> Read<T> {
     row.try_get_unchecked(index)
 }

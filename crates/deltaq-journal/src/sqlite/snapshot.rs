@@ -1,6 +1,6 @@
 //! A snapshot of a SQLite store: all rows are read on one connection, in one transaction.
 //!
-//! A server can continue to use the store; only its WAL grows until the snapshot is closed.
+//! A server can continue to use the store, but its WAL grows until the snapshot is closed.
 
 use std::fmt;
 use std::fs;
@@ -31,7 +31,7 @@ pub struct SqliteSnapshot {
     has_older_mark: bool,
     /// Whether this is a copy of a store.
     is_copy: bool,
-    /// Files that SQLite created for this snapshot alone.
+    /// Files that SQLite created only for this snapshot.
     temp_files: Vec<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl SqliteSnapshot {
     /// Opens a snapshot of a backup, which is a single file without a writer.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// Same as [`take`](Self::take).
     pub async fn of_backup(file: &Path) -> Result<Self, Error> {
         let database = std::path::absolute(file).map_err(|error| super::error::file("find", file, error))?;
         let folder = database.parent().unwrap_or(&database);
@@ -83,8 +83,8 @@ impl SqliteSnapshot {
         usage: Use,
         is_quiet: bool,
     ) -> Result<Self, Error> {
-        // Few rows at a time, because they may be long. A database without a WAL and without a server is
-        // immutable: SQLite then creates no files, so that a read-only folder can be read.
+        // Only a few rows are read at a time, because rows may be long. A database without a WAL and without a server
+        // is opened as immutable. SQLite then creates no files, so a read-only folder can be read.
         let options = connect::reading(&paths.database).row_buffer_size(8).immutable(is_quiet);
         let temp_files = ["-shm", "-wal"].map(|end| beside(&paths.database, end)).into_iter();
         let temp_files: Vec<PathBuf> = temp_files.filter(|path| !path.exists()).collect();
@@ -343,7 +343,7 @@ fn unreadable(error: &sqlx::Error) -> String {
 /// Row ids are below 2^63.
 const MAX_ROW: u64 = i64::MAX as u64;
 
-/// Describes the first value whose type is never written to its column.
+/// Describes the first value whose type is not allowed in its column.
 fn wrong_type(scan: &Scan, types: &str) -> Option<String> {
     let mut found = types.split(' ').zip(scan.columns);
     found.find_map(|(found, (column, allowed))| {
@@ -394,7 +394,7 @@ fn bytes_beside(database: &Path) -> bool {
     fs::metadata(beside(database, "-wal")).is_ok_and(|found| found.len() > 0)
 }
 
-/// Removes the files that SQLite created for the snapshot, unless a server may use them by now.
+/// Removes the files that SQLite created for the snapshot, unless a server may now be using them.
 fn remove(usage: &Use, temp_files: &[PathBuf]) {
     if matches!(usage, Use::Unused(Some(_))) {
         for path in temp_files {

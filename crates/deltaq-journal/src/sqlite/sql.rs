@@ -1,13 +1,13 @@
 //! All SQL statements.
 //!
-//! The number of texts is bounded, because each text stays prepared on its connection. Rows are therefore
+//! The number of different texts is bounded, because each text stays prepared on its connection. Rows are therefore
 //! written in chunks of fixed sizes. A query may contain several statements, which saves round trips to the
 //! connection's thread; their parameters are numbered consecutively.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// Most journal rows of a commit that is one statement.
+/// Maximum number of journal rows in a commit that is a single statement.
 pub(super) const SHORT_ROWS_MAX: usize = 8;
 /// The sizes of chunks, largest first.
 pub(super) const CHUNKS: [usize; 3] = [64, 8, 1];
@@ -23,7 +23,7 @@ const JOURNAL_INSERT_INTO: &str =
 const JOURNAL_COLUMNS: usize = 10;
 
 /// Inserts 1 to 8 journal rows if the store is in the given epoch, and none otherwise. Nearly every commit is one of
-/// these. A single statement is a transaction of its own; `BEGIN` and `COMMIT` around it would cost two more round
+/// these statements. A single statement is its own transaction; adding `BEGIN` and `COMMIT` would cost two more round
 /// trips to the connection's thread.
 pub(super) static SHORT: LazyLock<[String; SHORT_ROWS_MAX]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
@@ -70,11 +70,11 @@ pub(super) static FORGOTTEN: LazyLock<Chunked> = LazyLock::new(|| {
     })
 });
 
-/// Parameters: queue, event, most rows.
+/// Parameters: queue, event, maximum number of rows.
 pub(super) const EXPIRED_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
      (SELECT rowid FROM tombstones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";
 
-/// Parameters: queue, event, most rows, most bytes. The first row is removed whatever its size.
+/// Parameters: queue, event, maximum number of rows, maximum bytes. The first row is removed regardless of its size.
 pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
      SELECT id FROM (\
          SELECT id, bytes, sum(bytes) OVER (ORDER BY prev_rv) AS total FROM (\
@@ -83,15 +83,15 @@ pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
          )\
      ) WHERE total <= ?4 OR total = bytes)";
 
-/// Parameters: first slot, last slot, most rows.
+/// Parameters: first slot, last slot, maximum number of rows.
 pub(super) const SWEPT_KEYS: &str = "DELETE FROM keys WHERE id IN \
      (SELECT id FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)";
 
-/// Parameters: queue, most rows.
+/// Parameters: queue, maximum number of rows.
 pub(super) const SWEPT_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
      (SELECT rowid FROM tombstones WHERE queue_id = ?1 ORDER BY rv LIMIT ?2)";
 
-/// Parameters: queue, most rows.
+/// Parameters: queue, maximum number of rows.
 pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
      (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY prev_rv LIMIT ?2)";
 
@@ -108,18 +108,19 @@ pub(super) const KEEP_NUMBERS: &str = "UPDATE store SET \
      floor = max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0))";
 pub(super) const CLEAN: &str = "UPDATE store SET clean = ?1";
 
-/// Two transactions: one takes room, one frees it. The blob is random, so that no file system compresses it.
+/// Two transactions: one takes room, and one frees it. The blob is random, so that no file system can compress it.
 pub(super) const PROBE: &str =
     "UPDATE store SET probe = randomblob(65536); UPDATE store SET probe = NULL WHERE probe IS NOT NULL";
 
-/// What the database says about itself, and its largest numbers.
+/// The state that the database records about itself, and its largest numbers.
 pub(super) const STATE: &str = "SELECT clean, \
      max(next_row, coalesce((SELECT max(id) + 1 FROM journal), 1)), \
      max(last_queue, coalesce((SELECT max(id) FROM queues), 0)), \
      max(last_version, coalesce((SELECT max(version) FROM queues), 0)), \
      max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0)), epoch FROM store";
 
-/// Begins the epoch after the first parameter, in a store whose epoch is between the two parameters. A repeat changes nothing.
+/// Begins the epoch after the first parameter, in a store whose epoch is between the two parameters. Repeating the
+/// statement changes nothing.
 pub(super) const NEXT_EPOCH: &str =
     "UPDATE store SET epoch = ?1 + 1 WHERE epoch BETWEEN ?1 AND ?2 RETURNING epoch";
 pub(super) const EPOCH: &str = "SELECT epoch FROM store";
@@ -130,20 +131,20 @@ pub(super) const TABLES: &str = "SELECT (SELECT count(*) FROM sqlite_schema \
      WHERE tbl_name <> '_sqlx_migrations'), application_id FROM pragma_application_id";
 pub(super) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
 
-/// Up to that many problems, or "ok". `quick_check` takes as long and misses an index whose entries lead to
-/// wrong rows.
+/// Returns up to 8 problems, or "ok". `quick_check` takes as long and does not detect an index whose entries refer to
+/// the wrong rows.
 pub(super) const SHORT_CHECK: &str = "PRAGMA integrity_check(8)";
 pub(super) const INTEGRITY_CHECK: &str = "PRAGMA integrity_check(100)";
 
-/// Enables the file to shrink. It has an effect only before the first table.
+/// Enables the file to shrink. The statement has an effect only before the first table is created.
 pub(super) const LAYOUT: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL";
 /// Switches a new database or a backup to WAL mode.
 pub(super) const WAL: &str = "PRAGMA journal_mode = WAL";
 
-/// The free pages and all pages of the database.
+/// The number of free pages and the number of all pages of the database.
 pub(super) const PAGES: &str =
     "SELECT freelist_count, page_count FROM pragma_freelist_count, pragma_page_count";
-/// Returns whether it was blocked, the pages in the WAL, and how many of them are copied.
+/// Returns whether the checkpoint was blocked, the number of pages in the WAL, and how many of them are copied.
 pub(super) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) const CHECKPOINT_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// Waits for readers of the WAL, but not for long.
@@ -158,7 +159,7 @@ pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, cre
 pub(super) const READ_TOMBSTONES: &str =
     "SELECT slot, rv, checksum, key FROM tombstones WHERE queue_id = ?1 ORDER BY rv, slot";
 
-/// Parameters: first slot, last slot, most rows.
+/// Parameters: first slot, last slot, maximum number of rows.
 pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, item, known_object \
      FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
 
@@ -185,17 +186,17 @@ pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv
 pub(super) const SEGMENTS: &str =
     "SELECT last_rv, at, octet_length(events) FROM journal WHERE queue_id = ?1 ORDER BY prev_rv";
 
-/// Begins a transaction that reads: all its statements see the store as of the first one.
+/// Begins a read transaction. All its statements see the store as of the first statement.
 pub(super) const BEGIN_READING: &str = "BEGIN";
 
 /// Reads a table row by row, including damaged rows.
 pub(super) struct Scan {
     /// The name of the table.
     pub(super) table: &'static str,
-    /// The columns, and the types of values that each can contain.
+    /// The columns, with the value types that each may contain.
     pub(super) columns: &'static [(&'static str, &'static str)],
-    /// Selects the columns, then the rowid, then the types of the values, one word each. Indexes are not used,
-    /// because they may be damaged.
+    /// The statement. Selects the columns, then the rowid, then the types of the values, one word each. Indexes are
+    /// not used, because they may be damaged.
     pub(super) text: String,
 }
 

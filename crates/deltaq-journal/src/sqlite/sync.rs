@@ -3,10 +3,10 @@
 /// When a commit counts as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// Once the disk has it: the commit survives a power loss.
+    /// Once the commit is on the disk. It survives a power loss.
     Full,
-    /// Once the operating system has it: the commit survives the process, but a power loss may take the newest
-    /// commits, in order.
+    /// Once the operating system has the commit. It survives the process, but a power loss may lose the newest
+    /// commits.
     Normal,
 }
 

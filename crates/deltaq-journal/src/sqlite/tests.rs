@@ -1,4 +1,4 @@
-//! Tests of the SQLite store alone. `tests/it/store/suite.rs` contains the rules of every store.
+//! Tests specific to the SQLite store.
 
 mod files;
 mod losses;

@@ -1,16 +1,17 @@
 //! Bounds the files: copies the WAL into the database (a WAL checkpoint) and frees unused pages.
 //!
-//! A passive checkpoint runs on a connection of its own, while commits continue. Under a steady load it never quite
-//! catches up, and the WAL starts over only when all of it is copied and no reader uses it. So when the WAL is long and
-//! little of it is left to copy, the writer's connection runs a restart checkpoint between two commits: it copies the
-//! rest, and the next commit writes to the beginning of the WAL.
+//! A passive checkpoint runs on its own connection while commits continue. Under a steady load it never quite catches
+//! up, and the WAL starts over only when all of it is copied and no reader is using it. So when the WAL is long and
+//! little of it is left to copy, the writer's connection runs a restart checkpoint between two commits. This
+//! checkpoint copies the rest, and the next commit writes to the beginning of the WAL.
 //!
-//! If commits arrive faster than the disk copies them, they wait for the passive checkpoint. A statement that reads for
-//! long (a backup) prevents the WAL from starting over. The WAL then grows until the statement ends, and is truncated
-//! afterwards.
+//! If commits arrive faster than the disk copies them, they wait for the passive checkpoint. A long read statement,
+//! such as a backup, prevents the WAL from starting over. The WAL then grows until the statement ends, and is
+//! truncated afterwards.
 //!
-//! SQLite's own automatic checkpoint runs within a commit, which then takes as long as the copy. A plan of the copies from the
-//! measured lengths, with nine bounds, led to the same bound on the WAL with twice the code.
+//! SQLite's own automatic checkpoint is not used, because it runs within a commit, which then takes as long as the
+//! copy. Scheduling the copies from measured lengths, with nine limits, led to the same maximum size of the WAL with
+//! twice the code.
 
 use std::fs;
 
@@ -25,16 +26,16 @@ use super::files::Paths;
 use super::sql;
 use crate::store::{Error, Size};
 
-/// A passive checkpoint starts whenever this much was written to the WAL. More would leave the writer more to copy; less
-/// would copy pages that change often more often.
+/// A passive checkpoint starts after this many bytes were written to the WAL. A larger value would leave more for the
+/// writer to copy. A smaller value would copy frequently changed pages more often.
 const COPY_BYTES: u64 = 8 << 20;
-/// From this length on, the WAL should start over. A longer WAL takes more of the disk; a shorter one waits for readers
-/// more often.
+/// From this length on, the WAL should start over. A larger value takes more disk space. With a smaller value, the
+/// WAL waits for readers more often.
 const RESTART_BYTES: u64 = 32 << 20;
-/// The writer copies this much at most, which takes some milliseconds. More is left only while a reader blocks the
-/// passive checkpoint, and would block the writer's, too.
+/// Maximum number of bytes that the writer copies, which takes a few milliseconds. More is left only while a reader
+/// blocks the passive checkpoint, and that reader would also block the writer's checkpoint.
 const REST_BYTES_MAX: u64 = COPY_BYTES;
-/// From this length of the WAL's file on, commits wait for a running passive checkpoint.
+/// If the WAL's file is at least this long, commits wait for a running passive checkpoint.
 const WAIT_BYTES: u64 = 64 << 20;
 /// Up to this many free bytes are kept for later writes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
@@ -43,7 +44,7 @@ const FREE_BYTES_MIN: u64 = 16 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
     wal: u64,
-    /// Bytes that are not copied.
+    /// Number of bytes that are not copied.
     rest: u64,
 }
 
@@ -60,7 +61,7 @@ pub(super) struct Upkeep {
     copier: Copier,
     /// An upper estimate of the bytes written to the WAL since the last passive checkpoint started.
     written: u64,
-    /// Whether the WAL should start over. A reader may have prevented it.
+    /// Whether the WAL should start over. A reader may have prevented that so far.
     is_long: bool,
 }
 
@@ -70,8 +71,8 @@ impl Upkeep {
         Self { copier: Copier::Idle(connection), written: 0, is_long: false }
     }
 
-    /// Copies the WAL as it grows. The writer calls this before it writes `bytes`, so that the WAL stays bounded however
-    /// rarely the writer is idle.
+    /// Copies the WAL as it grows. The writer calls this before it writes `bytes`, so that the WAL stays bounded even
+    /// if the writer is never idle.
     pub(super) async fn before_write(
         &mut self,
         bytes: u64,
@@ -82,13 +83,13 @@ impl Upkeep {
         if self.written < COPY_BYTES {
             return Ok(());
         }
-        // The file is truncated when the WAL starts over, so its size bounds that of the WAL.
+        // The file is truncated when the WAL starts over, so the size of the file limits the size of the WAL.
         let waits = fs::metadata(&paths.wal).map_or(0, |file| file.len()) >= WAIT_BYTES;
         self.finish_copy(waits, writer).await?;
         self.start_copy(writer).await
     }
 
-    /// Runs a step of the maintenance that does not depend on writes, if there is one to run. Returns the size.
+    /// Runs a step of the maintenance that does not depend on writes, if one is due. Returns the size.
     pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
         self.finish_copy(false, writer).await?;
         if self.is_long {
@@ -102,7 +103,8 @@ impl Upkeep {
         Ok(Size { bytes: paths.bytes(), free })
     }
 
-    /// Starts a passive checkpoint, unless one is running. The connection's thread runs it while nobody polls it.
+    /// Starts a passive checkpoint, unless one is running. The connection's thread runs it even while nothing polls
+    /// it.
     async fn start_copy(&mut self, writer: &mut SqliteConnection) -> Result<(), Error> {
         self.copier = match std::mem::replace(&mut self.copier, Copier::Taken) {
             Copier::Idle(mut connection) => {
@@ -118,7 +120,7 @@ impl Upkeep {
         self.finish_copy(false, writer).await
     }
 
-    /// If the passive checkpoint has ended, lets the WAL start over where it should.
+    /// If the passive checkpoint has ended, makes the WAL start over if it should.
     async fn finish_copy(&mut self, waits: bool, writer: &mut SqliteConnection) -> Result<(), Error> {
         let Copier::Copying(copying) = &mut self.copier else { return Ok(()) };
         let ended = if waits { Some(copying.await) } else { copying.now_or_never() };
@@ -127,7 +129,7 @@ impl Upkeep {
         let copied = copied.map_err(|error| database("copy the WAL into the database", error))?;
         self.is_long = copied.wal >= RESTART_BYTES;
         if self.is_long && copied.rest <= REST_BYTES_MAX {
-            // If readers block it, the next passive checkpoint leads here again.
+            // If readers block it, it is tried again after the next passive checkpoint.
             let restarted = sqlx::query(sql::RESTART).execute(writer).await;
             restarted.map_err(|error| database("start the WAL over", error))?;
         }
@@ -155,7 +157,7 @@ async fn passive_checkpoint(connection: &mut SqliteConnection) -> Result<Copied,
     Ok(Copied { wal: wal * FRAME_BYTES, rest: wal.saturating_sub(copied) * FRAME_BYTES })
 }
 
-/// The free bytes and all bytes of the database.
+/// The number of free bytes and the number of all bytes of the database.
 async fn pages(connection: &mut SqliteConnection) -> Result<(u64, u64), sqlx::Error> {
     let row = sqlx::query(sql::PAGES).fetch_one(connection).await?;
     let bytes = |column: usize| {

@@ -14,13 +14,13 @@ use crate::store::{
     bound,
 };
 
-/// About how many bytes of WAL it takes to remove rows of a queue.
+/// Approximate number of WAL bytes that it takes to remove rows of a queue.
 const REMOVAL_BYTES: u64 = 1 << 20;
 
 type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
-/// The id of a slot's row in `keys`: queue and slot, bit for bit. Half of the queues have negative ids, but the
-/// ids of a queue ascend with its slots.
+/// The id of a slot's row in `keys`, made of the bits of queue and slot. Half of the queues have negative ids, but
+/// the ids of each queue increase with its slots.
 pub(super) fn key_id(queue: QueueId, slot: u32) -> i64 {
     (u64::from(queue.0) << 32 | u64::from(slot)).cast_signed()
 }
@@ -46,8 +46,8 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
 }
 
-/// Writes all or nothing. The ids of the journal rows begin at `first_row`. After an error the connection may
-/// still be within the transaction.
+/// Writes all rows or none. The ids of the journal rows begin at `first_row`. After an error, the connection may
+/// still be inside the transaction.
 pub(super) async fn commit(
     connection: &mut SqliteConnection,
     writes: Writes,
@@ -77,8 +77,8 @@ pub(super) async fn commit(
 
 /// Runs one statement and returns the number of changed rows.
 ///
-/// If the connection's thread dies during the statement, no result arrives, and `execute` would return success. The first
-/// result suffices: to wait for the end of the stream as well would wake the writer a second time.
+/// If the connection's thread dies during the statement, no result arrives, and `execute` would return success. So
+/// this waits for the first result. Waiting for the end of the stream as well would wake the writer a second time.
 async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<u64, sqlx::Error> {
     let mut answers = connection.fetch_many(statement);
     while let Some(answer) = answers.next().await {
@@ -118,7 +118,7 @@ async fn write_all(
         run(connection, query).await?;
     }
     if !(trimmed.is_empty() && swept.is_empty()) {
-        // Without this, the largest id would be lost with the last row.
+        // Without this, removing the last row would lose the largest id.
         run(connection, sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed())).await?;
     }
     for (queue, rv) in trimmed {
@@ -211,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn no_answer_is_no_success() {
         let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        // A text without a statement brings no result, like a statement during which SQLite's thread dies.
+        // A text without a statement returns no result, like a statement during which SQLite's thread dies.
         assert!(sqlx::query("").execute(&mut connection).await.is_ok());
         let silent = run(&mut connection, sqlx::query("")).await;
         assert!(matches!(silent, Err(sqlx::Error::WorkerCrashed)), "{silent:?}");

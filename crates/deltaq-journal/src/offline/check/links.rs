@@ -65,8 +65,8 @@ impl Examiner<'_> {
         }
     }
 
-    /// The checkpoint is written after the journal, so it can't contain later events. An empty journal is fine:
-    /// all its rows may have been trimmed.
+    /// Checks that the journal reaches the checkpoint. The checkpoint is written after the journal, so it can't
+    /// contain later events. An empty journal is valid, because all its rows may have been trimmed.
     fn check_end(&mut self, queue: QueueId, end: End) {
         let Some(known) = self.queues.get(&queue) else { return };
         let end_rv = match end {

@@ -1,4 +1,4 @@
-//! Checks every row by itself: its columns, its checksum, its format, its text, and its references.
+//! Checks every row on its own: its columns, checksum, format, text and references.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl Examiner<'_> {
         }
     }
 
-    /// The rows of a deleted queue are being removed.
+    /// Damage in the rows of a deleted queue is harmless, because these rows are being removed.
     fn severity_of_state(&self, queue: QueueId) -> Severity {
         let is_deleted = self.queues.get(&queue).is_some_and(|known| known.is_deleted);
         if is_deleted { Severity::History } else { Severity::State }

@@ -38,7 +38,7 @@ use crate::store::{Epoch, QueueId};
 
 const STATES: u64 = 2_000;
 
-/// Draws values, among them every kind of text and number that is easy to get wrong.
+/// Draws values, including every kind of text and number that is easy to get wrong.
 struct Dice(Rng);
 
 impl Dice {
@@ -219,7 +219,7 @@ impl Dice {
         }
     }
 
-    /// A few events, numbered without a gap from a random number on.
+    /// A few events, numbered without a gap from a random number.
     fn events(&mut self) -> Vec<Event> {
         let first = self.number().clamp(1, u64::MAX - 8);
         let count = self.0.u64(1..8);

@@ -39,7 +39,7 @@ use crate::store::QueueId;
 /// The time of the first sample: 2025-11-21T06:00:00Z.
 pub(super) const START_US: u64 = 1_763_704_800_000_000;
 
-/// An object whose text no serializer would write in the same way.
+/// An object whose text no serializer would produce.
 pub(super) const ODD_OBJECT: &str =
     "{ \"key\" : \"sku-1\",\"n\":[1.0e+400, -0.00 ,\t{}], \"caf\\u00e9\": \"\\\"}\",\"object\":{\"rv\":1} }";
 

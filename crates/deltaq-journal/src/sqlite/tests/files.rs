@@ -1,4 +1,4 @@
-//! Permissions, the lock, and what is refused at a start.
+//! Permissions, the lock, and files that a start refuses.
 
 use deltaq_engine::id::Rv;
 
@@ -47,7 +47,7 @@ async fn a_second_server_is_refused_and_the_first_one_named() {
     let pid = format!("is in use by process {}", std::process::id());
     assert!(message.contains(&pid) && message.contains(scratch.data().to_str().unwrap()), "{message}");
     store.close().await;
-    // The lock file of a killed process is no lock.
+    // The lock file of a killed process is not a lock.
     fs::write(scratch.file("deltaq.lock"), "1\n").unwrap();
     let (store, _, _) = scratch.open().await;
     store.close().await;

@@ -128,7 +128,7 @@ async fn the_mark_outlasts_the_removal_of_all_rows() {
         store.close().await;
     }
     let (mut store, _, _) = scratch.open().await;
-    // A row that is written and removed in one write counts, too.
+    // A row that is written and removed in one write also counts.
     store.write(Writes { swept: vec![(QueueId(1), 9)], ..rows(10..=10) }).await.unwrap();
     assert_eq!(store.last_row(), 10);
     store.close().await;
@@ -298,7 +298,7 @@ async fn an_epoch_may_be_begun_again_while_its_commits_are_in_doubt() {
     store.close().await;
 }
 
-/// The lock of the folder keeps other servers off, except on file systems that lose locks.
+/// The lock of the folder keeps other servers out, except on file systems that lose locks.
 #[tokio::test]
 async fn a_store_that_another_process_has_taken_over_is_not_taken_back() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! The files stay bounded.
+//! The size of the files stays bounded.
 
 use deltaq_engine::id::Rv;
 
@@ -56,7 +56,7 @@ async fn a_long_reader_blocks_no_write_and_the_wal_shrinks_afterwards() {
     let wal = scratch.file("deltaq.db-wal");
     assert!(bytes(&wal) > 90 * MIB, "what the reader needs stays");
     staying.close().await.unwrap();
-    // The maintenance of an idle store suffices; the next write truncates the file.
+    // The maintenance of an idle store is enough; the next write truncates the file.
     for id in 101..10_000 {
         store.upkeep().await.unwrap();
         tokio::time::sleep(Duration::from_millis(1)).await;
