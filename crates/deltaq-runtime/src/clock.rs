@@ -1,15 +1,16 @@
 //! The two clocks of the process: the wall clock, and a monotonic clock that runs since the start.
 //!
-//! This module is the only one that reads a clock, so tests can set both. [`Clock::monotonic_us`] measures spans: timeouts,
-//! durations, and the progress of a queue's time (`service/time.rs`). It never goes back, and a step of the wall clock
-//! (NTP, an operator, a leap second) does not move it. [`Clock::wall_us`] is the calendar time at this moment. It decides
-//! when a token expires and stamps log and audit lines; it may jump in both directions, so no span is computed from it.
+//! This module is the only one that reads a clock, so tests can set both. [`Clock::monotonic_us`] measures spans:
+//! timeouts, durations, and the progress of a queue's time (`service/time.rs`). It never goes back, and steps of the
+//! wall clock (NTP, an operator, a leap second) do not affect it. [`Clock::wall_us`] is the current calendar time. It
+//! determines when a token expires, and it is used in log and audit lines. It may jump in either direction, so no
+//! span is computed from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A source of the present time. Cheap to clone; all clones show the same time.
+/// A source of the current time. It is cheap to clone, and all clones show the same time.
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: Source,
@@ -17,7 +18,7 @@ pub struct Clock {
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// The clocks of the machine; the monotonic clock counts from `started`.
+    /// The machine's clocks. The monotonic clock counts from `started`.
     System { started: Instant },
     /// Readings that a test sets.
     Manual(Arc<Readings>),
@@ -37,7 +38,8 @@ impl Clock {
         Self { source: Source::System { started: Instant::now() } }
     }
 
-    /// A clock for tests, moved by the second value. Its wall clock shows `wall_us`, its monotonic clock zero.
+    /// A clock for tests, which the second value moves. Its wall clock shows `wall_us`, and its monotonic clock shows
+    /// zero.
     #[must_use]
     pub fn manual(wall_us: u64) -> (Self, ManualClock) {
         let readings = Readings { wall_us: AtomicU64::new(wall_us), monotonic_us: AtomicU64::new(0) };
@@ -54,7 +56,7 @@ impl Clock {
         }
     }
 
-    /// Microseconds since this clock was made. It never goes back, and steps of the wall clock do not move it.
+    /// Microseconds since this clock was created. It never goes back, and steps of the wall clock do not affect it.
     #[must_use]
     pub fn monotonic_us(&self) -> u64 {
         match &self.source {
@@ -90,7 +92,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Moves both clocks forward, at most to the end of time (`u64::MAX`).
+    /// Moves both clocks forward; saturates at `u64::MAX`.
     pub fn advance(&self, by: Duration) {
         for reading in [&self.readings.wall_us, &self.readings.monotonic_us] {
             let now_us = reading.load(Ordering::SeqCst);
@@ -98,7 +100,8 @@ impl ManualClock {
         }
     }
 
-    /// Sets the wall clock, also to an earlier time, as an operator or NTP would. The monotonic clock does not move.
+    /// Sets the wall clock, possibly to an earlier time, as an operator or NTP would. The monotonic clock does not
+    /// change.
     pub fn set_wall(&self, wall_us: u64) {
         self.readings.wall_us.store(wall_us, Ordering::SeqCst);
     }

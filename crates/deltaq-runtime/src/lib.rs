@@ -1,6 +1,6 @@
-//! What every process of deltaq needs: the clocks, tasks with an orderly end, and waits between attempts.
+//! Basics for every deltaq process: clocks, tasks with an orderly shutdown, and waits between attempts.
 //!
-//! This crate contains no rule of a queue, no HTTP and no SQL.
+//! This crate contains no rules of a queue, no HTTP and no SQL.
 //!
 //! Architecture invariants:
 //! - only [`clock`] reads a clock;

@@ -1,8 +1,9 @@
-//! The end of the process: a shutdown in two stages, which waits for every task.
+//! The shutdown of the process, which has two stages and waits for every task.
 //!
-//! The first SIGTERM or SIGINT starts the *draining* stage: no more keys are delivered, waits end, running requests finish. The
-//! second signal, or the time limit after the first, starts the *cut*: everything that still runs is dropped. This module only
-//! announces the stages and tracks the tasks; the tasks watch the tokens of the stages.
+//! The first SIGTERM or SIGINT starts the *draining* stage: no more keys are delivered, waits end, and running
+//! requests finish. A second signal, or the time limit after the first one, starts the *cut*: everything that is
+//! still running is dropped. This module only announces the stages and tracks the tasks; the tasks watch the tokens
+//! of the stages.
 //!
 //! Only this module spawns tasks: [`Shutdown::spawn`] tracks a task, and [`Shutdown::join`] waits for all of them.
 
@@ -22,7 +23,7 @@ use tracing::{error, info, warn};
 /// How long tasks may take to notice the cut before [`Shutdown::join`] gives up on them.
 const CUT_GRACE: Duration = Duration::from_secs(2);
 
-/// The reason for which the process can't listen for signals.
+/// Why the process can't listen for signals.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The handler of a signal could not be installed.
@@ -35,7 +36,7 @@ pub enum Error {
     },
 }
 
-/// The runtime of a task on a thread of its own. The runtime ends with the task.
+/// The runtime of a task on its own thread. The runtime ends with the task.
 struct OwnRuntime(Option<Runtime>);
 
 impl Drop for OwnRuntime {
@@ -46,8 +47,8 @@ impl Drop for OwnRuntime {
     }
 }
 
-/// The task, which logs `name` if it panics. All tasks with one output have one type: tokio's code for a task, about 1,000 lines of
-/// LLVM each, is compiled once and not for each place that spawns.
+/// Wraps a task so that it logs `name` if it panics. All tasks with the same output have the same type, so tokio's
+/// code for a task, about 1,000 lines of LLVM, is compiled only once and not at each call of `spawn`.
 fn reported<F>(name: &'static str, task: F) -> Pin<Box<dyn Future<Output = F::Output> + Send>>
 where
     F: Future + Send + 'static,
@@ -58,26 +59,27 @@ where
     })
 }
 
-/// The stage of the shutdown, and the tasks of the process. Clones are the same shutdown.
+/// The stage of the shutdown, and the tasks of the process. Clones share the same shutdown.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
     /// Cancelled from the first stage on. Invariant: cancelled whenever `cut` is.
     draining: CancellationToken,
-    /// Whether `draining` is cancelled. Every change of a queue reads this; the token would take a lock that all threads share.
+    /// Whether `draining` is cancelled. Every change to a queue reads this flag, because the token would take a lock
+    /// that all threads share.
     is_draining: Arc<AtomicBool>,
     /// The flag of the shutdown that this one is a part of.
     parent: Option<Arc<AtomicBool>>,
     /// Cancelled from the second stage on.
     cut: CancellationToken,
     tasks: TaskTracker,
-    /// The runtime of the tasks, whichever thread spawns them.
+    /// The runtime that runs the tasks, regardless of which thread spawns them.
     runtime: Handle,
 }
 
 impl Shutdown {
-    /// A shutdown that follows the signals of the process. `limit` is the maximum time between the stages.
+    /// A shutdown that is controlled by the signals of the process. `limit` is the maximum time between the stages.
     ///
-    /// Must be called inside a tokio runtime. The handlers are in place when it returns.
+    /// Must be called inside a tokio runtime. When the function returns, the handlers are installed.
     ///
     /// # Errors
     ///
@@ -93,7 +95,7 @@ impl Shutdown {
         Self::start(limit, None)
     }
 
-    /// Acts as a signal: the first call starts the draining stage, the next one the cut.
+    /// Acts like a signal: the first call starts the draining stage, and the next call starts the cut.
     pub fn signal(&self) {
         if self.is_draining() {
             self.cut.cancel();
@@ -108,13 +110,13 @@ impl Shutdown {
         self.draining.cancel();
     }
 
-    /// Cancelled from the first stage on: deliver nothing, end every wait.
+    /// Cancelled from the first stage on. From then on, deliver nothing and end every wait.
     #[must_use]
     pub const fn draining(&self) -> &CancellationToken {
         &self.draining
     }
 
-    /// Cancelled from the second stage on: stop at once.
+    /// Cancelled from the second stage on. From then on, stop at once.
     #[must_use]
     pub const fn cut(&self) -> &CancellationToken {
         &self.cut
@@ -127,8 +129,8 @@ impl Shutdown {
         is_set(&self.is_draining) || self.parent.as_ref().is_some_and(is_set)
     }
 
-    /// The shutdown of a part of the process. Its stages begin with those of the process, or earlier. The process does not wait for
-    /// its tasks: [`Self::join`] of the part does. A part has no parts.
+    /// The shutdown of a part of the process. Its stages begin with those of the process or earlier. The process does
+    /// not wait for the tasks of a part; [`Self::join`] of the part does. A part can't have parts.
     #[must_use]
     pub fn part(&self) -> Self {
         Self {
@@ -141,8 +143,8 @@ impl Shutdown {
         }
     }
 
-    /// Runs a task in the runtime of the process, whichever thread spawns it. [`Self::join`] waits for the task. If the task
-    /// panics, the log shows `name`.
+    /// Runs a task in the runtime of the process, regardless of which thread spawns it. [`Self::join`] waits for the
+    /// task. If the task panics, the log shows `name`.
     ///
     /// The task must end by itself in its stage of the shutdown. The handle may be dropped.
     pub fn spawn<F>(&self, name: &'static str, task: F) -> JoinHandle<F::Output>
@@ -153,7 +155,7 @@ impl Shutdown {
         self.spawn_on(&self.runtime, name, task)
     }
 
-    /// As [`Self::spawn`], in another runtime.
+    /// Like [`Self::spawn`], but in another runtime.
     pub fn spawn_on<F>(&self, runtime: &Handle, name: &'static str, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -162,7 +164,8 @@ impl Shutdown {
         self.tasks.spawn_on(reported(name, task), runtime)
     }
 
-    /// Runs a task that outlives the others: [`Self::join`] does not wait for it, so the caller must await the handle.
+    /// Runs a task that outlives the other tasks. [`Self::join`] does not wait for it, so the caller must await the
+    /// handle.
     #[must_use]
     pub fn spawn_last<F>(&self, name: &'static str, task: F) -> JoinHandle<F::Output>
     where
@@ -172,7 +175,7 @@ impl Shutdown {
         self.runtime.spawn(reported(name, task))
     }
 
-    /// Runs a task that outlives the others on a thread of its own, so that it never waits behind thousands of requests. The
+    /// Runs a task that outlives the other tasks on its own thread, so that thousands of requests can't delay it. The
     /// caller must await the handle.
     ///
     /// # Errors
@@ -190,7 +193,7 @@ impl Shutdown {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build()?;
         let handle = runtime.handle().clone();
-        // Created before the task begins, because a task that is aborted at once must also shut its runtime down.
+        // Created before the task begins, because a task that is aborted immediately must also shut down its runtime.
         let own_runtime = OwnRuntime(Some(runtime));
         let task = async move {
             let _own_runtime = own_runtime;
@@ -199,10 +202,9 @@ impl Shutdown {
         Ok(handle.spawn(reported(name, task)))
     }
 
-    /// Waits until every task has ended, at most until two seconds after the cut. Returns the number of tasks that have not
-    /// ended.
+    /// Waits until every task has ended, but at most until two seconds after the cut.
     ///
-    /// This starts no stage. Call it after the beginning of the draining stage.
+    /// This does not start a stage. Call it after the draining stage has begun.
     pub async fn join(&self) -> usize {
         self.tasks.close();
         tokio::select! {
@@ -217,7 +219,7 @@ impl Shutdown {
         left
     }
 
-    /// Waits until the tasks that still run are given up.
+    /// Waits until the cut and its grace period are over.
     pub async fn cut_and_grace(&self) {
         self.cut.cancelled().await;
         tokio::time::sleep(CUT_GRACE).await;
@@ -240,7 +242,7 @@ impl Shutdown {
         shutdown
     }
 
-    /// Starts the stages by signals and by the time limit.
+    /// Starts the stages on signals and at the time limit.
     async fn watch(self, limit: Duration, mut signals: Option<Signals>) {
         tokio::select! {
             biased;
@@ -275,7 +277,7 @@ impl Signals {
     }
 }
 
-/// The name of the next signal. Never ends without `signals`.
+/// Waits for the next signal and returns its name. Never returns without `signals`.
 async fn next(signals: &mut Option<Signals>) -> &'static str {
     let Some(Signals { terminate, interrupt }) = signals else { return std::future::pending().await };
     tokio::select! {

@@ -1,4 +1,4 @@
-//! Waits between the attempts of something that fails.
+//! Waits between attempts of a failing operation.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct RetryWait {
 }
 
 impl RetryWait {
-    /// Waits that begin with `first`.
+    /// Creates waits that begin with `first`.
     #[must_use]
     pub const fn new(first: Duration, max: Duration) -> Self {
         Self { first, max, next: first }
@@ -24,7 +24,7 @@ impl RetryWait {
         wait
     }
 
-    /// Begins with the first wait again.
+    /// Starts over with the first wait.
     pub const fn reset(&mut self) {
         self.next = self.first;
     }

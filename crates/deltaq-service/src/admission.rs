@@ -1,12 +1,12 @@
-//! Admission: what a queue does to objects before it accepts them. Members are pruned, defaults are filled in, and the result
-//! must satisfy a JSON Schema.
+//! Admission: the processing of objects before a queue accepts them. Members are pruned, defaults are filled in, and
+//! the result must satisfy a JSON Schema.
 //!
-//! Admission runs before the engine sees an object, so keys, sizes and comparisons refer to the result. It is compiled from the
-//! settings of a queue when the first object needs it. It reads no file and no network. The untouched parts of an object keep their
-//! text.
+//! Admission runs before the engine sees an object, so keys, sizes and comparisons refer to the result. It is
+//! compiled from the settings of a queue when the first object needs it. It reads no file and no network. Unchanged
+//! parts of an object keep their text.
 //!
-//! Invariant: a second admission leaves an admitted object unchanged. Defaults are filled in completely, including into
-//! filled-in values, and never where a member is pruned.
+//! Invariant: admission is idempotent. To ensure this, defaults are filled in completely, also within values that
+//! were filled in, and never where a member is pruned.
 
 mod cost;
 mod defaults;
@@ -48,7 +48,7 @@ pub enum Error {
     /// The schema is longer than [`SCHEMA_BYTES_MAX`].
     #[error("it has {bytes} bytes; at most {SCHEMA_BYTES_MAX} are allowed")]
     SchemaTooLong {
-        /// Length of the schema in bytes, without white space between its tokens.
+        /// Length of the schema in bytes, without whitespace between its tokens.
         bytes: usize,
     },
     /// The text of the schema is not a JSON object.
@@ -57,7 +57,7 @@ pub enum Error {
     /// The schema is not valid.
     #[error("{}{detail}", place(.pointer))]
     Schema {
-        /// The place in the schema; empty if it is not known.
+        /// The location in the schema; empty if it is unknown.
         pointer: String,
         /// What is wrong.
         detail: String,
@@ -86,7 +86,7 @@ pub enum Error {
         /// Number of patterns.
         patterns: usize,
     },
-    /// The defaults contain one another without end, or are too long.
+    /// The defaults contain one another endlessly, or are too long.
     #[error(
         "its defaults, filled into one another and for each reference to them, have no end or more than {DEFAULTS_BYTES_MAX} bytes"
     )]
@@ -146,7 +146,7 @@ impl Error {
         }
     }
 
-    /// The place in the schema, if it is known.
+    /// The location in the schema, if it is known.
     #[must_use]
     pub fn pointer(&self) -> Option<&str> {
         match self {
@@ -172,7 +172,7 @@ pub enum Unfit {
         /// Maximum length of an object in bytes.
         limit: usize,
     },
-    /// The object with its defaults is nested too deep.
+    /// The object with its defaults is nested too deeply.
     #[error("with the defaults of the queue's schema it is nested deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
     /// The object can't be read.
@@ -188,7 +188,7 @@ fn summary(violations: &[Violation]) -> String {
     format!("{place}: {}{rest}", first.detail)
 }
 
-/// Checks the pointers to pruned members, alone and for a queue with this key and this version.
+/// Checks the pointers to pruned members, on their own and against the key and the version of a queue.
 ///
 /// # Errors
 /// [`Error::TooManyPointers`], [`Error::PrunesKey`] or [`Error::PrunesVersion`].
@@ -211,7 +211,8 @@ pub fn check_prune(prune: &[Pointer], key: &KeySpec, version: Option<&Pointer>) 
 }
 
 impl Admission {
-    /// Compiles the rules of a queue, without checking the cost of their schema: it was checked when the rules were set.
+    /// Compiles the rules of a queue. Does not check the cost of their schema, because it was checked when the rules
+    /// were set.
     ///
     /// # Errors
     /// The schema can't be compiled.
@@ -220,8 +221,8 @@ impl Admission {
         Ok(Self { schema, prune: rules.prune.clone() })
     }
 
-    /// The admitted object; `None` if admission does not change it. If `validates` is false, the object need not satisfy the
-    /// schema. An object may have up to `bytes_max` bytes.
+    /// The admitted object; `None` if admission does not change it. If `validates` is false, the object does not have
+    /// to satisfy the schema. An object may have up to `bytes_max` bytes.
     ///
     /// # Errors
     /// Why the object is not admitted.

@@ -1,4 +1,4 @@
-//! The calls on a queue: commands, pops, and reads that are more than a look at the state.
+//! The calls on a queue: commands, pops, and complex reads.
 
 pub(crate) mod commands;
 pub(crate) mod history;

@@ -1,5 +1,5 @@
-//! Followers: queues that take their objects from a view of another queue. Each has a task, which reads the change feed of the followed
-//! queue and gives the rows to the follower.
+//! Followers: queues that take their objects from a view of another queue. Each follower has a task, which reads the
+//! change feed of the followed queue and passes the rows to the follower.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,20 +17,21 @@ use super::registry::Registry;
 use super::{Error, KeyFilter, Name, WatchFrom, Watcher};
 use crate::queue::follow_task::{Activity, Obstacle};
 
-/// Most rows that are read at once.
+/// Maximum number of rows that are read at once.
 const PAGE_ROWS: usize = 1_000;
-/// About how many bytes are read at once.
+/// Approximate number of bytes that are read at once.
 const PAGE_BYTES: usize = 1 << 20;
-/// Most rows that are taken, and most keys that are swept, in one critical section.
+/// Maximum number of rows that are applied, or of keys that are swept, in one critical section.
 const STEP_ROWS: usize = 256;
-/// A follower takes the changes of this time together, so that the commits of its rows leave room for those of producers.
+/// A follower collects the changes of this period and applies them together, so that its commits leave room for those
+/// of producers.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a follower waits before it tries again.
+/// How long a follower waits before it retries.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// The reason for which the task stops reading.
+/// Why the task stops reading.
 enum Stop {
-    /// The follower has other settings, or its state is another one than the task believed.
+    /// The settings or the state of the follower have changed since the task last read them.
     Again,
     /// The position is too old, or ahead of the followed queue.
     List,
@@ -47,7 +48,7 @@ impl From<Error> for Stop {
 }
 
 impl Handle {
-    /// How many rows the follower takes now. If it takes none, its task is woken when it does.
+    /// How many rows the follower accepts now. If it accepts none, its task is woken as soon as it does.
     fn room(&self) -> Result<usize, Error> {
         let mut state = self.open()?;
         let room = state.queue.follow_room();
@@ -78,7 +79,7 @@ impl Registry {
     }
 }
 
-/// Feeds one follower until it follows no queue any more.
+/// Feeds one follower until it no longer follows a queue.
 async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
     let task = &follower.follow_task;
     let mut lists_again = false;
@@ -86,7 +87,7 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
         let Some(follow) = follower.config().follow.clone() else {
             task.set(|activity| *activity = Activity::default());
             task.ends();
-            // A PUT meanwhile has relied on this task.
+            // A PUT may have started in the meantime and relied on this task.
             if follower.config().follow.is_none() || !task.begins() {
                 return;
             }
@@ -95,7 +96,8 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
         let stop = tokio::select! {
             biased;
             () = follower.shutdown().draining().cancelled() => return,
-            // A panic loses the state of the follower. The task must outlive it, because the queue is loaded again.
+            // A panic loses the state of the follower. The task must survive the panic, because the queue is loaded
+            // again.
             stop = AssertUnwindSafe(feed(&registry, &follower, &follow, lists_again)).catch_unwind() => {
                 stop.unwrap_or(Stop::Blocked(Obstacle::Failed(Error::Broken)))
             }
@@ -120,7 +122,7 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
     }
 }
 
-/// Gives rows to a follower until something stops it.
+/// Passes rows to a follower until something stops it.
 async fn feed(registry: &Registry, follower: &Arc<Handle>, follow: &Arc<Follow>, lists: bool) -> Stop {
     let mut feeder = match Feeder::begin(registry, follower, follow, lists).await {
         Ok(feeder) => feeder,
@@ -138,12 +140,12 @@ struct Feeder<'f> {
     follower: &'f Arc<Handle>,
     follow: &'f Arc<Follow>,
     watcher: Watcher,
-    /// The position of the follower. The watcher may be ahead, if there were no rows.
+    /// The position of the follower. The watcher may be further ahead if there were no rows.
     position: FollowPosition,
 }
 
 impl<'f> Feeder<'f> {
-    /// Begins at the position of the follower, or with the list of all keys.
+    /// Starts at the position of the follower, or with the list of all keys.
     async fn begin(
         registry: &Registry,
         follower: &'f Arc<Handle>,
@@ -186,12 +188,12 @@ impl<'f> Feeder<'f> {
         if let FollowPhase::Sweep { since } = self.position.phase {
             self.sweep(since).await?;
         }
-        // Without room there may still be no rows to take.
+        // Even without room there may be a page without rows, which moves the position.
         let room = self.follower.room()?;
         let before = self.watcher.resource_version();
         let page = self.watcher.read(RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES }).await?;
         self.take(&page).await?;
-        // A page of many changes that do not concern the follower has no rows either, and its end is behind them.
+        // A page of changes that do not concern the follower also has no rows, but its end is after these changes.
         let is_full = room == 0 && !page.is_last && page.next == before;
         self.follower.follow_task.set(|activity| {
             activity.obstacle = is_full.then_some(Obstacle::Full);
@@ -234,7 +236,7 @@ impl<'f> Feeder<'f> {
         if self.follower.config().follow.as_ref() == Some(self.follow) { Ok(()) } else { Err(Stop::Again) }
     }
 
-    /// Gives a page of rows to the follower.
+    /// Passes a page of rows to the follower.
     async fn take(&mut self, page: &RowPage) -> Result<(), Stop> {
         let phase = match self.position.phase {
             FollowPhase::List { .. } if page.is_last => FollowPhase::Changes,
@@ -261,7 +263,8 @@ impl<'f> Feeder<'f> {
         }
     }
 
-    /// Deletes the keys that the followed queue does not have. A key that leaves or enters the view meanwhile has a row after `since`.
+    /// Deletes the keys that the followed queue does not have. A key that leaves or enters the view during the sweep
+    /// has a row after `since`.
     async fn sweep(&mut self, since: Rv) -> Result<(), Stop> {
         let Follow { view, prefix, .. } = &**self.follow;
         let mut after: Option<Key> = None;

@@ -1,6 +1,7 @@
-//! `deltaq import`: adds known objects to a store, with the service that also implements `/seed`.
+//! `deltaq import`: adds known objects to a store, using the service that also implements `/seed`.
 //!
-//! The import is one commit, so that either all objects or none are in the store, however the command ends.
+//! The import is one commit, so that the store contains either all objects or none, regardless of how the command
+//! ends.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::admission::{self, Admission};
 use crate::metrics::Metrics;
 use crate::{FirstCall, Limits, Registry, WatchLimits};
 
-/// How much longer than its object a line may be, in bytes.
+/// Maximum number of bytes that a line may be longer than its object.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
 /// The time limit of the last checkpoint.
 const CLOSING_MAX: Duration = Duration::from_hours(1);
@@ -68,15 +69,15 @@ pub enum Error {
     Metrics(#[source] metrics_exporter_prometheus::BuildError),
 }
 
-/// Reads a line by the settings of a queue and its compiled admission rules. The error describes what is wrong with the line.
+/// Reads a line, using the settings of a queue and its compiled admission rules.
 pub type ReadSeed = fn(&str, &Config, Option<&Admission>) -> Result<Seed, String>;
 
-/// How to create a missing queue and how to read a line.
+/// The rules for creating a missing queue and for reading a line.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The settings of a new queue.
     pub defaults: Config,
-    /// Most queues.
+    /// Maximum number of queues.
     pub max_queues: usize,
     /// Reads a line.
     pub read: ReadSeed,
@@ -85,7 +86,7 @@ pub struct Rules {
 /// Imports all of `input` into the queue. Returns the number of objects.
 ///
 /// # Errors
-/// [`Error::Offline`] and [`Error::Refused`] leave the store unchanged.
+/// After [`Error::Offline`] and [`Error::Refused`], the store is unchanged.
 pub async fn import(
     at: &Location,
     name: &Name,
@@ -119,7 +120,7 @@ async fn seed(registry: &Registry, name: &Name, read: ReadSeed, input: impl BufR
     let config = match registry.find(name) {
         None => registry.defaults().clone(),
         Some(handle) => {
-            // Checked before the input is read, which may take long.
+            // This is checked first, because reading the input may take a long time.
             handle.check_seed().await.map_err(refused)?;
             handle.config()
         }
@@ -202,7 +203,7 @@ impl Running {
         };
         let (clock, journal) = (clock.clone(), Some(journal));
         let registry = Registry::new(limits, rules.defaults, clock, journal, shutdown.clone(), metrics);
-        // No worker can reach the service, so no lease must end.
+        // No worker can reach the service, so leases must not expire.
         let registry = registry.without_tasks();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
         // All queues, because the store is marked as cleanly closed only if every queue is intact.
@@ -213,8 +214,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Ends the service as a server does, but does not wait for a journal that is down. Returns whether the
-    /// store was cleanly closed.
+    /// Stops the service like a server, but does not wait for a journal that is down.
     async fn close(self) -> bool {
         let Self { registry, shutdown, mut writing } = self;
         shutdown.signal();

@@ -5,7 +5,8 @@ use std::fmt;
 use deltaq_engine::id::Token;
 use deltaq_engine::lives::LifeId;
 
-/// Names a lease: the life of the queue in which the lease was created and the fencing token, as in `6f2c01ab-246012345678337`.
+/// Identifies a lease. The id consists of the life of the queue in which the lease was created and the fencing token,
+/// as in `6f2c01ab-246012345678337`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseId {
     /// The life.
@@ -15,11 +16,11 @@ pub struct LeaseId {
 }
 
 impl LeaseId {
-    /// Reads an id as this service writes it; any other text names no lease.
+    /// Parses an id in the form that this service writes. `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (life, token) = text.split_once('-')?;
-        // Signs and leading zeros would make two ids of one.
+        // Signs and leading zeros are refused, because they would allow several ids for one lease.
         let is_plain =
             token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
         let token = Token::new(token.parse().ok().filter(|_| is_plain)?);

@@ -1,12 +1,15 @@
-//! Running queues: a lock for each, waiting pops, a task that lets time pass, and the connection to the journal.
+//! Running queues: a lock for each queue, waiting pops, a task that processes timers, and the connection to the
+//! journal.
 //!
-//! The service contains no protocol and knows nothing of HTTP. It contains no rule of a queue; the engine has those.
+//! The service contains no protocol code and does not depend on HTTP. It contains no rules of a queue, which are in
+//! the engine.
 //!
 //! Architecture invariants:
-//! - a mutation is one synchronous critical section (decide, apply, push to the journal) without an await, so a caller that
-//!   disconnects leaves no half of an operation;
+//! - a mutation is one synchronous critical section (decide, apply, push to the journal) without an await, so a
+//!   caller that disconnects can't leave a half-finished operation;
 //! - an answer waits for the commit of all events that it depends on;
-//! - a destructor changes no queue: it leaves a request (`queue/leftovers.rs`) that the next change carries out;
+//! - a destructor does not change a queue: it leaves a request (`queue/leftovers.rs`) that the next change carries
+//!   out;
 //! - only the registry assumes that a queue is local.
 
 pub mod admission;
@@ -53,13 +56,13 @@ use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::Rv;
 use deltaq_engine::refusal::Refusal;
 
-/// The reason for which a call on a queue fails.
+/// Why a call on a queue failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// No queue has this name, and the call does not create one.
+    /// No queue has this name, and the call does not create queues.
     #[error("there is no queue of this name")]
     QueueNotFound,
-    /// Another server owns the partition of the queue, or none does.
+    /// Another server or no server owns the partition of the queue.
     #[error("this server does not own the queue")]
     NotOwner,
     /// The queue was deleted while the call ran.
@@ -88,7 +91,7 @@ pub enum Error {
         "{limit} calls wait for their objects to be checked against the queue's schema, which is the limit"
     )]
     TooManyAdmissions {
-        /// The largest number of waiting calls.
+        /// The maximum number of waiting calls.
         limit: usize,
     },
     /// The server is shutting down, and delivers no more keys.
@@ -97,7 +100,7 @@ pub enum Error {
     /// The engine refuses the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// An earlier change of the queue panicked, and there is no journal to load the queue from.
+    /// An earlier change to the queue panicked, and there is no journal to load the queue from.
     #[error("the queue is broken by an internal error")]
     Broken,
     /// The version of a reader is too old.
@@ -108,7 +111,7 @@ pub enum Error {
         /// The oldest event at which a reader may be.
         horizon: Rv,
     },
-    /// The version of a reader is larger than the newest one of the queue.
+    /// The version of a reader is larger than the newest version of the queue.
     #[error("the version is ahead of the queue, whose newest is {newest}")]
     Ahead {
         /// The queue's newest event.
@@ -119,10 +122,10 @@ pub enum Error {
         "the queue never had the version, or has lost it: a backup was restored, or another queue had this name"
     )]
     Lost,
-    /// The version is older than the oldest life of the queue that is remembered.
+    /// The version is older than the oldest life that the queue remembers.
     #[error("the version is older than all versions that the queue remembers")]
     TooOld,
-    /// A call names a version that is larger than the newest one of the queue.
+    /// A call names a version that is larger than the newest version of the queue.
     #[error("the version is ahead of the queue, whose newest is {newest}")]
     VersionAhead {
         /// The queue's newest event.
@@ -150,7 +153,7 @@ pub enum Error {
     Journal(#[from] deltaq_journal::Error),
 }
 
-/// The reason for which a queue can't follow another queue.
+/// Why a queue can't follow another queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FollowError {
     /// There is no queue of the name.
@@ -176,7 +179,7 @@ pub enum FollowError {
     TooMany {
         /// The followed queue.
         queue: Name,
-        /// The largest number of followers.
+        /// The maximum number of followers.
         limit: usize,
     },
     /// The settings of the followed queue do not allow followers.

@@ -1,4 +1,4 @@
-//! The beginning of the lives of queues.
+//! Determines where the lives of queues begin.
 
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::{Birth, LifeId};
@@ -6,17 +6,18 @@ use deltaq_engine::time::Time;
 
 /// The calendar time at which the floor of the numbers is 0: the first instant of 2025 in UTC, in milliseconds since the Unix epoch.
 const FLOOR_ZERO_MS: u64 = 1_735_689_600_000;
-/// In each millisecond the floor grows by 2 to this power, 4,096: 4.1 million numbers a second, more than a queue uses.
+/// The floor grows by 2 to this power in each millisecond: 4,096 numbers per millisecond or 4.1 million per second,
+/// more than a queue uses.
 const NUMBERS_PER_MS_LOG2: u32 = 12;
 
-/// A life that begins at this calendar time. While the clock is right, its numbers are above all numbers of earlier lives, also of
-/// those that were lost.
+/// A life that begins at this calendar time. If the clock is correct, its numbers are above all numbers of earlier
+/// lives, including lost ones.
 pub(super) fn birth(wall: Time) -> Birth {
-    // The id 0 stands for forgotten lives.
+    // The id 0 is reserved for lives that are no longer remembered.
     Birth { id: LifeId::new(fastrand::u32(1..)), floor: floor(wall) }
 }
 
-/// The number above which a life begins.
+/// The number above which the numbers of a life begin.
 pub(super) fn floor(wall: Time) -> Rv {
     let ms = (wall.as_micros() / 1_000).saturating_sub(FLOOR_ZERO_MS);
     Rv::new(ms << NUMBERS_PER_MS_LOG2)

@@ -1,8 +1,8 @@
 //! Metrics. This file and `page` contain the name and the help text of every metric.
 //!
-//! The recorder keeps the metrics of the whole process; routes, methods and statuses bound the number of its series. The
-//! metrics of a queue belong to the queue and end with it (`queues`); a scrape renders them (`page`). A key or a raw path is
-//! never a label.
+//! The recorder keeps the metrics of the whole process. The number of its series is limited by the number of routes,
+//! methods and statuses. The metrics of a queue belong to the queue and are removed with it (`queues`). A scrape
+//! renders them (`page`). A key or a raw path is never a label.
 
 mod durations;
 mod page;
@@ -28,12 +28,12 @@ pub use self::requests::Requests;
 
 const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Seconds, from a commit on a fast disk to a commit on a failing disk.
+/// Bucket bounds in seconds, from a commit on a fast disk to a commit on a failing disk.
 const JOURNAL_BUCKETS: [f64; 12] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
-/// Events in a commit.
+/// Bucket bounds for the number of events in a commit.
 const EVENTS_BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0, 2_500.0, 10_000.0];
-/// Seconds of a checkpoint, from milliseconds to minutes.
+/// Bucket bounds in seconds for a checkpoint, from milliseconds to minutes.
 const CHECKPOINT_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 2.0, 5.0, 15.0, 60.0, 300.0];
 
 const COMMIT_DURATION: &str = "deltaq_journal_commit_duration_seconds";
@@ -53,8 +53,8 @@ const AUDIT_LOST: &str = "deltaq_audit_lost_total";
 const AUDIT_SUPPRESSED: &str = "deltaq_audit_suppressed_total";
 const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
-/// The metrics that the recorder keeps. `page` has the metrics of queues, `requests` has those of requests, and a crate has
-/// those of the process.
+/// The metrics that the recorder keeps. The metrics of queues are in `page`, those of requests are in `requests`, and
+/// a library provides those of the process.
 const DESCRIPTIONS: [(&str, Kind, &str); 21] = [
     (COMMIT_DURATION, Kind::Histogram, "Time from encoding a batch until it is durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
@@ -114,7 +114,7 @@ enum Kind {
     Histogram,
 }
 
-/// The metrics of a server. Clones are the same metrics.
+/// The metrics of a server. Clones share the same metrics.
 #[derive(Clone)]
 pub struct Metrics {
     recorder: Arc<PrometheusRecorder>,
@@ -126,8 +126,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics with a recorder of their own, not the global one. Up to `max_queues` queues have series of their own; the
-    /// others share one set of series.
+    /// Creates metrics with their own recorder, not the global one. Up to `max_queues` queues have their own series;
+    /// the other queues share one set of series.
     ///
     /// # Errors
     /// [`BuildError`] if the exporter refuses its settings.
@@ -218,7 +218,7 @@ impl Metrics {
         self.of_journal_with(vec![Label::new("partition", number.to_string())])
     }
 
-    /// `labels` tell the journals of a node apart where a sum would say less.
+    /// `labels` distinguish the journals of a node in metrics that must not be summed.
     fn of_journal_with(&self, labels: Vec<Label>) -> JournalMetrics {
         JournalMetrics {
             commit_duration: self.histogram(COMMIT_DURATION, Vec::new()),
@@ -229,7 +229,7 @@ impl Metrics {
         }
     }
 
-    /// The metrics of a node, or of a server that is alone and has no name, with this number of partitions.
+    /// The metrics of a node with this number of partitions. A standalone server has no name.
     #[must_use]
     pub fn of_node(&self, name: Option<&str>, partitions: usize) -> NodeMetrics {
         if let Some(name) = name {
@@ -321,7 +321,7 @@ impl NodeMetrics {
         self.owned.set(page::count(partitions));
     }
 
-    /// Counts a partition that the node has claimed. `was_released` says whether its owner had released it.
+    /// Counts a partition that the node has claimed. `was_released` is whether its owner had released it.
     pub fn claimed(&self, was_released: bool) {
         if was_released { &self.released } else { &self.taken_over }.increment(1);
     }
@@ -364,7 +364,7 @@ pub struct LineMetrics {
 }
 
 impl LineMetrics {
-    /// Sets the numbers of dropped lines since the start.
+    /// Sets the numbers of lines that were dropped since the start.
     pub fn are(&self, audit_lost: u64, audit_suppressed: u64, log_dropped: u64) {
         self.audit_lost.absolute(audit_lost);
         self.audit_suppressed.absolute(audit_suppressed);

@@ -1,8 +1,8 @@
-//! The partitions of the queues. A partition has a registry, and behind it a journal and a store, of its own. The hash of the group
-//! of a queue's name determines its partition, so that a queue and its followers can have one owner.
+//! The partitions of the queues. Each partition has its own registry, journal and store. The hash of the group of a
+//! queue's name determines its partition, so that a queue and its followers can have the same owner.
 //!
-//! A server that is alone has one partition and owns it for good. Nodes that share a database have several partitions, and each
-//! partition is owned by at most one node.
+//! A standalone server has one partition and always owns it. Nodes that share a database have several partitions, and
+//! each partition is owned by at most one node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use super::{Error, FollowError, Name};
 /// The owner of a partition, as far as this node knows.
 #[derive(Clone, Debug)]
 pub enum Owner {
-    /// No node, or an unknown one.
+    /// No node, or an unknown node.
     Nobody,
     /// This node.
     This(Arc<Registry>),
@@ -47,14 +47,14 @@ pub struct Partitions {
     owners: Box<[ArcSwap<Owner>]>,
     /// Wakes the calls that wait for an owner.
     changed: Notify,
-    /// The monotonic time until which the ownership is sure, in microseconds.
+    /// The monotonic time until which the ownership is certain, in microseconds.
     sure_until_us: AtomicU64,
-    /// Whether this node has failed to load partitions, and owns none.
+    /// Whether this node has failed to load partitions and owns none.
     is_unfit: AtomicBool,
 }
 
 impl Partitions {
-    /// `count` partitions without owners. No partition may be used before [`trust`](Self::trust).
+    /// Creates `count` partitions without owners. No partition may be used before [`trust`](Self::trust) is called.
     #[must_use]
     pub fn new(count: usize, limits: Limits, defaults: Arc<Config>, metrics: Metrics) -> Self {
         let owners = (0..count.max(1)).map(|_| ArcSwap::from_pointee(Owner::Nobody)).collect();
@@ -69,7 +69,7 @@ impl Partitions {
         }
     }
 
-    /// The only partition of a server that is alone.
+    /// The only partition of a standalone server.
     #[must_use]
     pub fn single(registry: Arc<Registry>) -> Self {
         let (limits, defaults) = (registry.limits().clone(), registry.defaults().clone());
@@ -79,7 +79,7 @@ impl Partitions {
         partitions
     }
 
-    /// How many partitions there are.
+    /// The number of partitions.
     #[must_use]
     pub fn count(&self) -> usize {
         self.owners.len()
@@ -91,7 +91,7 @@ impl Partitions {
         partition_of(name, self.count())
     }
 
-    /// Checks that a queue can follow another one: both are in the same partition.
+    /// Checks that a queue can follow another queue, which requires that both are in the same partition.
     ///
     /// # Errors
     /// [`FollowError::Apart`].
@@ -110,7 +110,7 @@ impl Partitions {
         self.owners.get(self.of(name)).map_or_else(|| Arc::new(Owner::Nobody), ArcSwap::load_full)
     }
 
-    /// As [`owner`](Self::owner), but waits up to `limit` while there is no owner.
+    /// Like [`owner`](Self::owner), but waits up to `limit` while there is no owner.
     pub async fn wait_for_owner(&self, name: &Name, limit: Duration) -> Arc<Owner> {
         let known = async {
             loop {
@@ -188,24 +188,24 @@ impl Partitions {
         }
     }
 
-    /// States that no other node owns a partition of this node before the monotonic time `until_us`.
+    /// Records that no other node can own a partition of this node before the monotonic time `until_us`.
     pub fn trust(&self, until_us: u64) {
         self.sure_until_us.store(until_us, Ordering::Release);
     }
 
-    /// Whether the ownership is still sure at the monotonic time `now_us`. If it is not, another node may own the partitions of
-    /// this node, so this node must not answer for them.
+    /// Whether the ownership is still certain at the monotonic time `now_us`. If it is not, another node may own the
+    /// partitions of this node, so this node must not serve them.
     #[must_use]
     pub fn is_sure(&self, now_us: u64) -> bool {
         now_us < self.sure_until_us.load(Ordering::Acquire)
     }
 
-    /// Notes whether this node has failed to load partitions, and owns none.
+    /// Records whether this node has failed to load partitions and owns none.
     pub fn set_unfit(&self, is_unfit: bool) {
         self.is_unfit.store(is_unfit, Ordering::Relaxed);
     }
 
-    /// Whether this node has failed to load partitions, and owns none.
+    /// Whether this node has failed to load partitions and owns none.
     #[must_use]
     pub fn is_unfit(&self) -> bool {
         self.is_unfit.load(Ordering::Relaxed)
@@ -225,7 +225,7 @@ impl Partitions {
     /// The queue of this name.
     ///
     /// # Errors
-    /// As [`registry`](Self::registry), and [`Error::QueueNotFound`].
+    /// The errors of [`registry`](Self::registry), or [`Error::QueueNotFound`].
     pub fn get(&self, name: &Name) -> Result<Arc<Handle>, Error> {
         self.registry(name)?.get(name)
     }
@@ -250,7 +250,7 @@ impl Partitions {
         })
     }
 
-    /// Up to `limit` owned queues whose name is `wanted`, after `after`, by name, with their registries.
+    /// Up to `limit` owned queues after `after` for whose name `wanted` holds, by name, with their registries.
     #[must_use]
     pub fn list(
         &self,

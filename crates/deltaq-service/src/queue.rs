@@ -1,4 +1,4 @@
-//! A running queue: its settings, its time, its state behind a lock, and the reads on it.
+//! A running queue: its settings, its clock, its state behind a lock, and the reads on it.
 
 pub(crate) mod admission;
 pub(crate) mod delivery;
@@ -49,15 +49,16 @@ pub struct Handle {
     /// The engine's settings as of the last change. Readers need no lock.
     config: ArcSwap<Config>,
     lives: ArcSwap<Lives>,
-    /// The requests of destructors, and what wakes the queue's task.
+    /// The requests of destructors, and the wake-up of the queue's task.
     pub(super) leftovers: Arc<Leftovers>,
-    /// Wakes the callers that [wait](Self::wait_until) for a state of the queue, when it may have been reached.
+    /// Wakes the callers that [wait](Self::wait_until) for a state of the queue when the state may have been reached.
     ///
-    /// Other wake-ups are apart. A task is woken alone, and a wake-up that comes while it works counts afterwards: the queue's task
-    /// (`leftovers`), the task of its feeds, and that of a follower. Readers of a feed and waiting pops are woken one view or
-    /// one pop at a time, and a long command only by the end of another one, because it does a step each time.
+    /// Other wake-ups are separate. The queue's task (`leftovers`), the task of its feeds and the task of a follower
+    /// are each woken alone, and a wake-up that arrives while a task works takes effect afterwards. Readers of a feed
+    /// are woken one view at a time, and waiting pops one at a time. A long command is woken only by the end of
+    /// another long command, because it runs a step at each wake-up.
     reached: Notify,
-    /// Wakes long commands that wait for another one to end.
+    /// Wakes long commands that wait for another long command to end.
     pub(super) long_command_ended: Notify,
     admission: CompiledRules,
     /// The readers of the change feeds.
@@ -87,9 +88,9 @@ pub struct Document {
     pub name: Name,
     /// Distinguishes this queue from earlier and later queues of the same name.
     pub incarnation: Incarnation,
-    /// The present life of the queue.
+    /// The current life of the queue.
     pub life: LifeId,
-    /// Whether a produce or pop created the queue and nobody has configured it since.
+    /// Whether a produce or pop created the queue and it has not been configured since.
     pub auto_created: bool,
     /// When the queue was created, by the wall clock.
     pub created_at: Time,
@@ -101,14 +102,14 @@ pub struct Document {
     pub moment: Moment,
     /// Number of waiting pops.
     pub waiters: usize,
-    /// How far a follower has got.
+    /// The progress of a follower; `None` for other queues.
     pub follow: Option<FollowReport>,
     /// The followers, in the order of their names.
     pub followers: Vec<Name>,
 }
 
 impl Handle {
-    /// A created or loaded queue. It is durable once `commit` is done.
+    /// Creates the handle of a created or loaded queue, which is durable once `commit` is done.
     pub(super) fn new(meta: QueueMeta, mut queue: Queue, commit: Commit, context: Context) -> Self {
         let mut commits = Commits::new(queue.resource_version());
         if context.journal.is_some() {
@@ -133,8 +134,8 @@ impl Handle {
         }
     }
 
-    /// A queue that was loaded from the journal. A life begins, live leases get their full length again, and an unfinished Replace is
-    /// recorded as aborted.
+    /// Creates the handle of a queue that was loaded from the journal. A new life begins, live leases get their full
+    /// length again, and an unfinished Replace is recorded as aborted.
     ///
     /// # Errors
     /// The queue has no numbers left.
@@ -159,7 +160,7 @@ impl Handle {
         Ok(handle)
     }
 
-    /// Takes over the lives of the queue, which has been loaded.
+    /// Copies the lives of the queue, which has been loaded.
     pub(super) fn set_lives(&self, queue: &Queue) {
         self.lives.store(Arc::new(queue.lives().clone()));
     }
@@ -187,7 +188,7 @@ impl Handle {
         LeaseId { life: self.lives.load().id_of(token.rv()), token }
     }
 
-    /// The token in a lease's id; 0, which no lease has, for an id of another queue or of a lost life.
+    /// The token in a lease's id. For an id of another queue or of a lost life, the token is 0, which no lease has.
     #[must_use]
     pub fn token(&self, id: &str) -> Token {
         let lives = self.lives.load();
@@ -195,8 +196,8 @@ impl Handle {
         own.map_or_else(Token::default, |id| id.token)
     }
 
-    /// Returns the keys of leases that did not reach a worker to the queue, as if they had never been leased. Leases that have ended
-    /// are ignored.
+    /// Returns keys to the queue whose leases did not reach a worker, as if the keys had never been leased. Leases
+    /// that have ended are ignored.
     pub fn reclaim(&self, tokens: Vec<Token>) {
         self.leftovers.reclaim(Undelivered { tokens, commit: Commit::done() });
     }
@@ -207,13 +208,13 @@ impl Handle {
         self.meta.incarnation
     }
 
-    /// The present time of the queue.
+    /// The current time of the queue.
     #[must_use]
     pub fn now(&self) -> Time {
         self.time.now()
     }
 
-    /// The present time of the queue, and the difference by which replies turn the queue's instants into wall times.
+    /// The current time of the queue, and the offset that replies use to convert the queue's instants to wall times.
     #[must_use]
     pub fn moment(&self) -> Moment {
         self.time.moment()
@@ -229,19 +230,20 @@ impl Handle {
         self.time.lead()
     }
 
-    /// The queue's present settings, without waiting for a commit.
+    /// The queue's current settings, without waiting for a commit.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
     }
 
-    /// The admission by the rules of these settings, if they have any.
+    /// The admission rules of these settings, if they have any.
     #[must_use]
     pub fn admission(&self, config: &Config) -> Option<Arc<QueueAdmission>> {
         config.admission.as_ref().map(|text| self.admission.of(self.name(), text))
     }
 
-    /// Reads the queue. The result depends on durable events only: the read waits for the commit of all events that it saw.
+    /// Reads the queue. The result depends only on durable events, because the read waits for the commit of all
+    /// events that it saw.
     ///
     /// Only `service` and tests call this; the other modules use the typed reads.
     ///
@@ -260,10 +262,10 @@ impl Handle {
         Ok(out)
     }
 
-    /// The queue's document, without what it follows and its followers.
+    /// The queue's document, without the queue that it follows and without its followers.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub async fn document(&self) -> Result<Document, Error> {
         let document = |state: &Locked, moment: Moment| Document {
             name: self.meta.name.clone(),
@@ -281,21 +283,21 @@ impl Handle {
         self.read_state(document).await
     }
 
-    /// Waits until the queue has synced, at most `wait`. Returns whether the queue has synced, and the number of keys of the
-    /// initial list that are not acknowledged.
+    /// Waits until the queue has synced, but at most `wait`. Returns whether the queue has synced, and the number of
+    /// keys of the initial list that are not acknowledged.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub async fn wait_synced(&self, wait: Duration) -> Result<(bool, usize), Error> {
         self.wait_until(wait, |state| Ok(state.queue.has_synced().then_some(()))).await?;
         self.read(|queue, _| (queue.has_synced(), queue.initial_remaining())).await
     }
 
-    /// Closes the queue, and ends the drains that wait, as client-go's `ShutDown` ends a `ShutDownWithDrain`. `at_once` is whether pops end
-    /// as soon as no key is ready.
+    /// Closes the queue and ends waiting drains, as client-go's `ShutDown` ends a `ShutDownWithDrain`. `at_once` is
+    /// whether pops end as soon as no key is ready.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub async fn close(self: &Arc<Self>, at_once: bool) -> Result<(), Error> {
         self.switch_closed(at_once).await?;
         self.lock().closes += 1;
@@ -303,11 +305,11 @@ impl Handle {
         Ok(())
     }
 
-    /// Closes the queue, then waits until it is drained or another call closes it without a drain, at most `wait`. Returns whether it is
-    /// drained.
+    /// Closes the queue, then waits until it is drained or another call closes it without a drain, but at most
+    /// `wait`. Returns whether it is drained.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub async fn drain(self: &Arc<Self>, at_once: bool, wait: Duration) -> Result<bool, Error> {
         // A close may come before the wait begins.
         let closes = self.lock().closes;
@@ -317,8 +319,8 @@ impl Handle {
         self.read(|queue, _| queue.is_drained()).await
     }
 
-    /// Waits until `look` finds something in the state, at most `wait`, and not longer than the server runs. `look` is called again
-    /// each time that the queue has become synced or drained, was closed, has its indexes, or has reached
+    /// Waits until `look` finds something in the state, but at most `wait` and only until the shutdown begins. `look`
+    /// is called again each time the queue becomes synced or drained, is closed, completes its indexes, or reaches
     /// [`Locked::awaited`].
     pub(super) async fn wait_until<T>(
         &self,
@@ -330,10 +332,10 @@ impl Handle {
         loop {
             let reached = self.reached.notified();
             tokio::pin!(reached);
-            // From here on a wake-up counts, even before the await.
+            // From here on, a wake-up is not lost, even if it arrives before the await.
             reached.as_mut().enable();
             let found = look(&mut *self.open()?)?;
-            // A timer without a length would still let the task of the queue run.
+            // Even a timer of length zero would let the task of the queue run first.
             if found.is_some() || wait.is_zero() {
                 return Ok(found);
             }
@@ -391,12 +393,12 @@ impl Handle {
         self.end(self.lock(), &error, &Error::QueueDeleted, &Commit::done());
     }
 
-    /// Ends a queue that another node has from now on.
+    /// Ends a queue that another node now owns.
     pub(super) fn leave(&self) {
         self.end(self.lock(), &Error::NotOwner, &Error::NotOwner, &Commit::done());
     }
 
-    /// The number of leased keys, after everything that is due has happened.
+    /// The number of leased keys, after all due timers have been processed.
     pub(super) fn leased(self: &Arc<Self>) -> usize {
         let leased = self.change(|state, now| {
             state.queue.advance(now);
@@ -416,7 +418,7 @@ impl Handle {
         Some(self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead()))
     }
 
-    /// Counts a watch whose position the queue has not given out.
+    /// Counts a watch whose position the queue never returned.
     pub fn count_lost_watch(&self) {
         self.metrics().count_lost(LostPosition::Lost);
     }
@@ -430,13 +432,13 @@ impl Handle {
         &self.context.clock
     }
 
-    /// The shutdown of the process, or of the partition of a node.
+    /// The shutdown of the process, or of a node's partition.
     pub fn shutdown(&self) -> &Shutdown {
         &self.context.shutdown
     }
 }
 
-/// Drops a large value on a thread for blocking work.
+/// Drops a large value on a blocking thread.
 pub(super) fn drop_in_background<T: Send + 'static>(content: T) {
     drop(tokio::task::spawn_blocking(move || drop(content)));
 }

@@ -1,8 +1,8 @@
 //! Loading queues from the journal: at the start, after a failed commit, and after a panic.
 //!
-//! A queue whose commit failed contains events that are not durable. It fails all calls until the journal takes events again
-//! and the queue was loaded; waiting pops keep their positions. A queue whose change panicked is loaded again once the journal
-//! has written its events.
+//! A queue whose commit failed contains events that are not durable. It fails all calls until the journal accepts
+//! events again and the queue has been loaded. Waiting pops keep their positions. After a panic, a queue is loaded
+//! again once the journal has written its events.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,9 +25,9 @@ use super::registry::Registry;
 
 /// The waits before a failed load is repeated.
 const RELOAD_WAIT: RetryWait = RetryWait::new(Duration::from_secs(1), Duration::from_mins(1));
-/// A start logs a warning if the time of a queue is ahead of the wall clock by this or more.
+/// A start logs a warning if the time of a queue is ahead of the wall clock by at least this much.
 const CLOCK_LEAD_WARNED: Duration = Duration::from_mins(1);
-/// How many queues are loaded at the same time: as many as the store reads at the same time.
+/// Maximum number of queues that are loaded at the same time. It equals the number of concurrent reads of a store.
 const LOADS_MAX: usize = 4;
 /// How often a long recovery logs its progress.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ impl Handle {
         matches!(self.open(), Err(Error::Journal(_)))
     }
 
-    /// Whether a panic broke the queue for good, because there is no journal to load it from.
+    /// Whether the queue is permanently broken: it panicked, and there is no journal to load it from.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self.open(), Err(Error::Broken))
     }
@@ -61,10 +61,10 @@ impl Handle {
         state.ended.is_none() && state.lost == Some(Loss::Panic)
     }
 
-    /// Continues with the loaded queue, if this queue is still lost. Waiting pops get keys of the loaded state.
+    /// Continues with the loaded queue if this queue is still lost. Waiting pops get keys from the loaded state.
     ///
     /// # Errors
-    /// The queue is lost again, and the text says why.
+    /// The queue is lost again. The text says why.
     fn resume(
         self: &Arc<Self>,
         journal: &Journal,
@@ -115,7 +115,7 @@ impl Registry {
     /// Loads all queues of the store.
     ///
     /// # Errors
-    /// The defect of the store.
+    /// What is wrong with the store.
     pub async fn recover(self: &Arc<Self>, contents: Contents) -> Result<(), recovery::Error> {
         let Some(journal) = self.journal() else { return Ok(()) };
         let progress = self.progress();
@@ -176,8 +176,9 @@ impl Registry {
         }
     }
 
-    /// Logs that the numbers of queues are ahead of the clock by which lives begin. Such a queue still never repeats a number, but a
-    /// backup of it that is restored may: the numbers of the lost life are then not below those of the next one.
+    /// Logs that the numbers of queues are ahead of the clock that determines where lives begin. Such a queue still
+    /// never repeats a number. However, if a backup of it is restored, numbers may be repeated, because the numbers
+    /// of the lost life may not be below those of the next life.
     fn warn_of_numbers_ahead(&self) {
         let floor = self.birth().floor;
         let is_ahead = |handle: &Arc<Handle>| handle.lives().present_first() > floor.next();
@@ -192,7 +193,7 @@ impl Registry {
         }
     }
 
-    /// Loads queues again that were lost by a failure of the journal or by a panic, until the shutdown begins.
+    /// Reloads queues that were lost by a failure of the journal or by a panic, until the shutdown begins.
     pub(super) async fn follow(self: Arc<Self>) {
         let Some(journal) = self.journal() else { return };
         tokio::select! {
@@ -203,7 +204,7 @@ impl Registry {
         }
     }
 
-    /// Loads the queues again that have lost events, whenever the journal takes events again after a failure.
+    /// Reloads the queues that have lost events, whenever the journal accepts events again after a failure.
     async fn recover_failures(self: &Arc<Self>, journal: &Journal) {
         let mut health = journal.health();
         let (mut reported, mut wait) = (Vec::new(), RELOAD_WAIT);
@@ -229,21 +230,21 @@ impl Registry {
                 }
                 (reported, wait) = (problems, RELOAD_WAIT);
             }
-            // Another failure may lose more queues meanwhile.
+            // Another failure may lose more queues in the meantime.
             let anew = health.wait_for(|health| health.epoch > epoch && health.down.is_none());
             let _ = tokio::time::timeout(wait.after_failure(), anew).await;
         }
     }
 
-    /// Loads the queues again that were lost before `epoch`. Returns the problems of queues that can't be loaded. While there
-    /// are any, no queue is created or deleted.
+    /// Reloads the queues that were lost before `epoch`. Returns the problems of queues that can't be loaded. As long
+    /// as there are such queues, no queue can be created or deleted.
     async fn reload(
         self: &Arc<Self>,
         journal: &Journal,
         epoch: Epoch,
     ) -> Result<Vec<String>, recovery::Error> {
         let begun_us = self.clock().monotonic_us();
-        // The tasks of intact queues wait for this. They must go on even if another queue can't be loaded.
+        // The tasks of intact queues wait for this. They must continue even if another queue can't be loaded.
         self.handles().iter().for_each(|handle| handle.leftovers.wake());
         let reader = journal.reader().clone();
         let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
@@ -254,7 +255,7 @@ impl Registry {
         for handle in self.handles() {
             let row = handle.journal().and_then(|(_, id)| rows.remove(id));
             match row {
-                // Events of a queue that has panicked may wait for their commit.
+                // Events of a queue that panicked may still be waiting for their commit.
                 Some(_) if handle.is_lost() && handle.has_panicked() => {
                     problems.extend(self.reload_panicked(journal, &handle).await.err());
                 }
@@ -280,7 +281,7 @@ impl Registry {
         Ok(problems)
     }
 
-    /// Loads a queue again whenever one of its changes has panicked.
+    /// Reloads a queue whenever one of its changes has panicked.
     async fn recover_panics(self: &Arc<Self>, journal: &Journal) {
         loop {
             self.panicked().notified().await;
@@ -301,10 +302,10 @@ impl Registry {
         }
     }
 
-    /// Loads a queue again whose change has panicked.
+    /// Reloads a queue whose change has panicked.
     ///
     /// # Errors
-    /// The reason for which the queue can't be loaded.
+    /// Why the queue can't be loaded.
     async fn reload_panicked(
         self: &Arc<Self>,
         journal: &Journal,

@@ -98,8 +98,8 @@ struct Queues {
 }
 
 impl Registry {
-    /// A registry without queues. `defaults` are the settings of new queues; a service without `journal` keeps everything in
-    /// memory only.
+    /// Creates a registry without queues. `defaults` are the settings of new queues. Without a `journal`, everything
+    /// is kept only in memory.
     #[must_use]
     pub fn new(
         limits: Limits,
@@ -130,7 +130,7 @@ impl Registry {
         }
     }
 
-    /// The same registry, but its queues have no tasks: nothing happens in them by itself.
+    /// The same registry, but its queues have no tasks, so nothing happens in them by itself.
     #[must_use]
     pub fn without_tasks(self) -> Self {
         Self { has_tasks: false, ..self }
@@ -168,11 +168,12 @@ impl Registry {
         self.find(name).ok_or(Error::QueueNotFound)
     }
 
-    /// The queue of this name, created with the default settings for its first produce call. A call that an empty queue would
-    /// refuse creates no queue.
+    /// The queue of this name. If it does not exist, it is created with the default settings for its first produce
+    /// call. A call that an empty queue would refuse does not create a queue.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`] if calls create no queues, or a refusal of the engine; others as [`create`](Self::create).
+    /// [`Error::QueueNotFound`] if calls do not create queues, a refusal of the engine, or the errors of
+    /// [`create`](Self::create).
     pub fn get_or_create(&self, name: &Name, first: FirstCall<'_>) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.find(name) {
             return Ok(handle);
@@ -190,7 +191,7 @@ impl Registry {
     /// A dry run of a Replace that would create its queue.
     ///
     /// # Errors
-    /// As [`get_or_create`](Self::get_or_create).
+    /// Same as [`get_or_create`](Self::get_or_create).
     pub fn dry_run(&self, replace: Replace) -> Result<DryRun, Error> {
         let queue = self.empty_queue()?;
         queue.check_replace(&replace)?;
@@ -251,11 +252,12 @@ impl Registry {
         Ok((handle, true))
     }
 
-    /// Deletes the queue and its state; waiting pops fail. Followers in `detached` are detached first. All of that is durable once the
-    /// commit is done.
+    /// Deletes the queue and its state; waiting pops fail. The followers in `detached` are detached first. All these
+    /// changes are durable once the commit is done.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], [`Error::Followed`] if there are other followers, or [`Error::Journal`] while the journal takes no events.
+    /// [`Error::QueueNotFound`], [`Error::Followed`] if there are other followers, or [`Error::Journal`] while the
+    /// journal does not accept events.
     pub fn delete(&self, name: &Name, detached: &[Name]) -> Result<Commit, Error> {
         let mut queues = self.queues.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?.clone();
@@ -264,7 +266,7 @@ impl Registry {
         if followers.iter().any(|follower| !detached.contains(follower)) {
             return Err(Error::Followed(followers));
         }
-        // A queue that can't be changed at present is found before the first change.
+        // This finds a queue that currently can't be changed before the first change is made.
         drop(handle.open()?);
         for follower in followers.iter().filter_map(|follower| queues.live.get(follower)) {
             drop(follower.open()?);
@@ -272,7 +274,7 @@ impl Registry {
         for follower in followers {
             let Some(follower) = queues.live.get(&follower).cloned() else { continue };
             let edit = |config: &Config| Ok::<_, Error>(Config { follow: None, ..config.clone() });
-            // The journal writes in order, so this is durable before the deletion.
+            // The journal writes in order, so this change is durable before the deletion.
             self.configure_now(&mut queues, &follower, edit).0?;
         }
         let (last_rv, commit) = handle.delete(epoch)?;
@@ -284,7 +286,7 @@ impl Registry {
         Ok(commit)
     }
 
-    /// Replaces the settings of a queue by the result of `edit`, which gets the present settings.
+    /// Replaces the settings of a queue with the result of `edit`, which gets the current settings.
     ///
     /// # Errors
     /// The error of `edit`, a refusal of the engine, [`Error::Follow`], [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -388,8 +390,8 @@ impl Registry {
         }
     }
 
-    /// Checks that queues may be created and deleted: the journal takes events, and every queue was loaded again after its
-    /// last failure. Returns the epoch of the journal.
+    /// Checks that queues may be created and deleted: the journal accepts events, and every queue was loaded again
+    /// after the journal's last failure. Returns the epoch of the journal.
     ///
     /// # Errors
     /// [`Error::Journal`] otherwise.
@@ -402,8 +404,8 @@ impl Registry {
         Ok(epoch)
     }
 
-    /// Checks that queues work: the journal takes events for each queue that can be loaded. Without a journal, no queue is
-    /// broken by a panic.
+    /// Checks that queues work: the journal accepts events for each queue that can be loaded. Without a journal,
+    /// checks that no queue is broken by a panic.
     ///
     /// # Errors
     /// [`Error::Journal`] or [`Error::Broken`] otherwise.
@@ -418,7 +420,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Up to `limit` queues whose name is `wanted`, after `after`, by name.
+    /// Up to `limit` queues after `after` for whose name `wanted` holds, by name.
     #[must_use]
     pub fn list(
         &self,
@@ -445,16 +447,16 @@ impl Registry {
         self.handles().iter().map(super::queue::Handle::leased).sum()
     }
 
-    /// Closes the journal. Undelivered keys return to their queues, later changes fail, and the journal writes all events that it
-    /// has. The store is closed cleanly if every queue is intact.
+    /// Closes the journal. Undelivered keys return to their queues, later changes fail, and the journal writes all
+    /// remaining events. The store is closed cleanly if every queue is intact.
     pub fn close(&self) {
         for handle in self.handles() {
-            // A lost queue has nothing to return: its last events are those in the journal.
+            // A lost queue has nothing to return, because its last events are already in the journal.
             let _lost = handle.change(|_, _| ());
         }
         let Some(journal) = &self.journal else { return };
         journal.begin_closing();
-        // Every change asks the journal and appends to it under one of these locks, so all that were admitted have appended.
+        // Every change is admitted and appended under one of these locks. So all admitted changes have been appended.
         let queues = self.queues.write();
         for handle in queues.live.values() {
             drop(handle.lock());
@@ -462,7 +464,7 @@ impl Registry {
         journal.close(self.recovered());
     }
 
-    /// Ends all queues, which another node has from now on: waits and later calls fail, and the metrics are removed.
+    /// Ends all queues, because another node now owns them: waits and later calls fail, and the metrics are removed.
     pub fn leave(&self) {
         for handle in self.handles() {
             handle.leave();
@@ -470,7 +472,7 @@ impl Registry {
         }
     }
 
-    /// The journal, unless everything is kept in memory only.
+    /// The journal; `None` if everything is kept only in memory.
     #[must_use]
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
@@ -522,13 +524,13 @@ impl Registry {
         &self.shutdown
     }
 
-    /// Starts the tasks that load failed queues again and feed the followers.
+    /// Starts the tasks that reload failed queues and feed the followers.
     pub fn start_tasks(self: &Arc<Self>) {
         self.shutdown.spawn("journal follower", self.clone().follow());
         self.shutdown.spawn("followers", self.clone().run_followers());
     }
 
-    /// The metrics of all queues at present.
+    /// The current metrics of all queues.
     pub(super) fn samples(&self) -> Vec<Sample> {
         let handles = self.handles();
         let samples = handles.iter().filter_map(|handle| Some(handle.sample()?.with_lag(self.lag(handle))));

@@ -1,4 +1,4 @@
-//! The task of a queue: it lets time pass, carries out the requests of destructors, and builds indexes.
+//! The task of a queue. It processes timers, carries out the requests of destructors, and builds indexes.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,20 +16,20 @@ use super::{Error, JournalError};
 /// How long the task waits while the journal has no room for events.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
 
-/// The result of letting time pass: what the task waits for next.
+/// The result of processing timers: what the task waits for next.
 struct Tick {
     /// Whether a periodic Resync is due.
     resync_due: bool,
-    /// When the next key is due.
+    /// When the next timer is due.
     next: Option<Time>,
-    /// Whether indexes are to be built.
+    /// Whether there are indexes to build.
     builds_indexes: bool,
     /// The commit of a lease that is past its deadline. The lease does not expire before its commit.
     commit: Option<Commit>,
 }
 
 impl Handle {
-    /// Lets everything happen that is due. Returns what to wait for.
+    /// Processes all due timers. Returns what to wait for.
     fn tick(self: &Arc<Self>) -> Result<Tick, Error> {
         let (_now, commit) = self.change(|state, now| state.queue.advance(now))?;
         let mut state = self.lock();
@@ -42,14 +42,14 @@ impl Handle {
     }
 }
 
-/// Runs the task until the queue ends or the service drains.
+/// Runs the task until the queue ends or the service begins to drain.
 pub(super) async fn run(handle: Arc<Handle>) {
-    // A Resync waits for commits and for other commands. Time and requests must not wait for the Resync.
+    // A Resync waits for commits and for other commands. Timers and requests must not wait for the Resync.
     let mut resync: Option<BoxFuture<'_, ()>> = None;
     let mut resync_due = false;
     let mut building: Option<BoxFuture<'_, ()>> = None;
     loop {
-        // A panic loses the state of the queue. The task must outlive it, because the queue is loaded again.
+        // A panic loses the state of the queue. The task must survive the panic, because the queue is loaded again.
         let (next, commit) = match catch_unwind(AssertUnwindSafe(|| handle.tick())) {
             Ok(Ok(tick)) => {
                 resync_due |= tick.resync_due;
@@ -77,7 +77,7 @@ pub(super) async fn run(handle: Arc<Handle>) {
         let sleep = next.map(|next| handle.until(next));
         tokio::select! {
             biased;
-            // First, because requests may never end. A part of the work is done each time.
+            // This branch comes first, because requests may never end. A part of the work is done each time.
             () = ended(&mut building) => building = None,
             () = handle.leftovers.woken() => {}
             () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}

@@ -1,10 +1,12 @@
 //! The time of a queue: a hybrid of the wall clock and the monotonic clock.
 //!
-//! When a queue is created or loaded, its time is the later of the wall clock and the time of its last event. From then on
-//! it advances with the monotonic clock. So it never goes back and never stops: after a restart with a wall clock
-//! that is days behind, leases, delays and backoffs still end on time, and the queue's time is days ahead of the calendar.
+//! When a queue is created or loaded, its time is the later of the wall clock and the time of its last event. From
+//! then on it advances with the monotonic clock. So it never goes back and never stops. After a restart with a wall
+//! clock that is days behind, leases, delays and backoffs still end on time, and the queue's time is days ahead of
+//! the calendar.
 //!
-//! Replies show wall times. [`Moment::wall`] takes the difference between the two clocks off an instant of the queue.
+//! Replies show wall times. [`Moment::wall`] subtracts the difference between the two clocks from an instant of the
+//! queue.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -12,8 +14,9 @@ use std::time::Duration;
 use deltaq_engine::time::Time;
 use deltaq_runtime::clock::Clock;
 
-/// Replies ignore a smaller difference between a queue's time and the wall clock, and follow changes of the difference in
-/// steps of at least this size: the same instant is shown with the same text although NTP slews the wall clock.
+/// Replies ignore a difference between a queue's time and the wall clock that is smaller than this, and follow
+/// changes of the difference in steps of at least this size. So the same instant is always shown with the same text,
+/// even while NTP slews the wall clock.
 const SHOWN_STEP_US: u64 = 1_000_000;
 
 /// The clock of one queue.
@@ -22,14 +25,14 @@ pub(super) struct QueueClock {
     clock: Clock,
     /// The queue's time when the monotonic clock showed zero.
     origin_us: u64,
-    /// The lead over the wall clock that replies take off.
+    /// The lead over the wall clock that replies subtract.
     shown_lead_us: AtomicI64,
 }
 
-/// A queue's present time, and the offset that converts the queue's instants to wall times.
+/// A queue's current time, and the offset that converts the queue's instants to wall times.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// The present time of the queue.
+    /// The current time of the queue.
     pub now: Time,
     lead_us: i64,
 }
@@ -42,7 +45,7 @@ impl QueueClock {
         Self { clock, origin_us, shown_lead_us: AtomicI64::new(0) }
     }
 
-    /// The present time of the queue.
+    /// The current time of the queue.
     pub(super) fn now(&self) -> Time {
         Time::from_micros(self.origin_us.saturating_add(self.clock.monotonic_us()))
     }
@@ -57,7 +60,7 @@ impl QueueClock {
         self.now().since(Time::from_micros(self.clock.wall_us()))
     }
 
-    /// The present time, with what replies need to show the queue's instants.
+    /// The current time, with the data that replies need to show the queue's instants.
     pub(super) fn moment(&self) -> Moment {
         let now = self.now();
         let lead_us = now.as_micros().cast_signed().saturating_sub(self.clock.wall_us().cast_signed());
@@ -71,7 +74,7 @@ impl QueueClock {
 }
 
 impl Moment {
-    /// An instant of the queue as the wall clock would have shown it.
+    /// Converts an instant of the queue to wall time.
     #[must_use]
     pub fn wall(&self, at: Time) -> Time {
         Time::from_micros(at.as_micros().saturating_sub_signed(self.lead_us))

@@ -1,7 +1,8 @@
-//! Readers of the change feeds: each waits for changes of a view of a queue, and reads them in pages.
+//! Readers of the change feeds. Each reader waits for changes of a view of a queue and reads them in pages.
 //!
-//! A feed exists while it has readers and for a while after. A task of the queue, which runs meanwhile, tells waiting readers that changes
-//! are durable, one wake-up for each reader and commit, so a change pays for one wake-up only.
+//! A feed exists while it has readers and for some time afterwards. During this time, a task of the queue notifies
+//! waiting readers once changes are durable. The task sends one wake-up per reader and commit, so a change itself
+//! causes only one wake-up: that of the task.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,21 +26,24 @@ use super::queue::{Handle, drop_in_background};
 
 /// Number of slots that are indexed in one critical section.
 const SLOTS_AT_A_TIME: usize = 2_048;
-/// About how many bytes of the journal are read at a time to extend a feed backwards.
+/// Approximate number of journal bytes that are read at a time to extend a feed backwards.
 const BACKFILL_PAGE_BYTES: usize = 4 << 20;
-/// About how many bytes of the journal are read at most. A reader of an older version lists the view again, which is then cheaper.
+/// Approximate maximum number of journal bytes that are read. A reader of an older version lists the view again,
+/// which is then cheaper.
 const BACKFILL_BYTES_MAX: usize = 64 << 20;
-/// How often a reader extends the feed before it gives up, because the feed begins later each time.
+/// How often a reader extends the feed before it gives up. It needs several attempts only if the feed begins later
+/// each time.
 const BACKFILLS_MAX: usize = 3;
-/// After it is woken, a reader waits this long, times the number of readers of the view, before it is woken again. So many readers of a
-/// queue that changes all the time leave room for other work, and each gets several changes at once.
+/// After a wake-up, a reader is not woken again for this time multiplied by the number of readers of the view. So
+/// many readers of a constantly changing queue leave room for other work, and each reader gets several changes at
+/// once.
 const PAUSE_PER_READER: Duration = Duration::from_micros(25);
-/// The longest of these waits.
+/// The maximum of these waits.
 const PAUSE_MAX: Duration = Duration::from_millis(25);
-/// How often the feeds of a queue are trimmed, and removed if nobody reads them.
+/// How often the feeds of a queue are trimmed, and removed if they have no readers.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
 
-/// Where a reader begins.
+/// Where a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
     /// With the changes after this event.
@@ -50,7 +54,7 @@ pub enum WatchFrom {
     Start,
     /// In the list of all keys of the view.
     List {
-        /// The last version that the reader has got.
+        /// The last version that the reader received.
         after: Rv,
         /// The queue's newest event when the list began.
         since: Rv,
@@ -60,7 +64,7 @@ pub enum WatchFrom {
 /// The keys that a reader wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyFilter {
-    /// The start of the keys.
+    /// The prefix of the wanted keys.
     pub prefix: String,
     /// The shard, if the reader wants one.
     pub shard: Option<Shard>,
@@ -111,10 +115,10 @@ impl Drop for Watcher {
 }
 
 impl Handle {
-    /// A new reader of a view.
+    /// Creates a reader of a view.
     ///
     /// # Errors
-    /// [`Error::Expired`], [`Error::Ahead`], [`Error::Lost`], [`Error::TooOld`], or as for reads.
+    /// [`Error::Expired`], [`Error::Ahead`], [`Error::Lost`], [`Error::TooOld`], or the errors of reads.
     pub async fn watch(
         self: &Arc<Self>,
         view: View,
@@ -122,7 +126,7 @@ impl Handle {
         filter: KeyFilter,
     ) -> Result<Watcher, Error> {
         let readers = self.feed_readers.of(view);
-        // The feed is not removed while it has readers, so their number grows first.
+        // The feed is not removed while it has readers, so the number of readers is increased first.
         readers.count.fetch_add(1, Ordering::Relaxed);
         let (announced, _) = readers.announced.newest();
         let position = Position { after: Rv::ZERO, listing_since: None };
@@ -174,7 +178,7 @@ impl Handle {
         Ok(is_complete)
     }
 
-    /// Extends the feed backwards to the event `after`, if the journal reaches so far.
+    /// Extends the feed backwards to the event `after`, if the journal reaches that far.
     async fn backfill_feed(&self, view: View, after: Rv) -> Result<(), Error> {
         let Some((journal, id)) = self.journal() else { return Ok(()) };
         let _only_one = self.feed_readers.backfill.lock().await;
@@ -204,7 +208,7 @@ impl Handle {
         Error::PastUnreadable
     }
 
-    /// Trims the feeds, and removes those without readers. Returns whether there is any left.
+    /// Trims the feeds and removes those without readers. Returns whether any feeds are left.
     fn keep_up_feeds(&self) -> bool {
         let mut state = match self.open() {
             Ok(state) => state,
@@ -232,7 +236,8 @@ impl Handle {
     }
 }
 
-/// Notes the events of rows. `None` if events before a row are missing: the journal does not reach so far back, or is damaged.
+/// Records the events of rows. `None` if events before a row are missing, because the journal does not reach that far
+/// back or is damaged.
 fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Option<Backfill>, RecordError> {
     let mut decoder = Decoder::new();
     for row in rows {
@@ -254,11 +259,11 @@ async fn run(handle: Arc<Handle>) {
         tokio::select! {
             biased;
             () = handle.shutdown().draining().cancelled() => return,
-            // First, so that a queue that always changes does not keep it from running.
+            // This branch comes first, so that a constantly changing queue can't prevent it from running.
             _ = upkeep.tick() => {
                 if !handle.keep_up_feeds() {
                     readers.has_task.store(false, Ordering::Release);
-                    // A reader that came meanwhile has relied on this task.
+                    // A reader that arrived in the meantime has relied on this task.
                     let is_needed = View::ALL.iter().any(|view| readers.has_any(*view));
                     if !is_needed || readers.has_task.swap(true, Ordering::AcqRel) {
                         return;
@@ -267,7 +272,7 @@ async fn run(handle: Arc<Handle>) {
             }
             () = readers.changed.notified() => {
                 let commit = handle.lock().commits.newest.clone();
-                // A reader learns from its next read that a commit has failed.
+                // If the commit has failed, a reader sees the failure at its next read.
                 let _failed = commit.wait().await;
                 for view in &readers.views {
                     if view.has_changed.swap(false, Ordering::Relaxed) {
@@ -280,7 +285,7 @@ async fn run(handle: Arc<Handle>) {
 }
 
 impl Watcher {
-    /// The same reader, which waits at least this long between two wake-ups.
+    /// Makes the reader wait at least this long between two wake-ups.
     #[must_use]
     pub(super) fn with_pause(mut self, pause_min: Duration) -> Self {
         self.pause_min = pause_min;
@@ -293,7 +298,7 @@ impl Watcher {
         let handle = &self.handle;
         handle.build_feed(self.view).await?;
         let nothing = RowLimit { rows: 0, bytes: 0 };
-        // The queue may be loaded again meanwhile, with a feed that begins later.
+        // The queue may be loaded again in the meantime, with a feed that begins later.
         let mut extended = Rv::ZERO;
         for _ in 0..BACKFILLS_MAX {
             let Err(NoRows::Expired { horizon }) = self.page(nothing)?.0 else { break };
@@ -318,7 +323,7 @@ impl Watcher {
                 handle.metrics().count_lost(why);
                 Err(error)
             }
-            // The queue was loaded again just now: the next read builds the feed.
+            // The queue was just loaded again. The next read builds the feed.
             Err(NoRows::NotBuilt) | Ok(_) => Ok(()),
         }
     }
@@ -329,7 +334,8 @@ impl Watcher {
         let includes = |key: &Key| self.filter.includes(key);
         let page = state.queue.rows(self.view, self.position, includes, limit);
         let commit = state.commits.newest.clone();
-        // A thread that waits for the lock gets it next: a reader whose filter ignores most keys reads page after page.
+        // A thread that waits for the lock gets it next, because a reader whose filter skips most keys reads page
+        // after page.
         MutexGuard::unlock_fair(state);
         Ok((page, commit))
     }
@@ -337,7 +343,7 @@ impl Watcher {
     /// The next rows. There may be none.
     ///
     /// # Errors
-    /// As [`Handle::watch`].
+    /// Same as [`Handle::watch`].
     pub async fn read(&mut self, limit: RowLimit) -> Result<RowPage, Error> {
         let (page, commit) = match self.page(limit)? {
             (Ok(page), commit) => (page, commit),
@@ -358,13 +364,14 @@ impl Watcher {
         if page.is_last {
             self.position.listing_since = None;
         } else if page.rows.is_empty() {
-            // The caller reads on at once. Other connections of the thread run first.
+            // The caller reads the next page at once, so this lets other connections of the thread run first.
             tokio::task::yield_now().await;
         }
         Ok(page)
     }
 
-    /// Waits until the view has changed since the last call. A call soon after the last one may wait a little longer.
+    /// Waits until the view has changed since the last call. A call shortly after the last one may wait a little
+    /// longer.
     pub async fn changed(&mut self) {
         let readers = self.handle.feed_readers.of(self.view);
         readers.announced.more_than(self.announced).await;
@@ -389,7 +396,7 @@ impl Watcher {
         self.position.after
     }
 
-    /// While the reader gets the keys that the view had at the beginning: the queue's newest event at the beginning.
+    /// While the reader gets the initial keys of the view: the queue's newest event when the reader started.
     #[must_use]
     pub fn listing_since(&self) -> Option<Rv> {
         self.position.listing_since

@@ -1,10 +1,10 @@
 //! The cost of checking an object, computed from the text of the schema before it is compiled.
 //!
-//! A subschema can apply other subschemas to the same value (`allOf`, `anyOf`, `oneOf`, `if`, `not`, references), and those can do the
-//! same. So a few lines of schema can demand more evaluations than a computer makes in a year. This module multiplies the
-//! evaluations out. A reference by name counts for all places with that name.
+//! A subschema can apply other subschemas to the same value (`allOf`, `anyOf`, `oneOf`, `if`, `not`, references), and
+//! those can do the same. So a few lines of schema can require more evaluations than a computer performs in a year.
+//! This module computes the product of the evaluations. A reference by name counts for all targets with that name.
 //!
-//! The result does not bound the time of a whole object: a recursive schema is applied again on each level.
+//! The result does not limit the time for a whole object, because a recursive schema is applied again on each level.
 
 use std::collections::HashMap;
 
@@ -20,13 +20,13 @@ use super::places::{Id, Places, resolve, root_of};
 pub(super) struct Cost {
     /// For objects of each depth, the maximum number of evaluations of one of their values. Each evaluation may find a fault.
     by_depth: Vec<u64>,
-    /// Whether the schema has alternatives. The report explains for each alternative why it does not hold.
+    /// Whether the schema has alternatives. The report explains why each alternative does not hold.
     has_alternatives: bool,
     /// Number of regular expressions.
     pub(super) patterns: usize,
 }
 
-/// The unknown cost, which may be arbitrarily high.
+/// The default is the unknown cost, which may be arbitrarily high.
 impl Default for Cost {
     fn default() -> Self {
         Self { by_depth: Vec::new(), has_alternatives: true, patterns: 0 }
@@ -35,9 +35,9 @@ impl Default for Cost {
 
 #[derive(Debug, Default)]
 struct Subschema {
-    /// The subschemas that it applies to the same value.
+    /// The subschemas that this subschema applies to the same value.
     in_place: Vec<Id>,
-    /// How often it applies them: `unevaluatedProperties` and `unevaluatedItems` evaluate them again.
+    /// How often it applies them. `unevaluatedProperties` and `unevaluatedItems` evaluate them again.
     times: u64,
     members: Below,
     elements: Below,
@@ -112,7 +112,7 @@ const EDGES_MAX: usize = 10 * SUBSCHEMAS_MAX;
 struct Graph<'s, 'd> {
     all: Vec<Subschema>,
     places: Places<'s, 'd>,
-    /// The places of each anchor and `$id`, and of the last part of each `$id`.
+    /// The subschemas with each anchor and `$id`, and with the last part of each `$id`.
     names: HashMap<String, Vec<&'s Document<'d>>>,
     edges: usize,
     patterns: usize,
@@ -185,7 +185,7 @@ impl<'s, 'd> Graph<'s, 'd> {
                     found.elements.each.extend(self.id(value, root));
                 }
                 "pattern" => self.patterns += 1,
-                // These apply by reference only.
+                // These apply only by reference.
                 "$defs" | "definitions" => drop(self.parts(value, root)),
                 _ => {}
             }
@@ -204,7 +204,7 @@ impl<'s, 'd> Graph<'s, 'd> {
         }
     }
 
-    /// The possible targets of a reference, and the schema that resolves references there.
+    /// The possible targets of a reference, each with the schema that resolves references there.
     fn targets(
         &self,
         root: &'s Document<'d>,
@@ -229,12 +229,12 @@ impl<'s, 'd> Graph<'s, 'd> {
     }
 }
 
-/// The part of a reference behind its last slash or hash.
+/// The part of a reference after its last slash or hash.
 fn last_part(reference: &str) -> &str {
     reference.rsplit(['/', '#']).find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// The subschemas, each behind those that it applies in place.
+/// The subschemas in an order in which each one comes after those that it applies in place.
 struct Order {
     ids: Vec<Id>,
     /// The length of the longest chain from each subschema; `None` while it is being computed.
@@ -275,7 +275,7 @@ fn by_depth(all: &[Subschema], order: &[Id]) -> Result<Vec<u64>, Error> {
     let mut below = vec![0_u64; all.len()];
     let mut by_depth = Vec::with_capacity(JSON_DEPTH_MAX + 1);
     for depth in 0..=JSON_DEPTH_MAX {
-        // For an object, and for an array.
+        // One count for an object, and one for an array.
         let mut now = vec![[0_u64; 2]; all.len()];
         for id in order {
             let Some(subschema) = all.get(*id) else { continue };

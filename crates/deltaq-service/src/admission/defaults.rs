@@ -1,8 +1,9 @@
-//! The defaults of a schema, and filling them in.
+//! Collects the defaults of a schema and fills them in.
 //!
 //! Defaults are taken from subschemas that certainly apply to a value: `properties`, `additionalProperties` (without
-//! `patternProperties`), `items`, `prefixItems`, and a `$ref` into the schema itself. Subschemas that may or may not apply, such as
-//! those of `anyOf` or `if`, are ignored. A default only fills in an absent member; its own subschema then applies to it.
+//! `patternProperties`), `items`, `prefixItems`, and a `$ref` into the schema itself. Subschemas that may or may not
+//! apply, such as those of `anyOf` or `if`, are ignored. A default only fills in an absent member. The subschema of
+//! the member then applies to the default.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -51,7 +52,7 @@ struct Property {
     name: Box<str>,
     /// The name as the schema writes it, with quotes.
     quoted: Box<str>,
-    /// `None` if the subschema says nothing, like `true`.
+    /// `None` if the subschema has no effect, like `true`.
     schema: Option<Id>,
 }
 
@@ -59,7 +60,7 @@ impl Defaults {
     /// The defaults of a schema, which is a whole document; `None` if it has none.
     ///
     /// # Errors
-    /// [`Overflow`] if the defaults have no end.
+    /// [`Overflow`] if the defaults are endless.
     pub(super) fn of(schema: &Document<'_>) -> Result<Option<Self>, Overflow> {
         let mut builder = Builder { places: Places::default(), nodes: Vec::new() };
         builder.id(schema, schema);
@@ -77,8 +78,8 @@ impl Defaults {
         defaults.check().map(|()| Some(defaults))
     }
 
-    /// Records for each node the final targets of its references. Chains of references are short, as
-    /// [`Cost`](super::cost::Cost) has checked, except for references that the two resolve differently.
+    /// Records for each node the final targets of its references. [`Cost`](super::cost::Cost) has checked that chains
+    /// of references are short, except for references that the two modules resolve differently.
     fn layered(mut self) -> Self {
         let layers = |start: Id| {
             let mut layers = Layers::new();
@@ -100,10 +101,11 @@ impl Defaults {
         self
     }
 
-    /// Fills in each default alone, once for each reference to it, and an empty object, to check that the defaults have an end.
+    /// Checks that the defaults are finite, by filling in each default alone, once for each reference to it, and an
+    /// empty object.
     ///
-    /// If several subschemas apply to a value, one may fill in what another continues. Defaults that are endless only in this way
-    /// are not detected here; they end when an object is filled.
+    /// If several subschemas apply to a value, the default of one may be continued by another. Defaults that are
+    /// endless only in this way are not detected here. The limit stops them when an object is filled.
     fn check(&self) -> Result<(), Overflow> {
         let mut room = DEFAULTS_BYTES_MAX;
         for node in &self.0 {
@@ -117,10 +119,10 @@ impl Defaults {
         Ok(())
     }
 
-    /// Fills in absent members that are not pruned, with at most `bytes_max` bytes.
+    /// Fills in absent members that are not pruned, using at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`Overflow`] if that does not suffice, or if the value would be nested too deep.
+    /// [`Overflow`] if that is not enough, or if the value would be nested too deeply.
     pub(super) fn fill<'d>(
         &'d self,
         document: &mut Document<'d>,
@@ -215,7 +217,7 @@ impl Defaults {
         layers.iter().filter_map(|id| self.0.get(*id))
     }
 
-    /// The subschemas for a part of a value: `pick` finds them in each of the layers for the whole value.
+    /// The subschemas for a part of a value. `pick` finds them in each of the layers for the whole value.
     fn below(&self, layers: &[Id], pick: impl Fn(&Node) -> Option<Id>) -> Layers {
         let mut below = Layers::new();
         for id in self.nodes(layers).filter_map(pick) {

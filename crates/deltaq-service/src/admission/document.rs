@@ -1,7 +1,7 @@
-//! A JSON text in parts that can be changed, while everything else keeps its text.
+//! A JSON text in which parts can be changed while everything else keeps its text.
 //!
-//! A document is not a document model: numbers and strings are not read, and untouched parts are printed as they came. Changed
-//! containers are printed without white space.
+//! This is not a full document model: numbers and strings are not parsed, and unchanged parts are printed as they
+//! were. Changed containers are printed without whitespace.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use deltaq_engine::walk::Walk;
 use jiter::{JiterError, Peek};
 use serde_json::{Number, Value};
 
-/// A value of a text.
+/// A value in a JSON text.
 #[derive(Debug)]
 pub(super) struct Document<'d> {
     /// The text of the value, if it is unchanged.
@@ -98,7 +98,7 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// The value of a member, if this is an object that has it.
+    /// The value of a member, if this is an object with that member.
     pub(super) fn member(&self, name: &str) -> Option<&Self> {
         let found = self.members()?.iter().find(|member| member.name == name);
         found.map(|member| &member.value)
@@ -144,8 +144,8 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// The value for a validator, which computes with numbers: integers of 64 bits are exact, all other numbers are the nearest
-    /// f64, and numbers beyond its range are the largest or smallest f64.
+    /// Converts the value for a validator, which computes with numbers. 64-bit integers are exact. All other numbers
+    /// become the nearest f64, and numbers out of range become the largest or smallest f64.
     pub(super) fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Array(elements) => Value::Array(elements.iter().map(Self::to_value).collect()),
@@ -169,7 +169,7 @@ fn members<'d>(text: &'d str, walk: &mut Walk<'d>) -> Result<Vec<Member<'d>>, Ji
     let mut start = walk.index();
     let mut has_more = walk.object()?.is_some();
     while has_more {
-        // Only white space, a brace or comma, and a colon surround the name.
+        // Only whitespace, a brace or comma, and a colon surround the name.
         let around = text.get(start..walk.index()).unwrap_or_default();
         let ends = around.find('"').zip(around.rfind('"'));
         let quoted = ends.and_then(|(first, last)| around.get(first..=last)).unwrap_or_default();
@@ -203,7 +203,7 @@ fn nearest(text: &str) -> Number {
     Number::from_f64(number.clamp(f64::MIN, f64::MAX)).unwrap_or_else(|| 0.into())
 }
 
-/// The text without white space between its tokens.
+/// The text without whitespace between its tokens.
 pub(super) fn compact(text: &str) -> String {
     let mut compact = String::with_capacity(text.len());
     let (mut in_string, mut escaped) = (false, false);

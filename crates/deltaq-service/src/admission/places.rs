@@ -1,4 +1,4 @@
-//! The places of a schema's subschemas, and the targets of its references.
+//! The subschemas of a schema by location, and the targets of its references.
 
 use std::collections::HashMap;
 
@@ -18,11 +18,11 @@ pub(super) struct Places<'s, 'd> {
     todo: Vec<Place<'s, 'd>>,
 }
 
-/// A subschema: its number, its place, and the schema that resolves its references.
+/// A subschema: its number, its location, and the schema that resolves its references.
 type Place<'s, 'd> = (Id, &'s Document<'d>, &'s Document<'d>);
 
 impl<'s, 'd> Places<'s, 'd> {
-    /// The number of a place, which may be new; `None` if the place is not an object.
+    /// The number of a location, which may be new; `None` if the location does not contain an object.
     pub(super) fn id(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Option<Id> {
         place.members()?;
         let next = self.ids.len();
@@ -33,18 +33,18 @@ impl<'s, 'd> Places<'s, 'd> {
         Some(id)
     }
 
-    /// A place that has not been visited.
+    /// The next location that has not been visited.
     pub(super) fn next(&mut self) -> Option<Place<'s, 'd>> {
         self.todo.pop()
     }
 
-    /// Number of places.
+    /// Number of locations.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 }
 
-/// The schema that resolves references at `place`: a schema with an `$id` is a document of its own.
+/// The schema that resolves references at `place`. A schema with an `$id` is a separate document.
 pub(super) fn root_of<'s, 'd>(place: &'s Document<'d>, root: &'s Document<'d>) -> &'s Document<'d> {
     let id = place.member("$id").and_then(Document::string);
     if id.is_some_and(|id| !id.starts_with('#')) { place } else { root }

@@ -1,16 +1,16 @@
 //! Pruning: removing the members that pointers name.
 //!
-//! Only members of objects are removed. Elements of arrays are not, because the later elements would take their places and be removed
-//! the next time. A pointer may lead through an array to members of its elements.
+//! Only members of objects are removed. Elements of arrays are not removed, because later elements would move to
+//! their positions and be removed the next time. A pointer may pass through an array to members of its elements.
 
 use deltaq_engine::pointer::Pointer;
 use smallvec::SmallVec;
 
 use super::document::{Document, Kind};
 
-/// Pointers, relative to a place in a document.
+/// Pointers, relative to a location in a document.
 ///
-/// Invariant: each pointer has a token left.
+/// Invariant: each pointer has at least one token left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paths<'p>(SmallVec<[&'p [Box<str>]; 4]>);
 
@@ -24,7 +24,7 @@ impl<'p> Paths<'p> {
         self.0.is_empty()
     }
 
-    /// Whether a pointer names the member `name` of this place.
+    /// Whether a pointer selects the member `name` at this location.
     pub(super) fn end_at(&self, name: &str) -> bool {
         self.0.iter().any(|tokens| matches!(tokens, [last] if **last == *name))
     }
@@ -45,7 +45,7 @@ impl<'p> Paths<'p> {
 }
 
 impl Document<'_> {
-    /// Removes the members that `paths` name.
+    /// Removes the members that `paths` select.
     pub(super) fn remove(&mut self, paths: &Paths<'_>) {
         if paths.is_empty() {
             return;

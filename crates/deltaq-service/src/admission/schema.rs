@@ -1,4 +1,4 @@
-//! A JSON Schema: the check of objects, and the defaults.
+//! A JSON Schema: validation of objects, and defaults.
 
 use std::fmt::{self, Write};
 
@@ -26,10 +26,10 @@ pub struct Schema {
     defaults: Option<Defaults>,
 }
 
-/// A violation: a place where an object does not satisfy a schema.
+/// A violation: a location where an object does not satisfy a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The place in the object, as an RFC 6901 pointer.
+    /// The location in the object, as an RFC 6901 pointer.
     pub pointer: String,
     /// The violated keyword of the schema, as an RFC 6901 pointer.
     pub schema_pointer: String,
@@ -46,7 +46,8 @@ impl Schema {
         Self::build(text, Cost::of)
     }
 
-    /// Compiles a schema that was accepted before, without checking its cost: a later version may count otherwise.
+    /// Compiles a schema that was accepted earlier, without checking its cost, because a later version may compute
+    /// the cost differently.
     ///
     /// # Errors
     /// What is wrong with the schema.
@@ -68,7 +69,7 @@ impl Schema {
         let validator = jsonschema::options()
             .with_retriever(Nothing)
             .should_validate_formats(true)
-            // A backtracking engine could run for ever; this one is linear in the text.
+            // A backtracking engine could run forever. This engine takes linear time.
             .with_pattern_options(patterns)
             .build(&document.to_value())
             .map_err(|error| Error::Schema {
@@ -112,8 +113,7 @@ impl Schema {
     /// Checks an object.
     ///
     /// # Errors
-    /// The first [`VIOLATIONS_MAX`] violations; of a large object only the first one. If more than [`FAULTS_MAX`] faults could be
-    /// collected for the report, no violation is named.
+    /// The first [`VIOLATIONS_MAX`] violations; for a large object, only the first one.
     pub(super) fn check(&self, document: &Document<'_>) -> Result<(), Vec<Violation>> {
         let value = document.to_value();
         if self.validator.is_valid(&value) {
@@ -131,7 +131,7 @@ impl Schema {
     }
 }
 
-/// Resolves references to other documents: there are none.
+/// Resolves references to other documents, all of which fail.
 struct Nothing;
 
 impl Retrieve for Nothing {
@@ -147,7 +147,7 @@ impl fmt::Debug for Schema {
 }
 
 impl Violation {
-    /// A violation without a known place.
+    /// A violation without a known location.
     fn anywhere() -> Self {
         let detail =
             "it does not hold; with alternatives that are nested so deep, the places are not looked for";
@@ -163,7 +163,7 @@ impl Violation {
     }
 }
 
-/// A message that may contain a whole object, cut off.
+/// Truncates a message, which may contain a whole object.
 fn shortened(message: &impl fmt::Display) -> String {
     struct Head {
         text: String,

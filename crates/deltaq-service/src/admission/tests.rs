@@ -132,7 +132,7 @@ fn defaults_without_end_are_refused() {
     for schema in endless {
         assert_eq!(Schema::compile(schema).expect_err(schema), Error::Defaults, "{schema}");
     }
-    // Each level has two of the next: short to write, and larger than any object.
+    // Each level contains the next level twice. The schema is short, but the defaults are larger than any object.
     let level = |n: usize| {
         let next = n + 1;
         format!(
@@ -142,7 +142,7 @@ fn defaults_without_end_are_refused() {
     let levels: Vec<String> = (0..40).map(level).collect();
     let schema = format!(r##"{{"$ref":"#/$defs/l0","$defs":{{{},"l40":{{}}}}}}"##, levels.join(","));
     assert_eq!(Schema::compile(&schema).expect_err("too large"), Error::Defaults);
-    // A list that goes on only where the object does has an end.
+    // A list that continues only where the object continues is finite.
     let list = r##"{"properties": {"next": {"$ref": "#"}, "n": {"default": 0}}}"##;
     let filled = admit(&admission(list, &[]), r#"{"next":{"next":{}}}"#).expect("admitted");
     assert_eq!(filled, r#"{"next":{"next":{"n":0},"n":0},"n":0}"#);
@@ -253,7 +253,7 @@ fn deep_and_self_referring_schemas_end() {
     assert!(admit(&admission(&default, &[]), "{}").is_ok());
 }
 
-/// A schema of numbered subschemas, the last of which holds for all; the first is the whole one.
+/// A schema of numbered subschemas. The first is the whole schema, and the last accepts every value.
 fn numbered(count: usize, subschema: impl Fn(usize) -> String) -> String {
     let defs: Vec<String> = (1..count).map(|n| format!(r#""{n}":{}"#, subschema(n))).collect();
     let mut whole = subschema(0);
@@ -278,7 +278,7 @@ fn what_multiplies_in_one_value_is_refused() {
         Error::TooManyEvaluations,
         "what is unevaluated is looked for again"
     );
-    // By anchors and by the ids of embedded documents, too, and where it is not the whole object.
+    // The same with anchors, with ids of embedded documents, and below the root of the object.
     let twice = |n: usize| {
         let both = format!(r##"{{"$ref":"#a{0}"}},{{"$dynamicRef":"#a{0}"}}"##, n + 1);
         format!(r#"{{"$anchor":"a{n}","oneOf":[{both}]}}"#)
@@ -356,7 +356,7 @@ fn the_deepest_object_is_checked_by_the_longest_chain() {
 
 #[test]
 fn faults_without_number_are_not_looked_for() {
-    // Each level has two ways that both hold or both fail.
+    // Each level has two alternatives that either both hold or both fail.
     let twice = r##"{"oneOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}"##;
     let deep = |depth: usize| "{\"a\":".repeat(depth) + "{}" + &"}".repeat(depth);
     let found = violations(twice, &deep(2));
@@ -370,7 +370,7 @@ fn faults_without_number_are_not_looked_for() {
         ("/required", 1),
         "the first is reported where that takes no search"
     );
-    // What is disjoint is not multiplied.
+    // The evaluations of disjoint subschemas are not multiplied.
     let syntax = r##"{"anyOf":[{"type":"string"},{"type":"array","items":{"$ref":"#"}},{"type":"object","additionalProperties":{"$ref":"#"}}]}"##;
     let found = violations(syntax, r#"{"a":{"b":{"c":{"d":{"e":{"f":{"g":{"h":{"i":{"j":1}}}}}}}}}}}"#);
     assert_ne!(found[0].1, "", "{found:?}");
@@ -398,7 +398,7 @@ fn the_size_of_a_schema_is_bounded_in_every_way() {
 
 #[test]
 fn a_long_default_is_not_kept_for_each_reference_to_it() {
-    // They are where nothing is filled in unasked.
+    // The defaults are at locations where nothing is filled in without a value.
     let by = |refs: usize| {
         let (all, long) = (vec![r##"{"$ref":"#/$defs/d"}"##; refs].join(","), "x".repeat(100 << 10));
         format!(r#"{{"prefixItems":[{all}],"$defs":{{"d":{{"default":"{long}"}}}}}}"#)
@@ -407,7 +407,7 @@ fn a_long_default_is_not_kept_for_each_reference_to_it() {
     assert!(Schema::compile(&by(10)).is_ok());
 }
 
-/// Names that objects and schemas share, so that they meet; one needs an escape.
+/// Names that both objects and schemas use, so that they match. One name needs an escape.
 const NAMES: [&str; 5] = ["a", "b", "c\"", "0", "ü"];
 
 fn name(rng: &mut Rng) -> String {

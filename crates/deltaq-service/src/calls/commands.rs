@@ -49,20 +49,20 @@ impl Handle {
         Ok(out)
     }
 
-    /// Applies all calls or none. Their keys were read by the settings `config`.
+    /// Applies all calls or none. Their keys were read with the settings `config`.
     ///
     /// # Errors
-    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
+    /// [`Refusal::ConfigChanged`] if the settings have changed since the keys were read; other refusals of the engine;
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
         self.produce_and_read(config, calls, None).await.map(|(produced, _)| produced)
     }
 
-    /// As [`produce`](Self::produce), once for each number of a sequence. The second result has the failures of each key of a rate-limited call, in the order of
-    /// the calls.
+    /// Like [`produce`](Self::produce), but applies each number of a sequence only once. The second result has the
+    /// failure state of each key of a rate-limited call, in the order of the calls.
     ///
     /// # Errors
-    /// As [`produce`](Self::produce).
+    /// Same as [`produce`](Self::produce).
     pub async fn produce_and_read(
         self: &Arc<Self>,
         config: &Config,
@@ -86,7 +86,7 @@ impl Handle {
         self.command(|queue, now| queue.settle(now, settles)).await
     }
 
-    /// Drops the failures of keys. Returns how many of the keys had any.
+    /// Resets the failures of keys. Returns how many of the keys had failures.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -110,7 +110,7 @@ impl Handle {
         self.command(close).await
     }
 
-    /// Opens the queue again.
+    /// Reopens the queue.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -118,8 +118,9 @@ impl Handle {
         self.command(|queue, now| queue.set_closed(now, false)).await
     }
 
-    /// Replaces the settings by the result of `edit`, which gets the present settings. The result, a refusal too, depends on the commit. The
-    /// caller checks what the queue follows: [`Registry::configure`](crate::Registry::configure).
+    /// Replaces the settings with the result of `edit`, which gets the current settings. The result depends on the
+    /// commit, even if it is a refusal. The caller must check what the queue follows, as
+    /// [`Registry::configure`](crate::Registry::configure) does.
     ///
     /// # Errors
     /// The error of `edit`, or a refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -135,11 +136,10 @@ impl Handle {
         configured.unwrap_or_else(|error| (Err(error.into()), Commit::done()))
     }
 
-    /// Replaces the objects of a source by a list whose keys were read by the settings `config`. `kept` is dropped when the
-    /// command ends, which may be long after its caller has disconnected.
+    /// Replaces the objects of a source with a list whose keys were read with the settings `config`.
     ///
     /// # Errors
-    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
+    /// [`Refusal::ConfigChanged`] if the settings have changed since the keys were read; other refusals of the engine;
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn replace(
         self: &Arc<Self>,
@@ -176,7 +176,7 @@ impl Handle {
         self.long_command(move |queue, now| queue.resync_step(now, &mut cursor, STEP_KEYS)).await
     }
 
-    /// Drops ready and delayed keys, and deltas that wait behind leases.
+    /// Drops ready and delayed keys, and deltas that arrived during a lease.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -188,7 +188,7 @@ impl Handle {
     /// Makes delayed keys ready before they are due. Returns the number of keys.
     ///
     /// # Errors
-    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn promote(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
         self.long_command(move |queue, now| queue.promote_step(now, &mut keys, STEP_KEYS)).await
     }
@@ -196,7 +196,7 @@ impl Handle {
     /// Makes parked keys ready. Returns the number of keys.
     ///
     /// # Errors
-    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn redrive(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
         self.long_command(move |queue, now| queue.redrive_step(now, &mut keys, STEP_KEYS)).await
     }
@@ -204,16 +204,16 @@ impl Handle {
     /// Drops parked keys and their deltas. Returns the number of keys.
     ///
     /// # Errors
-    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn discard_parked(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
         self.long_command(move |queue, now| queue.discard_step(now, &mut keys, STEP_KEYS)).await
     }
 
-    /// Makes objects known without a delta. Their keys were read by the settings `config`. Other calls run in between. `kept` is
-    /// dropped when the command ends. Returns the last event.
+    /// Makes objects known without a delta. Their keys were read with the settings `config`. Other calls can run in
+    /// between. `kept` is dropped when the command ends. Returns the last event.
     ///
     /// # Errors
-    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn seed(
         self: &Arc<Self>,
         config: Arc<Config>,
@@ -223,10 +223,10 @@ impl Handle {
         self.seed_by(config, seeds, STEP_KEYS, kept).await
     }
 
-    /// As [`seed`](Self::seed), in a single commit: all objects or none are durable.
+    /// Like [`seed`](Self::seed), but in a single commit: either all objects are durable or none.
     ///
     /// # Errors
-    /// As [`seed`](Self::seed).
+    /// Same as [`seed`](Self::seed).
     pub async fn seed_at_once(self: &Arc<Self>, config: Arc<Config>, seeds: Vec<Seed>) -> Result<Rv, Error> {
         self.seed_by(config, seeds, usize::MAX, ()).await
     }
@@ -259,7 +259,7 @@ impl Handle {
         .await
     }
 
-    /// Checks whether the queue could be seeded now.
+    /// Checks that the queue can be seeded now.
     ///
     /// # Errors
     /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].

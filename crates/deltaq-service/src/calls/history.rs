@@ -10,7 +10,7 @@ use deltaq_runtime::causes::with_causes;
 use crate::Error;
 use crate::queue::Handle;
 
-/// About how many bytes of the journal a page searches. A page may stay empty.
+/// Approximate number of journal bytes that are searched for a page. A page may be empty.
 const SEARCHED_BYTES: usize = 16 << 20;
 
 /// A page of a key's history.
@@ -28,7 +28,7 @@ impl Handle {
     /// Up to `limit` events of `key` before the event `before`. A service without a journal keeps no history.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::PastUnreadable`] if the newest events can't be read.
+    /// Same as [`read`](Self::read); [`Error::PastUnreadable`] if the newest events can't be read.
     pub async fn history(&self, key: &Key, before: Option<Rv>, limit: usize) -> Result<History, Error> {
         let resource_version = self.read(|queue, _| queue.resource_version()).await?;
         let mut history = History { events: Vec::new(), next: None, resource_version };
@@ -42,7 +42,7 @@ impl Handle {
         let rows = journal.reader().history(*id, before, SEARCHED_BYTES).await;
         let (rows, below) = rows.map_err(|error| unreadable(&error))?;
         let (key, seen) = (key.clone(), (before == top).then_some((top, resource_version)));
-        // Up to `SEARCHED_BYTES` of JSON: not on a thread that serves requests.
+        // This searches up to `SEARCHED_BYTES` of JSON, so it must not run on a thread that serves requests.
         let search = move || search(&rows, &key, before, limit, seen);
         let found = tokio::task::spawn_blocking(search).await.map_err(|_panic| Error::PastUnreadable)?;
         history.events = found.events;
@@ -66,12 +66,12 @@ struct Found {
     events: Vec<Event>,
     /// The beginning of the next page, if the search ended before the last row.
     next: Option<Rv>,
-    /// The reason for which the search ended early.
+    /// Why the search ended early.
     error: Option<Unreadable>,
 }
 
-/// Searches rows, newest first, for up to `limit` events of a key before `before`. `seen` is the first event of the row behind
-/// `rows`, and the event before that event.
+/// Searches rows, newest first, for up to `limit` events of a key before `before`. `seen` is the first event of the
+/// next newer row, and the event before that event.
 fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Option<(Rv, Rv)>) -> Found {
     let mut decoder = Decoder::new();
     let mut found = Found::default();
@@ -97,8 +97,8 @@ fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Op
     found
 }
 
-/// The events of a row; none if they are about other keys. `seen` is the first event of the newer row, and the event before
-/// that event, which must be in this row.
+/// The events of the key in a row, which may be none. `seen` is the first event of the next newer row, and the event
+/// before it, which must be in this row.
 fn read(
     decoder: &mut Decoder,
     row: &JournalRow,
@@ -115,7 +115,7 @@ fn read(
     Ok(decoder.events(row)?)
 }
 
-/// The reason for which the events of a row can't be read.
+/// Why the events of a row can't be read.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
     #[error(transparent)]

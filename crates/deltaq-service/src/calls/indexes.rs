@@ -1,4 +1,4 @@
-//! The indexes of a queue: building them in parts, and the reads through them.
+//! Builds the indexes of a queue in parts, and reads through them.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::lists::{ListPage, PageLimit, ViewFilter, page_of};
 use crate::Error;
 use crate::queue::Handle;
 
-/// Work in one critical section: a small object and each of its values count as one.
+/// Amount of work in one critical section. A small object counts as one, and so does each of its values.
 const WORK_AT_A_TIME: usize = 512;
 
 /// An index, and a value in it.
@@ -23,7 +23,7 @@ pub struct Lookup {
     pub index: Arc<str>,
     /// The value.
     pub value: String,
-    /// The longest wait for an index that is being built.
+    /// The maximum wait for an index that is being built.
     pub wait: Duration,
 }
 
@@ -39,7 +39,7 @@ pub struct IndexValue {
 impl Handle {
     /// Builds the indexes that are not complete, a part at a time.
     pub(crate) async fn build_indexes(&self) {
-        // A queue that is lost begins again once it is loaded.
+        // If the queue's state is lost, building begins again once the queue is loaded.
         while let Ok(false) = self.build_part_of_indexes() {
             tokio::task::yield_now().await;
         }
@@ -58,7 +58,7 @@ impl Handle {
     /// The indexes of the queue.
     ///
     /// # Errors
-    /// As for reads.
+    /// The same errors as reads.
     pub async fn indexes(
         &self,
         after: Option<String>,
@@ -78,7 +78,7 @@ impl Handle {
     /// The known objects with a value in an index, after the key `after`, in key order.
     ///
     /// # Errors
-    /// [`Error::NoIndex`], [`Error::IndexBuilding`], or as for reads.
+    /// [`Error::NoIndex`], [`Error::IndexBuilding`], or the errors of reads.
     pub async fn objects_with_value(
         &self,
         lookup: &Lookup,
@@ -98,7 +98,7 @@ impl Handle {
     /// The values of an index that begin with `prefix`, after the value `after`, in the order of their bytes.
     ///
     /// # Errors
-    /// As [`objects_with_value`](Self::objects_with_value).
+    /// Same as [`objects_with_value`](Self::objects_with_value).
     pub async fn index_values(
         &self,
         index: &str,
@@ -122,7 +122,7 @@ impl Handle {
         page.await?.map_err(|no_index| refused(index, no_index))
     }
 
-    /// Waits until an index is complete, at most `wait`, and not longer than the server runs.
+    /// Waits until an index is complete, but at most `wait` and only until the shutdown begins.
     async fn reach_index(&self, index: &str, wait: Duration) -> Result<(), Error> {
         let built = self.wait_until(wait, |state| match state.queue.check_index(index) {
             Ok(()) => Ok(Some(())),

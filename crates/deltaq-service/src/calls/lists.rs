@@ -1,7 +1,7 @@
 //! Lists of a queue's content: items and the objects of a view, in pages.
 //!
-//! A page is read in one critical section, so the number of examined keys and the size of the page are bounded. The objects
-//! are shared, not copied, and a page is rendered after the lock is released.
+//! A page is read in one critical section, so the number of examined keys and the size of the page are bounded.
+//! Objects are shared, not copied, and a page is rendered after the lock is released.
 
 use std::ops::Bound;
 
@@ -19,7 +19,8 @@ use deltaq_engine::view::{View, ViewObject};
 use crate::queue::Handle;
 use crate::{Error, KeyFilter, Moment};
 
-/// Maximum number of keys that a page examines. A page may have fewer entries than its limit, because a filter ignores keys.
+/// Maximum number of keys that a page examines. A page may have fewer entries than its limit, because a filter skips
+/// keys.
 const EXAMINED_MAX: usize = 20_000;
 /// Approximate size of a delta in a reply, without its object, in bytes.
 const DELTA_BYTES: usize = 256;
@@ -27,7 +28,7 @@ const DELTA_BYTES: usize = 256;
 /// A state of an item. Lists are ordered by state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ListedState {
-    /// Ready keys, first to last.
+    /// Ready keys, in queue order.
     Ready,
     /// Delayed keys, by due time.
     Delayed,
@@ -42,7 +43,7 @@ impl ListedState {
     pub const ALL: [Self; 4] = [Self::Ready, Self::Delayed, Self::Leased, Self::Parked];
 }
 
-/// The position of an item in a list. Which of the fields order the items depends on the state.
+/// The position of an item in a list. The state determines which fields order the items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemPosition {
     /// The state.
@@ -70,11 +71,11 @@ pub struct ItemFilter {
     pub states: Vec<ListedState>,
     /// Only keys that this worker holds.
     pub worker: Option<String>,
-    /// The start of the keys.
+    /// Only keys with this prefix.
     pub prefix: String,
     /// Only keys that this source owns.
     pub source: Option<String>,
-    /// Only keys whose last failure had this error; the empty text means those without an error.
+    /// Only keys whose last failure had this error. The empty text selects keys without an error.
     pub error: Option<String>,
 }
 
@@ -87,7 +88,7 @@ pub struct ViewFilter {
     pub source: Option<String>,
 }
 
-/// The limits of a page. The first limit that is reached ends the page.
+/// The limits of a page. The page ends at the first limit that is reached.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimit {
     /// Maximum number of entries.
@@ -110,7 +111,7 @@ pub struct ListPage<T, P> {
 }
 
 impl Handle {
-    /// The items behind `after`.
+    /// The items after `after`.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -126,7 +127,7 @@ impl Handle {
     /// A key that is ready, delayed, leased or parked, or has failures; and the queue's newest event.
     ///
     /// # Errors
-    /// As [`items`](Self::items).
+    /// Same as [`items`](Self::items).
     pub async fn item(&self, key: &Key) -> Result<(Option<(KeyState, Moment)>, Rv), Error> {
         let is_item = |entry: &&Entry| {
             let state = &entry.schedule_state;
@@ -142,7 +143,7 @@ impl Handle {
     /// The key, if [`items`](Self::items) lists it; and the queue's newest event.
     ///
     /// # Errors
-    /// As [`items`](Self::items).
+    /// Same as [`items`](Self::items).
     pub async fn listed_item(
         &self,
         key: &Key,
@@ -162,7 +163,7 @@ impl Handle {
     /// Why a key is not delivered.
     ///
     /// # Errors
-    /// As [`items`](Self::items).
+    /// Same as [`items`](Self::items).
     pub async fn explain(&self, key: &Key) -> Result<(Explanation, Moment), Error> {
         self.read(|queue, moment| (queue.explain(key), moment)).await
     }
@@ -170,7 +171,7 @@ impl Handle {
     /// The objects of a view after the key `after`, in key order.
     ///
     /// # Errors
-    /// As [`items`](Self::items).
+    /// Same as [`items`](Self::items).
     pub async fn view_objects(
         &self,
         view: View,
@@ -184,7 +185,7 @@ impl Handle {
     /// The sources after the name `after`, in the order of names.
     ///
     /// # Errors
-    /// As [`items`](Self::items).
+    /// Same as [`items`](Self::items).
     pub async fn sources(
         &self,
         after: Option<String>,
@@ -203,7 +204,7 @@ impl Handle {
     /// The object of a key in a view, and the queue's newest event.
     ///
     /// # Errors
-    /// As [`items`](Self::items).
+    /// Same as [`items`](Self::items).
     pub async fn view_object(&self, view: View, key: &Key) -> Result<(Option<ViewObject>, Rv), Error> {
         let object = |queue: &Queue| queue.table().get(key.as_str())?.object_in(view);
         self.read(|queue, _| (object(queue), queue.resource_version())).await
@@ -211,7 +212,7 @@ impl Handle {
 }
 
 impl ViewFilter {
-    /// The first key of a page, which may have the wanted prefix.
+    /// The lower bound of the keys of a page: `after`, or the prefix if it is larger.
     pub(crate) fn from<'k>(&'k self, after: Option<&'k str>) -> Bound<&'k str> {
         let prefix = self.keys.prefix.as_str();
         after.filter(|after| *after >= prefix).map_or(Bound::Included(prefix), Bound::Excluded)
@@ -271,7 +272,7 @@ impl ItemFilter {
                 .source
                 .as_deref()
                 .is_none_or(|wanted| entry.owner().is_some_and(|owner| owner.as_str() == wanted));
-        // A leased or ready key may have a delay, too.
+        // A leased or ready key may also have a delay.
         is_wanted && (state != ListedState::Delayed || entry.schedule_state.is_delayed())
     }
 }
@@ -287,7 +288,7 @@ fn is_in(entry: &Entry, state: ListedState) -> bool {
     }
 }
 
-/// The keys of a state behind `from`, in the order of the state, with their positions.
+/// The keys in a state after `from`, in the order of the state, with their positions.
 fn in_state<'q>(
     queue: &'q Queue,
     from: &'q ItemPosition,

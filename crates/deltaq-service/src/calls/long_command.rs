@@ -13,10 +13,9 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::queue::{Handle, drop_in_background};
 
-/// The longest time for which a long command holds a queue's lock.
+/// The maximum time for which a long command holds a queue's lock.
 const SLICE: Duration = Duration::from_millis(1);
-/// How often a waiting command checks whether the queue is lost and whether the journal takes events again. No event reports
-/// a lost queue while the service drains.
+/// How often a waiting command checks whether the queue is lost and whether the journal accepts events again.
 const RECHECK: Duration = Duration::from_secs(1);
 /// Maximum number of keys in a step of a long command. The clock is read after each step.
 pub(crate) const STEP_KEYS: usize = 256;
@@ -27,14 +26,14 @@ type Slice<T> = (Result<Progress<T>, Refusal>, Commit);
 impl Handle {
     /// Runs a command step by step. Once begun, it runs to its end even if the caller's future is dropped.
     ///
-    /// A failure of the journal ends the command if the queue was loaded again, because the loaded queue has no job of the
-    /// command, or if the process shuts down. Otherwise the command continues once the journal takes events again. In any case
-    /// the caller gets the failure at once.
+    /// After a failure of the journal, the command ends if the queue was loaded again, because the loaded queue has
+    /// no job for the command. It also ends if the process shuts down. Otherwise it continues once the journal
+    /// accepts events again. In all cases the caller gets the error at once.
     ///
     /// Only `service` and tests call this; the other modules use the typed commands.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`], [`Error::Journal`], or what the engine refuses.
+    /// [`Error::QueueDeleted`], [`Error::Journal`], or a refusal of the engine.
     pub async fn long_command<T: Send + 'static>(
         self: &Arc<Self>,
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
@@ -47,7 +46,7 @@ impl Handle {
                 return Ok(out);
             }
             Ok((Err(refusal), commit)) => {
-                // The command may have a long list.
+                // The command may own a long list.
                 drop_in_background(step);
                 commit.wait().await?;
                 return Err(refusal.into());
@@ -73,7 +72,7 @@ impl Handle {
         }
     }
 
-    /// Runs all slices but the first. `failed` gets the first failure of the journal.
+    /// Runs all slices except the first. `failed` receives the first failure of the journal.
     async fn remaining_slices<T>(
         self: Arc<Self>,
         generation: u64,
@@ -112,10 +111,10 @@ impl Handle {
                 }
                 Ok((Ok(Progress::NotYet), _))
                 | Err(Error::Journal(deltaq_journal::Error::Backlog { .. })) => {}
-                // The queue is intact and will not be loaded again, so it still has the job of the command.
+                // The queue is intact and will not be loaded again, so it still has the job for the command.
                 Err(Error::Journal(error)) if self.open()?.generation == generation => {
                     if self.shutdown().is_draining() {
-                        // This also ends the commands that wait for this command.
+                        // This also ends commands that wait for this command.
                         self.lock().generation += 1;
                         self.long_command_ended.notify_waiters();
                         return Err(error.into());
@@ -135,8 +134,8 @@ impl Handle {
         }
     }
 
-    /// Runs one slice of a long command. If the queue was loaded again since the command began, the command ends: the loaded
-    /// state has no job of the command.
+    /// Runs one slice of a long command. If the queue has been loaded again since the command began, the command
+    /// ends, because the loaded state has no job for it.
     fn slice<T>(
         self: &Arc<Self>,
         generation: u64,
@@ -162,7 +161,7 @@ impl Handle {
     }
 }
 
-/// Compares objects on a thread for blocking work. If that thread fails, the engine compares the objects under the lock.
+/// Compares objects on a blocking thread. If that thread fails, the engine compares the objects under the lock.
 async fn compare(pairs: Arc<Comparison>) {
     let _failed = tokio::task::spawn_blocking(move || pairs.run()).await;
 }

@@ -15,7 +15,7 @@ use crate::queue::Handle;
 
 /// Maximum number of parked keys that are examined in one critical section.
 const EXAMINED_MAX: usize = 5_000;
-/// Maximum number of different errors that are counted. The keys with further errors are counted together.
+/// Maximum number of different errors that are counted. Keys with further errors are counted together.
 const ERRORS_MAX: usize = 50_000;
 
 /// The parked keys with one error.
@@ -29,7 +29,7 @@ pub struct ParkedGroup {
     pub first_key: Key,
 }
 
-/// The place of a group in the list: after the larger groups and, among those of the same size, in the order of the first keys.
+/// The position of a group in the list. Groups are ordered by size, largest first, and then by their first keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedPosition {
     keys: usize,
@@ -51,14 +51,14 @@ impl fmt::Display for ParkedPosition {
     }
 }
 
-/// A page of the parked keys by their errors.
+/// A page of the parked keys, grouped by error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedGroups {
     /// The groups, the largest one first.
     pub groups: Vec<ParkedGroup>,
     /// The position of the last group; `None` on the last page.
     pub next: Option<ParkedPosition>,
-    /// The number of keys that are in no group of any page.
+    /// The number of keys that are not in any group on any page.
     pub other_keys: usize,
     /// The queue's newest event when the last key was read.
     pub resource_version: Rv,
@@ -81,7 +81,7 @@ struct Counting {
 }
 
 impl Counting {
-    /// Counts parked keys behind `after`. Returns the last key, unless there are no further keys.
+    /// Counts parked keys after `after`. Returns the last key, or `None` if there are no further keys.
     fn visit(&mut self, queue: &Queue, after: Option<&Key>) -> Option<Key> {
         let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
         let mut examined = 0;
@@ -111,8 +111,9 @@ impl Counting {
 }
 
 impl Handle {
-    /// The parked keys by their errors: at most `limit` groups behind `after`. The keys are counted anew for each page, and in parts. So
-    /// a key that is parked or leaves meanwhile may be missing or be counted, and a group whose size changes may be on two pages or on none.
+    /// The parked keys grouped by error: at most `limit` groups after `after`. The keys are counted again for each
+    /// page, in parts. So a key that is parked or unparked during the count may or may not be counted, and a group
+    /// whose size changes may be on two pages or on none.
     ///
     /// # Errors
     /// As for reads.

@@ -26,12 +26,12 @@ pub struct PopCall {
     pub wait: Duration,
 }
 
-/// The answer to a pop. The settles stand, whatever the result of the pop is.
+/// The answer to a pop. The settles remain valid regardless of the result of the pop.
 #[derive(Debug)]
 pub struct PopAnswer {
     /// The outcome of each settle.
     pub settled: Vec<Settled>,
-    /// The keys (none if the wait ended), or the reason for which there are none.
+    /// The keys, or why there are none. Empty if the wait ended.
     pub items: Result<Delivered, Error>,
     /// Whether the queue is closed or paused.
     pub switches: Switches,
@@ -39,7 +39,7 @@ pub struct PopAnswer {
 
 /// The state of a pop after its arrival.
 enum Arrival {
-    /// The pop has leased these keys. Without keys, it does not wait for any.
+    /// The pop has leased these keys. If there are none, the pop does not wait.
     Fresh(Vec<Item>),
     /// An earlier pop with the same id has leased these keys.
     Repeated(Vec<Item>),
@@ -50,12 +50,12 @@ enum Arrival {
 }
 
 impl Handle {
-    /// Settles, then leases keys or waits for them. The settles are decided on arrival and stand, whatever the
-    /// result of the pop is.
+    /// Settles leases, then leases keys or waits for them. The settles are decided on arrival and remain valid
+    /// regardless of the result of the pop.
     pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
         let arrived = self.change(|state, now| {
             let settled = state.queue.settle(now, &call.settles);
-            // Pops that waited before come first for the keys that the settles made ready.
+            // Pops that were already waiting get the keys that the settles made ready first.
             self.grant(state, now);
             (settled, self.arrive(state, now, &call), state.queue.switches())
         });
@@ -75,7 +75,7 @@ impl Handle {
                 let Delivery { items, commit: cause } = waiting.until(call.wait, self.shutdown()).await;
                 let items = cause.wait().await.map_err(Error::from).and(items);
                 switches = self.switches().await;
-                // A pop that waited and settled nothing has no events of its own.
+                // A pop that waited and settled nothing has not emitted any events.
                 (items, if call.settles.is_empty() { Commit::done() } else { commit })
             }
         };
@@ -86,13 +86,13 @@ impl Handle {
         }
     }
 
-    /// The present switches, once they are durable.
+    /// The current switches, once they are durable.
     async fn switches(&self) -> Switches {
         let (switches, commit) = {
             let state = self.lock();
             (state.queue.switches(), state.commits.newest.clone())
         };
-        // Almost always neither is set, and then nothing has to be waited for.
+        // Usually neither switch is set, and then there is no need to wait.
         if switches == Switches::default() || commit.wait().await.is_err() {
             return Switches::default();
         }
@@ -131,7 +131,7 @@ impl Handle {
 }
 
 impl Locked {
-    /// Answers a waiting pop that its client has repeated: it gets no keys.
+    /// Answers a waiting pop whose client has repeated it. The pop gets no keys.
     fn end_replaced(&self, replaced: Option<Waiter<Reply>>) {
         if let Some(replaced) = replaced {
             let commit = self.commits.newest.clone();
@@ -166,7 +166,7 @@ impl Waiting<'_> {
             self.ticket.take().into_iter().for_each(|ticket| state.waiters.leave(ticket));
             state.commits.newest.clone()
         };
-        // An answer may have come between the end of the wait and the removal.
+        // An answer may have arrived between the end of the wait and the removal.
         self.answer.try_recv().unwrap_or_else(|_| Delivery { items: Ok(Delivered::default()), commit })
     }
 }

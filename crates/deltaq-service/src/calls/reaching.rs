@@ -1,4 +1,4 @@
-//! Reads of versions: whether the queue has one, and waiting until everything up to one is acknowledged.
+//! Checks whether the queue has a version, and waits until everything up to a version is acknowledged.
 
 use std::time::Duration;
 
@@ -16,18 +16,19 @@ const PARKED_AT_A_TIME: usize = 5_000;
 pub struct Acknowledged {
     /// The version.
     pub version: Rv,
-    /// Whether every change up to the version is acknowledged, or belongs to a parked key.
+    /// Whether every change up to the version is acknowledged or belongs to a parked key.
     pub reached: bool,
     /// Number of parked keys with an unacknowledged change up to the version.
     pub parked: usize,
 }
 
 impl Handle {
-    /// Checks that the queue has this version. A version is given out after its commit, so a queue that does not have it has lost it or
-    /// is another one. Every queue has the version 0, which is older than everything.
+    /// Checks that the queue has this version. A version is returned to callers only after its commit. So if a queue
+    /// does not have the version, it has lost the version or is a different queue. Every queue has the version 0,
+    /// which is older than everything.
     ///
     /// # Errors
-    /// [`Error::VersionAhead`], [`Error::Lost`], [`Error::TooOld`], or as for reads.
+    /// [`Error::VersionAhead`], [`Error::Lost`], [`Error::TooOld`], or the errors of reads.
     pub fn check_version(&self, version: Rv) -> Result<(), Error> {
         let state = self.open()?;
         let newest = state.queue.resource_version();
@@ -41,11 +42,11 @@ impl Handle {
         })
     }
 
-    /// Waits until every change up to `version` is acknowledged, at most `wait`, and not longer than the server runs. Without a
-    /// version the newest one counts. Parked keys are left out.
+    /// Waits until every change up to `version` is acknowledged, but at most `wait` and only until the shutdown
+    /// begins. The default is the newest version. Parked keys are ignored.
     ///
     /// # Errors
-    /// As [`check_version`](Self::check_version).
+    /// Same as [`check_version`](Self::check_version).
     pub async fn wait_acknowledged(
         &self,
         version: Option<Rv>,

@@ -27,8 +27,8 @@ pub struct WorkerState {
     pub waiting_since: Option<Time>,
 }
 
-/// The workers with the smallest names behind a name, while leases and waiting pops are visited. The pops without a name count as
-/// one worker, whose name is empty.
+/// Collects the workers with the smallest names after a given name, while leases and waiting pops are visited. Pops
+/// without a name count as one worker, whose name is empty.
 #[derive(Debug)]
 struct Workers {
     after: Option<String>,
@@ -38,8 +38,8 @@ struct Workers {
 }
 
 impl Workers {
-    /// The state of a worker, unless the worker is before or behind those that are wanted. A worker that is left out stays out,
-    /// because the largest of the names only becomes smaller.
+    /// The state of a worker; `None` if the worker is outside the wanted range. A worker that is left out stays out,
+    /// because the largest wanted name only becomes smaller.
     fn state(&mut self, worker: Option<&Worker>) -> Option<&mut WorkerState> {
         let name = worker.map_or("", |worker| worker);
         if self.after.as_deref().is_some_and(|after| name <= after) {
@@ -58,7 +58,7 @@ impl Workers {
         self.by_name.get_mut(name)
     }
 
-    /// Visits leases behind a token. Returns the last token, unless there are no further leases.
+    /// Visits leases after a token. Returns the last token, or `None` if there are no further leases.
     fn visit_leases(&mut self, state: &Locked, after: Token) -> Option<Token> {
         let mut examined = 0;
         for (token, slot) in state.queue.schedule().leased_behind(after) {
@@ -78,7 +78,7 @@ impl Workers {
         None
     }
 
-    /// Visits waiting pops behind a position. Returns the last position, unless there are no further pops.
+    /// Visits waiting pops after a position. Returns the last position, or `None` if there are no further pops.
     fn visit_pops(&mut self, state: &Locked, after: u64) -> Option<u64> {
         let mut examined = 0;
         for (position, waiter) in state.waiters.after(after) {
@@ -95,16 +95,17 @@ impl Workers {
     }
 }
 
-/// Sets a time that is unset or later.
+/// Sets a time to `other` if the time is unset or later than `other`.
 fn set_earlier(known: &mut Option<Time>, other: Time) {
     *known = Some(known.map_or(other, |known| known.min(other)));
 }
 
 impl Handle {
-    /// The workers after the name `after`, by name. Pops that name no worker count for the empty name, which comes first.
+    /// The workers after the name `after`, by name. Pops without a worker name count under the empty name, which
+    /// comes first.
     ///
     /// # Errors
-    /// As for reads.
+    /// The same errors as reads.
     pub async fn workers(
         &self,
         after: Option<String>,

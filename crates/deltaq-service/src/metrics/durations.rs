@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use deltaq_runtime::clock::whole_us;
 
-/// The counters of a histogram. The caller has the bounds of the buckets; one more bucket has no bound.
+/// The counters of a histogram. The caller provides the bounds of the buckets. There is one additional bucket without
+/// a bound.
 #[derive(Debug)]
 pub(super) struct Durations<const BUCKETS: usize> {
-    /// The count of each bucket, without the smaller buckets.
+    /// The count of each bucket, not including smaller buckets.
     counts: [AtomicU64; BUCKETS],
     beyond: AtomicU64,
     sum_us: AtomicU64,
@@ -36,7 +37,7 @@ impl<const BUCKETS: usize> Default for Distribution<BUCKETS> {
 }
 
 impl<const BUCKETS: usize> Durations<BUCKETS> {
-    /// Counts a duration in the first bucket that holds it.
+    /// Counts a duration in the first bucket that can hold it.
     pub(super) fn record(&self, bounds_us: &[u64; BUCKETS], took: Duration) {
         let took_us = whole_us(took);
         let bucket = bounds_us.partition_point(|bound| *bound < took_us);
@@ -64,7 +65,7 @@ impl<const BUCKETS: usize> Distribution<BUCKETS> {
         Duration::from_micros(self.sum_us)
     }
 
-    /// The count of each bucket with all smaller buckets, as Prometheus wants it. The last bucket has no bound.
+    /// The cumulative count of each bucket, as Prometheus requires it.
     pub(super) fn up_to(&self) -> impl Iterator<Item = u64> {
         self.counts.iter().chain([&self.beyond]).scan(0, |sum, count| {
             *sum += count;

@@ -1,6 +1,6 @@
 //! The metrics of queues on the page `/metrics`.
 //!
-//! The seven metrics `workqueue_*` have client-go's names, labels and meaning, so dashboards made for Kubernetes work
+//! The seven metrics `workqueue_*` have client-go's names, labels and meaning, so dashboards for Kubernetes work
 //! unchanged.
 
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use super::queues::{BUCKETS, Gauges, Lag, Sample, Series, Totals};
 /// The label of all queues that share their series. No queue can have this name.
 const OTHERS: &str = "_other";
 
-/// The bounds of the buckets in seconds, as in their labels.
+/// The bounds of the buckets in seconds, as shown in their labels.
 const BOUNDS: [f64; BUCKETS] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
 const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
@@ -31,14 +31,14 @@ struct Family {
     kind: Kind,
 }
 
-/// The source of a family's values. `Items` and `Counters` have a series for each of several words.
+/// The source of a family's values. `Items` and `Counters` have one series for each label value.
 enum Kind {
     Gauge(fn(&Gauges) -> f64),
     Items,
     Counter(fn(&Totals) -> u64),
     Counters(&'static str, &'static [&'static str], fn(&Totals) -> &[u64]),
     Histogram(fn(&Series) -> &Durations<BUCKETS>),
-    /// A gauge of each view.
+    /// A gauge for each view.
     Views(fn(&Gauges) -> [usize; 2]),
 }
 
@@ -241,7 +241,7 @@ fn write_sources(text: &mut String, samples: &[Sample]) {
     text.push('\n');
 }
 
-/// Name, value and text of a family.
+/// Name, value and help text of a family.
 type LagFamily = (&'static str, fn(&Lag) -> f64, &'static str);
 
 /// Appends the lags of the followers, if there are any.

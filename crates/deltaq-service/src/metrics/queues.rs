@@ -1,8 +1,10 @@
-//! The metrics of queues. They belong to the queue: a deleted queue leaves nothing behind, and a recreated queue begins at 0.
+//! The metrics of queues. They belong to the queue: deleting a queue removes its metrics, and a recreated queue
+//! starts at 0.
 //!
-//! The first `metrics.max_queues` queues, in order of creation, have series of their own. All later queues share one set of
-//! series, so that the number of series is bounded. When a queue with series of its own is deleted, the oldest of the later
-//! queues gets series of its own: these begin at 0, and its earlier counts stay in the shared series, so no counter falls.
+//! The first `metrics.max_queues` queues, in order of creation, have their own series. All later queues share one set
+//! of series, so that the number of series is limited. When a queue with its own series is deleted, the oldest of the
+//! later queues gets its own series. These start at 0, and the queue's earlier counts stay in the shared series, so
+//! no counter decreases.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,21 +25,21 @@ use super::durations::Durations;
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
 const BOUNDS_US: [u64; BUCKETS] =
     [0, 0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
-/// Number of sources of a queue that have a series.
+/// Maximum number of sources of a queue that have a series.
 const SOURCES_MAX: usize = 100;
 /// Number of buckets with a bound.
 pub(super) const BUCKETS: usize = 12;
 
 /// The metrics of one queue.
 pub struct QueueMetrics {
-    /// Grows with each created queue.
+    /// Increases with each created queue.
     number: u64,
     name: Name,
-    /// Replaced at most once: when a queue that shares its series gets series of its own.
+    /// Replaced at most once, when a queue that shares its series gets its own series.
     series: RwLock<Arc<Series>>,
 }
 
-/// Which queues have series of their own.
+/// Which queues have their own series.
 #[derive(Debug)]
 pub(super) struct SeriesOwners {
     max_queues: usize,
@@ -71,24 +73,24 @@ pub(super) struct Totals {
     pub(super) coalesced: u64,
     pub(super) ignored: [u64; 7],
     pub(super) settled: [u64; 6],
-    /// Rows of each view.
+    /// Number of rows of each view.
     pub(super) rows: [u64; 2],
-    /// In the order of [`LostPosition`].
+    /// Counts in the order of [`LostPosition`].
     pub(super) lost: [u64; 3],
 }
 
 /// Why a watch must list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostPosition {
-    /// The queue has forgotten which keys left since.
+    /// The queue no longer knows which keys have left the view since that version.
     TooOld,
     /// The version is ahead of the queue.
     Ahead,
-    /// The queue has not given the version out.
+    /// The queue never returned this version.
     Lost,
 }
 
-/// The callers that wait at a queue.
+/// The callers that wait on a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Number of waiting pops.
@@ -103,13 +105,13 @@ pub(super) struct Gauges {
     pub(super) depth: usize,
     pub(super) unfinished: Duration,
     pub(super) longest: Duration,
-    /// Ready, delayed, leased, parked.
+    /// Number of ready, delayed, leased and parked keys.
     pub(super) items: [usize; 4],
     pub(super) known: usize,
     pub(super) oldest_ready_age: Duration,
     pub(super) oldest_unacknowledged_age: Duration,
     pub(super) waiters: usize,
-    /// Watches of each view.
+    /// Number of watches of each view.
     pub(super) watches: [usize; 2],
     /// Keys, tombstones and bytes of tombstones in the feed of each view.
     pub(super) feed_keys: [usize; 2],
@@ -127,11 +129,11 @@ pub struct Sample {
     pub(super) gauges: Gauges,
     /// When the last complete Replace of each source ended, by name. Empty for a queue that shares its series.
     pub(super) last_replaced: Vec<(Source, Time)>,
-    /// How far behind a follower is. `None` for a queue that shares its series.
+    /// The lag of a follower. `None` for a queue that shares its series.
     pub(super) lag: Option<Lag>,
 }
 
-/// How far a follower is behind the queue that it follows.
+/// The lag of a follower behind the queue that it follows.
 #[derive(Clone, Debug)]
 pub struct Lag {
     /// The name of the followed queue.
@@ -191,7 +193,7 @@ impl SeriesOwners {
 }
 
 impl QueueMetrics {
-    /// Records the waits of delivered keys and the durations of ended leases.
+    /// Records how long delivered keys waited and how long ended leases lasted.
     pub fn record(&self, waits: &[Duration], works: &[Duration]) {
         if waits.is_empty() && works.is_empty() {
             return;
@@ -205,13 +207,14 @@ impl QueueMetrics {
         }
     }
 
-    /// Notes that the queue has a watch.
+    /// Records that the queue has a watch.
     pub fn note_watch(&self) {
         self.series().is_watched.store(true, Ordering::Relaxed);
     }
 
-    /// Counts rows that a watch has got, and the time since the change that woke it. The time ends before the rows are written to the
-    /// connection. A watch that is busy with earlier rows counts from the newest announcement.
+    /// Counts rows that a watch has received, and records the time since the change that woke the watch. The time
+    /// does not include writing the rows to the connection. For a watch that is busy with earlier rows, the time
+    /// starts at the newest announcement.
     pub fn record_rows(&self, view: View, rows: usize, lag: Option<Duration>) {
         let series = self.series();
         let counts = &mut series.totals.lock().rows;
@@ -239,7 +242,7 @@ impl QueueMetrics {
         self.series().add(&std::mem::take(counters));
     }
 
-    /// The gauges of the queue, and its series. It examines no keys, because the caller holds the queue's lock.
+    /// The gauges of the queue, and its series. No keys are examined, because the caller holds the queue's lock.
     pub fn sample(&self, queue: &Queue, waiting: Waiting, moment: Moment, clock_lead: Duration) -> Sample {
         let now = moment.now;
         let series = self.series();
@@ -263,7 +266,7 @@ impl QueueMetrics {
             clock_lead,
         };
         if waiting.watches != [0; 2] {
-            // A queue with a watch may have got series of its own since.
+            // A queue with a watch may have got its own series since.
             series.is_watched.store(true, Ordering::Relaxed);
         }
         let own = if series.name.is_some() { SOURCES_MAX } else { 0 };
@@ -282,7 +285,7 @@ impl QueueMetrics {
 }
 
 impl Sample {
-    /// The same with the lag of a follower.
+    /// Adds the lag of a follower.
     #[must_use]
     pub fn with_lag(mut self, lag: Option<Lag>) -> Self {
         self.lag = lag.filter(|_| self.series.name.is_some());

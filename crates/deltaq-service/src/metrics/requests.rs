@@ -1,7 +1,7 @@
 //! The metrics of requests.
 //!
-//! Each thread has counters of its own. A request changes five counters, and the memory of a shared counter would move between
-//! the processors with each change: together a fifteenth of the request's processor time.
+//! Each thread has its own counters. A request changes five counters. With shared counters, each change would move a
+//! cache line between processors, which would cost a fifteenth of the request's processor time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -22,7 +22,7 @@ const BUCKETS: usize = 14;
 /// The bounds of the buckets in seconds, up to the longest wait of a long poll.
 const BOUNDS: [f64; BUCKETS] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
-/// The same in microseconds.
+/// The bounds of the buckets in microseconds.
 const BOUNDS_US: [u64; BUCKETS] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     10_000_000, 60_000_000,
@@ -41,9 +41,9 @@ pub struct Requests {
 /// The counters of one thread.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Requests that began on this thread, minus those that ended on it. Only the sum of all threads has a meaning.
+    /// Requests that began on this thread minus requests that ended on it. Only the sum of all threads is meaningful.
     in_flight: AtomicI64,
-    /// The series of each route. Routes, methods and statuses bound their number.
+    /// The series of each route. Their number is limited by the number of routes, methods and statuses.
     routes: RwLock<HashMap<Box<str>, Vec<Series>, RandomState>>,
 }
 
@@ -72,7 +72,8 @@ impl Requests {
         self.count(method, route, status, |series| series.durations.record(&BOUNDS_US, took));
     }
 
-    /// Records answered requests whose duration is unknown. With 0 requests the page shows the series from now on.
+    /// Records answered requests whose duration is unknown. Even with 0 requests, the page shows the series from now
+    /// on.
     pub fn answered_unseen(&self, method: &'static str, route: &str, status: u16, requests: u64) {
         self.count(method, route, status, |series| {
             series.unseen.fetch_add(requests, Ordering::Relaxed);
@@ -89,7 +90,7 @@ impl Requests {
         drop(routes);
         let mut routes = counts.routes.write();
         let of_route = routes.entry(route.into()).or_default();
-        // Another thread that shares these counters may have added the series meanwhile.
+        // Another thread that shares these counters may have added the series in the meantime.
         if let Some(series) = of_route.iter().find(is_it) {
             return count(series);
         }
@@ -100,7 +101,8 @@ impl Requests {
 
     /// Appends the sums of all threads.
     pub(super) fn write(&self, text: &mut String) {
-        // A request may end on another thread than it began, so a sum that is read meanwhile may be off by it, even below 0.
+        // A request may end on a different thread than it began on. A sum that is read at the same time may therefore
+        // be off by one, and even be negative.
         let in_flight =
             self.threads.all().map(|counts| counts.in_flight.load(Ordering::Relaxed)).sum::<i64>();
         let mut totals = BTreeMap::<_, u64>::new();

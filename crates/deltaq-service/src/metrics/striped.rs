@@ -9,15 +9,16 @@ thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// A value for each thread, on a cache line of its own. If threads write to one cache line, it moves between their processors
-/// with each write. A reader sums up all values. There may be more threads than values, so the values must be atomic.
+/// A value for each thread, on its own cache line. If several threads write to one cache line, it moves between their
+/// processors with each write. A reader adds up all values. There may be more threads than values, so the values must
+/// be atomic.
 #[derive(Debug)]
 pub(super) struct Striped<T> {
     first: Apart<T>,
     others: Box<[Apart<T>]>,
 }
 
-/// A value that shares no cache line with others. Processors exchange 64 bytes, or twice as many.
+/// A value that shares no cache line with other values. Processors exchange 64 or 128 bytes at a time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart<T>(T);

@@ -1,7 +1,7 @@
 //! The compiled admission rules of a queue, and the permits for checking objects against them.
 //!
-//! A check may take long and can't be stopped. So a few calls of a queue check at a time, some more wait, and the rest are
-//! refused, because they would hold permits that the calls of other queues need.
+//! A check may take a long time and can't be stopped. So only a few calls of a queue run checks at a time, and some
+//! more may wait. Further calls are refused, because they would hold permits that the calls of other queues need.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
 use crate::admission::{self, Admission};
 use crate::{Error, Name};
 
-/// The rules of a queue that were compiled last.
+/// The most recently compiled rules of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct CompiledRules(Mutex<Option<Arc<QueueAdmission>>>);
 
@@ -22,14 +22,14 @@ pub(crate) struct CompiledRules(Mutex<Option<Arc<QueueAdmission>>>);
 pub struct QueueAdmission {
     queue: Name,
     text: Arc<AdmissionText>,
-    /// Compiled by the first call that needs the rules, which may take a second.
+    /// The first call that needs the rules compiles them, which may take a second.
     compiled: OnceLock<Result<Admission, admission::Error>>,
     running: Arc<Semaphore>,
     waiting: Semaphore,
 }
 
 impl CompiledRules {
-    /// The admission by these rules of the queue. Checks by earlier rules do not count for its permits.
+    /// The admission with these rules of the queue. Checks with earlier rules do not use its permits.
     pub(crate) fn of(&self, queue: &Name, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
         let mut held = self.0.lock();
         match &*held {
@@ -49,7 +49,7 @@ impl QueueAdmission {
     /// The compiled rules. The first call may take a second, so it must not run on a thread that serves connections.
     ///
     /// # Errors
-    /// The schema can't be compiled. The first call logs it.
+    /// The schema can't be compiled. The first call logs the error.
     pub fn compiled(&self) -> Result<&Admission, admission::Error> {
         let compile = || {
             Admission::compile(&self.text).inspect_err(|error| {

@@ -1,7 +1,9 @@
-//! The critical section of a queue: lock, decide and apply, grant keys to waiting pops, push to the journal, unlock.
+//! The critical section of a queue: lock, decide and apply, grant keys to waiting pops, push events to the journal,
+//! unlock.
 //!
-//! A panic inside it is treated as a failed commit. The state is lost, calls fail until the queue is loaded from its journal
-//! again, and waiting pops keep their place. Without a journal there is nothing to load, so the queue stays broken.
+//! A panic inside the critical section is treated like a failed commit. The state is lost, calls fail until the queue
+//! is loaded from its journal again, and waiting pops keep their positions. Without a journal, the queue can't be
+//! loaded and stays broken.
 
 use std::collections::HashSet;
 use std::hint::spin_loop;
@@ -21,11 +23,11 @@ use super::leftovers::{OpenLeftovers, Undelivered};
 use super::waiters::Waiters;
 use super::{Error, Handle, drop_in_background};
 
-/// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex on its own
-/// soon calls `sched_yield` instead, which with 64 connections costs a tenth of the throughput.
+/// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex alone
+/// would call `sched_yield` much earlier, which with 64 connections costs a tenth of the throughput.
 const LOCK_TRIES: usize = 500;
 
-/// Up to this many keys, debug builds check every invariant of a queue after every change.
+/// If a queue has at most this many keys, debug builds check all its invariants after every change.
 const CHECKED_KEYS_MAX: usize = 64;
 
 /// The state behind a queue's lock.
@@ -35,42 +37,42 @@ pub(crate) struct Locked {
     pub(crate) waiters: Waiters<Reply>,
     /// Waiting pops that this change has granted keys. They are answered when the lock is released.
     pub(crate) grants: Vec<Grant>,
-    /// Leases that a repeated pop was answered with, so dropping the first answer must not return them. Some of these leases
-    /// have ended.
+    /// Leases that were returned to a repeated pop. Dropping the first answer must not return their keys to the
+    /// queue. Some of these leases may have ended.
     pub(crate) repeated: HashSet<Token>,
-    /// Grows each time the queue is loaded from the journal again.
+    /// Increases each time the queue is loaded from the journal again.
     pub(crate) generation: u64,
-    /// Why calls on the queue fail from now on: it is deleted, or another node has it.
+    /// Why all further calls on the queue fail: it was deleted, or another node owns it.
     pub(crate) ended: Option<Error>,
     pub(crate) commits: Commits,
-    /// The reason for which the state can't be used any more.
+    /// Why the state can no longer be used.
     pub(crate) lost: Option<Loss>,
     /// The deadline that the queue's task sleeps until.
     pub(crate) armed: Option<Time>,
-    /// Whether a periodic Resync is due that the queue's task has not begun.
+    /// Whether a periodic Resync is due but the queue's task has not begun it.
     pub(crate) resync_due: bool,
-    /// What changes have counted since `/metrics` was last read.
+    /// Counts of changes since `/metrics` was last read.
     pub(crate) counters: Counters,
     /// Whether the task of a follower waits until the queue has room for rows.
     pub(crate) awaits_room: bool,
     /// Whether the queue was synced, and whether it was drained, after the last change.
     milestones: [bool; 2],
-    /// The smallest version that a caller awaits: everything up to it is to be acknowledged.
+    /// The smallest version for which a caller waits until everything up to it is acknowledged.
     pub(crate) awaited: Option<Rv>,
-    /// How often the queue was closed without a drain. This ends the drains that wait.
+    /// How often the queue was closed without a drain. Each such close ends waiting drains.
     pub(crate) closes: u64,
 }
 
-/// The reason for which the state of a queue is not durable or not consistent.
+/// Why the state of a queue is not durable or not consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// A commit failed.
     Commit(deltaq_journal::Error),
-    /// A change panicked. The events that the journal got before are consistent.
+    /// A change panicked. The events that were passed to the journal before are consistent.
     Panic,
 }
 
-/// The work of a change that needs no lock.
+/// The part of a change's work that does not need the lock.
 #[must_use]
 pub(crate) struct Unlocked {
     grants: Vec<Grant>,
@@ -79,7 +81,7 @@ pub(crate) struct Unlocked {
 }
 
 impl Handle {
-    /// The lock, whatever the condition of the queue is.
+    /// Takes the lock, regardless of the condition of the queue.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
         for _ in 0..LOCK_TRIES {
             if let Some(state) = self.state.try_lock() {
@@ -90,18 +92,18 @@ impl Handle {
         self.state.lock()
     }
 
-    /// The lock of a queue that has neither ended nor lost its state.
+    /// Takes the lock if the queue has neither ended nor lost its state.
     pub(crate) fn open(&self) -> Result<MutexGuard<'_, Locked>, Error> {
         let mut state = self.lock();
         self.check(&mut state)?;
         Ok(state)
     }
 
-    /// As [`open`](Self::open), if the journal takes events.
+    /// Like [`open`](Self::open), but only if the journal accepts events.
     fn open_to_change(&self) -> Result<MutexGuard<'_, Locked>, Error> {
         let mut state = self.lock();
-        // The queue asks the journal before it looks for failed commits, and under the lock. So a recovery comes after this
-        // change and finds its lost events.
+        // The journal is asked under the lock, before failed commits are looked for. So a later recovery runs after
+        // this change and finds its lost events.
         let epoch = self.journal().map(|(journal, _)| journal.admit());
         self.check(&mut state)?;
         state.commits.epoch = epoch.transpose()?.unwrap_or_default();
@@ -135,7 +137,7 @@ impl Handle {
         self.change_and_unlock(change, |state| drop(state))
     }
 
-    /// As [`change`](Self::change), for long commands: a thread that waits for the lock gets it next.
+    /// Like [`change`](Self::change), but for long commands: a thread that waits for the lock gets it next.
     pub(crate) fn change_fairly<T>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Locked, Time) -> T,
@@ -169,7 +171,7 @@ impl Handle {
         }
     }
 
-    /// The end of each change, under the lock: grants ready keys, and does the part of the effects that needs the lock.
+    /// Ends each change, under the lock: grants ready keys and handles the effects that need the lock.
     pub(crate) fn finish(&self, state: &mut Locked, now: Time) -> Unlocked {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
@@ -195,7 +197,7 @@ impl Handle {
         Unlocked { grants, commit: state.commits.newest.clone(), effects }
     }
 
-    /// Gives ready keys to waiting pops, unless the service drains.
+    /// Grants ready keys to waiting pops, unless the service is draining.
     pub(crate) fn grant(&self, state: &mut Locked, now: Time) {
         if !self.shutdown().is_draining() {
             state.grant_ready(now);
@@ -203,7 +205,7 @@ impl Handle {
         debug_assert!(state.queue.table().len() > CHECKED_KEYS_MAX || state.queue.check() == Ok(()));
     }
 
-    /// Does the work that waited until the lock was released.
+    /// Does the work that had to wait until the lock was released.
     pub(crate) fn dispatch(self: &Arc<Self>, unlocked: Unlocked) {
         let Unlocked { grants, commit, effects } = unlocked;
         for Grant { reply, items } in grants {
@@ -219,7 +221,7 @@ impl Handle {
         }
     }
 
-    /// Logs what an operator looks for. Keys stay out of the log; the list of parked keys has them.
+    /// Logs events that operators look for. Keys are not logged; the list of parked keys shows them.
     fn log(&self, counters: &Counters) {
         let [.., expired] = counters.settled;
         if expired > 0 {
@@ -230,7 +232,7 @@ impl Handle {
         }
     }
 
-    /// Gives up the state, which may be inconsistent because a change has panicked.
+    /// Marks the state as lost, because a change has panicked and the state may be inconsistent.
     pub(crate) fn lose_by_panic(&self, mut state: MutexGuard<'_, Locked>) {
         state.lost = Some(Loss::Panic);
         let error = self.error_of(Loss::Panic);
@@ -274,7 +276,7 @@ impl Locked {
         }
     }
 
-    /// Whether the queue has reached something that callers may wait for.
+    /// Whether the queue has reached a state that callers may be waiting for.
     fn reaches(&mut self, milestones: [bool; 2]) -> bool {
         let former = std::mem::replace(&mut self.milestones, milestones);
         let acknowledged = self.awaited.is_some_and(|awaited| self.queue.acknowledged_up_to() >= awaited);
@@ -285,7 +287,7 @@ impl Locked {
             || milestones.into_iter().zip(former).any(|(is_reached, was_reached)| is_reached && !was_reached)
     }
 
-    /// Takes the effects of this change from the engine, and gives the events to the journal.
+    /// Takes the effects of this change from the engine and passes the events to the journal.
     pub(super) fn take_effects(&mut self, journal: Option<&(Journal, QueueId)>) -> Effects {
         let mut effects = self.queue.take_effects();
         let events = std::mem::take(&mut effects.events);
@@ -304,7 +306,7 @@ impl Locked {
             self.waiters.leave(ticket);
         }
         for Undelivered { mut tokens, commit } in requests.undelivered {
-            // Leases of a failed commit do not exist: the queue was loaded again since.
+            // Leases of a failed commit no longer exist, because the queue has been loaded again.
             if commit.outcome().is_none_or(|outcome| outcome.is_ok()) {
                 tokens.retain(|token| !self.repeated.contains(token));
                 self.queue.return_undelivered(now, &tokens);
@@ -324,7 +326,7 @@ impl Locked {
         }
     }
 
-    /// Records leases that a repeated pop is answered with.
+    /// Records leases that are returned to a repeated pop.
     pub(crate) fn note_repeated(&mut self, tokens: impl Iterator<Item = Token>) {
         let Self { queue, repeated, .. } = self;
         if repeated.len() > queue.schedule().leased_len() {

@@ -1,4 +1,4 @@
-//! The commits of a queue: which events the journal has, and which of them are durable.
+//! The commits of a queue: the events that were passed to the journal, and which of them are durable.
 
 use std::collections::VecDeque;
 
@@ -11,29 +11,30 @@ use deltaq_journal::{self, Commit, Journal};
 /// The commits of one queue.
 #[derive(Debug)]
 pub(crate) struct Commits {
-    /// Commits whose outcome the queue has not seen, oldest first, each with its last event.
+    /// Commits whose outcome the queue has not processed, oldest first, each with its last event.
     pending: VecDeque<(Rv, Commit)>,
     /// The epoch of the journal when it last accepted a change.
     pub(super) epoch: Epoch,
-    /// The newest event that the journal has.
+    /// The newest event that was passed to the journal.
     pushed: Rv,
     /// The commit of the newest events. Reads wait for it.
     pub(crate) newest: Commit,
 }
 
 impl Commits {
-    /// No commit is pending, and events up to `rv` are durable.
+    /// Starts without pending commits; events up to `rv` are durable.
     pub(super) fn new(rv: Rv) -> Self {
         Self { pending: VecDeque::new(), epoch: Epoch::default(), pushed: rv, newest: Commit::done() }
     }
 
-    /// Begins anew for a queue that was created or loaded as of event `rv`, in `epoch`. `commit` makes that durable.
+    /// Starts over for a queue that was created or loaded as of event `rv`, in `epoch`. `commit` makes the creation
+    /// or load durable.
     pub(crate) fn resume(&mut self, rv: Rv, epoch: Epoch, commit: Commit) {
         let pending = VecDeque::from([(rv, commit)]);
         *self = Self { pending, epoch, pushed: rv, newest: Commit::done() };
     }
 
-    /// Gives the newest events of a queue, the last of which is `rv`, to the journal.
+    /// Passes the newest events of a queue to the journal. The last of them is `rv`.
     pub(super) fn push(&mut self, journal: &Journal, id: QueueId, events: Vec<Event>, rv: Rv) {
         let prev_rv = std::mem::replace(&mut self.pushed, rv);
         self.newest = journal.append(id, prev_rv, events, self.epoch);
@@ -43,7 +44,7 @@ impl Commits {
         }
     }
 
-    /// Tells the queue which events have become durable.
+    /// Reports to the queue which events have become durable.
     ///
     /// # Errors
     /// A commit has failed.

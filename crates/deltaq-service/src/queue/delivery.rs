@@ -1,4 +1,4 @@
-//! Keys on their way to the caller of a pop.
+//! Keys that are being delivered to the caller of a pop.
 
 use std::sync::{Arc, Weak};
 
@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use super::leftovers::{Leftovers, Undelivered};
 use crate::Error;
 
-/// Keys that were leased to a pop. Unless [`confirm`](Self::confirm)ed, dropping them returns the keys to the queue as if they
-/// had never been leased.
+/// Keys that were leased to a pop. If the delivery is dropped without [`confirm`](Self::confirm), the keys return to
+/// the queue as if they had never been leased.
 #[derive(Debug, Default)]
 pub struct Delivered {
     /// The keys.
@@ -21,13 +21,13 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    /// Keys that this pop has leased by events of `commit`.
+    /// Keys that this pop has leased; their events are in `commit`.
     pub(crate) fn fresh(queue: &Arc<Leftovers>, items: Vec<Item>, commit: Commit) -> Self {
         let undo = (!items.is_empty()).then(|| Arc::downgrade(queue));
         Self { items, commit, undo }
     }
 
-    /// Keys that an earlier pop has leased. Dropping them returns no key.
+    /// Keys that an earlier pop has leased. Dropping this delivery does not return any keys.
     pub(crate) fn repeated(items: Vec<Item>) -> Self {
         Self { items, commit: Commit::done(), undo: None }
     }
@@ -53,7 +53,7 @@ impl Drop for Delivered {
     }
 }
 
-/// The answer to a waiting pop: keys, or the reason for which there are none.
+/// The answer to a waiting pop: keys, or why there are none.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) items: Result<Delivered, Error>,
@@ -71,7 +71,7 @@ impl Delivery {
 /// The sender of the answer to a waiting pop.
 pub(crate) type Reply = oneshot::Sender<Delivery>;
 
-/// Keys for a waiting pop, or the reason for which there are none.
+/// Keys for a waiting pop, or why there are none.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) reply: Reply,

@@ -1,4 +1,4 @@
-//! The readers of a queue's change feeds: their number, and what wakes them.
+//! The readers of a queue's change feeds: their number and their wake-ups.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// The limits of the change feeds of a queue. By default nothing is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchLimits {
-    /// How long a feed without readers stays.
+    /// How long a feed without readers is kept.
     pub idle: Duration,
     /// The limits of the keys that left a view.
     pub tombstones: TombstoneLimits,
@@ -23,7 +23,7 @@ pub(crate) struct FeedReaders {
     pub(crate) views: [ViewReaders; 2],
     /// Wakes the task of the feeds.
     pub(crate) changed: Notify,
-    /// Whether that task runs.
+    /// Whether the task of the feeds is running.
     pub(crate) has_task: AtomicBool,
     /// Held while a feed is extended backwards.
     pub(crate) backfill: tokio::sync::Mutex<()>,
@@ -41,8 +41,8 @@ pub(crate) struct ViewReaders {
     pub(crate) announced: Announcements,
 }
 
-/// Wakes the readers of a view, in the order in which they began to wait. `tokio::sync::watch` wakes its readers in a
-/// random order, and a run of the simulation could not be repeated.
+/// Wakes the readers of a view, in the order in which they began to wait. `tokio::sync::watch` wakes its readers in
+/// random order, so simulation runs would not be reproducible.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
     count: AtomicU64,
@@ -52,7 +52,8 @@ pub(crate) struct Announcements {
 }
 
 impl Announcements {
-    /// Announces changes: when the first of them happened, or 0 if the queue was deleted or loaded again.
+    /// Announces changes. `changed_us` is when the first of them happened, or 0 if the queue was deleted or loaded
+    /// again.
     pub(crate) fn send(&self, changed_us: u64) {
         self.changed_us.store(changed_us, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::AcqRel);
@@ -67,7 +68,7 @@ impl Announcements {
     /// Waits until there are more announcements than `seen`.
     pub(crate) async fn more_than(&self, seen: u64) {
         loop {
-            // An announcement from here on ends the wait.
+            // Any announcement from here on ends the wait.
             let woken = self.wake.notified();
             if self.newest().0 > seen {
                 return;
@@ -96,7 +97,7 @@ impl FeedReaders {
         self.views.each_ref().map(|readers| readers.count.load(Ordering::Relaxed))
     }
 
-    /// Notes that a change has changed these views.
+    /// Records that these views have changed.
     pub(crate) fn note(&self, changed: [bool; 2], clock: &Clock) {
         for (readers, _) in self.views.iter().zip(changed).filter(|(_, changed)| *changed) {
             if readers.count.load(Ordering::Relaxed) > 0 {
@@ -109,7 +110,7 @@ impl FeedReaders {
         }
     }
 
-    /// Wakes all readers, which then find the queue deleted or loaded again.
+    /// Wakes all readers, which then see that the queue was deleted or loaded again.
     pub(crate) fn wake_all(&self) {
         for readers in &self.views {
             readers.announced.send(0);

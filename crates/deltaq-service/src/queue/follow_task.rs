@@ -1,4 +1,4 @@
-//! The task of a follower, as its queue sees it.
+//! The state of a follower's task that its queue keeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,29 +11,29 @@ use tokio::sync::Notify;
 
 use crate::Error;
 
-/// The task of a follower, as its queue sees it.
+/// The state of a follower's task that its queue keeps.
 #[derive(Debug, Default)]
 pub(crate) struct FollowTask {
-    /// Whether the task runs.
+    /// Whether the task is running.
     is_running: AtomicBool,
-    /// Wakes the task: the queue has room again, has other settings, or has ended.
+    /// Wakes the task when the queue has room again, has new settings, or has ended.
     pub(crate) wake: Notify,
-    /// What the task does.
+    /// The current activity of the task.
     activity: Mutex<Activity>,
 }
 
-/// What the task of a follower does.
+/// The current activity of a follower's task.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// The reason for which the follower takes no rows.
+    /// Why the follower takes no rows.
     pub(crate) obstacle: Option<Obstacle>,
-    /// The follower has all rows up to this event. Its position may be smaller, if none of the events since has a row.
+    /// The follower has all rows up to this event. Its position may be smaller if none of the later events has a row.
     pub(crate) read: Rv,
-    /// Since when the follower does not have all rows; `None` if it has.
+    /// When the follower fell behind; `None` if it has all rows.
     pub(crate) behind_since: Option<Time>,
 }
 
-/// The reason for which a follower takes no rows.
+/// Why a follower takes no rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
     /// Too many keys wait, or the follower holds its maximum of keys.
@@ -44,16 +44,16 @@ pub enum Obstacle {
     Failed(Error),
 }
 
-/// How far a follower has got.
+/// The progress of a follower.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FollowReport {
     /// The position; `None` before the list.
     pub position: Option<FollowPosition>,
-    /// The reason for which the follower takes no rows.
+    /// Why the follower takes no rows.
     pub obstacle: Option<Obstacle>,
     /// Number of events of the followed queue after the position; 0 if the follower has all rows.
     pub lag_events: u64,
-    /// How long the follower has been without all rows.
+    /// How long the follower has been behind.
     pub lag: Duration,
 }
 
@@ -62,7 +62,7 @@ impl FollowTask {
         change(&mut self.activity.lock());
     }
 
-    /// Whether the caller must run the task, because it does not run.
+    /// Marks the task as running. Returns whether the caller must run it because it was not running.
     pub(crate) fn begins(&self) -> bool {
         !self.is_running.swap(true, Ordering::AcqRel)
     }
@@ -72,7 +72,7 @@ impl FollowTask {
         self.is_running.store(false, Ordering::Release);
     }
 
-    /// How far the follower has got at this time. `events_after` counts the events of the followed queue after a version.
+    /// The progress of the follower. `events_after` counts the events of the followed queue after a version.
     pub(crate) fn report(
         &self,
         position: Option<FollowPosition>,

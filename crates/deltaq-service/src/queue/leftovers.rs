@@ -1,7 +1,8 @@
 //! The requests that destructors leave for a queue.
 //!
-//! A destructor may run anywhere, also under a queue's lock, so it changes no queue. It leaves a request and wakes the queue's
-//! task. Every change of the queue carries out the open requests first; the task makes a change if nobody else does.
+//! A destructor may run anywhere, even under a queue's lock, so it must not change a queue. Instead it leaves a
+//! request and wakes the queue's task. Every change to the queue first carries out the open requests. If no other
+//! change comes, the task makes one.
 
 use deltaq_engine::id::Token;
 use deltaq_journal::Commit;
@@ -10,10 +11,10 @@ use tokio::sync::Notify;
 
 use super::waiters::Ticket;
 
-/// The requests of destructors, and what wakes the queue's task.
+/// The requests of destructors, and the wake-up of the queue's task.
 ///
-/// Both lists are bounded: a live lease is in at most one request, because its delivery is dropped once, and a queue has at
-/// most `max_waiters` waiting pops.
+/// Both lists are bounded. A live lease is in at most one request, because its delivery is dropped only once. A queue
+/// has at most `max_waiters` waiting pops.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     open: Mutex<OpenLeftovers>,

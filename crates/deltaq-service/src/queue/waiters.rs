@@ -1,4 +1,4 @@
-//! The pops that wait at a queue, in order of arrival.
+//! The waiting pops of a queue, in order of arrival.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -18,14 +18,14 @@ pub(crate) struct Waiter<R> {
     pub(crate) since: Time,
 }
 
-/// Identifies a waiting pop. A repeated pop inherits the position of the pop before it, but not its ticket.
+/// Identifies a waiting pop. A repeated pop takes over the position of the earlier pop, but not its ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     position: u64,
     number: u64,
 }
 
-/// The waiting pops. Most pops leave before their turn, so removal from the middle is cheap.
+/// The waiting pops. Removal from the middle is cheap, because most pops leave before their turn.
 #[derive(Debug)]
 pub(crate) struct Waiters<R> {
     queued: BTreeMap<u64, (Ticket, Waiter<R>)>,
@@ -46,8 +46,8 @@ impl<R> Waiters<R> {
         id.is_some_and(|id| self.ids.contains_key(id))
     }
 
-    /// Adds a pop at the end, or at the position of the waiting pop with the same id, which is returned: a caller that
-    /// repeats a pop has given up the pop before.
+    /// Adds a pop at the end. If a pop with the same id is waiting, the new pop replaces it at its position, and the
+    /// old pop is returned: a caller that repeats a pop has abandoned the earlier one.
     pub(crate) fn join(&mut self, waiter: Waiter<R>) -> (Ticket, Option<Waiter<R>>) {
         self.arrivals += 1;
         let number = self.arrivals;
@@ -68,7 +68,7 @@ impl<R> Waiters<R> {
         }
     }
 
-    /// Removes the waiting pop with this id: its client has repeated it without a wait.
+    /// Removes the waiting pop with this id, because its client has repeated it without a wait.
     pub(crate) fn give_up(&mut self, id: Option<&Arc<str>>) -> Option<Waiter<R>> {
         let position = self.ids.remove(id?)?;
         self.queued.remove(&position).map(|(_, waiter)| waiter)
@@ -93,7 +93,7 @@ impl<R> Waiters<R> {
         }
     }
 
-    /// The waiting pops behind a position, each with its position.
+    /// The waiting pops after a position, each with its position.
     pub(crate) fn after(&self, position: u64) -> impl Iterator<Item = (u64, &Waiter<R>)> {
         let behind = self.queued.range((Bound::Excluded(position), Bound::Unbounded));
         behind.map(|(position, (_, waiter))| (*position, waiter))

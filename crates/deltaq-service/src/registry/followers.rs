@@ -36,7 +36,7 @@ impl Queues {
         Err(Error::Followed(followers))
     }
 
-    /// Checks that the queue of this name can follow what `config` says.
+    /// Checks that the queue of this name can follow the queue that `config` names.
     pub(super) fn check_follow(&self, name: &Name, config: &Config) -> Result<(), Error> {
         let Some(follow) = &config.follow else { return Ok(()) };
         let not_found = || Error::Follow(FollowError::NotFound(follow.queue.to_string()));
@@ -67,7 +67,7 @@ impl Queues {
 }
 
 impl Registry {
-    /// Notes what a queue follows now.
+    /// Records which queue a queue now follows.
     pub(super) fn note_follow(&self, queues: &mut Queues, handle: &Handle, before: Option<&Follow>) {
         queues.unfollow(handle.name(), before);
         if let Some(name) = handle.config().follow.as_ref().and_then(|follow| Name::new(&follow.queue).ok()) {
@@ -76,7 +76,7 @@ impl Registry {
         }
     }
 
-    /// Notes what a queue follows that was loaded again: a change of its settings may be lost.
+    /// Records which queue a reloaded queue follows, because a change of its settings may have been lost.
     pub(crate) fn note_loaded(&self, handle: &Handle) {
         let mut queues = self.queues.write();
         queues.followers.retain(|_, followers| {
@@ -92,7 +92,7 @@ impl Registry {
         self.queues.read().followers_of(name)
     }
 
-    /// How far a queue has got that follows another queue. `position` is durable.
+    /// The progress of a queue that follows another queue. `position` is durable.
     pub(super) fn follow_report(
         &self,
         handle: &Handle,
@@ -109,7 +109,7 @@ impl Registry {
         Some(handle.follow_task.report(position, events_after, handle.now()))
     }
 
-    /// How far a follower is behind the queue that it follows.
+    /// The lag of a follower behind the queue that it follows.
     pub(super) fn lag(&self, handle: &Handle) -> Option<Lag> {
         let follows = handle.config().follow.as_ref()?.queue.clone();
         let position = handle.lock().queue.follow_position();
@@ -122,8 +122,8 @@ impl Registry {
     }
 }
 
-/// The reason for which a queue with these settings can't be followed. Without known objects, the view `latest` loses each object with
-/// its ack, and a follower would take that for a deletion.
+/// Why a queue with these settings can't be followed. Without known objects, the view `latest` loses each object with
+/// its ack, and a follower would treat that as a deletion.
 fn not_followable(config: &Config) -> Option<&'static str> {
     if !config.rules().has_objects {
         return Some("its mode is keys, so it has no objects");
