@@ -1,9 +1,10 @@
 //! Authorization by tokens, each with a name, an expiry and grants.
 //!
-//! A token is a secret of the caller; the server keeps only its SHA-256. A grant permits a set of verbs on the queues whose
-//! names match a pattern. This module knows neither HTTP nor files: the entries of tokens and the present time are arguments.
+//! A token is a secret of the caller; the server keeps only its SHA-256. A grant permits a set of verbs on the queues
+//! whose names match a pattern. This module uses neither HTTP nor files: token entries and the current time are
+//! passed in as arguments.
 //!
-//! It does not authenticate people: any client with the token is the caller.
+//! It does not authenticate people: any client that has the token counts as the caller.
 
 mod glob;
 mod rate;
@@ -24,9 +25,9 @@ use self::rate::Bucket;
 pub use self::rate::Rate;
 use crate::config::access::{GrantEntry, TokenEntry, Verb};
 
-/// Most tokens: each request is compared with all of them.
+/// Maximum number of tokens. Each request is compared with all of them.
 pub const TOKENS_MAX: usize = 1_000;
-/// Most bytes of a token in a request.
+/// Maximum length of a token in a request, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
 /// Why the entries of a token file are refused.
@@ -59,7 +60,7 @@ pub enum Error {
         token: String,
         /// The field.
         field: &'static str,
-        /// The value; of a text only its length, because it may be a token in the wrong place.
+        /// The value. For text only its length, because the text may be a misplaced token.
         value: String,
         /// The allowed values.
         allowed: &'static str,
@@ -148,20 +149,20 @@ struct Grant {
 pub struct TokenChanges {
     /// New tokens.
     pub added: Vec<String>,
-    /// Tokens with another secret, expiry, rate or other grants.
+    /// Tokens whose secret, expiry, rate or grants have changed.
     pub changed: Vec<String>,
     /// Tokens that are refused from now on.
     pub removed: Vec<String>,
 }
 
 impl Access {
-    /// Authorizes callers with one of `tokens`, or every caller if there are none.
+    /// Authorizes callers that have one of `tokens`, or every caller if there are none.
     #[must_use]
     pub fn new(tokens: Tokens) -> Self {
         Self { has_tokens: AtomicBool::new(!tokens.is_empty()), tokens: RwLock::new(Arc::new(tokens)) }
     }
 
-    /// The present tokens.
+    /// The current tokens.
     #[must_use]
     pub fn tokens(&self) -> Arc<Tokens> {
         self.tokens.read().clone()
@@ -182,8 +183,8 @@ impl Access {
 }
 
 impl Tokens {
-    /// The tokens of these entries. A token keeps the resource usage of the token of the same name in `previous`, so a reload
-    /// does not reset its limits.
+    /// Builds tokens from entries. A token keeps the resource usage of the token with the same name in `previous`, so
+    /// a reload does not reset its limits.
     ///
     /// # Errors
     /// [`Error`] names the entry.
@@ -260,15 +261,15 @@ impl Tokens {
     /// The caller with the token of this name.
     ///
     /// # Errors
-    /// As [`caller`](Self::caller).
+    /// Same as [`caller`](Self::caller).
     pub fn by_name(&self, name: &str, now_us: u64) -> Result<Arc<Caller>, Denied> {
         valid(self.named(name), now_us)
     }
 
-    /// The present entry of the token of `earlier`, whose grants and expiry may have changed since.
+    /// The current entry for the token of `earlier`. Its grants and expiry may have changed since then.
     ///
     /// # Errors
-    /// As [`caller`](Self::caller).
+    /// Same as [`caller`](Self::caller).
     pub fn recheck(&self, earlier: &Caller, now_us: u64) -> Result<Arc<Caller>, Denied> {
         valid(self.callers.iter().find(|caller| caller.digest == earlier.digest), now_us)
     }
@@ -351,7 +352,7 @@ impl Caller {
             .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(|glob| glob.matches(queue)))
     }
 
-    /// Whether the token permits this verb on the queues of some pattern, whether there are such queues or not.
+    /// Whether the token permits this verb on the queues of any pattern, even if no such queues exist.
     #[must_use]
     pub fn may_somewhere(&self, verb: Verb) -> bool {
         self.grants.iter().any(|grant| grant.verbs.contains(&verb) && !grant.queues.is_empty())
@@ -378,7 +379,7 @@ impl Caller {
             .map(|grant| (grant.verbs.as_slice(), grant.queues.iter().map(ToString::to_string).collect()))
     }
 
-    /// Counts a request at this monotonic time. The error is the wait until the next request is permitted.
+    /// Counts a request at this monotonic time. The error is the time until the next request is permitted.
     ///
     /// # Errors
     /// The rate of the token is exceeded.
@@ -386,7 +387,7 @@ impl Caller {
         self.rate.map_or(Ok(()), |rate| self.usage.bucket.take(rate, now_us))
     }
 
-    /// The limit of requests per second, if there is one.
+    /// The limit on requests per second, if there is one.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.rate

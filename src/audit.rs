@@ -1,8 +1,9 @@
-//! The audit log: one JSON object a line for each recorded request.
+//! The audit log: one line with a JSON object for each recorded request.
 //!
-//! Without a file the lines go to the log, with the target `audit`. The server does not rotate the file: logrotate
-//! moves it, and SIGHUP makes the server open the path again. No request waits for the disk: a task writes the lines, and
-//! if it falls too far behind, lines are dropped and their number is written as soon as possible.
+//! Without a file the lines go to the log, with the target `audit`. The server does not rotate the file. logrotate
+//! can move it, and SIGHUP makes the server open the path again. Requests do not wait for the disk: a task writes the
+//! lines. If it falls too far behind, lines are dropped, and the number of dropped lines is written as soon as
+//! possible.
 //!
 //! Other callers can't crowd out the lines of admins. The refusals of each caller are limited per second, see
 //! `suppression`, and the last quarter of the buffer is reserved for admins.
@@ -29,13 +30,13 @@ use self::log_file::LogFile;
 use self::suppression::Suppression;
 use crate::config;
 
-/// Most lines in the buffer.
+/// Maximum number of lines in the buffer.
 const LINES_MAX: usize = 65_536;
-/// Part of the buffer that is reserved for the lines of admins.
+/// The part of the buffer that is reserved for admin lines.
 const LINES_RESERVED: usize = LINES_MAX / 4;
-/// Most lines in one write.
+/// Maximum number of lines per write.
 const BATCH_MAX: usize = 1_024;
-/// Shortest time between two reports of dropped lines in the log.
+/// Minimum time between two reports of dropped lines in the log.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why there is no audit log.
@@ -53,12 +54,12 @@ pub struct Error {
 pub struct Line<'a> {
     /// The time of the response.
     pub time: String,
-    /// The id of the request, also in its log line.
+    /// The id of the request, which is also in its log line.
     pub request_id: &'a str,
     /// The name of the token, even if it has expired; absent without a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<&'a str>,
-    /// Address and port of the client.
+    /// The address and port of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The SHA-256 of the client's certificate, in hexadecimal digits; absent without one.
@@ -87,22 +88,22 @@ pub struct Line<'a> {
 /// Which limit applies to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// An authorized request that needs `admin`: the reserved part of the buffer is open to it.
+    /// An authorized request that needs `admin`. It may use the reserved part of the buffer.
     Admin,
     /// Any other authorized request.
     Call,
-    /// A refusal: an unauthorized request, or a request past a limit of the server. A refusal costs its caller nothing, so the
-    /// refusals of each caller are limited per second.
+    /// A refusal: an unauthorized request, or a request that exceeds a limit of the server. Refusals cost the caller
+    /// nothing, so they are limited per caller and second.
     Refusal,
 }
 
-/// Stands for lines that could not be written.
+/// Replaces lines that could not be written.
 #[derive(Serialize)]
 struct LostLine {
     lost: u64,
 }
 
-/// Stands for refusals past the limit of their caller.
+/// Replaces refusals that exceeded the limit of their caller.
 #[derive(Serialize)]
 struct SuppressedLine<'a> {
     time: &'a str,
@@ -129,14 +130,14 @@ struct Lines {
     shared: Arc<Shared>,
 }
 
-/// State of the writer outside the buffer, which may be full while the disk is stalled.
+/// State that is shared with the writer outside the buffer, because the buffer may be full while the disk is stalled.
 #[derive(Debug, Default)]
 struct Shared {
     /// Dropped lines that the file does not mention yet.
     unreported: AtomicU64,
     /// All dropped lines since the start.
     lost: AtomicU64,
-    /// Whether the writer opens the file again.
+    /// Whether the writer must open the file again.
     must_reopen: AtomicBool,
 }
 
@@ -155,19 +156,19 @@ struct Failed {
     error: io::Error,
 }
 
-/// Reports of failed writes in the log: the first at once, later ones at most once per [`REPORT_PERIOD`].
+/// Reports failed writes in the log: the first one immediately, later ones at most once per [`REPORT_PERIOD`].
 #[derive(Debug, Default)]
 struct Failures {
-    /// Lines that no report counts yet.
+    /// Number of lines that have not been reported yet.
     lines: u64,
-    /// The last error, if no report has it yet.
+    /// The last error, if it has not been reported yet.
     error: Option<io::Error>,
     /// The earliest time of the next report; `None` while writes succeed.
     due: Option<Instant>,
 }
 
 impl Audit {
-    /// The audit log of these settings, and the task that writes its file.
+    /// Opens the audit log, and returns it with the task that writes its file.
     ///
     /// # Errors
     /// [`Error`] if the file can't be opened.
@@ -181,7 +182,7 @@ impl Audit {
         Ok((Self { file: Some(Lines { sender, shared }), all, ..Self::default() }, Some(writer)))
     }
 
-    /// Records a request of this caller. `line` does not run for a suppressed refusal.
+    /// Records a request of this caller. `line` is not called for a suppressed refusal.
     pub fn record<'a>(&self, class: Class, who: Option<&str>, line: impl FnOnce() -> Line<'a>) {
         if class == Class::Refusal && !self.suppression.admits(who) {
             return;
@@ -222,19 +223,19 @@ impl Audit {
         }
     }
 
-    /// Dropped lines since the start.
+    /// The number of lines dropped since the start.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.file.as_ref().map_or(0, |file| file.shared.lost.load(Ordering::Relaxed))
     }
 
-    /// Suppressed refusals since the start, up to the last [`record_suppressed`](Self::record_suppressed).
+    /// The number of refusals suppressed from the start to the last [`record_suppressed`](Self::record_suppressed).
     #[must_use]
     pub fn suppressed(&self) -> u64 {
         self.suppressed.load(Ordering::Relaxed)
     }
 
-    /// Makes the writer open the file again before its next line. Returns at once.
+    /// Makes the writer open the file again before its next line. Returns immediately.
     pub fn reopen(&self) {
         if let Some(file) = &self.file {
             file.shared.must_reopen.store(true, Ordering::Relaxed);
@@ -254,7 +255,7 @@ impl Lines {
 }
 
 impl Writer {
-    /// Writes lines until `closing`, and then the rest of the buffer.
+    /// Writes lines until `closing` is cancelled, then writes the rest of the buffer.
     pub async fn run(mut self, closing: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut failures = Failures::default();
@@ -306,7 +307,7 @@ impl Writer {
 }
 
 impl Failures {
-    /// Reports at once if the last report is old enough.
+    /// Adds a failure, and reports it immediately if the last report is old enough.
     fn add(&mut self, failed: Failed) {
         self.lines += failed.lines;
         self.error = Some(failed.error);
@@ -322,7 +323,7 @@ impl Failures {
         self.due = Some(Instant::now() + REPORT_PERIOD);
     }
 
-    /// A write has succeeded.
+    /// Ends a series of failures, because a write has succeeded.
     fn end(&mut self) {
         self.report();
         if self.due.take().is_some() {
@@ -330,7 +331,7 @@ impl Failures {
         }
     }
 
-    /// Waits for the next report; for ever if there is nothing to report.
+    /// Waits until the next report is due. Never returns if there is nothing to report.
     async fn due(&self) {
         match (self.due, &self.error) {
             (Some(due), Some(_)) => tokio::time::sleep_until(due).await,
@@ -339,7 +340,7 @@ impl Failures {
     }
 }
 
-/// Writes a batch, and before it the number of dropped lines.
+/// Writes the number of dropped lines, then a batch.
 fn write(file: &mut LogFile, lines: &[String], lost: u64) -> Result<(), Failed> {
     let mut text = String::new();
     if lost > 0 {

@@ -1,8 +1,8 @@
 //! `deltaq bench`: measures the throughput and latency of a server.
 //!
-//! It is a load generator like redis-benchmark: each of a number of connections repeats one operation and waits for the
-//! response. The generator uses less CPU than the server: all connections share one thread, requests are rendered before
-//! the first is sent, and only those parts of a response are read that the next request needs.
+//! It is a load generator like redis-benchmark: each of a number of connections repeats one operation and waits for
+//! the response. The generator uses less CPU than the server: all connections share one thread, requests are rendered
+//! before the first one is sent, and only the parts of a response that the next request needs are read.
 //!
 //! It is not a general HTTP client: it reads only responses with a `content-length`, over plain TCP.
 
@@ -35,23 +35,23 @@ pub struct Plan {
     pub authority: String,
     /// The operation that each connection repeats.
     pub scenario: Scenario,
-    /// Names of the queues; the connections are distributed over them.
+    /// Names of the queues. The connections are distributed over the queues.
     pub queues: Vec<String>,
     /// Number of connections.
     pub connections: usize,
-    /// Objects per request or Replace, and keys per pop.
+    /// Number of objects per request or Replace, and of keys per pop.
     pub batch: usize,
     /// Length of an object, in bytes of JSON.
     pub object_bytes: usize,
-    /// Keys are drawn at random from this many; without it each key is new.
+    /// The number of keys to draw from at random. If unset, each key is new.
     pub keys: Option<u64>,
     /// The bearer token.
     pub token: Option<String>,
-    /// Durations of the run, and the pause of its workers.
+    /// The durations of the run, and the pause of its workers.
     pub timing: Timing,
 }
 
-/// Number of keys of [`Scenario::Mixed`] unless the plan sets one.
+/// Number of keys for [`Scenario::Mixed`] if the plan does not set it.
 const MIXED_KEYS: u64 = 10_000;
 
 /// Runs a plan, and calls `progress` each second.

@@ -55,7 +55,7 @@ pub enum Command {
     Backup(offline::Backup),
     /// Write a stopped store, or the known objects of one of its queues, one JSON document per line.
     Export(offline::Export),
-    /// Read what export has written into an empty place, or known objects into a queue of a stopped store.
+    /// Import an exported store into an empty place, or known objects into a queue of a stopped store.
     Import(offline::Import),
     /// Print a completion script for a shell.
     #[command(
@@ -70,7 +70,7 @@ pub enum Command {
 /// `deltaq serve`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Serve {
-    /// Settings file; config/deltaq.toml lists all of them.
+    /// Settings file; config/deltaq.toml lists all settings.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
     /// The settings that have a flag.
@@ -81,7 +81,7 @@ pub struct Serve {
     pub ready_file: Option<PathBuf>,
 }
 
-/// Prints text to stdout. A reader such as `head` that has seen enough is no failure.
+/// Prints text to stdout. If the reader, such as `head`, closes the pipe, this is not an error.
 ///
 /// # Errors
 /// Stdout can't be written.

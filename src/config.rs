@@ -1,12 +1,12 @@
 //! The settings of the process.
 //!
-//! Four layers set them: flags beat the environment (`DELTAQ_SECTION__FIELD`), which beats the file, which beats the
-//! defaults. An unknown name or an invalid value in any layer stops the start; the error names the setting, the layer
-//! and the remedy.
+//! There are four layers: flags override the environment (`DELTAQ_SECTION__FIELD`), which overrides the file, which
+//! overrides the defaults. An unknown name or an invalid value in any layer is an error at startup. The error names
+//! the setting, the layer and the remedy.
 //!
-//! The structs are the only list of settings: serde refuses unknown names (of a queue, `QueueSettings` does), and the range of a
-//! setting is an attribute of its field. `config/deltaq.toml` has the default and the text of each setting; a test checks that it names
-//! every field of the structs.
+//! The structs are the only list of settings: serde refuses unknown names (for queues, `QueueSettings` does), and the
+//! range of a setting is an attribute of its field. `config/deltaq.toml` contains the default and the description of
+//! each setting. A test checks that it names every field of the structs.
 
 pub mod access;
 mod cluster;
@@ -37,15 +37,16 @@ pub use self::sections::{
     Watch,
 };
 
-/// The section of the settings of a queue.
+/// The section with the default settings of queues.
 const QUEUE_SECTION: &str = "queue_defaults";
 
-/// The settings in a document that has all required members and no unknown one.
+/// Reads settings from a document that must have all required members and no unknown members.
 ///
-/// Every layer comes here as JSON: the code that reads a struct is compiled once per format, and is large.
+/// Every layer is converted to JSON first, because the code that reads a struct is large and is compiled once per
+/// format.
 ///
 /// # Errors
-/// The first member that is missing, unknown, or has a value out of range.
+/// The first member that is missing or unknown, or whose value is out of range.
 pub fn from_document<T: DeserializeOwned>(document: serde_json::Value) -> Result<T, Fault> {
     serde_path_to_error::deserialize(document)
         .map_err(|error| Fault::new(error.path(), &error.inner().to_string()))
@@ -59,7 +60,7 @@ pub struct Settings {
     pub server: Server,
     /// Limits across all queues.
     pub queues: Queues,
-    /// The settings of a queue that its own settings do not change.
+    /// The settings of a queue that its own settings do not override.
     pub queue_defaults: QueueSettings,
     /// The change feeds of the queues.
     pub watch: Watch,
@@ -84,8 +85,8 @@ pub struct Settings {
 /// The settings that flags of `deltaq serve` set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub struct Flags {
-    /// Address of the API, such as localhost:7070, or :7070 for all IPv4 addresses [default: 127.0.0.1:7070]; port 0 takes a
-    /// free port.
+    /// Address of the API, such as localhost:7070, or :7070 for all IPv4 addresses [default: 127.0.0.1:7070]; port 0
+    /// picks a free port.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// Address of /metrics [default: 127.0.0.1:7071]; "" serves it on the API's listener.
@@ -98,14 +99,13 @@ pub struct Flags {
     /// has the password.
     #[arg(long, value_name = "URL", conflicts_with_all = ["in_memory", "data_dir"])]
     pub store: Option<String>,
-    /// Name of this node, if several nodes share the database; all nodes have different names.
+    /// Name of this node, if several nodes share the database; the name must be unique.
     #[arg(long, value_name = "NAME")]
     pub node_name: Option<String>,
-    /// URL at which the other nodes reach this node, such as <http://10.0.0.1:7070>; port 0 is
-    /// that of --listen.
+    /// URL at which the other nodes reach this node, such as <http://10.0.0.1:7070>; port 0 means that of --listen.
     #[arg(long, value_name = "URL")]
     pub advertise: Option<String>,
-    /// Keep no journal: queues end with the process.
+    /// Keep no journal: all queues are lost when the process ends.
     #[arg(long)]
     pub in_memory: bool,
     /// Listen without tokens on any address: every client that reaches the server may do everything.
@@ -137,13 +137,13 @@ pub enum Origin {
 pub struct Fault {
     /// The path of the setting.
     pub setting: String,
-    /// Whether no setting has that path.
+    /// Whether no setting has this path.
     pub is_unknown: bool,
     /// What is wrong, such as "invalid value: integer `0`, expected a whole number from 1 to 100".
     pub why: String,
 }
 
-/// Why there are no settings.
+/// Why the settings can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is missing or unreadable.
@@ -169,7 +169,7 @@ pub enum Error {
     Unknown {
         /// The unknown name.
         name: String,
-        /// The layer that has it.
+        /// The layer that contains the name.
         origin: Origin,
         /// A similar name that exists.
         nearest: Option<String>,
@@ -184,7 +184,7 @@ pub enum Error {
         /// What is wrong, and what is allowed.
         why: String,
     },
-    /// The defaults are not TOML. A test excludes it.
+    /// The defaults are not valid TOML. A test ensures that this does not happen.
     #[error("the default settings are not TOML")]
     Defaults {
         /// Why.
@@ -207,8 +207,8 @@ pub fn load(
     layered(file.zip(text.as_deref()), environment, flags)
 }
 
-/// All settings in effect, in the order of their paths: path, value in TOML, and the layer that has set it. The layers are
-/// checked as [`load`] does.
+/// All settings in effect, ordered by path: the path, the value in TOML, and the layer that has set it. The layers
+/// are checked as in [`load`].
 ///
 /// # Errors
 ///
@@ -248,7 +248,7 @@ fn merged(
         let document = document.map_err(|(line, why)| Error::Parse { path: path.to_owned(), line, why })?;
         layers.add(document, &Origin::File(path.to_owned()));
     }
-    // In order of their names, so that the same error is reported first each time.
+    // Sorted by name, so that the same error is always reported first.
     let mut variables: Vec<_> = environment.into_iter().collect();
     variables.sort_unstable();
     let mut settings = Vec::new();
@@ -273,7 +273,7 @@ fn merged(
     Ok(layers)
 }
 
-/// The setting of a queue whose name is nearest to `name`, such as `rate_limiter.jitter`.
+/// The queue setting whose name is most similar to `name`, such as `rate_limiter.jitter`.
 #[must_use]
 pub fn nearest_queue_setting(name: &str) -> Option<String> {
     layers::nearest(name, QueueSettings::NAMES.iter().copied())
@@ -302,7 +302,7 @@ impl Flags {
         for (path, flag, value) in [
             ("server.listen", "--listen", self.listen.as_deref().map(text)),
             ("server.metrics_listen", "--metrics-listen", self.metrics_listen.as_deref().map(text)),
-            // A flag that says where the journal is also overrides the other places of a lower layer.
+            // A flag that sets the location of the journal also overrides the other locations in lower layers.
             ("storage.in_memory", "--data-dir", data_dir.as_ref().map(|_| Value::Boolean(false))),
             ("storage.store", "--data-dir", data_dir.as_ref().map(|_| text(UNSET))),
             ("storage.data_dir", "--data-dir", data_dir.as_deref().map(text)),
@@ -327,7 +327,7 @@ fn name_of(value: Option<impl ValueEnum>) -> Option<Value> {
     Some(Value::String(value?.to_possible_value()?.get_name().to_owned()))
 }
 
-/// What follows the name of a setting in an error.
+/// The text that follows the name of a setting in an error.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,7 @@
 //! The HTTP API: parse a request, refuse a wrong one with a clear problem, call the service, reply.
 //!
-//! The module has no rule of a queue. A handler is dropped at any await if its client disconnects, so a mutation is one
-//! synchronous step of the service, and the handler only awaits the commit.
+//! The module contains no rules of a queue. A handler may be dropped at any await if its client disconnects. So a
+//! mutation is one synchronous step of the service, and the handler only awaits the commit.
 
 pub mod connection;
 pub mod problem;

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The last instant that RFC 3339 can write, in microseconds since the Unix epoch: the end of the year 9999.
 pub const LAST_US: u64 = 253_402_300_799_999_999;
 
-/// Writes instants, most of them in the same second as the one before. Computing a date takes longer than writing the rest
-/// of a popped key, so the text of the last second is kept.
+/// Writes instants. Most are in the same second as the previous instant, and computing a date takes longer than
+/// writing the rest of a popped key, so the text of the last second is cached.
 #[derive(Debug)]
 pub struct Seconds {
     second: u64,
@@ -14,7 +14,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// A writer without a last second.
+    /// Creates a writer without a cached second.
     #[must_use]
     pub const fn new() -> Self {
         Self { second: u64::MAX, text: String::new() }
@@ -27,7 +27,7 @@ impl Seconds {
         out.extend(['.', digit(100_000), digit(10_000), digit(1_000), 'Z']);
     }
 
-    /// Writes an instant without its fraction, and returns it; instants after the last one are the last one.
+    /// Writes an instant without its fraction, and returns it. Instants after [`LAST_US`] are written as [`LAST_US`].
     fn second(&mut self, at_us: u64, out: &mut String) -> u64 {
         let at_us = at_us.min(LAST_US);
         let second = at_us / 1_000_000;

@@ -1,7 +1,7 @@
 //! deltaq: a keyed, event-sourced queue service.
 //!
-//! `http` parses and answers, `service` holds one lock per queue and hands events to the journal,
-//! `engine` decides. Data flows in that direction only; see `docs/architecture.md`.
+//! `http` parses and answers, `service` holds one lock per queue and passes events to the journal, and `engine`
+//! decides. Calls go only in that direction; see `docs/architecture.md`.
 
 pub mod access;
 pub mod audit;

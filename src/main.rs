@@ -9,13 +9,15 @@ use deltaq::{config, supervisor, telemetry};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::lifecycle::Shutdown;
 
-// SQLite allocates values on its own thread and deltaq frees them on another, for which glibc walks long free lists.
+// SQLite allocates values on its own thread, and deltaq frees them on another thread. For this pattern, glibc's
+// allocator walks long free lists.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Open files other than connections: store, log, listeners.
+/// Number of open files other than connections: store, log, listeners.
 const FILES_BESIDE_CONNECTIONS: u64 = 128;
-/// Longest time that the end of the process waits for blocking threads: a stalled disk would hold one for ever.
+/// Maximum time that the process waits for blocking threads when it ends, because a stalled disk could block a thread
+/// forever.
 const THREADS_END_MAX: Duration = Duration::from_secs(1);
 
 /// The exit code of a server whose store another process has taken over. A supervisor must not start it again.
@@ -70,8 +72,8 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     let done = runtime.block_on(async {
         let shutdown = Shutdown::on_signals(settings.server.shutdown_timeout.get())?;
         if let Some(path) = &serve.ready_file {
-            // A file of an earlier run would report readiness too early. If its removal fails, so does the write
-            // below, which is reported.
+            // A file of an earlier run would report readiness too early. If removing it fails, the write below also
+            // fails and is reported.
             let _absent = std::fs::remove_file(path);
         }
         let server = match Server::start_on(&settings, shutdown, sockets).await {
@@ -86,7 +88,8 @@ fn run(serve: &Serve) -> Result<(), Failure> {
         }
         supervisor::ready();
         match files {
-            // Few servers reach the default of max_connections, so only a number that somebody has chosen deserves a warning.
+            // Few servers reach the default of max_connections, so there is a warning only if the setting was
+            // changed.
             Ok((limit, wanted)) if limit < wanted && !has_default_connections(&settings) => tracing::warn!(
                 limit,
                 wanted,

@@ -49,7 +49,7 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 pub struct Server {
     /// The address of the API.
     pub api: SocketAddr,
-    /// The address of `/metrics`: that of the API unless the metrics have a listener.
+    /// The address of `/metrics`. It is the API's address unless the metrics have their own listener.
     pub metrics: SocketAddr,
     backend: Backend,
     auditing: Auditing,
@@ -70,10 +70,10 @@ impl Server {
         Self::start_on(settings, shutdown, PassedSockets::default()).await
     }
 
-    /// As [`start`](Self::start), on sockets of the service manager.
+    /// Like [`start`](Self::start), but on sockets from the service manager.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub async fn start_on(
         settings: &Settings,
         shutdown: Shutdown,
@@ -81,7 +81,7 @@ impl Server {
     ) -> Result<Self, Error> {
         let clock = Clock::system();
         let metrics = metrics(&settings.metrics)?;
-        // From here on a SIGHUP does not end the process.
+        // From here on, SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(settings, sockets).await?;
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
@@ -142,7 +142,7 @@ impl Server {
         &self.reloadable
     }
 
-    /// Writes the addresses as JSON. Readers see the whole file or none.
+    /// Writes the addresses as JSON. Readers see either the complete file or none.
     ///
     /// # Errors
     /// [`Error::ReadyFile`].
@@ -152,8 +152,8 @@ impl Server {
         write_whole(path, &(text + "\n")).map_err(failed)
     }
 
-    /// Serves until the shutdown begins, then drains: connections end and the journal writes its last commits. Without a
-    /// journal the leases end with the process, so workers get time to settle them.
+    /// Serves until the shutdown begins, then drains: connections end and the journal writes its last commits.
+    /// Without a journal, leases end with the process, so workers get time to settle them.
     ///
     /// # Errors
     /// [`Error::Writer`] if the journal's writer has panicked, and [`Error::TakenOver`] if another process has taken over the
@@ -167,7 +167,7 @@ impl Server {
         };
         if let Some(error) = &failed {
             tracing::error!(%error, "nothing can be committed any more, so the server ends");
-            // Both stages: no call could succeed.
+            // Starts both stages, because no call could succeed.
             self.shutdown.signal();
             self.shutdown.signal();
         }
@@ -192,7 +192,7 @@ fn metrics(settings: &config::Metrics) -> Result<Metrics, Error> {
     Ok(metrics.switched(settings.enabled))
 }
 
-/// The one line of a start, with what an operator asks first.
+/// Logs the line of a start, with the facts that operators need first.
 fn log_start(
     settings: &Settings,
     api: SocketAddr,
@@ -256,7 +256,7 @@ fn start_background_tasks(
 }
 
 fn upkeep(metrics: Metrics, audit: Audit, shutdown: Shutdown) -> impl Future<Output = ()> + Send {
-    // Registered at once, so that the first page of metrics has them.
+    // Registered immediately, so that the first page of metrics includes them.
     let lines = metrics.of_lines();
     async move {
         loop {
@@ -270,8 +270,8 @@ fn upkeep(metrics: Metrics, audit: Audit, shutdown: Shutdown) -> impl Future<Out
     }
 }
 
-/// Writes a file so that readers see all of it or nothing. It follows no symbolic link: in a directory that others may
-/// write to, a link could lead to any file of this user.
+/// Writes a file so that readers see all of it or nothing. It does not follow symbolic links, because in a directory
+/// that others can write to, a link could point to any file of this user.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");

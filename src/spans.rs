@@ -1,8 +1,9 @@
 //! Spans for a tracing system: one per request, sent to an OTLP collector if one is configured.
 //!
-//! A request with a `traceparent` belongs to its caller's trace; a pop is also linked to the traces of the producers whose
-//! deltas it delivers. The span is made at the end of the request, so without a collector it costs nothing. No request waits for
-//! the collector: a thread sends spans from a bounded buffer. A span never contains data of an object or a token.
+//! A request with a `traceparent` belongs to its caller's trace; a pop is also linked to the traces of the producers
+//! whose deltas it delivers. The span is created at the end of the request, so it costs nothing if there is no
+//! collector. Requests do not wait for the collector: a thread sends spans from a bounded buffer. A span never
+//! contains data of an object or a token.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -22,7 +23,7 @@ use crate::config;
 
 /// Timeout of sending one batch.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most links of a span.
+/// Maximum number of links of a span.
 const LINKS_MAX: usize = 128;
 
 /// Why spans can't be sent.
@@ -69,7 +70,7 @@ pub struct Request<'a> {
 }
 
 impl Spans {
-    /// The exporter of these settings, which may be none.
+    /// Creates the exporter from the settings, which may disable it.
     ///
     /// # Errors
     /// [`Error`] if the exporter can't be built.
@@ -85,7 +86,7 @@ impl Spans {
             .with_timeout(SEND_TIMEOUT)
             .build()
             .map_err(|source| failed(Box::new(source)))?;
-        // A caller that samples its trace needs all spans of it.
+        // If a caller samples its trace, it needs all spans of the trace.
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample)));
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource::builder().with_service_name("deltaq").with_attribute(version).build();
@@ -138,23 +139,23 @@ impl Spans {
         span.end_with_timestamp(at(request.at_us.1));
     }
 
-    /// Sends the buffered spans. The cut of the shutdown ends it, because a collector may not respond.
+    /// Sends the buffered spans. The cut of the shutdown aborts this, because a collector may not respond.
     pub async fn end(self, cut: &CancellationToken) {
         let Some(Sending { provider, .. }) = self.0 else { return };
         let sending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(SEND_TIMEOUT));
         match cut.run_until_cancelled(sending).await {
             Some(Ok(Err(error))) => tracing::warn!(%error, "can't send the last spans"),
-            // A panic is in the log already.
+            // A panic is already in the log.
             Some(_) => {}
             None => tracing::warn!("the last spans are dropped at the end of the shutdown"),
         }
     }
 }
 
-/// A client for plain HTTP. It trusts no certificates, so it does not read those of the system, which a container image may
-/// lack.
+/// A client for plain HTTP. It trusts no certificates, so it does not read the system's certificates, which a
+/// container image may not have.
 fn client() -> reqwest::Result<Client> {
-    // An error means that this process has installed the provider before.
+    // An error means that this process has already installed the provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().timeout(SEND_TIMEOUT).tls_certs_only([]);
     // A blocking client must not be built on a thread of an async runtime.

@@ -1,16 +1,16 @@
-//! Notifies systemd, or another supervisor with its protocol: the process is ready, reloads, or stops. Without
-//! `NOTIFY_SOCKET` in the environment nothing happens.
+//! Notifies systemd, or another supervisor that uses its protocol, that the process is ready, reloading or stopping.
+//! Does nothing if `NOTIFY_SOCKET` is not set in the environment.
 
 use sd_notify::NotifyState;
 
 use crate::config;
 
-/// The server accepts requests.
+/// Reports that the server accepts requests.
 pub fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
-/// A reload begins; [`ready`] ends it.
+/// Reports that a reload has begun. [`ready`] ends it.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
@@ -18,7 +18,7 @@ pub fn reloading() {
     }
 }
 
-/// The server drains, or ends.
+/// Reports that the server is draining or ending.
 pub fn stopping() {
     notify(&[NotifyState::Stopping]);
 }

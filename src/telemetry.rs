@@ -36,7 +36,7 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The process has a log already.
+    /// The process already has a log.
     #[error("can't start the log")]
     Start {
         /// Why.
@@ -59,7 +59,7 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     let started = Buffer::start(io::stderr(), report_dropped);
     let (lines, writer) = started.map_err(|source| Error::Thread { source })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
-    // On a terminal the library decides on colours; it honours NO_COLOR.
+    // On a terminal, the library decides whether to use colours; it honours NO_COLOR.
     let started = match (is_json(log.format, terminal), terminal) {
         (true, _) => builder.event_format(json_format()).finish().try_init(),
         (false, true) => builder.finish().try_init(),
@@ -69,13 +69,13 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     Ok(Running(writer))
 }
 
-/// Log lines dropped since the start, because stderr was not read.
+/// The number of log lines dropped since the start because stderr was not read.
 #[must_use]
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Reports panics as log lines, without their message: it may contain a piece of an object.
+/// Reports panics as log lines, without their message, which may contain a part of an object.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(Location::to_string);
@@ -83,7 +83,7 @@ pub fn report_panics() {
     }));
 }
 
-/// The thread of the log reports in the format of the log.
+/// Reports dropped lines in the format of the log.
 fn report_dropped(lines: u64) {
     tracing::error!(lines, "lines of the log were dropped");
 }
@@ -110,18 +110,18 @@ fn filter(level: LogLevel, rust_log: Option<&str>) -> Result<EnvFilter, Error> {
     let failed = |source| Error::Filter { filter: text.to_owned(), source };
     let mut filter = EnvFilter::builder().parse(text).map_err(failed)?;
     if text == LogLevel::Info.as_str() {
-        // At this level the watcher of files writes about its own calls.
+        // At this level, the file watcher logs its own calls.
         filter = filter.add_directive("notify=warn".parse().map_err(failed)?);
     }
     if decides_on_audit(text) {
         return Ok(filter);
     }
-    // The level of the server's own lines does not apply to the audit.
+    // The log level does not apply to audit lines.
     let audit = format!("{AUDIT_TARGET}=info").parse().map_err(failed)?;
     Ok(filter.add_directive(audit))
 }
 
-/// Whether a filter decides on audit lines: it names their target, or it is `off` alone.
+/// Whether a filter explicitly decides about audit lines: it names their target, or it is just `off`.
 fn decides_on_audit(filter: &str) -> bool {
     let names_it = |directive: &str| {
         let target = directive.split(['=', '[']).next().unwrap_or_default();
@@ -153,7 +153,7 @@ mod tests {
         (Arc::new(file), path)
     }
 
-    /// Those of three lines that pass a filter.
+    /// Returns those of three lines that pass a filter.
     fn lines_of(text: &str) -> String {
         let (log, path) = log();
         let filter = filter(LogLevel::Warn, Some(text)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Most bytes of a pattern.
+/// Maximum length of a pattern in bytes.
 const GLOB_BYTES_MAX: usize = 128;
 
 /// A pattern in which each `*` matches any text, including none.
@@ -41,7 +41,7 @@ impl Glob {
         let Some((last, middle)) = rest.split_last() else { return name == first };
         let Some(name) = name.strip_prefix(first.as_str()) else { return false };
         let Some(mut name) = name.strip_suffix(last.as_str()) else { return false };
-        // The first match leaves the longest rest for the parts behind it.
+        // The first match leaves the longest remainder for the later parts.
         for part in middle {
             let Some(at) = name.find(part.as_str()) else { return false };
             name = name.get(at + part.len()..).unwrap_or_default();

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// A limit of requests per second and of requests in a burst.
+/// A limit on requests per second and on the size of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests per second.
     pub each_second: u32,
-    /// Requests at once after a pause.
+    /// Number of requests that can be made at once after a pause.
     pub burst: u32,
 }
 
@@ -21,14 +21,14 @@ pub(super) struct Bucket(Mutex<Level>);
 struct Level {
     /// When the bucket will be full again, in microseconds of the monotonic clock.
     full_at_us: u64,
-    /// The fraction of a microsecond beyond that, in units of 1/`each_second`.
+    /// The fraction of a microsecond to add to `full_at_us`, in units of 1/`each_second`.
     rest: u64,
 }
 
 const SECOND_US: u64 = 1_000_000;
 
 impl Bucket {
-    /// Takes one request. The error is the wait until one is available.
+    /// Takes one request from the bucket. The error is the time until one is available.
     pub(super) fn take(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
         let each_second = u64::from(rate.each_second.max(1));
         let depth_us = u64::from(rate.burst.max(1)).saturating_mul(SECOND_US) / each_second;

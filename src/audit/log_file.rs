@@ -1,4 +1,4 @@
-//! The file of the audit log. It is opened for appending, and again after logrotate has moved it away.
+//! The file of the audit log. It is opened for appending, and opened again after logrotate has moved it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -33,7 +33,7 @@ impl LogFile {
         };
         let bytes = file.metadata()?.len();
         if let Err(error) = file.write_all(lines) {
-            // Half a line would spoil the next one.
+            // A partial line would corrupt the next line.
             let _best_effort = file.set_len(bytes);
             return Err(error);
         }

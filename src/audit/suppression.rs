@@ -1,16 +1,18 @@
-//! Limits the refusals in the audit log, per caller and second. Refusals past the limit are counted.
+//! Limits the refusals in the audit log per caller and second. Refusals that exceed the limit are only counted.
 //!
-//! This is not the rate of a token: that limits requests, and a refusal past it is limited here.
+//! This limit is separate from the rate of a token. The rate limits requests; this module limits the audit lines of
+//! refused requests.
 
 use std::collections::BTreeMap;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Most lines of refusals per caller and period, which is a second.
+/// Maximum number of refusal lines per caller and period. A period is one second.
 pub(super) const LINES_MAX: u32 = 100;
 
-/// Refusals by caller in this period. All callers without a known token count as one, with an empty name, so the map has at
-/// most one entry per token and one more. One entry per address would be a list that attackers can extend.
+/// Refusals by caller in this period. All callers without a known token count as one caller with an empty name, so
+/// the map has at most one more entry than there are tokens. With one entry per address, attackers could make the map
+/// grow.
 #[derive(Debug, Default)]
 pub(super) struct Suppression(Mutex<BTreeMap<String, Refusals>>);
 
@@ -21,7 +23,7 @@ struct Refusals {
 }
 
 impl Suppression {
-    /// Whether one more refusal of this caller is written; otherwise it is counted.
+    /// Whether another refusal of this caller may be written. If not, it is counted.
     pub(super) fn admits(&self, who: Option<&str>) -> bool {
         let (mut callers, who) = (self.lock(), who.unwrap_or_default());
         let Some(refusals) = callers.get_mut(who) else {
@@ -36,7 +38,7 @@ impl Suppression {
         true
     }
 
-    /// Ends the period: the callers whose refusals were suppressed, and how many.
+    /// Ends the period. Returns the callers whose refusals were suppressed, with the number of suppressed refusals.
     pub(super) fn take(&self) -> Vec<(Option<String>, u64)> {
         let callers = std::mem::take(&mut *self.lock());
         let suppressed = callers.into_iter().filter(|(_, refusals)| refusals.suppressed > 0);

@@ -25,12 +25,12 @@ impl HttpClient {
         Ok(Self { wire: Wire::open(authority).await?, headers })
     }
 
-    /// The head of a request, up to and without the value of `content-length`.
+    /// The head of a request, up to but not including the value of `content-length`.
     pub(super) fn head(&self, method: &str, path: &str) -> String {
         format!("{method} {path} HTTP/1.1\r\n{}content-length: ", self.headers)
     }
 
-    /// Makes one request that is not measured, and returns the body of the response.
+    /// Makes one unmeasured request and returns the body of the response.
     ///
     /// # Errors
     /// The connection fails, or the response is not a success.

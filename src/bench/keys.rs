@@ -19,7 +19,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Random numbers below `space`; without `space` consecutive numbers, counted by `next`.
+    /// Creates a source of random numbers below `space` or, without `space`, of consecutive numbers from `next`.
     #[must_use]
     pub fn new(next: Arc<AtomicU64>, space: Option<u64>) -> Self {
         Self { next, space }
@@ -63,7 +63,7 @@ impl Objects {
         }
     }
 
-    /// The text with consecutive keys that begin at `first`.
+    /// The text with consecutive keys, starting at `first`.
     #[must_use]
     pub fn from(&mut self, first: u64) -> &[u8] {
         for (index, number) in (0..self.count).zip(first..) {

@@ -45,7 +45,7 @@ const OVER: u8 = 2;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long outstanding responses may take after the end of the measurement.
+/// Time limit for outstanding responses after the end of the measurement.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// State that all workers share.
@@ -60,7 +60,7 @@ struct Shared {
 /// Runs `workers`, each with the number of its group, and `uncounted` workers, whose work is not measured.
 ///
 /// # Errors
-/// The error of the first worker that fails, or a response that is missing long after the end.
+/// The error of the first worker that fails, or a response that does not arrive within the time limit.
 pub async fn drive<W: Worker>(
     workers: Vec<(usize, W)>,
     uncounted: Vec<W>,
@@ -94,7 +94,7 @@ pub async fn drive<W: Worker>(
             }
             tokio::select! {
                 () = tokio::time::sleep(left.min(SECOND)) => {}
-                // Before the end of the phase a worker ends only by a failure.
+                // Before the end of the phase, a worker ends only because of a failure.
                 Some(ended) = tasks.join_next() => {
                     outcome = ended.map_err(io::Error::from).flatten();
                     break 'phases;
@@ -111,7 +111,7 @@ pub async fn drive<W: Worker>(
         }
     }
     shared.phase.store(OVER, Ordering::Relaxed);
-    // Wait also after a failure: an outstanding request could create a queue again after its deletion.
+    // This also waits after a failure, because an outstanding request could recreate a queue after its deletion.
     let ends = async {
         let mut outcome = Ok(());
         while let Some(ended) = tasks.join_next().await {
@@ -146,8 +146,8 @@ async fn work<W: Worker>(
         let done = worker.work(&clock).await?;
         let phase = shared.phase.load(Ordering::Relaxed);
         if let Some(group) = group {
-            // An operation that ends after the measurement counts in the latencies, because it may be the slowest, but not
-            // in the rate.
+            // An operation that ends after the measurement counts toward the latencies, because it may be the slowest
+            // one, but not toward the rate.
             if phase != WARM_UP {
                 shared.measured().record_latency(&done)?;
             }

@@ -67,7 +67,7 @@ impl Measured {
         latencies.record(done.ended_us.saturating_sub(done.begun_us)).map_err(io::Error::other)
     }
 
-    /// A count per second of the measurement.
+    /// Converts a count to a rate per second of the measurement.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an approximate number for display")]
     pub fn rate(&self, count: u64) -> f64 {

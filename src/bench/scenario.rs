@@ -11,9 +11,9 @@ use super::keys::{Keys, OBJECT_BYTES_MIN, Objects};
 use super::load;
 use super::report::Done;
 
-/// Longest wait of a waiting pop.
+/// Maximum wait of a waiting pop.
 const WAIT: &str = "1s";
-/// Time for a pop to reach the server before an object is added.
+/// Time that a pop gets to reach the server before an object is added.
 const POP_HEAD_START: Duration = Duration::from_millis(2);
 
 /// The operation that each connection repeats.
@@ -23,22 +23,22 @@ pub enum Scenario {
     Add,
     /// Add objects, pop as many keys, and acknowledge them: three requests.
     AddPopAck,
-    /// Add objects, and pop as many keys while acknowledging those of the pop before: two requests.
+    /// Add objects, then pop as many keys while acknowledging those of the previous pop: two requests.
     AddPop,
-    /// Add an object while a pop on another connection waits for it; ends when the pop has it.
+    /// Add an object while a pop on another connection waits for it. The operation ends when the pop returns.
     HandOff,
     /// Replace the whole set of a source; each connection is a source.
     Replace,
-    /// Ten requests in turn: four adds, two updates, a delete, and three pops that acknowledge.
+    /// Ten requests in sequence: four adds, two updates, a delete, and three pops that acknowledge.
     Mixed,
-    /// Update one key, while one more connection pops and acknowledges it.
+    /// Update one key while an additional connection pops and acknowledges it.
     HotKey,
 }
 
 /// A worker of a scenario.
 #[derive(Debug)]
 pub(super) enum Actor {
-    /// One connection with its operation.
+    /// One connection and its operation.
     Single(Operation, Box<Connection>),
     /// The producer adds the object for which the consumer waits.
     HandOff { producer: Box<Connection>, consumer: Box<Connection> },
@@ -51,7 +51,7 @@ pub(super) enum Operation {
     SendPop,
     SendPopAck,
     Mixed,
-    /// A pop that waits for a key and acknowledges the keys of the pop before.
+    /// A pop that waits for a key and acknowledges the keys of the previous pop.
     Consume,
 }
 
@@ -207,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// Pops, and acknowledges the keys of the pop before. Returns the number of popped keys.
+    /// Pops keys and acknowledges those of the previous pop. Returns the number of popped keys.
     async fn pop(&mut self) -> io::Result<u64> {
         self.send_pop().await?;
         self.take_leases(SETTLE).await

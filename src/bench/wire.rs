@@ -15,7 +15,7 @@ pub struct Wire {
     buffer: Vec<u8>,
     /// Number of received bytes in the buffer.
     filled: usize,
-    /// Length of the last response, which begins the buffer.
+    /// Length of the last response, which is at the start of the buffer.
     returned: usize,
 }
 

@@ -1,11 +1,12 @@
-//! The arguments of the process, with what a person may write otherwise: options before the command, and words of other programs.
+//! The arguments of the process. This module also accepts options before the command, and recognises words that other
+//! programs use.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
-/// Words of other programs for commands of this one.
+/// Words that other programs use, with the corresponding commands of this program.
 const FOREIGN_WORDS: &[(&str, &[&str])] = &[
     ("consume", &["work", "pop"]),
     ("dlq", &["parked"]),
@@ -29,13 +30,13 @@ const FOREIGN_WORDS: &[(&str, &[&str])] = &[
     ("worker", &["work"]),
 ];
 
-/// Options of other programs for the address of a server.
+/// Options that other programs use for the address of a server.
 const FOREIGN_ADDRESSES: &[&str] = &["--addr", "--address", "--bind", "--host", "--port"];
 
-/// A command whose options are those that all commands of the client have.
+/// A command that has only the options that all client commands share.
 const WITHOUT_OWN_OPTIONS: &str = "status";
 
-/// The arguments with the options of the client, such as `--url`, after the command.
+/// Moves the options of the client, such as `--url`, after the command.
 pub(super) fn ordered(command: &Command, arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter().peekable();
     let (mut ordered, mut options) = (Vec::from_iter(arguments.next()), Vec::new());
@@ -60,7 +61,7 @@ pub(super) fn ordered(command: &Command, arguments: impl IntoIterator<Item = OsS
     ordered
 }
 
-/// Whether the argument is an option of the client that has its value in the next argument; `None` if it is no such option.
+/// Whether the value of this client option is in the next argument. `None` if the argument is not a client option.
 fn takes_next(command: &Command, argument: &OsStr) -> Option<bool> {
     let text = argument.to_str()?;
     let options = command.find_subcommand(WITHOUT_OWN_OPTIONS)?.get_arguments();
@@ -77,7 +78,7 @@ fn takes_next(command: &Command, argument: &OsStr) -> Option<bool> {
     })
 }
 
-/// The error with the command or option that a word of another program means.
+/// Adds a suggestion to the error if a word is one that another program uses for a command or option.
 pub(super) fn with_known_word(mut error: Error) -> Error {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && error.kind() == ErrorKind::UnknownArgument

@@ -21,8 +21,7 @@ pub struct Bench {
     /// The server's address: plain http, without TLS.
     #[arg(long, env = "DELTAQ_URL", default_value = "http://127.0.0.1:7070")]
     pub url: String,
-    /// Name of the queue, which is kept; with --queues, the prefix of their names. Without it queues are created and
-    /// deleted again.
+    /// Name of the queue, which is kept; with --queues, the prefix of the names [default: temporary queues].
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
     /// Number of queues; a hand-off has one per connection.
@@ -37,7 +36,7 @@ pub struct Bench {
     /// Length of an object in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 256)]
     pub object_bytes: u32,
-    /// Draw keys at random from this many. Without it each key is new.
+    /// Number of keys to draw from at random [default: each key is new].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: Option<u64>,
     /// Duration of the load before the measurement.
@@ -49,7 +48,7 @@ pub struct Bench {
     /// Pause of a connection after each operation.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub rest: Duration,
-    /// A file with a bearer token.
+    /// File with a bearer token.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Print JSON.
@@ -182,7 +181,7 @@ impl Bench {
     }
 }
 
-/// The host and port of an address, which may lack the scheme.
+/// The host and port of an address. The scheme is optional.
 fn authority(url: &str) -> io::Result<String> {
     let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     if url.starts_with("https://") {

@@ -1,5 +1,5 @@
-//! The commands that call a server. Each command is thin: it reads its input, makes calls by the ids of the table of
-//! operations, and prints the replies.
+//! The commands that call a server. Each command is thin: it reads its input, makes calls using the ids from the
+//! table of operations, and prints the replies.
 //!
 //! Exit codes are in `failure.rs`.
 
@@ -34,7 +34,7 @@ pub(super) use self::failure::{EXIT_CODES, Failure};
 pub(super) use self::queues::settings as setting;
 pub use self::session::Remote;
 
-/// Declares a set of commands, each with the arguments of its type.
+/// Declares a set of commands. The arguments of each command are the fields of its type.
 macro_rules! commands {
     ($(#[doc = $about:literal])* $set:ident { $($(#[doc = $doc:literal])* $(#[command($($attribute:tt)*)])? $name:ident($arguments:ty),)* }) => {
         $(#[doc = $about])*

@@ -1,8 +1,8 @@
 //! `deltaq health`: one `GET /readyz`, so that the health check of a container image needs no curl.
 //!
-//! Without a URL the command uses the address and TLS settings of the server with the same configuration. It accepts any
-//! certificate: the check sends nothing secret, receives only a status, and must not fail while a certificate is being
-//! renewed.
+//! Without a URL the command uses the address and TLS settings of the server with the same configuration. It accepts
+//! any certificate, because the check sends nothing secret, receives only a status, and must not fail while a
+//! certificate is being renewed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ use crate::config::{self, Flags, Settings};
 /// `deltaq health`.
 #[derive(Debug, Clone, Args)]
 pub struct Health {
-    /// The server's address, such as http://127.0.0.1:7070 or https://..; without a scheme it is http [default: that of the settings].
+    /// Address of the server, such as http://127.0.0.1:7070; without a scheme it is http [default: from the
+    /// settings].
     #[arg(long)]
     pub url: Option<String>,
     /// Settings file of the server.
@@ -26,7 +27,7 @@ pub struct Health {
     pub config: Option<PathBuf>,
 }
 
-/// Timeout of the connection, the TLS handshake included.
+/// Timeout of the connection, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of the whole check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,7 +35,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Why a server is not considered ready.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings, which have the address, can't be read.
+    /// The settings, which contain the address, can't be read.
     #[error("can't read the server's address from the settings")]
     Settings {
         /// Why.
@@ -104,7 +105,7 @@ impl Health {
     }
 }
 
-/// The cause at which a failure began.
+/// The root cause of a failure.
 fn first_cause(error: &reqwest::Error) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     causes.last().map_or_else(|| error.to_string(), ToString::to_string)
@@ -114,7 +115,7 @@ fn first_cause(error: &reqwest::Error) -> String {
 fn parse(text: &str) -> Result<Url, Error> {
     let refused = || Error::Url { url: text.to_owned() };
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    // The parser drops line breaks instead of refusing them.
+    // The parser silently removes line breaks instead of refusing them.
     let url = Url::parse(&with_scheme).ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_graphic()));
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(refused)?;
     let has_more = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
@@ -122,7 +123,7 @@ fn parse(text: &str) -> Result<Url, Error> {
     if has_more || has_user { Err(refused()) } else { Ok(url) }
 }
 
-/// The URL of the server with these settings, on this machine.
+/// The URL of the server on this machine that has these settings.
 fn url_of(settings: &Settings) -> Result<Url, Error> {
     let mut address = settings.server.listen;
     if address.port() == 0 {
@@ -145,7 +146,7 @@ fn authority(url: &Url) -> String {
 }
 
 fn check(mut url: Url) -> Result<(), Error> {
-    // An error means that this process has installed the provider before.
+    // An error means that this process has already installed the provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let authority = authority(&url);
     let client = Client::builder()

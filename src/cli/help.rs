@@ -20,7 +20,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Shell", &["completion", "man", "help"]),
 ];
 
-/// Reads the command line of the process. Wrong usage and requests for help end the process.
+/// Parses the command line of the process. Wrong usage and requests for help end the process.
 #[must_use]
 pub fn parse() -> Cli {
     let mut command = grouped(Cli::command());

@@ -1,6 +1,7 @@
 //! `deltaq check`, `backup`, `export` and `import`: flags and execution.
 //!
-//! Results go to stdout and errors to stderr. The exit code is 0 for success, 1 for failure or damage, 2 for wrong usage.
+//! Results go to stdout and errors to stderr. The exit code is 0 for success, 1 for failure or damage, and 2 for
+//! wrong usage.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -21,7 +22,7 @@ use crate::telemetry;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The flags that say where the store is.
+/// The flags for the location of the store.
 #[derive(Debug, Clone, Args)]
 struct StoreFlags {
     /// Directory of the store, as for `deltaq serve --data-dir`.
@@ -32,7 +33,7 @@ struct StoreFlags {
     store: Option<String>,
 }
 
-/// The store of a command: `None` only for a command that reads a backup instead.
+/// The store of a command. `None` only if the command reads a backup instead.
 #[derive(Debug, Clone)]
 pub struct StoreArgs(Option<Location>);
 
@@ -53,7 +54,8 @@ impl Args for StoreArgs {
 }
 
 impl FromArgMatches for StoreArgs {
-    /// A flag comes before a variable, and of two variables the database, as in the settings of a server.
+    /// A flag takes precedence over a variable. If both variables are set, the database is used. The settings of a
+    /// server follow the same rules.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let StoreFlags { data_dir, store } = StoreFlags::from_arg_matches(matches)?;
         let is_flag = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
@@ -64,7 +66,7 @@ impl FromArgMatches for StoreArgs {
                 return Err(wrong(ErrorKind::ArgumentConflict, what));
             }
             (Some(folder), store) if is_flag("data_dir") || store.is_none() => Location::Folder(folder),
-            // clap would show the value, which may contain a password, if it parsed it.
+            // If clap parsed the value, its errors would show it, and it may contain a password.
             (_, Some(url)) => Location::database(&url)
                 .map_err(|error| wrong(ErrorKind::ValueValidation, &format!("--store: {error}")))?,
             (_, None) if matches!(matches.try_get_one::<PathBuf>("backup"), Ok(Some(_))) => {
@@ -91,7 +93,7 @@ pub struct Check {
     /// The store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Check a backup, which is one file, instead.
+    /// Check a backup file instead of a store.
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
 }
@@ -123,7 +125,7 @@ pub struct Backup {
     /// The store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The file to write; it must not exist.
+    /// The file to write, which must not exist.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 }
@@ -155,10 +157,10 @@ pub struct Export {
     /// The store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The queue. Without it, the whole store.
+    /// The queue [default: the whole store].
     #[arg(long, value_name = "NAME")]
     pub queue: Option<Name>,
-    /// The file to write; it must not exist. Without it, stdout.
+    /// The file to write, which must not exist [default: stdout].
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
@@ -190,16 +192,16 @@ pub struct Import {
     /// The store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The queue. Without it, a whole store.
+    /// The queue [default: a whole store].
     #[arg(long, value_name = "NAME")]
     pub queue: Option<Name>,
-    /// The file to read. Without it, stdin.
+    /// The file to read [default: stdin].
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Settings file of the server, whose queue_defaults apply to a new queue.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Partitions of the database, for as many nodes at most. A whole store in PostgreSQL only.
+    /// Partitions of the database, which limit the number of nodes; only for a whole store in PostgreSQL.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i16).range(1..=1_024))]
     pub partitions: i16,
 }
@@ -227,7 +229,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }
 
-/// Prints a line at once. If stdout is closed, the exit code still has the result.
+/// Prints a line immediately. If stdout is closed, the exit code still reports the result.
 fn print(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
@@ -305,13 +307,13 @@ impl Export {
                 print(&format!("{written} objects of queue {name} are in {}", to.display()));
             }
         }
-        // The process ends, so freeing a large queue would only take time.
+        // The process is about to end, so freeing a large queue would be a waste of time.
         std::mem::forget(queue);
         Ok(ExitCode::SUCCESS)
     }
 
     fn whole_store(&self) -> Result<ExitCode, Failure> {
-        // The standard output may be the store.
+        // Standard output may be receiving the store.
         let mut print_damage = |line: String| {
             if !line.starts_with("note: ") {
                 eprintln!("{line}");

@@ -12,7 +12,7 @@ use crate::config::{self, Flags, Origin};
 /// `deltaq config`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Config {
-    /// Check the settings and the token file as a start of the server does.
+    /// Check the settings and the token file without starting a server.
     #[command(after_help = "Example:\n  deltaq config check --config /etc/deltaq/deltaq.toml")]
     Check(Layers),
     /// Print all settings in effect, with the layer that has set each.
@@ -23,7 +23,7 @@ pub enum Config {
 /// The layers of the settings, besides the environment.
 #[derive(Debug, Clone, Args)]
 pub struct Layers {
-    /// Settings file; config/deltaq.toml lists all of them.
+    /// Settings file; config/deltaq.toml lists all settings.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
     /// The settings that have a flag.

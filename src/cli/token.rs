@@ -1,6 +1,7 @@
 //! `deltaq token`: creates a token, adds its entry to a token file, and prints the token, which is stored nowhere.
 //!
-//! The file is replaced as a whole: a reader sees the old or the new one, and an interrupted run leaves the old one.
+//! The file is replaced as a whole. A reader sees either the old or the new file, and an interrupted run leaves the
+//! old file.
 
 pub mod entries;
 mod file;
@@ -16,7 +17,7 @@ use self::file::LockedFile;
 use crate::access::{self, Denied, digest_text};
 use crate::config::access::{self as token_file, GrantEntry, TokenEntry, Verb};
 
-/// Random bytes of a token. They can't be guessed, so an unsalted hash is enough.
+/// Number of random bytes in a token. A random token can't be guessed, so an unsalted hash is enough.
 const RANDOM_BYTES: usize = 32;
 
 /// `deltaq token`: creates a token, or manages the entries of the file.
@@ -45,7 +46,7 @@ pub enum Entries {
     /// Remove a token.
     #[command(after_help = "Example:\n  deltaq token revoke shop-worker --file tokens.toml")]
     Revoke(entries::Revoke),
-    /// Replace a token by a new one with the same name and grants, and print it.
+    /// Replace a token with a new one that has the same name and grants, and print it.
     #[command(after_help = "Example:\n  deltaq token rotate shop-worker --file tokens.toml")]
     Rotate(entries::Rotate),
 }
@@ -58,16 +59,16 @@ pub struct Token {
     /// Permitted verbs.
     #[arg(long, value_delimiter = ',', required = true)]
     pub verbs: Vec<Verb>,
-    /// Queues of the verbs; * matches any text.
+    /// Queues that the verbs apply to; * matches any text.
     #[arg(long, value_delimiter = ',', required = true)]
     pub queues: Vec<String>,
     /// Expiry, such as 2027-01-31T00:00:00Z [default: never].
     #[arg(long)]
     pub expires: Option<String>,
-    /// Most requests per second [default: no limit].
+    /// Maximum requests per second [default: no limit].
     #[arg(long)]
     pub rate: Option<u32>,
-    /// Most requests in a burst [default: as many as in a second].
+    /// Maximum requests in a burst [default: the requests of one second].
     #[arg(long, requires = "rate")]
     pub burst: Option<u32>,
     /// The token file, access.tokens_file of the server; it is created if it does not exist.
@@ -81,7 +82,7 @@ pub enum Error {
     /// The file is not a token file.
     #[error(transparent)]
     File(token_file::Error),
-    /// The entry is invalid, or conflicts with another one.
+    /// The entry is invalid or conflicts with another entry.
     #[error(transparent)]
     Entry(access::Error),
     /// The operating system has no random bytes.
@@ -93,7 +94,7 @@ pub enum Error {
         /// Why.
         source: toml::ser::Error,
     },
-    /// The token would be expired at once.
+    /// The token would expire immediately.
     #[error("--expires {expires} is in the past")]
     Past {
         /// The given time.
@@ -137,7 +138,7 @@ pub enum Error {
     Replace(file::Error),
 }
 
-/// The part of the file that is appended.
+/// The text that is appended to the file.
 #[derive(Serialize)]
 struct Addition {
     tokens: [TokenEntry; 1],
@@ -147,7 +148,7 @@ impl Tokens {
     /// Runs the command, and returns the text to print.
     ///
     /// # Errors
-    /// [`Error`]; then the file is unchanged.
+    /// [`Error`]. After an error, the file is unchanged.
     pub fn run(&self) -> Result<String, Error> {
         match (&self.command, &self.create) {
             (Some(Entries::List(list)), _) => list.run(),
@@ -163,7 +164,7 @@ impl Token {
     /// Adds the entry, and returns the token.
     ///
     /// # Errors
-    /// [`Error`]; then the file is unchanged.
+    /// [`Error`]. After an error, the file is unchanged.
     pub fn run(&self) -> Result<String, Error> {
         let token = random()?;
         let entry = TokenEntry {

@@ -19,7 +19,7 @@ pub struct Access {
     /// The token file.
     #[serde(default, deserialize_with = "range::path")]
     pub tokens_file: Option<PathBuf>,
-    /// Tokens besides those of the file.
+    /// Tokens in addition to those in the file.
     #[serde(default)]
     pub tokens: Vec<TokenEntry>,
     /// Whether the server may listen without tokens on an address other than loopback.
@@ -34,13 +34,13 @@ pub struct TokenEntry {
     pub name: String,
     /// The SHA-256 of the token, in hexadecimal digits.
     pub sha256: String,
-    /// When the token expires, in RFC 3339; without it the token never expires.
+    /// When the token expires, in RFC 3339 format. By default the token never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Requests per second; without it there is no limit.
+    /// Requests per second. By default there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// Largest burst of requests; without it as many as in a second.
+    /// Largest burst of requests. The default is the number of requests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
     /// What the token permits.
@@ -136,10 +136,10 @@ pub enum Error {
 }
 
 impl Access {
-    /// The entries of the settings and of the file as it is now.
+    /// The entries from the settings and from the current content of the file.
     ///
     /// # Errors
-    /// A file that can't be read, or is not a list of tokens.
+    /// The file can't be read or is not a list of tokens.
     pub fn entries(&self) -> Result<Vec<TokenEntry>, Error> {
         let mut entries = self.tokens.clone();
         if let Some(path) = &self.tokens_file {
@@ -149,8 +149,8 @@ impl Access {
     }
 }
 
-/// The text of a token file. The file grants access, so a file that other users can write is refused. A file that they can
-/// only read is reported: it has names, grants and hashes, but no secrets.
+/// The text of a token file. The file grants access, so a file that other users can write is refused. A file that
+/// they can only read is reported, but accepted: it has names, grants and hashes, but no secrets.
 fn read(path: &Path) -> Result<String, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let mut file = fs::File::open(path).map_err(failed)?;
@@ -181,7 +181,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<TokenEntry>, Error> {
     Ok(file.tokens)
 }
 
-/// The document of a TOML text. The error is the line and a message without the text of the line, which may contain a
+/// Parses TOML. The error contains the line number and a message, but not the text of the line, which may contain a
 /// secret.
 pub(super) fn table(text: &str) -> Result<Table, (usize, String)> {
     // The messages of the parser are fixed. Errors of the conversion to values may repeat a value.

@@ -10,22 +10,23 @@ use super::{Fault, Server, Storage, range};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// The name of this node; `None` if the server is alone.
+    /// The name of this node; `None` for a standalone server.
     #[serde(default, deserialize_with = "range::node_name")]
     pub node_name: Option<String>,
     /// The URL at which the other nodes reach the API of this node, without a path; port 0 is the port of the API.
     #[serde(default, deserialize_with = "range::node_url")]
     pub advertise: Option<String>,
-    /// The file of the secret that all nodes share.
+    /// The file with the secret that all nodes share.
     #[serde(default, deserialize_with = "range::path")]
     pub secret_file: Option<PathBuf>,
-    /// The file of the authorities that sign the certificates of the nodes; `None` uses those of the system.
+    /// The file with the certificate authorities of the nodes' certificates; `None` uses those of the system.
     #[serde(default, deserialize_with = "range::path")]
     pub ca_file: Option<PathBuf>,
-    /// The file of the certificate that this node shows to other nodes, followed by its chain; `None` shows none.
+    /// The file with the certificate that this node presents to other nodes, followed by its chain; `None` presents
+    /// no certificate.
     #[serde(default, deserialize_with = "range::path")]
     pub tls_cert: Option<PathBuf>,
-    /// The file of the key of that certificate.
+    /// The file with the private key of that certificate.
     #[serde(default, deserialize_with = "range::path")]
     pub tls_key: Option<PathBuf>,
     /// The number of partitions of a database that has none yet.
@@ -34,7 +35,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The rules between these settings, the place of the journal and the TLS of the API.
+    /// Checks these settings together with the location of the journal and the TLS settings of the API.
     pub(super) fn check(&self, storage: &Storage, server: &Server) -> Result<(), Fault> {
         let fault = |setting: &str, why: &str| {
             Err(Fault { setting: format!("cluster.{setting}"), is_unknown: false, why: why.to_owned() })

@@ -2,9 +2,9 @@
 //!
 //! Only this module reads the environment. clap reads `DELTAQ_CONFIG` by itself.
 
-/// The begin of their names.
+/// The prefix of their names.
 pub(super) const PREFIX: &str = "DELTAQ_";
-/// What separates section and field.
+/// The separator between section and field.
 const SEPARATOR: &str = "__";
 
 /// The variables of the process.
@@ -16,7 +16,7 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().map(move |(name, value)| (text(name), text(value)))
 }
 
-/// The log filter that operators of Rust programs know, if it is set and not empty.
+/// The log filter `RUST_LOG`, if it is set and not empty.
 #[must_use]
 pub fn rust_log() -> Option<String> {
     variable("RUST_LOG")
@@ -55,20 +55,20 @@ pub fn permits_colors() -> bool {
 }
 
 /// `DELTAQ_SERVER__LISTEN` -> `server.listen`. Other variables with the prefix, such as `DELTAQ_TOKEN` or the service
-/// links of Kubernetes (`DELTAQ_PORT`), are no settings.
+/// links of Kubernetes (`DELTAQ_PORT`), are not settings.
 pub(super) fn setting_of(variable: &str) -> Option<String> {
     let name = variable.strip_prefix(PREFIX)?;
     let (section, _) = name.split_once(SEPARATOR)?;
     (!section.is_empty()).then(|| name.replace(SEPARATOR, ".").to_ascii_lowercase())
 }
 
-/// The setting that a variable with one underscore too few, such as `DELTAQ_SERVER_LISTEN` or `DELTAQ_LISTEN`, means. No
-/// variable of a client and no service link has the name of a setting.
+/// The setting that a variable was probably meant to set, if an underscore or the section is missing, as in
+/// `DELTAQ_SERVER_LISTEN` or `DELTAQ_LISTEN`. No variable of a client and no service link has such a name.
 pub(super) fn mistaken_setting(variable: &str, settings: &[String]) -> Option<String> {
     let name = variable.strip_prefix(PREFIX)?.to_ascii_lowercase();
     let is_meant = |path: &&String| match path.split_once('.') {
-        // A worker passes DELTAQ_KEY and DELTAQ_LEASE on to its command, which have the names of settings of queues, and a client has
-        // DELTAQ_CA_FILE.
+        // A worker passes DELTAQ_KEY and DELTAQ_LEASE to its command, and these match names of queue settings. A
+        // client uses DELTAQ_CA_FILE.
         Some(("queue_defaults", _) | ("cluster", "ca_file")) | None => {
             path.contains('.') && path.replace('.', "_") == name
         }

@@ -9,27 +9,27 @@ use super::{Error, Fault, Origin, QUEUE_SECTION, Settings, environment, queue};
 
 /// The defaults.
 const DEFAULTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
-/// The value that removes an optional setting of a lower layer: TOML has no null.
+/// The value that removes an optional setting of a lower layer, because TOML has no null.
 pub(super) const UNSET: &str = "unset";
 /// A name that no setting has.
 const NOT_A_NAME: &str = "?";
-/// How similar two names are, from 0 to 1, before one is suggested for the other.
+/// Minimum similarity of two names, from 0 to 1, for a suggestion.
 const SIMILAR: f64 = 0.5;
-/// Most characters of a value or name that an error repeats.
+/// Maximum number of characters of a value or name that an error repeats.
 const SHOWN_CHARS_MAX: usize = 200;
-/// Longest name below `[access]` that an error repeats: a longer one may be a token in the wrong place.
+/// Maximum length of a name in `[access]` that an error repeats. A longer name may be a misplaced token.
 const NAME_BYTES_MAX: usize = 32;
 
 /// The merged document.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     merged: Table,
-    /// By path. A table that a layer has added whole has one entry.
+    /// The origin of each setting, by path. A table that a layer has added as a whole has one entry.
     origins: BTreeMap<String, Origin>,
 }
 
 impl Layers {
-    /// The lowest layer: the defaults.
+    /// Creates the lowest layer, the defaults.
     pub(super) fn new() -> Result<Self, Error> {
         let merged = DEFAULTS.parse().map_err(|source| Error::Defaults { source })?;
         Ok(Self { merged, origins: BTreeMap::new() })
@@ -52,8 +52,8 @@ impl Layers {
         }
     }
 
-    /// Sets the setting of an environment variable. The value is the text itself where the setting takes a text, and a
-    /// TOML value elsewhere.
+    /// Applies an environment variable. If the setting is a text, the value is the text itself; otherwise it is a
+    /// TOML value.
     pub(super) fn set_variable(&mut self, name: &str, path: &str, text: &str) -> Result<(), Error> {
         let as_text = || Value::String(text.to_owned());
         let value = match text.trim().parse() {
@@ -64,14 +64,14 @@ impl Layers {
         Ok(())
     }
 
-    /// The settings, once all layers are there.
+    /// Converts the document to settings, after all layers have been added.
     pub(super) fn finish(self) -> Result<Settings, Error> {
         let settings = self.build().map_err(|fault| self.error(fault))?;
         settings.check().map_err(|fault| self.error(fault))?;
         Ok(settings)
     }
 
-    /// Each setting that has a value, in the order of their paths, with the layer that has set it.
+    /// Each setting that has a value, ordered by path, with the layer that has set it.
     pub(super) fn effective(&self) -> Vec<(String, Value, Origin)> {
         let mut settings = Vec::new();
         self.list("", &self.merged, &mut settings);
@@ -152,7 +152,8 @@ fn merge(
     }
 }
 
-/// The value as JSON. A value that JSON does not have, a date or `nan`, is its text, so that the error of its setting shows it.
+/// Converts a value to JSON. A value that JSON can't represent, such as a date or `nan`, becomes text, so that the
+/// error of its setting shows it.
 pub(super) fn json(value: Value) -> serde_json::Value {
     match value {
         Value::String(text) => text.into(),
@@ -166,7 +167,7 @@ pub(super) fn json(value: Value) -> serde_json::Value {
     }
 }
 
-/// Whether the setting takes this value.
+/// Whether the setting accepts this value.
 fn takes(path: &str, value: Value) -> Result<bool, Error> {
     let mut layers = Layers::new()?;
     layers.set(path, value, &Origin::Default);
@@ -183,8 +184,8 @@ fn join(parent: &str, name: &str) -> String {
 
 /// The paths of all settings and tables below `table`; an empty path is the whole document.
 ///
-/// serde lists the names of a table when it refuses one, so the structs are the only list of settings. Those of a queue list their
-/// names.
+/// serde lists the valid names of a table when it refuses a name, so the structs are the only list of settings. Queue
+/// settings provide their own list of names.
 pub(super) fn all_settings(table: &str) -> Vec<String> {
     if table == QUEUE_SECTION {
         return queue::paths();
@@ -210,7 +211,7 @@ pub(super) fn all_settings(table: &str) -> Vec<String> {
         .collect()
 }
 
-/// The most similar name, by the whole path, or by the last part for a setting in the wrong section.
+/// The most similar name. Compares the whole path and also the last part, to find a setting in the wrong section.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let score = |known: &str| {
@@ -224,7 +225,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
 }
 
 impl Fault {
-    /// A fault from a deserializer's message about the value at `path`.
+    /// Creates a fault from a deserializer's message about the value at `path`.
     pub(super) fn new(path: &Path, message: &str) -> Self {
         let mut setting = String::new();
         let mut is_inside_value = false;
@@ -255,7 +256,7 @@ fn missing_field(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
-/// A message without the value that it is about, which may be a secret.
+/// Removes the value, which may be a secret, from a message.
 pub(super) fn without_value(message: &str) -> String {
     match message.rsplit_once(", expected ") {
         Some((found, expected)) if found.starts_with("unknown field") => {
@@ -272,7 +273,7 @@ fn without_secret(name: &str) -> String {
     if is_harmless { name.to_owned() } else { format!("({} bytes)", name.len()) }
 }
 
-/// A message whose value is cut in the middle if it is long.
+/// Truncates a long value in the middle of a message.
 fn shortened(message: &str) -> String {
     let (value, expected) = match message.rfind(", expected ") {
         Some(at) => message.split_at(at),

@@ -1,4 +1,4 @@
-//! The settings of a queue as people write them: `[queue_defaults]`, and the documents of the HTTP API.
+//! The settings of a queue in their written form: `[queue_defaults]`, and the documents of the HTTP API.
 
 use deltaq_engine::config::{Config, Invalid};
 use deltaq_types::QueueSettings;
@@ -6,10 +6,10 @@ use toml::Table;
 
 use super::{Fault, QUEUE_SECTION};
 
-/// Settings that each queue has of its own: there are no defaults for all queues.
+/// Settings that are specific to each queue and therefore have no defaults in the configuration.
 const OF_ONE_QUEUE: [&str; 4] = ["follow", "schema", "prune", "indexes"];
 
-/// The settings that the engine applies.
+/// Compiles the settings for the engine.
 ///
 /// # Errors
 /// The first setting that only the engine can refuse.

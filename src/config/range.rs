@@ -1,4 +1,4 @@
-//! Checks of single settings of the server, beside those of `deltaq_types::range`.
+//! Checks of single settings of the server, in addition to those in `deltaq_types::range`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ pub(super) use deltaq_types::range::*;
 use ipnet::IpNet;
 use serde::de::Deserializer;
 
-/// The URL of a plain HTTP endpoint: with a host, without credentials.
+/// The URL of a plain HTTP endpoint, with a host and without credentials.
 pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     text(deserializer, "a URL such as \"http://localhost:4318/v1/traces\"", |text| {
         let authority = text.strip_prefix("http://")?.split('/').next()?;
@@ -23,7 +23,7 @@ pub(super) fn node_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     })
 }
 
-/// The URL of a node: scheme, host and port. The result has no slash at its end.
+/// The URL of a node: scheme, host and port. The result has no trailing slash.
 pub(super) fn node_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let expected =
         "a URL without user and path, such as \"http://10.0.0.1:7070\" or \"https://a.example:7070\"";
@@ -33,7 +33,7 @@ pub(super) fn node_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     })
 }
 
-/// The URL of the server as its clients know it. A proxy may serve it below a path. The result has no slash at its end.
+/// The URL of the server as its clients know it. A proxy may serve it below a path. The result has no trailing slash.
 pub(super) fn public_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let expected = "a URL without user, query and fragment, such as \"https://deltaq.example\" or \"https://example.com/deltaq\"";
     text(deserializer, expected, |url| {

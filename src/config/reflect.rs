@@ -1,6 +1,6 @@
 //! The settings of `deltaq reflect`: one TOML file with many sources, or the flags of one source.
 //!
-//! Flags become the same document as the file, so both have the same names, ranges and defaults.
+//! Flags are converted to the same document as the file, so both have the same names, ranges and defaults.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 use super::{Fault, access, layers, range};
 
-/// Why there are no sources.
+/// Why the sources can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is missing or unreadable.
@@ -52,7 +52,7 @@ pub fn load(path: &Path) -> Result<Reflect, Error> {
     read(&text).map_err(|(line, why)| Error::File { path: path.to_owned(), line, why })
 }
 
-/// The settings of one source whose flags were made to this document.
+/// The settings of one source, from the document that its flags were converted to.
 ///
 /// # Errors
 /// A setting is missing or out of range. `flag_of` gives the flag of a setting.
@@ -79,7 +79,7 @@ pub fn from_flags(
     })
 }
 
-/// The settings of a document, or a line and what is wrong there.
+/// Reads the settings of a document. The error is a line and what is wrong there.
 fn read(text: &str) -> Result<Reflect, (usize, String)> {
     access::table(text)?;
     let document = toml::Deserializer::parse(text)
@@ -93,7 +93,7 @@ fn read(text: &str) -> Result<Reflect, (usize, String)> {
     Ok(reflect)
 }
 
-/// The address of a flag that stands beside a file.
+/// The address in a flag that is used together with a file.
 ///
 /// # Errors
 /// It is not an address.
@@ -104,7 +104,7 @@ pub fn listen_address(text: &str) -> Result<Option<SocketAddr>, Error> {
     })
 }
 
-/// What is wrong with a setting. An unknown name gets the most similar one that its table has.
+/// Describes what is wrong with a setting. For an unknown name, suggests the most similar name in its table.
 fn explained(fault: &Fault) -> String {
     let Fault { setting, is_unknown, why } = fault;
     if !is_unknown {

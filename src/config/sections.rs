@@ -13,23 +13,23 @@ use super::range::{self, DAY, HOUR, MS_10};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// The address of the API; port 0 takes a free port.
+    /// The address of the API. Port 0 picks a free port.
     #[serde(deserialize_with = "range::address")]
     pub listen: SocketAddr,
     /// The address of `/metrics`; `None` (an empty text) serves it on the API's listener.
     #[serde(deserialize_with = "range::optional_address")]
     pub metrics_listen: Option<SocketAddr>,
-    /// The URL of the server as its clients know it, without a slash at its end; `None` goes by the request.
+    /// The URL of the server as its clients know it, without a trailing slash. `None` derives it from each request.
     #[serde(default, deserialize_with = "range::public_url")]
     pub public_url: Option<String>,
-    /// Names that a request's `Host` may have without tokens, besides localhost and IP addresses; `*` and `*.domain` are
-    /// patterns.
+    /// Names that are allowed in `Host` on a server without tokens, in addition to localhost and IP addresses. `*`
+    /// and `*.domain` are patterns.
     #[serde(deserialize_with = "range::hosts")]
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server from a browser.
     #[serde(deserialize_with = "range::origins")]
     pub allowed_origins: Vec<String>,
-    /// Networks of proxies that name the address of a client.
+    /// Networks of proxies that are trusted to report the address of a client.
     #[serde(deserialize_with = "range::networks")]
     pub trusted_proxies: Vec<IpNet>,
     /// Whether connections of trusted proxies begin with a header of the PROXY protocol.
@@ -37,67 +37,68 @@ pub struct Server {
     /// After the first signal, `/readyz` reports the shutdown for this long while connections are still accepted.
     #[serde(deserialize_with = "range::span::<0, HOUR, _>")]
     pub drain_delay: DurationText,
-    /// Longest time from the first signal until requests are cut off.
+    /// Maximum time from the first signal until requests are cut off.
     #[serde(deserialize_with = "range::span::<0, HOUR, _>")]
     pub shutdown_timeout: DurationText,
-    /// Longest time in which the head of a request may arrive.
+    /// Maximum time for the head of a request to arrive.
     #[serde(deserialize_with = "range::span::<MS_10, HOUR, _>")]
     pub header_read_timeout: DurationText,
-    /// Longest pause between two pieces of a request body.
+    /// Maximum pause between two pieces of a request body.
     #[serde(deserialize_with = "range::span::<MS_10, HOUR, _>")]
     pub body_read_timeout: DurationText,
-    /// Fewest bytes per second of a request body while the server waits for the client; 0 is no limit.
+    /// Minimum rate of a request body in bytes per second, while the server waits for the client. 0 means no limit.
     #[serde(deserialize_with = "range::whole::<0, { 1 << 30 }, _, _>")]
     pub min_body_bytes_per_second: u64,
-    /// How long the server waits for a body before its rate counts.
+    /// How long the server waits for a body before the minimum rate applies.
     #[serde(deserialize_with = "range::span::<MS_10, HOUR, _>")]
     pub min_body_rate_grace: DurationText,
-    /// Longest time that a connection without a request is kept open.
+    /// Maximum time that a connection without a request is kept open.
     #[serde(deserialize_with = "range::span::<MS_10, DAY, _>")]
     pub idle_timeout: DurationText,
-    /// Longest request head, in bytes.
+    /// Maximum size of a request head in bytes.
     #[serde(deserialize_with = "range::whole::<8_192, { 1 << 20 }, _, _>")]
     pub max_header_bytes: usize,
-    /// Longest request body, in bytes, except for NDJSON, which is streamed.
+    /// Maximum size of a request body in bytes, except for NDJSON, which is streamed.
     #[serde(deserialize_with = "range::whole::<1_024, { 16 << 30 }, _, _>")]
     pub max_body_bytes: usize,
-    /// Longest time from a request's head to its response, without the `wait` that the request asks for.
+    /// Maximum time from a request's head to its response, not including the `wait` of the request.
     #[serde(deserialize_with = "range::span::<MS_10, DAY, _>")]
     pub request_timeout: DurationText,
-    /// Longest `wait` of a request.
+    /// Maximum `wait` of a request.
     #[serde(deserialize_with = "range::span::<0, HOUR, _>")]
     pub max_wait: DurationText,
-    /// Most read requests in flight.
+    /// Maximum number of read requests in flight.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
     pub max_reads_in_flight: usize,
-    /// Most write requests in flight.
+    /// Maximum number of write requests in flight.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
     pub max_writes_in_flight: usize,
-    /// Most replace and seed requests in flight.
+    /// Maximum number of replace and seed requests in flight.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
     pub max_lists_in_flight: usize,
-    /// Most waiting requests in flight.
+    /// Maximum number of waiting requests in flight.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
     pub max_waits_in_flight: usize,
-    /// Most watches in flight.
+    /// Maximum number of watches in flight.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
     pub max_watches_in_flight: usize,
-    /// Most bytes of request bodies in memory.
+    /// Maximum size of all request bodies in memory, in bytes.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]
     pub max_body_bytes_in_flight: usize,
-    /// Most bytes of large replies in memory that clients have not read.
+    /// Maximum size of all large replies in memory that clients have not read, in bytes.
     #[serde(deserialize_with = "range::whole::<{ 1 << 20 }, { 1 << 40 }, _, _>")]
     pub max_reply_bytes_in_flight: usize,
-    /// Most open connections.
+    /// Maximum number of open connections.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_connections: usize,
-    /// The file of the certificate chain; `None` turns TLS off.
+    /// The file with the certificate chain; `None` turns TLS off.
     #[serde(default, deserialize_with = "range::path")]
     pub tls_cert: Option<PathBuf>,
-    /// The file of the certificate's private key.
+    /// The file with the certificate's private key.
     #[serde(default, deserialize_with = "range::path")]
     pub tls_key: Option<PathBuf>,
-    /// The file of the authorities that must have signed a client's certificate; `None` asks clients for none.
+    /// The file with the certificate authorities for client certificates; `None` does not request client
+    /// certificates.
     #[serde(default, deserialize_with = "range::path")]
     pub tls_client_ca: Option<PathBuf>,
 }
@@ -108,19 +109,19 @@ pub struct Server {
 pub struct Queues {
     /// Whether the first produce call creates its queue.
     pub auto_create: bool,
-    /// Most queues.
+    /// Maximum number of queues.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_queues: usize,
-    /// Most waiting pops of one queue.
+    /// Maximum number of waiting pops of one queue.
     #[serde(deserialize_with = "range::whole::<1, 10_000_000, _, _>")]
     pub max_waiters: usize,
-    /// Most objects in one produce request other than replace and seed.
+    /// Maximum number of objects in one produce request other than replace and seed.
     #[serde(deserialize_with = "range::whole::<1, 10_000_000, _, _>")]
     pub max_batch: usize,
-    /// Most objects in one replace or seed.
+    /// Maximum number of objects in one replace or seed.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
     pub max_replace_objects: usize,
-    /// Most bytes of objects in the response to a pop; one key always fits.
+    /// Maximum size of the objects in the response to a pop, in bytes. One key always fits.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 30 }, _, _>")]
     pub max_reply_bytes: usize,
 }
@@ -129,16 +130,16 @@ pub struct Queues {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// How long the change feed of a view stays without readers.
+    /// How long the change feed of a view is kept without readers.
     #[serde(deserialize_with = "range::span::<0, DAY, _>")]
     pub idle: DurationText,
-    /// Most deleted keys of a view that are remembered.
+    /// Maximum number of deleted keys of a view that are remembered.
     #[serde(deserialize_with = "range::whole::<0, 100_000_000, _, _>")]
     pub tombstones: usize,
-    /// Most bytes of deleted keys and their last objects.
+    /// Maximum size of the deleted keys and their last objects, in bytes.
     #[serde(deserialize_with = "range::whole::<0, { 1 << 40 }, _, _>")]
     pub tombstone_bytes: usize,
-    /// Longest time for which deleted keys are remembered in memory. After a restart the journal may reach further back.
+    /// Maximum time for which deleted keys are remembered in memory.
     #[serde(deserialize_with = "range::span::<0, DAY, _>")]
     pub tombstone_age: DurationText,
 }
@@ -157,7 +158,7 @@ pub struct Storage {
     pub in_memory: bool,
     /// How durable a change in `data_dir` is when its response is sent.
     pub sync: Sync,
-    /// Most bytes of changes that wait to be committed. Past it, changes are refused.
+    /// Maximum size of the changes that wait to be committed, in bytes. Above it, changes are refused.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]
     pub max_uncommitted_bytes: usize,
 }
@@ -166,9 +167,9 @@ pub struct Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sync {
-    /// The disk has stored it: it survives a power loss.
+    /// The disk has stored it. It survives a power loss.
     Full,
-    /// The operating system has it: it survives the process, but a power loss may take the last moments.
+    /// The operating system has it. It survives the process, but a power loss may lose the most recent changes.
     Normal,
 }
 
@@ -199,7 +200,7 @@ pub enum AuditCalls {
 pub struct Metrics {
     /// Whether metrics are collected and served.
     pub enabled: bool,
-    /// Most queues with time series of their own.
+    /// Maximum number of queues that have their own time series.
     #[serde(deserialize_with = "range::whole::<0, 1_000_000, _, _>")]
     pub max_queues: usize,
 }
@@ -230,7 +231,7 @@ pub enum LogFormat {
     Auto,
     /// Text for people.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -256,7 +257,7 @@ pub enum LogLevel {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
-    /// The URL of a collector's OTLP endpoint (HTTP, protobuf); `None` sends no spans.
+    /// The URL of a collector's OTLP endpoint (HTTP, protobuf). `None` sends no spans.
     #[serde(default, deserialize_with = "range::http_url")]
     pub otlp_endpoint: Option<String>,
     /// The sampled fraction of the traces that begin in this server.
@@ -265,7 +266,7 @@ pub struct Trace {
 }
 
 impl LogLevel {
-    /// The name in file, environment and flag; also a directive of `tracing`'s filter.
+    /// The name in the file, the environment and flags. It is also a filter directive of `tracing`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -21,7 +21,7 @@ fn message(result: Result<Settings, Error>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// The file with every setting that is commented out switched on.
+/// The file with every commented-out setting enabled.
 fn uncommented() -> String {
     let is_setting = |line: &str| {
         let name = line.split([' ', ']']).next().unwrap().trim_start_matches('[');
@@ -301,7 +301,7 @@ fn a_listener_may_have_the_name_localhost_or_only_a_port() {
 
 #[test]
 fn idle_connections_outlive_the_keep_alive_of_common_clients() {
-    // net/http of Go closes an idle connection after 90 s. The server must not close it before.
+    // Go's net/http closes an idle connection after 90 s. The server must not close it earlier.
     assert!(Settings::default().server.idle_timeout.get() > std::time::Duration::from_secs(90));
 }
 
@@ -332,7 +332,7 @@ fn only_variables_with_a_section_are_settings() {
         ("DELTAQ_CA_FILE", "ca.crt"),
         ("DELTAQ__X", "1"),
         ("SERVER__LISTEN", "x"),
-        // The links that Kubernetes makes for a service named deltaq.
+        // The service links that Kubernetes creates for a service named deltaq.
         ("DELTAQ_SERVICE_HOST", "10.0.0.11"),
         ("DELTAQ_SERVICE_PORT_HTTP", "7070"),
         ("DELTAQ_PORT", "tcp://10.0.0.11:7070"),

@@ -54,9 +54,9 @@ use super::request::context::{Connection, Peer};
 use super::request_metrics::RequestMetrics;
 use super::router::Api;
 
-/// Largest piece of a body, in bytes.
+/// Maximum size of a piece of a body, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Bytes of a head beside its headers and its URI: the method, the version and the line ends.
+/// Number of bytes of a head in addition to its headers and its URI: the method, the version and the line ends.
 const HEAD_REST_BYTES: usize = 256;
 /// How long accepting pauses after an error, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -64,13 +64,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Limits of a listener.
 #[derive(Clone)]
 pub struct ConnectionLimits {
-    /// Longest time that the head of a request may take.
+    /// Time limit for the head of a request.
     pub header_read_timeout: Duration,
-    /// Longest time that a connection may have no request.
+    /// Time limit for a connection without a request.
     pub idle_timeout: Duration,
-    /// Most bytes of the headers of a request.
+    /// Maximum size of the headers of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Most open connections; a connection beyond gets the overload response.
+    /// Maximum number of open connections. Further connections get the overload response.
     pub max_connections: usize,
     /// Metrics of requests and refused connections.
     pub request_metrics: RequestMetrics,
@@ -82,7 +82,7 @@ pub struct ConnectionLimits {
     pub cors: Option<CorsLayer>,
 }
 
-/// What all listeners share.
+/// The context that all listeners share.
 #[derive(Clone)]
 pub struct ListenerContext {
     /// The threads that serve connections.
@@ -93,7 +93,7 @@ pub struct ListenerContext {
     pub clock: Clock,
     /// Cancelled when the server accepts no more connections.
     pub closing: CancellationToken,
-    /// Its second stage cuts the requests that still run.
+    /// The shutdown of the process. Its second stage aborts requests that are still running.
     pub shutdown: Shutdown,
 }
 
@@ -117,7 +117,8 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Serves `api` on `listener` until `closing` is cancelled. Then running requests finish, unless the shutdown cuts them.
+/// Serves `api` on `listener` until `closing` is cancelled. Then running requests finish, unless the shutdown aborts
+/// them.
 pub async fn serve(listener: TcpListener, api: Api, limits: ConnectionLimits, context: ListenerContext) {
     let closing = context.closing.clone();
     let mut log_limit = LogLimit::new(context.clock.clone());
@@ -160,7 +161,7 @@ struct Acceptor {
 impl Acceptor {
     fn accept(&mut self, stream: TcpStream, address: SocketAddr) -> io::Result<()> {
         let ListenerContext { threads, tls, clock, closing, shutdown } = &self.context;
-        // Replies are small, and callers wait for them.
+        // Replies are small and callers wait for them, so Nagle's algorithm is disabled.
         let _ = stream.set_nodelay(true);
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             self.limits.request_metrics.connection_refused();
@@ -200,14 +201,15 @@ struct ConnectionServer {
     limits: ConnectionLimits,
     timeouts: Timeouts,
     linger_room: LingerRoom,
-    /// A child token: every poll of the connection takes its lock, and a token that all connections share would be contended.
+    /// A child token, because every poll of the connection takes the token's lock, and all connections would contend
+    /// for a shared token.
     closing: CancellationToken,
     /// Cancelled after `closing`.
     cut: CancellationToken,
 }
 
-/// What the requests of a connection share. One reference count covers all parts: a count that all connections share
-/// would move between the processors with each request.
+/// The data that the requests of a connection share. One reference count covers all parts, because a count shared by
+/// all connections would move between the processors with each request.
 struct ConnectionContext {
     api: Api,
     connection: Connection,
@@ -299,8 +301,8 @@ impl ConnectionServer {
                 Ok::<_, Infallible>(response.map(|body| exchange.body(body)))
             }
         });
-        // Not `max_headers`: with it hyper allocates two buffers of 8 KiB for each request. Its default of 100 headers keeps
-        // them on the stack.
+        // `max_headers` is not set, because hyper would then allocate two buffers of 8 KiB for each request. With the
+        // default of 100 headers, they stay on the stack.
         let mut http = http1::Builder::new();
         http.header_read_timeout(None)
             .max_header_size(limits.max_header_bytes.saturating_add(URI_BYTES_MAX + HEAD_REST_BYTES))
@@ -316,7 +318,7 @@ impl ConnectionServer {
                 tokio::select! {
                     biased;
                     ended = connection => ended,
-                    // Neither half a head nor a reply that nobody reads holds up the shutdown.
+                    // Neither an incomplete head nor an unread reply may delay the shutdown.
                     () = timeouts.stalled() => return,
                     () = cut.cancelled() => return,
                 }

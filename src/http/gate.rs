@@ -1,4 +1,5 @@
-//! The gate: what a request must pass before its handler runs. It knows the parts of a request, not its context.
+//! The gate: the checks that a request must pass before its handler runs. It uses the parts of a request, but not its
+//! context.
 
 pub(super) mod access;
 pub(super) mod body_rate;
@@ -24,7 +25,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate without tokens and limits.
+    /// Creates a gate without tokens and limits.
     #[must_use]
     pub fn open() -> Self {
         let in_flight = Arc::new(InFlightLimits::new(&config::Server {

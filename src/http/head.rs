@@ -1,4 +1,4 @@
-//! The headers that the middleware and the reading of bodies use.
+//! The headers that the middleware and the body parser use.
 
 use axum::http::{HeaderMap, HeaderValue};
 
@@ -20,15 +20,15 @@ pub(super) struct Head<'h> {
     pub(super) node_secret: Header<'h>,
     pub(super) caller: Header<'h>,
     pub(super) public_url: Header<'h>,
-    /// A header of calls between nodes.
+    /// Whether there is a header of calls between nodes.
     pub(super) has_node_headers: bool,
-    /// A node returns leases that did not reach their client.
+    /// Whether a node returns leases that did not reach their client.
     pub(super) is_undelivered: bool,
-    /// `Sec-Fetch-Site: cross-site`: a page of another site caused the request.
+    /// `Sec-Fetch-Site: cross-site`: whether a page of another site caused the request.
     pub(super) is_cross_site: bool,
-    /// A conditional header.
+    /// Whether there is a conditional header.
     pub(super) is_conditional: bool,
-    /// `Sec-Fetch-Mode: navigate`: a browser follows a link, and only its user sees the response.
+    /// `Sec-Fetch-Mode: navigate`: whether a browser follows a link. Only its user sees the response.
     pub(super) is_navigation: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Head<'h> {
 pub(super) struct Header<'h> {
     /// The first value.
     pub(super) first: Option<&'h HeaderValue>,
-    /// The header occurs more than once.
+    /// Whether the header occurs more than once.
     pub(super) is_repeated: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The middleware of every request: from the head to the handler and back.
 //!
-//! It is one function, and each check is a plain function of the head. So a refusal is cheap, which matters most on an overloaded
-//! server.
+//! The middleware is one function, and each check is a plain function of the head. This makes refusals cheap, which
+//! matters most on an overloaded server.
 
 use std::future::ready;
 use std::panic::AssertUnwindSafe;
@@ -49,7 +49,7 @@ pub(super) async fn answer(
         Err(problem) => Err(problem),
     };
     let mut observed = Observed::begin(context.clone());
-    // A panic leaves no half-done change: a queue whose change panics is loaded again.
+    // A panic can't leave a partial change: a queue whose change panics is loaded again.
     let response = AssertUnwindSafe(pass(&context, handler, request, checked)).catch_unwind().await;
     observed.end(response.unwrap_or_else(|_| telemetry::rendered(&context, telemetry::panicked(&context))))
 }
@@ -81,7 +81,7 @@ async fn pass(
     (body_drain.finish(response).await, code)
 }
 
-/// The response of the handler, or a refusal of a request that has none.
+/// The response of the handler, or a refusal if the request has no handler.
 fn dispatch(
     context: &Arc<RequestContext>,
     handler: Option<Handler>,
@@ -105,7 +105,7 @@ fn dispatch(
     boxed(ready(([(header::ALLOW, allow)], problem)))
 }
 
-/// The reply to HEAD: that to GET without its body, but with its length.
+/// The reply to HEAD: the reply to GET without its body, but with its length.
 fn without_body(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     if let Some(bytes) = body.size_hint().exact() {
@@ -134,7 +134,7 @@ fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
     context.acquire_permit()?;
     let needs_queues = context.operation().is_some_and(Operation::needs_queues);
     match state.partitions.loading() {
-        // A node may load queues that the request does not concern.
+        // A node may be loading queues that the request does not need.
         Some(registry) if needs_queues && state.node.is_none() => {
             Err(Problem::recovering(registry.progress()))
         }
@@ -142,7 +142,7 @@ fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// Ends a request that takes too long. A Replace or seed, whose body may be long, has no such limit.
+/// Ends a request that takes too long. A Replace or seed has no such limit, because its body may be long.
 async fn in_time(
     context: &RequestContext,
     wait: Duration,

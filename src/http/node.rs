@@ -37,37 +37,37 @@ use super::head::Head;
 use super::problem::{Code, Problem};
 use crate::config::Cluster;
 
-/// The name of the node that sends a call.
+/// The header with the name of the node that sends a call.
 pub(super) static FORWARDED: HeaderName = HeaderName::from_static("deltaq-forwarded");
-/// The secret of the nodes.
+/// The header with the secret of the nodes.
 pub(super) static SECRET: HeaderName = HeaderName::from_static("deltaq-node-secret");
-/// The name of the token of the client whose call a node forwards.
+/// The header with the name of the client's token, in a forwarded call.
 pub(super) static CALLER: HeaderName = HeaderName::from_static("deltaq-caller");
-/// The URL under which the client knows the node that forwards its call.
+/// The header with the URL by which the client knows the node that forwards its call.
 pub(super) static PUBLIC_URL: HeaderName = HeaderName::from_static("deltaq-public-url");
 /// Marks a release whose leases did not reach the client.
 pub(super) static UNDELIVERED: HeaderName = HeaderName::from_static("deltaq-undelivered");
-/// The URL of the node that owns the queue, in the reply to a client.
+/// The header with the URL of the node that owns the queue, in the reply to a client.
 pub(super) static OWNER: HeaderName = HeaderName::from_static("deltaq-owner");
-/// The name of the node that replies, in the reply to a node.
+/// The header with the name of the replying node, in the reply to a node.
 pub(super) static NAME: HeaderName = HeaderName::from_static("deltaq-node");
-/// The code of the problem, in the reply to a node.
+/// The header with the code of the problem, in the reply to a node.
 pub(super) static OUTCOME: HeaderName = HeaderName::from_static("deltaq-outcome");
 /// Marks a reply to a node that has new leases.
 pub(super) static LEASES: HeaderName = HeaderName::from_static("deltaq-leases");
-/// The partitions that a list covers, in the reply to a node.
+/// The header with the partitions that a list covers, in the reply to a node.
 pub(super) static PARTITIONS: HeaderName = HeaderName::from_static("deltaq-partitions");
 
-/// Longest time to connect to a node.
+/// Time limit for connecting to a node.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an unused connection to a node is kept. It is shorter than `server.idle_timeout` usually is, so that a call seldom
-/// meets a connection that the other node closes.
+/// How long an unused connection to a node is kept. This is usually shorter than `server.idle_timeout`, so that a
+/// call rarely uses a connection that the other node is closing.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most unused connections to one node.
+/// Maximum number of unused connections to one node.
 const IDLE_MAX: usize = 256;
-/// A connection whose peer acknowledges nothing for about this long has ended.
+/// If the peer of a connection acknowledges nothing for about this long, the connection is considered broken.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// The log reports the failed calls of a node at most once in this time.
+/// Minimum time between two log lines about failed calls of a node.
 const REPORT_PERIOD: Duration = Duration::from_secs(10);
 
 /// Why a server can't be a node.
@@ -85,7 +85,7 @@ pub enum NodeError {
     },
 }
 
-/// Why a call at another node has no reply.
+/// Why a call to another node has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallError {
     /// There is no connection, so the node has not received the call.
@@ -106,16 +106,16 @@ type HttpClient = Client<HttpsConnector<HttpConnector>, Body>;
 pub struct Node {
     name: HeaderValue,
     secrets: ArcSwap<Secrets>,
-    /// The file of the secrets; `None` if they come from elsewhere.
+    /// The file with the secrets; `None` if they come from elsewhere.
     secret_file: Option<PathBuf>,
     files: Files,
     client: ArcSwap<HttpClient>,
-    /// When the log has reported the last failed call of each node.
+    /// When the last failed call of each node was logged.
     reported: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Node {
-    /// The node of the settings; none if the server is alone. Reads the files that the settings name.
+    /// Creates the node from the settings, reading the files that they name. `None` for a standalone server.
     ///
     /// # Errors
     /// [`NodeError`] names the setting.
@@ -131,7 +131,8 @@ impl Node {
         Self::with(name, secrets, Some(secret.clone()), files).map(Arc::new).map(Some)
     }
 
-    /// A node with this name and this secret, which calls other nodes without TLS or by the authorities of the system.
+    /// Creates a node with this name and this secret. It calls other nodes without TLS, or with the system's
+    /// certificate authorities.
     ///
     /// # Errors
     /// [`NodeError`].
@@ -161,7 +162,8 @@ impl Node {
         self.name.clone()
     }
 
-    /// Reads the secrets and the certificates again. Calls that run do not change. An error changes nothing.
+    /// Reads the secrets and the certificates again. Running calls are not affected. After an error, nothing has
+    /// changed.
     ///
     /// # Errors
     /// [`NodeError`] names the setting.
@@ -174,10 +176,10 @@ impl Node {
         Ok(())
     }
 
-    /// Whether the request is a call of another node.
+    /// Whether the request is a call from another node.
     ///
     /// # Errors
-    /// A request that has headers of a node, but not the secret.
+    /// The request has headers of a node but not the secret.
     pub(super) fn is_sender(&self, head: &Head<'_>) -> Result<bool, Problem> {
         if !head.has_node_headers {
             return Ok(false);
@@ -191,7 +193,8 @@ impl Node {
         Err(Problem::new(Code::Forbidden, detail))
     }
 
-    /// Sends a call to another node, with its own path and headers. The reply is the head; its body follows.
+    /// Sends a call to another node with its original path and headers. The returned reply has its head; its body may
+    /// still be arriving.
     pub(super) async fn send(
         &self,
         peer: &Peer,
@@ -210,7 +213,7 @@ impl Node {
             self.report(peer, &error);
             if error.is_connect() { CallError::Unreachable } else { CallError::Interrupted }
         })?;
-        // An owner names the outcome of each call of a node that it refuses.
+        // If an owner itself refuses a call, it names the outcome. Without an outcome, the secret was refused.
         if reply.status() == StatusCode::FORBIDDEN && !reply.headers().contains_key(&OUTCOME) {
             self.report_reply(
                 peer,
@@ -235,7 +238,7 @@ impl Node {
         }
     }
 
-    /// Whether a failed call at this node is to be logged: at most one per node and `REPORT_PERIOD`.
+    /// Whether a failed call to this node should be logged: at most one per node and `REPORT_PERIOD`.
     fn is_to_report(&self, peer: &Peer) -> bool {
         let mut reported = self.reported.lock();
         let now = Instant::now();
@@ -283,7 +286,8 @@ fn client(tls: ClientConfig) -> HttpClient {
         .build(connector)
 }
 
-/// The address of a path at a node. The path is passed on byte by byte: a parser of URLs would resolve the dots of a key.
+/// The address of a path on a node. The path is passed on unchanged, because a URL parser would resolve dots in a
+/// key.
 fn address(peer: &Peer, uri: &Uri) -> Option<Uri> {
     let mut parts = peer.url.parse::<Uri>().ok()?.into_parts();
     let path = uri.path_and_query().cloned();

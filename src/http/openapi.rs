@@ -1,5 +1,5 @@
-//! The building blocks of the OpenAPI document, which the handlers refer to: groups of parameters and problems, and the
-//! schemas that several of them share.
+//! The building blocks of the OpenAPI document, which the handlers refer to: groups of parameters and problems, and
+//! shared schemas.
 
 pub(super) mod params;
 pub(super) mod responses;

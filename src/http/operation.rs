@@ -1,4 +1,4 @@
-//! One operation of the API, without its handler: what the middleware and the context of a request know about it.
+//! One operation of the API, without its handler. The middleware and the context of a request use it.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::config::access::Verb;
 /// One operation of the API.
 #[derive(Debug)]
 pub(super) struct Operation {
-    /// The method; an operation with GET also answers HEAD.
+    /// The method. An operation with GET also answers HEAD.
     pub(super) method: &'static str,
     /// The template of its path.
     pub(super) path: &'static str,
-    /// Its id in the OpenAPI document. None for `/metrics`, which has a listener of its own, and for the console.
+    /// Its id in the OpenAPI document. `None` for `/metrics`, which has its own listener, and for the console.
     pub(super) id: Option<&'static str>,
     /// The permission that its caller needs.
     pub(super) permission: Permission,
@@ -31,7 +31,7 @@ pub(super) struct Operation {
 /// The permission that the caller of an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// Nothing: a health check, the page of a problem, or a file of the console.
+    /// No permission: a health check, the page of a problem, or a file of the console.
     Nothing,
     /// A token with any grant.
     Token,
@@ -52,9 +52,10 @@ pub(super) enum Class {
     Read,
     /// A write.
     Write,
-    /// A settle, an extend or a forget. Workers must continue while producers use up the limit of writes.
+    /// A settle, an extend or a forget. These have their own class, so that workers can continue while producers use
+    /// up the limit of writes.
     Settle,
-    /// A Replace or a seed. Its body may take any time.
+    /// A Replace or a seed. Its body may take any amount of time.
     List,
     /// A pop. It may wait.
     Pop,
@@ -75,7 +76,7 @@ pub(super) enum BodyKind {
     Empty,
     /// The settings of a queue.
     Settings,
-    /// A change of the settings of a queue, also as `application/merge-patch+json`.
+    /// A change to the settings of a queue. It may also be `application/merge-patch+json`.
     Patch,
     /// A JSON document of known fields.
     Document,
@@ -83,16 +84,16 @@ pub(super) enum BodyKind {
     Objects,
 }
 
-/// The operation that the path and the method of a request name.
+/// The operation that the path and the method of a request select.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Target {
-    /// The template that the path fits.
+    /// The template that the path matches.
     pub(super) path: Option<&'static str>,
-    /// The operation; none if the path has only other methods.
+    /// The operation; `None` if the path supports only other methods.
     pub(super) operation: Option<&'static Operation>,
     /// The methods of the path, if there is no operation.
     pub(super) allow: Option<Arc<str>>,
-    /// The decoded name of the queue in the path; none if it is invalid.
+    /// The decoded name of the queue in the path; `None` if it is invalid.
     pub(super) queue: Option<Name>,
 }
 

@@ -58,21 +58,23 @@ struct Document<'a> {
     fields: &'a Map<String, Value>,
 }
 
-/// Marks a response of another node, whose problem document is complete. Its code is for the log and the metrics.
+/// Marks a response of another node. Its problem document is already complete, and its code is for the log and the
+/// metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedOn(pub Option<Code>);
 
-/// The wait before a request is repeated, unless the problem has a more exact one.
+/// The wait before a request is repeated, unless the problem has a more precise value.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The same while queues have no owner: a handover takes about half a second.
+/// The wait before a request is repeated while a queue has no owner. A handover takes about half a second.
 const RETRY_AFTER_HANDOVER: Duration = Duration::from_millis(250);
-/// Longest detail, in characters: a last resort, since every detail shortens the text of the caller that it repeats.
+/// Maximum length of a detail, in characters. This is a last resort, because every detail already shortens the
+/// caller's text that it repeats.
 const DETAIL_CHARS_MAX: usize = 1_500;
-/// The hint where a reader has to begin again.
+/// The hint for a reader that must start again.
 const LIST_AGAIN: &str = "list the view again";
-/// The hint where the outcome of a request is unknown.
+/// The hint if the outcome of a request is unknown.
 pub(super) const REPEAT_SAFELY: &str = "repeat the request, which is safe";
-/// The hint where nothing of a request was applied.
+/// The hint if nothing of a request was applied.
 pub(super) const REPEAT: &str = "repeat the request";
 
 impl Problem {
@@ -158,7 +160,7 @@ impl Problem {
         self
     }
 
-    /// The same in whole seconds, rounded up, as the header `Retry-After` has it.
+    /// The time after which the same request may succeed, in whole seconds, rounded up, for the header `Retry-After`.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after.map(|wait| (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
@@ -176,27 +178,27 @@ impl Problem {
         &self.detail
     }
 
-    /// A field that is a text.
+    /// The value of a text field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name).and_then(Value::as_str)
     }
 
-    /// Says what to do.
+    /// Adds a hint that says what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says what to do, if there is something.
+    /// Adds a hint, if there is one.
     #[must_use]
     pub(super) fn hint_some(mut self, hint: Option<Cow<'static, str>>) -> Self {
         self.hint = hint.or(self.hint);
         self
     }
 
-    /// What to do, if something can be done.
+    /// The hint, if there is one.
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -227,7 +229,8 @@ impl Problem {
         serde_json::to_string(&document).unwrap_or_default() + "\n"
     }
 
-    /// Adds the index, from 0, of the wrong object of a list, and its line in NDJSON unless the problem has a line.
+    /// Adds the index (from 0) of the wrong object in a list, and its line in NDJSON unless the problem already has a
+    /// line.
     #[must_use]
     pub fn in_item(self, index: usize, line: Option<usize>) -> Self {
         let line = line.filter(|_| !self.fields.contains_key("line"));
@@ -240,7 +243,7 @@ impl Problem {
     }
 }
 
-/// The detail and the hint in one line, where nothing else of the problem is shown.
+/// Formats the detail and the hint on one line, for places where nothing else of the problem is shown.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)?;
@@ -248,7 +251,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A field of a problem. The text of a caller is shortened, and a number without a fraction is a whole number.
+/// Normalises a field of a problem. A caller's text is shortened, and a number without a fraction becomes an integer.
 fn tidied(mut value: Value) -> Value {
     match &mut value {
         Value::String(text) => {
@@ -269,7 +272,7 @@ fn tidied(mut value: Value) -> Value {
     value
 }
 
-/// The response carries the problem as an extension, until the middleware renders it with the id of the request.
+/// The response carries the problem as an extension until the middleware renders it with the id of the request.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -314,13 +317,13 @@ pub fn render(
     (Response::from_parts(parts, body.into()), Some(problem.code))
 }
 
-/// Whether a response of this status refuses the caller, not the content of the request.
+/// Whether a response with this status refuses the caller and not the content of the request.
 #[must_use]
 pub fn refuses_caller(status: u16) -> bool {
     [Code::Unauthorized, Code::Forbidden, Code::TooManyRequests].iter().any(|code| code.status() == status)
 }
 
-/// The problem for a response of a library, which has only a status.
+/// The problem for a response from a library, which has only a status.
 #[must_use]
 pub fn of_status(status: StatusCode) -> Problem {
     let (code, detail) = match status.as_u16() {
@@ -469,7 +472,7 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// What to do about a refusal of the engine, in the words of the API.
+/// The hint for a refusal of the engine, in terms of the API.
 fn hint_of(refusal: &Refusal) -> Option<Cow<'static, str>> {
     Some(Cow::Borrowed(match refusal {
         Refusal::TooManySequences { .. } => "leave sequence out",

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::problem::{Code, Problem};
 
-/// A JSON reply with counts, which the context of the request knows.
+/// A JSON reply with counts, which are stored in the context of the request.
 #[derive(Debug)]
 pub(super) struct Reply<T>(pub(super) T);
 
@@ -33,7 +33,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// The reply with this document. It ends with a line break, so that a terminal shows the next prompt on a line of its own.
+/// The reply with this document. It ends with a line break, so that a terminal shows the next prompt on its own line.
 fn rendered(document: &impl Serialize) -> Response {
     match serde_json::to_string(document) {
         Ok(text) => json((text + "\n").into()),
@@ -54,13 +54,13 @@ pub(super) fn json(body: Body) -> Response {
 /// The counts of a request, for the log and the audit log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RequestCounts {
-    /// Deltas that were queued, and Deletes that were ignored.
+    /// Number of deltas that were queued, and of Deletes that were ignored.
     pub(super) queued: Option<(u64, u64)>,
-    /// Keys or documents in the reply.
+    /// Number of keys or documents in the reply.
     pub(super) items: Option<u64>,
-    /// Leases of a settle or extend, whatever their results.
+    /// Number of leases of a settle or extend, regardless of their results.
     pub(super) leases: Option<u64>,
-    /// Keys that another call changed.
+    /// Number of keys that any other call changed.
     pub(super) keys: Option<u64>,
 }
 

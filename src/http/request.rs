@@ -1,4 +1,4 @@
-//! What a request says: its context, its parameters and headers, and its body up to the objects that it names.
+//! Parsing a request: its context, its parameters and headers, and its body including objects.
 
 pub(super) mod accept;
 pub(super) mod admitted;

@@ -12,7 +12,7 @@ pub(super) const UNMATCHED: &str = "unmatched";
 /// The label of every unknown method, so that callers can't create new labels.
 pub(super) const UNKNOWN: &str = "other";
 
-/// The results of calls on queues of other nodes.
+/// The results of calls on queues that other nodes own.
 const FORWARDED_RESULTS: [&str; 5] = ["answered", "unreachable", "interrupted", "refused", "no_owner"];
 
 /// The metrics of requests. Clones share them.
@@ -31,14 +31,14 @@ impl RequestMetrics {
         metrics
     }
 
-    /// A request begins.
+    /// Records the beginning of a request.
     pub(super) fn begin(&self) {
         if let Some(requests) = self.0.requests() {
             requests.begin();
         }
     }
 
-    /// A request ends: with its response, or because the client disconnected.
+    /// Records the end of a request, with its response or because the client disconnected.
     pub(super) fn end(&self) {
         if let Some(requests) = self.0.requests() {
             requests.end();
@@ -52,7 +52,7 @@ impl RequestMetrics {
         self.0.gauge("deltaq_http_connections", Vec::new())
     }
 
-    /// A connection beyond the limit was refused. It counts as one request with unknown method and route.
+    /// Records that a connection above the limit was refused. It counts as one request with unknown method and route.
     pub(super) fn connection_refused(&self) {
         self.count_refused(1);
     }
@@ -63,13 +63,13 @@ impl RequestMetrics {
         }
     }
 
-    /// A client disconnected before its response, so there is no status.
+    /// Records that a client disconnected before its response, so there is no status.
     pub(super) fn client_disconnected(&self, method: &'static str, route: &str) {
         let labels = vec![Label::from_static_parts("method", method), Label::new("route", route.to_owned())];
         self.0.counter("deltaq_http_requests_gone_total", labels).increment(1);
     }
 
-    /// A call on a queue of another node, or of no node, has ended.
+    /// Records the end of a call on a queue that another node or no node owns.
     pub(super) fn forwarded(&self, result: &'static str) {
         self.count_forwarded(result, 1);
     }
@@ -79,7 +79,7 @@ impl RequestMetrics {
         self.0.counter("deltaq_forwarded_requests_total", labels).increment(calls);
     }
 
-    /// A request has its response.
+    /// Records the response to a request.
     pub(super) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         if let Some(requests) = self.0.requests() {
             requests.answered(method, route, status, took);

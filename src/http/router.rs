@@ -30,21 +30,21 @@ impl Api {
         Self { operations: Arc::new(Operations::all(state.serves_metrics, state.serves_console)), state }
     }
 
-    /// Only `/metrics`, for a listener of its own.
+    /// Only `/metrics`, for a separate listener.
     #[must_use]
     pub fn of_metrics(state: &AppState) -> Self {
         Self { state: state.without_host_check(), operations: Arc::new(Operations::of_metrics()) }
     }
 
-    /// The same for a connection.
+    /// The same API, for one connection.
     pub(super) fn for_connection(&self) -> Self {
         Self { state: self.state.for_connection(), operations: self.operations.clone() }
     }
 
     /// Answers a request that came over a connection.
     ///
-    /// A reply to a pop must not be compressed: its leases count as delivered when its last byte is written, and a
-    /// compressor would take the last byte long before. The other quick operations have short replies.
+    /// A reply to a pop must not be compressed. Its leases count as delivered when its last byte is written, but a
+    /// compressor would take the last byte long before that. The other quick operations have short replies.
     pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
         let (target, handler) = self.operations.find(&request);
         if target.operation.is_some_and(|operation| operation.is_quick) {
@@ -57,8 +57,8 @@ impl Api {
         layers::compressed(request, answer).await
     }
 
-    /// The thread of the connection answers a quick operation with a short body itself. Any other request runs on the
-    /// main runtime, since it may take long and the thread has other connections.
+    /// Answers a quick operation with a short body on the thread of the connection. Any other request runs on the
+    /// main runtime, because it may take a long time and the thread has other connections.
     async fn answer_quick(
         &self,
         request: Request,
@@ -73,7 +73,7 @@ impl Api {
         if has_short_body { answer.await } else { self.state.on_main_runtime(answer).await }
     }
 
-    /// Answers a request that came over no connection.
+    /// Answers a request that did not come over a connection.
     async fn answer_directly(self, request: Request) -> Response {
         let (target, handler) = self.operations.find(&request);
         middleware::answer(self.state, target, handler, None, request).await
@@ -84,7 +84,7 @@ impl Api {
     }
 }
 
-/// The API as a service of axum's, which needs no connection.
+/// The API as an axum service, which needs no connection.
 pub fn router(state: AppState) -> Router {
     Api::new(state).into_router()
 }

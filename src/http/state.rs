@@ -23,8 +23,8 @@ use crate::spans::Spans;
 
 /// The state that the handlers share. It is one pointer, because each handler gets a clone.
 ///
-/// Each connection has its own (`for_connection`): a request changes the reference count about ten times, and a count that all
-/// connections share would move between the processors each time.
+/// Each connection has its own state (`for_connection`). A request changes the reference count about ten times, and a
+/// count shared by all connections would move between the processors each time.
 #[derive(Clone)]
 pub struct AppState(Arc<Own>);
 
@@ -38,9 +38,9 @@ impl fmt::Debug for AppState {
 /// The state of one connection.
 #[derive(Debug)]
 struct Own {
-    /// The start of the ids of requests without an id of their own.
+    /// The prefix of the ids that the server generates for requests.
     id_prefix: String,
-    /// The number of these ids so far.
+    /// The number of ids generated so far.
     ids: AtomicU64,
     /// Whether the listener checks `Host` while there are no tokens.
     checks_hosts: bool,
@@ -54,19 +54,19 @@ impl AppState {
         Self::new(prefix, self.0.checks_hosts, Arc::clone(&self.0.parts))
     }
 
-    /// The state for the listener of the metrics, which clients reach by any name.
+    /// The state for the listener of the metrics, which clients may reach by any name.
     #[must_use]
     pub(super) fn without_host_check(&self) -> Self {
         Self::new(format!("{}-", self.request_id()), false, Arc::clone(&self.0.parts))
     }
 
-    /// Whether `Host` must be a name of this server. By DNS rebinding a web page reaches a server on loopback under a name of
-    /// its own; a server with tokens refuses the page without that check.
+    /// Whether `Host` must be a name of this server. With DNS rebinding, a web page can reach a server on loopback
+    /// under the page's own name. A server with tokens refuses such a page anyway.
     pub(super) fn checks_hosts(&self) -> bool {
         self.0.checks_hosts && self.gate.access.is_open()
     }
 
-    /// The id for a request without an id of its own.
+    /// Generates an id for a request that has none.
     pub(super) fn request_id(&self) -> String {
         let number = self.0.ids.fetch_add(1, Ordering::Relaxed) + 1;
         [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
@@ -123,11 +123,11 @@ pub struct Parts {
     pub started_us: u64,
     /// Where changes are stored.
     pub store: StoreInfo,
-    /// This server as one of several nodes; `None` if it is alone.
+    /// This server as one of several nodes; `None` for a standalone server.
     pub node: Option<Arc<Node>>,
-    /// Whether the API listener serves `/metrics`, too.
+    /// Whether the API listener also serves `/metrics`.
     pub serves_metrics: bool,
-    /// Whether it serves the console.
+    /// Whether the server serves the console.
     pub serves_console: bool,
 }
 
@@ -154,34 +154,34 @@ pub struct HttpLimits {
     /// Whether `Host` is checked while there are no tokens. Without tokens a server listens only on loopback, unless
     /// `access.insecure` is set.
     pub checks_hosts: bool,
-    /// The URL of the server as its clients know it; `None` goes by the request.
+    /// The URL of the server as its clients know it. `None` derives it from each request.
     pub public_url: Option<String>,
-    /// Names that `Host` may have besides `localhost` and IP addresses.
+    /// Names that `Host` may have in addition to `localhost` and IP addresses.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server.
     pub allowed_origins: Vec<String>,
-    /// Longest pause between two pieces of a body.
+    /// Maximum pause between two pieces of a body.
     pub body_read_timeout: Duration,
-    /// Slowest rate of a body.
+    /// Minimum rate of a body.
     pub min_body_rate: BodyRateLimit,
-    /// Longest body that is not a stream of objects, in bytes.
+    /// Maximum size of a body that is not a stream of objects, in bytes.
     pub max_body_bytes: usize,
-    /// Largest head of a request, in bytes.
+    /// Maximum size of the head of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Longest time from the head of a request to its response, without its `wait`.
+    /// Maximum time from the head of a request to its response, not including its `wait`.
     pub request_timeout: Duration,
-    /// Longest `wait`.
+    /// Maximum `wait`.
     pub max_wait: Duration,
-    /// Most objects in one produce call.
+    /// Maximum number of objects in one produce call.
     pub max_batch: usize,
-    /// Most objects in one Replace or seed.
+    /// Maximum number of objects in one Replace or seed.
     pub max_replace_objects: usize,
-    /// Most bytes of objects in one reply to a pop.
+    /// Maximum size of the objects in one reply to a pop, in bytes.
     pub max_reply_bytes: usize,
 }
 
 impl HttpLimits {
-    /// The limits of the settings.
+    /// Creates the limits from the settings.
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
         let (server, queues) = (&settings.server, &settings.queues);

@@ -42,8 +42,8 @@ pub(super) fn rendered(context: &RequestContext, response: Response) -> (Respons
     problem::render(response, || context.public_url(), &context.id)
 }
 
-/// The response of a handler that panicked. The log has the place of the panic, but never its text, which may contain a part of
-/// an object.
+/// The response of a handler that panicked. The log has the location of the panic, but never its text, which may
+/// contain a part of an object.
 pub(super) fn panicked(context: &RequestContext) -> Response {
     let route = context.route().unwrap_or(UNMATCHED);
     tracing::error!(request_id = context.id, route, method = context.method, "a request panicked");
@@ -54,7 +54,7 @@ pub(super) fn panicked(context: &RequestContext) -> Response {
 pub(super) fn not_found(path: &str, nearest: Option<String>) -> Problem {
     let instead = match (path, nearest) {
         ("/metrics", _) => "the metrics have a listener of their own, server.metrics_listen".to_owned(),
-        // The path is one of the API, and this is the listener of the metrics.
+        // The path belongs to the API, but this is the listener of the metrics.
         (path, Some(nearest)) if path == nearest => {
             "the API has a listener of its own, server.listen".to_owned()
         }
@@ -64,7 +64,7 @@ pub(super) fn not_found(path: &str, nearest: Option<String>) -> Problem {
     Problem::new(Code::NotFound, format!("no route has the path {}", Excerpt(path))).hint(instead)
 }
 
-/// Reports a request when it ends, also if the client disconnects and the handler is dropped.
+/// Reports a request when it ends, even if the client disconnects and the handler is dropped.
 pub(super) struct Observed {
     context: Arc<RequestContext>,
     is_reported: bool,
@@ -130,7 +130,7 @@ impl Observed {
                 )
             };
         }
-        // Probes and scrapes are many, and calls that succeed are more.
+        // Probes, scrapes and successful calls are frequent, so they are logged at a lower level.
         if status.is_some_and(|status| status < 400) || self.is_check() {
             log_at!(Level::DEBUG);
         } else {
@@ -168,7 +168,7 @@ impl Observed {
         });
     }
 
-    /// Whether this is a call of `/livez` or `/readyz`, or a file of the console is read.
+    /// Whether this is a call of `/livez` or `/readyz`, or a read of a console file.
     fn is_check(&self) -> bool {
         self.context.operation().is_some_and(|operation| operation.permission == Permission::Nothing)
     }

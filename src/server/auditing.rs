@@ -1,5 +1,5 @@
-//! The tasks of the audit log: one writes its lines to the file, if there is one; the other reports the number of suppressed
-//! lines each second.
+//! The tasks of the audit log. One writes the lines to the file, if there is one. The other reports the number of
+//! suppressed lines each second.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const REPORT_PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Auditing {
     reporting: JoinHandle<()>,
     writing: Option<JoinHandle<()>>,
-    /// Cancelled after the last request: the last suppressed lines are reported.
+    /// Cancelled after the last request. The last suppressed lines are then reported.
     ending: CancellationToken,
-    /// Cancelled after the last line: the buffered lines are written.
+    /// Cancelled after the last line. The buffered lines are then written.
     closing: CancellationToken,
     shutdown: Shutdown,
 }
@@ -40,7 +40,7 @@ impl Auditing {
     /// Writes the remaining lines. A stalled disk is abandoned at the end of the shutdown.
     pub(super) async fn end(self) {
         self.ending.cancel();
-        // The log already has a panic of the task.
+        // A panic of the task is already in the log.
         let _ended = self.reporting.await;
         self.closing.cancel();
         let Some(writing) = self.writing else { return };

@@ -1,4 +1,4 @@
-//! What keeps the queues of a server: one journal that the server has alone, or its share of a database.
+//! The backend of a server: its own journal, or its share of a database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::http::StoreInfo;
 /// How often a draining server checks whether all leases are settled.
 const DRAIN_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
-/// What the backend needs of the server.
+/// The parts of the server that the backend needs.
 pub(super) struct Parts<'a> {
     pub(super) settings: &'a Settings,
     pub(super) clock: &'a Clock,
@@ -33,14 +33,14 @@ pub(super) struct Parts<'a> {
     pub(super) port: u16,
 }
 
-/// What keeps the queues.
+/// The backend that stores the queues.
 #[derive(Debug)]
 pub(super) enum Backend {
     Alone(Box<Alone>),
     Node(Box<Node>),
 }
 
-/// One journal, or none, of one server.
+/// A standalone server with its own journal, or without a journal.
 #[derive(Debug)]
 pub(super) struct Alone {
     registry: Arc<Registry>,
@@ -54,14 +54,14 @@ pub(super) struct Alone {
 /// A node of several that share a database.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Until the node is started.
+    /// The cluster task; `None` once the node is started.
     cluster: Option<Cluster>,
     task: Option<JoinHandle<Result<(), Replaced>>>,
-    /// Cancelled when no connection is left.
+    /// Cancelled when no connections are left.
     closed: CancellationToken,
 }
 
-/// A backend, and what the API needs of it.
+/// A backend, and the parts of it that the API needs.
 pub(super) struct Ready {
     pub(super) backend: Backend,
     pub(super) partitions: Arc<Partitions>,
@@ -129,7 +129,7 @@ async fn join(parts: &Parts<'_>, name: String) -> Result<Ready, Error> {
     Ok(Ready { backend, partitions, store, place: Some(place) })
 }
 
-/// The error of a writer that has ended so; `None` is a panic.
+/// The error for a writer that has ended in this way; `None` means a panic.
 fn error_of(ended: Option<writer::Ended>) -> Option<Error> {
     match ended {
         Some(writer::Ended::Closed) => None,
@@ -140,8 +140,8 @@ fn error_of(ended: Option<writer::Ended>) -> Option<Error> {
 }
 
 impl Backend {
-    /// Loads the queues, and starts the tasks that belong to them. For a node, these are the queues of the partitions that it can
-    /// claim at once.
+    /// Loads the queues and starts their tasks. For a node, these are the queues of the partitions that it can claim
+    /// immediately.
     pub(super) async fn load(&mut self, shutdown: &Shutdown) -> Result<(), Error> {
         match self {
             Self::Alone(alone) => {
@@ -159,14 +159,14 @@ impl Backend {
                 if let Some(cluster) = node.cluster.take() {
                     node.task = Some(shutdown.spawn_last("node", cluster.run(started)));
                 }
-                // The task also ends the wait when it ends.
+                // If the task ends, it also ends this wait.
                 let _ended = has_started.await;
             }
         }
         Ok(())
     }
 
-    /// Gives up a start before all queues are loaded.
+    /// Aborts a start before all queues are loaded.
     pub(super) async fn abandon(self) {
         match self {
             Self::Alone(alone) => {
@@ -183,8 +183,9 @@ impl Backend {
         }
     }
 
-    /// Waits until nothing can be committed any more: the journal's writer has ended, or the node. Before the shutdown they end only
-    /// by a panic, or because another process has taken their place. Never returns without a journal.
+    /// Waits until nothing can be committed any more, because the journal's writer or the node has ended. Before the
+    /// shutdown, this happens only after a panic or if another process has taken over. Never returns without a
+    /// journal.
     pub(super) async fn ended(&mut self) -> Error {
         match self {
             Self::Alone(alone) => {
@@ -202,8 +203,9 @@ impl Backend {
         }
     }
 
-    /// Without a journal the leases end with the process, so workers get time to settle them: the work would be done twice. With a
-    /// journal the leases survive the process and get their full length again, so nothing waits for them.
+    /// Without a journal, leases end with the process, so workers get time to settle them; otherwise the work would
+    /// be done twice. With a journal, leases survive the process and get their full length again, so there is no need
+    /// to wait.
     pub(super) async fn drain(&self, shutdown: &Shutdown) {
         let Self::Alone(alone) = self else { return };
         while alone.registry.journal().is_none()
@@ -217,7 +219,7 @@ impl Backend {
         }
     }
 
-    /// Writes the last commits, and releases the partitions of a node. No connection is left.
+    /// Writes the last commits and releases the partitions of a node. Called when no connections are left.
     pub(super) async fn close(self, shutdown: &Shutdown) -> Result<(), Error> {
         let stalled = async {
             shutdown.cut_and_grace().await;

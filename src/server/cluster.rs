@@ -1,8 +1,9 @@
-//! A node: one of several servers that share a database. It owns a share of the partitions, and hands partitions over when nodes
-//! come and go.
+//! A node: one of several servers that share a database. It owns a share of the partitions, and hands over partitions
+//! when nodes join and leave.
 //!
-//! Invariant: a node answers for a partition only while no other node can have claimed it. Other nodes claim its partitions
-//! [`TTL`] after its last heartbeat at the earliest, and the node answers only within [`TRUST`]. Its writes do not depend on that: each of them finds the epoch of the claim in the database, or fails.
+//! Invariant: a node serves a partition only while no other node can have claimed it. Other nodes can claim its
+//! partitions no earlier than [`TTL`] after its last heartbeat, and the node serves them only within [`TRUST`]. Its
+//! writes do not depend on this: each write checks the epoch of the claim in the database, and fails if it differs.
 
 mod ownership;
 mod partition;
@@ -30,16 +31,17 @@ pub(in crate::server) use self::partition::{CLAIMS_MAX, Ingredients};
 use self::ownership::Ownership;
 use self::shares::shares;
 
-/// How often a node sends a heartbeat and looks at the owners.
+/// How often a node sends a heartbeat and reads the owners.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How long after a heartbeat a node answers for its partitions: less than [`TTL`], after which other nodes may claim them.
+/// How long after a heartbeat a node serves its partitions. This is less than [`TTL`], after which other nodes may
+/// claim them.
 const TRUST: Duration = Duration::from_secs(TTL.as_secs() - 2);
 /// Maximum number of partitions that a node hands over at the same time while it keeps its other partitions.
 const HANDED_OVER_MAX: usize = 2;
 /// The wait after a failed claim.
 const CLAIM_AGAIN: Duration = Duration::from_secs(2);
-/// How long other nodes keep a partition that a node has failed to load, if they can. Until the node is repaired, a partition of each
-/// owner is without an owner for a few seconds each time.
+/// How long a partition that a node has failed to load stays with other nodes, if possible. After this time the node
+/// tries again. Until the node is repaired, each such attempt leaves partitions without an owner for a few seconds.
 const UNLOADABLE: Duration = Duration::from_mins(5);
 
 /// Why a node ends before its shutdown.
@@ -61,13 +63,13 @@ pub(super) struct Cluster {
     metrics: NodeMetrics,
     slots: Vec<Ownership>,
     running: JoinSet<Done>,
-    /// The partitions that this node has failed to load, and when it may get them again.
+    /// The partitions that this node has failed to load, and when it may try them again.
     unloadable: BTreeMap<i16, Instant>,
-    /// Since when every heartbeat has succeeded.
+    /// The time since which every heartbeat has succeeded.
     steady_since: Option<Instant>,
     /// When the last heartbeat that the database has confirmed was sent, in microseconds of the monotonic clock.
     confirmed_us: u64,
-    /// Cancelled when no connection is left.
+    /// Cancelled when no connections are left.
     closed: CancellationToken,
 }
 
@@ -95,8 +97,8 @@ impl Cluster {
         }
     }
 
-    /// Runs until the shutdown has released all partitions, or another process has the name of this node. `started` learns when the
-    /// first claims have ended.
+    /// Runs until the shutdown has released all partitions, or another process has the name of this node. `started`
+    /// is notified when the first claims have ended.
     pub(super) async fn run(mut self, started: oneshot::Sender<()>) -> Result<(), Replaced> {
         let shutdown = self.ingredients.shutdown.clone();
         let (mut started, mut next) = (Some(started), Instant::now());
@@ -130,10 +132,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends a heartbeat, and acts on what it finds.
+    /// Sends a heartbeat and acts on its result.
     async fn beat(&mut self, leaves: bool) -> Result<(), Replaced> {
         let sent = self.ingredients.clock.monotonic_us();
-        // After an outage of the database all nodes are late, and each needs the time to send a heartbeat.
+        // After an outage of the database all nodes are late, and each needs time to send a heartbeat.
         let removes = self.steady_since.is_some_and(|since| since.elapsed() >= TTL);
         let loads = self.loads();
         let heartbeat = self.membership.heartbeat(leaves, &loads, removes).await;
@@ -179,7 +181,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What this node says about its loads.
+    /// What this node reports about its loads.
     fn loads(&mut self) -> Loads {
         let now = Instant::now();
         self.unloadable.retain(|_, until| *until > now);
@@ -193,7 +195,7 @@ impl Cluster {
         }
     }
 
-    /// Claims, releases and gives up partitions, and notes the owners of the other ones.
+    /// Claims, releases and gives up partitions, and records the owners of the others.
     fn adjust(&mut self, found: &Found, leaves: bool) {
         let name = self.membership.name().to_owned();
         let live = candidates(found);
@@ -208,7 +210,8 @@ impl Cluster {
             let heir = wanted.get(number).copied().flatten();
             heir.and_then(|node| names.get(node).copied())
         };
-        // Whether a node may fail to load what it gets: it has loaded nothing yet. It gets the next partition when it has loaded one.
+        // Whether a node has not loaded any partition yet and may therefore fail to load one. Such a node gets
+        // further partitions only after it has loaded one.
         let is_untried = |name: &str| live.iter().any(|node| node.name == name && !node.has_loaded);
         let is_under_way =
             |name: &str| (0..wanted.len()).any(|number| owner_of(number).or(heir_of(number)) == Some(name));
@@ -240,8 +243,8 @@ impl Cluster {
                 Ownership::Owned(_) | Ownership::Claiming { .. } | Ownership::Releasing => {}
                 Ownership::Free(from) => {
                     let peer = owner.filter(|_| !is_own).and_then(|owner| peers.get(owner));
-                    // A partition that an earlier process of this name has left is claimed in any case: no other node can claim it. A
-                    // partition that can't be loaded is given up by the next heartbeat.
+                    // A partition that an earlier process with this name has left is always claimed, because no other
+                    // node can claim it. If a partition can't be loaded, the next heartbeat gives it up.
                     let is_given_up =
                         || self.unloadable.keys().any(|given| usize::try_from(*given) == Ok(number));
                     let is_due = heir == Some(&name) || is_own && !is_given_up();
@@ -250,7 +253,7 @@ impl Cluster {
                         self.note_peer(number, peer);
                         continue;
                     }
-                    // Calls wait for an owner, even while this node loads the partition.
+                    // Calls wait for an owner while this node loads the partition.
                     self.partitions.set_owner(number, Owner::Nobody);
                     if may_claim {
                         self.claim(number);
@@ -294,7 +297,7 @@ impl Cluster {
         }
     }
 
-    /// Notes the end of a claim or a release.
+    /// Records the end of a claim or a release.
     fn end(&mut self, done: Done) {
         match done {
             Done::Released(number) => {
@@ -333,7 +336,7 @@ impl Cluster {
         }
     }
 
-    /// Gives up all partitions at once: other nodes may own them.
+    /// Gives up all partitions immediately, because other nodes may own them.
     fn drop_all(&mut self) {
         self.partitions.trust(0);
         for number in 0..self.slots.len() {
@@ -346,8 +349,9 @@ impl Cluster {
     }
 }
 
-/// The nodes that may own partitions: all that stay, but not a node that has failed to load partitions and has loaded none, unless there is
-/// no other one. Otherwise a node that can load nothing would get one partition after the other.
+/// The nodes that may own partitions: all nodes that are not leaving, except nodes that have failed to load
+/// partitions and have loaded none. Otherwise, a node that can't load anything would get one partition after another.
+/// If there are no other nodes, such nodes are included.
 fn candidates(found: &Found) -> Vec<&Node> {
     let staying = || found.nodes.iter().filter(|node| !node.is_leaving);
     let fit: Vec<&Node> = staying().filter(|node| node.unloadable.is_empty() || node.has_loaded).collect();

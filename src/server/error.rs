@@ -1,4 +1,4 @@
-//! The errors of a start and of a reload.
+//! The errors of starting and reloading a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ pub enum Error {
     /// The default settings of queues are invalid.
     #[error("the settings in queue_defaults are invalid: {0}")]
     Defaults(deltaq_engine::config::Invalid),
-    /// The place of the journal can't be used.
+    /// The location of the journal can't be used.
     #[error("can't use the {place}")]
     Store {
         /// The data directory or the database.
@@ -124,7 +124,7 @@ pub enum Error {
         /// The damaged row and the damage.
         source: recovery::Error,
     },
-    /// The journal's writer has panicked. The log has the place.
+    /// The journal's writer has panicked. The log has the location.
     #[error("the journal's writer panicked; start the server again, which loads what is committed")]
     Writer,
     /// Another process has taken over the store. The log has the epochs.

@@ -1,4 +1,4 @@
-//! Opens the journal at the place that the settings name.
+//! Opens the journal at the location in the settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use super::Error;
 use crate::config::{self, Storage};
 use crate::http::StoreInfo;
 
-/// The partition of a server: one server has the whole database.
+/// The partition of a standalone server, which has the whole database.
 const PARTITION: i16 = 0;
 
-/// Where the journal is.
+/// The location of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A data directory.
@@ -63,7 +63,7 @@ pub(super) struct Opened {
     pub(super) store: StoreInfo,
 }
 
-/// What the journal needs of the server.
+/// The parts of the server that the journal needs.
 pub(super) struct Parts<'a> {
     pub(super) storage: &'a Storage,
     pub(super) clock: &'a Clock,
@@ -128,7 +128,7 @@ impl Parts<'_> {
     }
 }
 
-/// What a database protects; a warning if that is not even a power loss.
+/// Describes which failures commits in the database survive. Logs a warning if they do not survive a power loss.
 pub(super) fn in_postgres(protection: &Protection, place: &Place) -> StoreInfo {
     let Protection { version, is_durable, is_replicated } = protection;
     tracing::info!(database = place.name(), version, is_durable, is_replicated, "using PostgreSQL");

@@ -19,7 +19,7 @@ use crate::http::{Api, AppState, cors};
 /// The bound listeners.
 pub(super) struct Listeners {
     pub(super) api: Listening,
-    /// `None` if the API serves the metrics or nothing does.
+    /// `None` if the API serves the metrics or if they are not served.
     pub(super) metrics: Option<Listening>,
 }
 
@@ -28,8 +28,8 @@ pub(super) struct Listening {
     pub(super) address: SocketAddr,
 }
 
-/// Listening sockets that a service manager passes to the process, as systemd does for a socket unit: the first is for the
-/// API, the second for the metrics. They replace `server.listen` and `server.metrics_listen`.
+/// Listening sockets that a service manager passes to the process, as systemd does for a socket unit. The first is
+/// for the API, and the second is for the metrics. They replace `server.listen` and `server.metrics_listen`.
 #[derive(Debug, Default)]
 pub struct PassedSockets {
     api: Option<std::net::TcpListener>,
@@ -48,7 +48,8 @@ impl PassedSockets {
 }
 
 impl Listeners {
-    /// Binds the listeners. This is the first step of a start, so a start without a free port changes nothing.
+    /// Binds the listeners. This is the first step of a start, so a start that fails because a port is in use changes
+    /// nothing.
     pub(super) async fn bind(settings: &Settings, passed: PassedSockets) -> Result<Self, Error> {
         let server = &settings.server;
         let api = Listening::bind("server.listen", server.listen, passed.api).await?;
@@ -100,12 +101,12 @@ pub(super) struct Serving<'a> {
     pub(super) state: AppState,
     pub(super) threads: Threads,
     pub(super) tls: Option<Arc<Tls>>,
-    /// Cancelled when the server accepts no more connections.
+    /// Cancelled when the server stops accepting connections.
     pub(super) closing: CancellationToken,
 }
 
 impl Serving<'_> {
-    /// Serves the API, and the metrics if they have a listener.
+    /// Serves the API, and the metrics if they have their own listener.
     pub(super) fn start(self, listeners: Listeners) {
         let Self { settings, state, threads, tls, closing } = self;
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());

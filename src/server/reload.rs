@@ -1,5 +1,6 @@
-//! Reloading: SIGHUP reads the tokens, certificates and node secrets again and reopens the audit log. A reload never blocks requests, and
-//! running requests and open connections continue. A file that cannot be read leaves the old tokens or certificates in force.
+//! Reloading: SIGHUP reads the tokens, certificates and node secrets again and reopens the audit log. A reload never
+//! blocks requests, and running requests and open connections continue. If a file can't be read, the old tokens or
+//! certificates stay in force.
 
 use std::sync::Arc;
 
@@ -24,13 +25,13 @@ pub struct Reloadable {
     pub(super) settings: config::Access,
     pub(super) gate: Arc<Gate>,
     pub(super) tls: Option<Arc<Tls>>,
-    /// `None` if the server is alone.
+    /// `None` for a standalone server.
     pub(super) node: Option<Arc<Node>>,
     pub(super) audit: Audit,
 }
 
 impl Reloadable {
-    /// As [`of`](Self::of), on a blocking thread. A shutdown ends the wait.
+    /// Like [`of`](Self::of), but on a blocking thread. A shutdown ends the wait.
     pub(super) async fn read(
         settings: &Settings,
         shutdown: &Shutdown,
@@ -41,7 +42,7 @@ impl Reloadable {
         read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
-    /// Reads the files that the settings name. The returned writer must run for the audit log.
+    /// Reads the files that the settings name. The returned writer must be run for the audit log to work.
     fn of(settings: &Settings) -> Result<(Self, Option<audit::Writer>), Error> {
         let server = &settings.server;
         let tls = match (&server.tls_cert, &server.tls_key) {
@@ -76,7 +77,7 @@ impl Reloadable {
     /// Reads all files again. It blocks, so it must not run on a thread that serves requests.
     ///
     /// # Errors
-    /// Every file that cannot be read. Its previous content stays in force, and the other files are read nevertheless.
+    /// All files that can't be read. Their previous content stays in force. The other files are read.
     pub fn reload(&self) -> Result<Reloaded, Vec<Error>> {
         self.audit.reopen();
         let tls = self.tls.as_ref().map_or(Ok(false), |tls| tls.reload());
@@ -101,7 +102,7 @@ impl Reloadable {
 
     /// Reloads on each SIGHUP.
     ///
-    /// The files may be on a stalled disk. Then only one blocking thread waits for them.
+    /// The files may be on a stalled disk. In that case, only one blocking thread waits for them.
     pub(super) async fn run(
         self,
         mut hangups: Signal,
@@ -114,14 +115,14 @@ impl Reloadable {
             tokio::select! {
                 Some(()) = hangups.recv() => {
                     if reload_task.is_none() {
-                        // A supervisor that waits for the first "ready" must not get it from a reload.
+                        // A supervisor that is waiting for the first "ready" must not get it from a reload.
                         is_reported = partitions.loading().is_none() && !shutdown.is_draining();
                         if is_reported {
                             supervisor::reloading();
                         }
                         reload_task = Some(self.begin(&metrics));
                     } else {
-                        // logrotate may have moved the audit log meanwhile. Reopening it does not block.
+                        // logrotate may have moved the audit log in the meantime. Reopening it does not block.
                         self.audit.reopen();
                         tracing::warn!("SIGHUP during a reload: another reload follows");
                         is_repeated = true;
@@ -175,10 +176,10 @@ pub struct Reloaded {
     pub certificate_changed: bool,
 }
 
-/// Waits for the running reload; never ends without one.
+/// Waits for the running reload. Never returns if no reload is running.
 async fn ended(reload_task: &mut Option<JoinHandle<()>>) {
     match reload_task {
-        // The log already has a panic. The content of files that were not read stays in force.
+        // A panic is already in the log. The content of files that were not read stays in force.
         Some(reload_task) => drop(reload_task.await),
         None => std::future::pending().await,
     }

@@ -1,4 +1,4 @@
-//! The ready file, and the end of a server whose journal has no writer any more.
+//! The ready file, and the end of a server whose journal no longer has a writer.
 
 use std::net::SocketAddr;
 

@@ -1,8 +1,8 @@
 //! A buffer of log lines, so that logging never blocks.
 //!
-//! A thread writes the buffer some milliseconds after its first line. tracing-appender wakes its thread for each line, which cost
-//! a tenth of all requests. While stderr is not read, the buffer fills up to a limit; past it lines are dropped and counted. When there is
-//! room again, a line reports their number.
+//! A thread writes the buffer a few milliseconds after its first line. tracing-appender wakes its thread for each
+//! line, which reduced the throughput by a tenth. If stderr is not read, the buffer fills up to a limit; after that,
+//! lines are dropped and counted. When there is room again, a line reports their number.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Most bytes in the buffer.
+/// Maximum number of bytes in the buffer.
 const BYTES_MAX: usize = 16 << 20;
 /// How long lines are collected before they are written.
 const COLLECT: Duration = Duration::from_millis(5);
-/// Longest time that the end of the process waits for a stalled reader.
+/// Maximum time that the process waits for a stalled reader when it ends.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// Lines dropped since the start. A process has one log.
+/// The number of lines dropped since the start. A process has one log.
 pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// The buffer. Clones share it.
@@ -30,9 +30,9 @@ pub(super) struct Buffer(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     lines: Mutex<Lines>,
-    /// Lines were added or dropped, or the log ends.
+    /// Signals that lines were added or dropped, or that the log ends.
     changed: Condvar,
-    /// The thread has written all lines and ended.
+    /// Signals that the thread has written all lines and ended.
     done: Condvar,
 }
 
@@ -88,7 +88,7 @@ impl Buffer {
             std::mem::swap(&mut lines.waiting, &mut batch);
             let dropped = std::mem::take(&mut lines.dropped);
             drop(lines);
-            // The report becomes a line of the buffer, behind the lines that preceded the dropped ones.
+            // The report becomes a line in the buffer, after the lines that preceded the dropped ones.
             if dropped > 0 {
                 report(dropped);
             }

@@ -176,7 +176,7 @@ impl Client {
     /// Sends a request once and reads the document of the reply.
     ///
     /// # Errors
-    /// As [`Client::send`], or the reply is not the expected document.
+    /// The errors of [`Client::send`], or the reply is not the expected document.
     pub async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         self.send(call).await?.document().await
     }
@@ -190,25 +190,25 @@ impl Client {
         self.request_counted(call).await.map(|(document, _)| document)
     }
 
-    /// As [`Client::request`], with the number of attempts.
+    /// Like [`Client::request`], with the number of attempts.
     pub(crate) async fn request_counted<T: DeserializeOwned>(&self, call: Call) -> Result<(T, u32), Error> {
         let (_, text, attempts) = self.repeat(call).await?;
         Ok((document(&text)?, attempts))
     }
 
-    /// As [`Client::request`], with the entity tag of the document; empty without one.
+    /// Like [`Client::request`], with the entity tag of the document; empty without one.
     pub(crate) async fn request_tagged<T: DeserializeOwned>(&self, call: Call) -> Result<(T, String), Error> {
         let (headers, text, _) = self.repeat(call).await?;
         let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default();
         Ok((document(&text)?, etag.to_owned()))
     }
 
-    /// As [`Client::request`], for a call whose reply has no document.
+    /// Like [`Client::request`], for a call whose reply has no document.
     pub(crate) async fn request_nothing(&self, call: Call) -> Result<(), Error> {
         self.repeat(call).await.map(drop)
     }
 
-    /// As [`Client::request`] and [`Client::fetch_results`].
+    /// Like [`Client::request`] and [`Client::fetch_results`].
     pub(crate) async fn request_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         results(self.repeat(call).await.map(|(_, text, _)| text))
     }
@@ -245,7 +245,7 @@ impl Client {
     /// (`lease-lost`) with the same results.
     ///
     /// # Errors
-    /// As [`Client::fetch`], except for `lease-lost`.
+    /// Same as [`Client::fetch`], except for `lease-lost`.
     pub async fn fetch_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         results(self.fetch_bytes(call).await.map(|(_, text)| text))
     }

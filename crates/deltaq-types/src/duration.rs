@@ -31,7 +31,7 @@ const NS_PER_US: u64 = 1_000;
 /// The units as an error message lists them.
 const UNIT_NAMES: &str = "ns, us, ms, s, m, h, d";
 
-/// The reason for which a text is not a duration. Each message quotes the text.
+/// Why a text is not a duration. Each message quotes the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is empty.

@@ -1,10 +1,10 @@
-//! The question before something is lost.
+//! Confirmation before something is lost.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use super::failure::Failure;
 
-/// Asks before something is lost. Without a terminal the answer must be given by --yes.
+/// Asks for confirmation before something is lost. Without a terminal, `--yes` is required.
 pub(super) fn confirm(yes: bool, action: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());

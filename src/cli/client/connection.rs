@@ -1,4 +1,4 @@
-//! The options that say how to reach the server.
+//! The options for reaching the server.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub struct Connection {
     /// File with the token [default: the variable DELTAQ_TOKEN].
     #[arg(long, value_name = "FILE", env = "DELTAQ_TOKEN_FILE", hide_env_values = true)]
     pub token_file: Option<PathBuf>,
-    /// Certificates of authorities (PEM) to trust instead of those of the system.
+    /// CA certificates (PEM) to trust instead of those of the system.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CA_FILE", hide_env_values = true)]
     pub ca_file: Option<PathBuf>,
     /// Certificate of this client (PEM), if the server asks for one.
@@ -45,12 +45,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A client of the server. Nothing is sent yet.
+    /// Creates a client of the server without sending anything.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         self.retrying(RetryOptions::default())
     }
 
-    /// As [`client`](Self::client), with these repetitions of calls.
+    /// Like [`client`](Self::client), but with these retry options.
     pub(in crate::cli) fn retrying(&self, retry: RetryOptions) -> Result<Client, Failure> {
         let token = match &self.token_file {
             Some(path) => Some(read(path, "--token-file")?),
@@ -79,7 +79,7 @@ impl Connection {
     }
 }
 
-/// The text of the file that an option, or its variable, names.
+/// Reads the file that an option or its variable names.
 fn read(path: &Path, option: &str) -> Result<String, Failure> {
     let variable = option.trim_start_matches('-').replace('-', "_").to_uppercase();
     let name = || format!("{} ({option} or DELTAQ_{variable})", path.display());

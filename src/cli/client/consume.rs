@@ -22,7 +22,7 @@ use super::work::Work;
 super::commands! {
     /// Commands of workers.
     Commands {
-        /// Lease keys and print them; exit code 3 if there is none.
+        /// Lease keys and print them; exit code 3 if there are none.
         #[command(after_help = "Example:\n  deltaq pop prices --wait 20s -o json")]
         Pop(Pop),
         /// Run a command for each key: exit status 0 acknowledges, 65 rejects, others fail.
@@ -31,7 +31,7 @@ super::commands! {
         /// Acknowledge leases: the work is done.
         #[command(after_help = "Example:\n  deltaq ack prices 7a1e0b52-14")]
         Ack(Ack),
-        /// Mode keys: end the work without forgetting failures.
+        /// Mode keys: end the work without resetting failures.
         #[command(after_help = "Example:\n  deltaq done jobs 7a1e0b52-14 --delay 5m")]
         Done(Done),
         /// Report failures: the keys are delivered again later.
@@ -46,7 +46,7 @@ super::commands! {
         /// Set new deadlines for leases.
         #[command(after_help = "Example:\n  deltaq extend prices 7a1e0b52-14 --lease 60s")]
         Extend(Extend),
-        /// Forget the failures of keys.
+        /// Reset the failures of keys.
         #[command(after_help = "Example:\n  deltaq forget prices sku-1")]
         Forget(Forget),
     }
@@ -60,19 +60,19 @@ pub struct Pop {
     /// How long to wait for a key, such as 20s or 10m.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub wait: DurationText,
-    /// Most keys.
+    /// Maximum number of keys [default: 1].
     #[arg(long, value_name = "N")]
     pub max: Option<u64>,
-    /// Length of the leases [default: of the queue].
+    /// Length of the leases [default: the queue's setting].
     #[arg(long, value_name = "DURATION")]
     pub lease: Option<DurationText>,
     /// Name of the worker, shown with its leases.
     #[arg(long, value_name = "NAME")]
     pub worker: Option<String>,
-    /// Name of this pop: a repeat while its leases live returns the same leases.
+    /// Id of this pop: a repeated pop with the same id returns the same leases while they are live.
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// Add the objects that were acknowledged last.
+    /// Include the last acknowledged object of each key.
     #[arg(long)]
     pub with_known: bool,
 }
@@ -87,7 +87,7 @@ pub struct Leases {
     pub leases: Vec<String>,
 }
 
-/// Commands that settle leases in one way. An option of a command is a member of the body.
+/// Commands that settle leases in one way. Each option of a command becomes a member of the body.
 macro_rules! settling {
     ($($(#[doc = $doc:literal])* $name:ident $operation:literal {
         $($(#[doc = $help:literal])* $flag:ident $value:literal $type:ty => $member:ident;)*
@@ -143,7 +143,7 @@ settling! {
     }
     /// `deltaq extend`.
     Extend "extend" {
-        /// Time from now to the new deadlines [default: of the queue].
+        /// Time from now to the new deadlines [default: the queue's setting].
         lease "DURATION" DurationText => lease_duration;
     }
 }
@@ -201,7 +201,7 @@ impl Execute for Pop {
 }
 
 impl Leases {
-    /// The ids, with those of stdin in place of `-`.
+    /// The ids, with `-` replaced by the ids from stdin.
     fn ids(&self) -> Result<Vec<String>, Failure> {
         let mut ids = Vec::new();
         for lease in &self.leases {

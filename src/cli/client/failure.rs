@@ -28,10 +28,10 @@ pub(in crate::cli) enum Failure {
     /// The server refused the call or can't be reached.
     #[error(transparent)]
     Client(#[from] Error),
-    /// As [`Client`](Self::Client), with the place in the input.
+    /// Like [`Client`](Self::Client), but with the position in the input.
     #[error("{place}")]
     At {
-        /// The place in the input, and what was done before.
+        /// The position in the input, and what was done before.
         place: String,
         /// The error of the call.
         source: Error,
@@ -44,7 +44,7 @@ pub(in crate::cli) enum Failure {
         /// The error of the call.
         source: Error,
     },
-    /// The command line is wrong in a way that the parser can't see.
+    /// The command line is wrong in a way that the parser can't detect.
     #[error("{0}")]
     Usage(String),
     /// The result is empty.
@@ -53,7 +53,7 @@ pub(in crate::cli) enum Failure {
     /// The lease had ended.
     #[error("{0}")]
     LeaseLost(String),
-    /// A part of the result is missing, because queues can't be read at present.
+    /// A part of the result is missing, because some queues currently can't be read.
     #[error("{0}")]
     Incomplete(String),
     /// The command failed on this machine.
@@ -83,7 +83,7 @@ pub(in crate::cli) enum Failure {
 }
 
 impl Failure {
-    /// The failure of an input of whose objects the first `done` were sent.
+    /// Adds to the failure of an input that the first `done` objects were sent.
     pub(super) fn after_objects(self, done: u64) -> Self {
         let Self::Input { name, line, why } = self else { return self };
         let why = match done {
@@ -118,7 +118,8 @@ impl Failure {
         }
     }
 
-    /// What the server says to do, unless it says so to a program that makes HTTP calls and the advice says the same for this one.
+    /// The hint of the server. `None` if it is meant for programs that make HTTP calls and `advice` has the
+    /// equivalent for the command line.
     fn hint(&self) -> Option<&str> {
         let (Self::Client(error) | Self::At { source: error, .. } | Self::OfSource { source: error, .. }) =
             self
@@ -145,7 +146,7 @@ impl Failure {
 
     /// Prints the failure to stderr, and returns the exit code.
     pub(in crate::cli) fn report(&self) -> ExitCode {
-        // A reader such as `head` that has seen enough is no failure.
+        // If the reader, such as `head`, closes the pipe, this is not a failure.
         if let Self::Write(error) = self
             && error.kind() == io::ErrorKind::BrokenPipe
         {
@@ -162,7 +163,7 @@ impl Failure {
     }
 }
 
-/// The message of a failed call. Of a failed connection only the first cause is of interest.
+/// The message of a failed call. For a failed connection, it contains only the first cause.
 pub(super) fn text_of(error: &Error) -> String {
     match error {
         Error::Connect { .. } | Error::NoReply { .. } | Error::Tls { .. } => {
@@ -173,7 +174,7 @@ pub(super) fn text_of(error: &Error) -> String {
     }
 }
 
-/// The cause at which the failure began.
+/// The root cause of the failure.
 fn first_cause(error: &Error) -> Option<String> {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     causes.last().map(ToString::to_string)
@@ -238,10 +239,10 @@ fn advice_of(error: &Error) -> Option<String> {
     known.filter(|_| problem.hint.is_none()).map(|known| known.help().to_owned())
 }
 
-/// Problems whose advice is general, so that the hint of the server goes with it.
+/// Problems whose advice is generic, so that the hint of the server is also shown.
 const HINTED: [&str; 3] = ["invalid-config", "invalid-parameter", "invalid-request"];
 
-/// What to do about a problem in words of the command line.
+/// Advice on a problem in terms of the command line.
 fn own_advice(code: &str) -> Option<&'static str> {
     Some(match code {
         "unauthorized" => {
@@ -275,7 +276,7 @@ fn own_advice(code: &str) -> Option<&'static str> {
     })
 }
 
-/// What to do about the list of a source, where that is another thing than for a command that sends objects.
+/// Advice on a refused list of a source, where it differs from the advice for a command that sends objects.
 fn advice_of_source(error: &Error) -> Option<&'static str> {
     Some(match error.code()? {
         "no-key" => {
@@ -294,8 +295,8 @@ fn advice_of_source(error: &Error) -> Option<&'static str> {
     })
 }
 
-/// The failure of a call with the place in the input. `before` objects of the input were sent in earlier calls. Each object was sent as a
-/// line, so the number of a line is the number of an object, from 1.
+/// The failure of a call with the position in the input. `before` objects of the input were sent in earlier calls.
+/// Each object was sent as one line, so the number of a line, from 1, is also the number of the object.
 pub(super) fn at_object(before: u64, mut error: Error) -> Failure {
     let index =
         error.problem().and_then(|problem| problem.index.or(problem.line.map(|line| line.saturating_sub(1))));
@@ -308,7 +309,7 @@ pub(super) fn at_object(before: u64, mut error: Error) -> Failure {
         (None, before) => format!("after the first {before} objects, which are done"),
     };
     if let Error::Problem(problem) = &mut error {
-        // The place in the body of the call would contradict the place in the input.
+        // The position in the body of the call would contradict the position in the input.
         let (line, object) = (problem.line.unwrap_or_default(), problem.index.unwrap_or_default());
         for place in [format!("line {line}: "), format!("object {object}: ")] {
             if problem.detail.starts_with(&place) {

@@ -19,7 +19,7 @@ const INDEX_WAIT: Duration = Duration::from_secs(10);
 /// A value in an index.
 #[derive(Debug, Clone, Args)]
 pub struct Lookup {
-    /// Objects that have the value --value in this index.
+    /// Only objects that have the value --value in this index.
     #[arg(long, value_name = "NAME", requires = "value", conflicts_with = "key")]
     pub index: Option<String>,
     /// The value.
@@ -32,9 +32,9 @@ pub struct Lookup {
 pub struct Indexes {
     /// The queue.
     pub queue: Name,
-    /// An index: list its values with the number of their keys.
+    /// List the values of this index with the number of keys of each.
     pub index: Option<String>,
-    /// Start of the values.
+    /// Only values with this prefix.
     #[arg(long, requires = "index")]
     pub prefix: Option<String>,
     /// The limit.
@@ -43,14 +43,14 @@ pub struct Indexes {
 }
 
 impl Lookup {
-    /// The call with the lookup, if there is one.
+    /// Adds the lookup to the call, if there is one.
     pub(super) fn add_to(&self, call: Call) -> Call {
         let call = call.query("index", self.index.as_deref()).query("value", self.value.as_deref());
         if self.index.is_some() { waiting(call) } else { call }
     }
 }
 
-/// The call, which waits for an index that is being built.
+/// Makes the call wait for an index that is being built.
 fn waiting(call: Call) -> Call {
     call.query("wait", Some(duration::format(INDEX_WAIT))).wait(INDEX_WAIT)
 }

@@ -1,6 +1,6 @@
 //! Objects from an argument, a file or stdin.
 //!
-//! A thread reads and splits the input, so that a slow or endless input never holds more than a few pieces in memory.
+//! A thread reads and splits the input, so that only a few pieces of a slow or endless input are in memory.
 
 mod objects;
 
@@ -13,16 +13,16 @@ use tokio::sync::mpsc;
 use self::objects::Objects;
 use super::failure::Failure;
 
-/// Most objects in a piece.
+/// Maximum number of objects in a piece.
 const PIECE_OBJECTS_MAX: u64 = 1_000;
 /// A piece with this many bytes is complete.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that wait to be sent.
+/// Maximum number of pieces that wait to be sent.
 const PIECES_WAITING: usize = 8;
 /// Capacity of the buffer for files and pipes.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Where the objects come from.
+/// The source of the objects.
 pub(super) struct Input {
     reader: Box<dyn BufRead + Send>,
     name: String,
@@ -39,7 +39,7 @@ pub(super) struct Piece {
     pub(super) objects: u64,
     /// Whether the objects are elements of an array.
     pub(super) is_list: bool,
-    /// Bytes of input that were read up to the end of the piece.
+    /// Number of input bytes that were read up to the end of the piece.
     pub(super) read: u64,
 }
 
@@ -99,12 +99,12 @@ impl Input {
         Ok(text)
     }
 
-    /// Starts to read. The last message is an error, or the pieces end at the end of the input.
+    /// Starts to read. The channel ends after an error or at the end of the input.
     pub(super) fn pieces(self) -> Pieces {
         let (to, pieces) = mpsc::channel(PIECES_WAITING);
         let name = self.name.clone();
         let thread = std::thread::Builder::new().name("input".to_owned());
-        // The thread ends with the input or with the receiver, or it is left to the end of the process.
+        // The thread ends with the input, with the receiver, or with the process.
         let started = thread.spawn({
             let to = to.clone();
             move || self.split(&to)
@@ -141,7 +141,8 @@ impl Input {
     }
 }
 
-/// The next piece, and whether the input has ended. A piece also ends where the reader may have to wait for more input.
+/// Reads the next piece, and returns whether the input has ended. A piece also ends where the reader might have to
+/// wait for more input.
 fn fill<R: BufRead>(objects: &mut Objects<R>, name: &str) -> (Piece, Result<bool, Failure>) {
     let mut piece = Piece::default();
     loop {

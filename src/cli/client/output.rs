@@ -50,7 +50,7 @@ pub(super) trait Row: DeserializeOwned {
 pub(super) struct Output {
     format: Format,
     has_colors: bool,
-    /// The width of the terminal; none if stdout is not a terminal.
+    /// The width of the terminal; `None` if stdout is not a terminal.
     width: Option<usize>,
 }
 
@@ -72,7 +72,7 @@ impl Output {
         self.format
     }
 
-    /// Prints text at once.
+    /// Prints text immediately.
     pub(super) fn text(text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Write)
@@ -107,7 +107,7 @@ impl Output {
         }
     }
 
-    /// Prints one document as JSON where others are a table, too.
+    /// Prints one document as JSON, even for the table format.
     pub(super) fn json_document(&self, text: &RawValue, name: &str) -> Result<(), Failure> {
         match self.format {
             Format::Table => Self::text(&(self.json(text.get()) + "\n")),

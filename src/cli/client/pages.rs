@@ -9,13 +9,13 @@ use super::output::Row;
 use super::reply::PageTexts;
 use super::session::Session;
 
-/// Most entries of a page.
+/// Maximum number of entries per page.
 const PAGE: u64 = 1_000;
 
 /// How many entries to print.
 #[derive(Debug, Clone, Args)]
 pub struct Limit {
-    /// Most entries [default: all].
+    /// Maximum number of entries [default: all].
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
 }

@@ -15,9 +15,9 @@ use super::replace::{Replace, Seed};
 use super::reply::parse;
 use super::session::{Execute, Session};
 
-/// Most objects in one call, as the server's default.
+/// Maximum number of objects in one call. This is also the server's default limit.
 const BATCH_OBJECTS_MAX: u64 = 10_000;
-/// Most bytes in one call.
+/// Maximum number of bytes in one call.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
 const OBJECTS: &str = "\
@@ -65,10 +65,10 @@ pub struct Add {
     /// The key of an object that does not carry it. In mode keys, keys without an object; may be repeated.
     #[arg(long)]
     pub key: Vec<String>,
-    /// The producer, who owns the keys from now on.
+    /// The producer, which becomes the owner of the keys.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// The number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call: the server applies each number of a source once, in order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
     /// Time until the objects become ready, such as 30s.
@@ -90,10 +90,10 @@ pub struct Update {
     /// The key of a single object that does not carry it.
     #[arg(long)]
     pub key: Option<String>,
-    /// The producer, who owns the keys from now on.
+    /// The producer, which becomes the owner of the keys.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// The number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call: the server applies each number of a source once, in order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
     /// Time until the objects become ready, such as 30s.
@@ -112,10 +112,10 @@ pub struct Delete {
     /// A key to delete, or the key of a single object; may be repeated.
     #[arg(long)]
     pub key: Vec<String>,
-    /// The producer, who owns the keys from now on.
+    /// The producer, which becomes the owner of the keys.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// The number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call: the server applies each number of a source once, in order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
 }
@@ -128,10 +128,10 @@ pub struct Deltas {
     /// The deltas {"type","key","object","source","delay"}: JSON text, a file, or - for stdin.
     #[arg(value_name = "DELTAS")]
     pub input: Option<String>,
-    /// The producer of the deltas that name none.
+    /// The producer of the deltas that do not name one.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// The number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call: the server applies each number of a source once, in order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
 }
@@ -153,13 +153,13 @@ pub struct Forget {
     pub keys: Vec<String>,
 }
 
-/// A produce call that takes batches.
+/// A produce call that accepts batches.
 struct Batches<'a> {
     session: &'a Session,
     operation: &'static str,
     queue: &'a Name,
     parameters: [(&'static str, Option<String>); 3],
-    /// The sequence number, with which the input must fit into one call.
+    /// The sequence number. If set, the input must fit into one call.
     sequence: Option<u64>,
 }
 
@@ -280,7 +280,7 @@ impl Batches<'_> {
     async fn input(&self, objects: Option<&str>) -> Result<(), Failure> {
         let input = Input::open(objects)?;
         let mut progress = Progress::new(&self.session.clock, input.length);
-        // A sequence number counts for one call, so the whole input must be read first.
+        // A sequence number applies to one call, so the whole input must be read first.
         let may_pause = input.may_pause() && self.sequence.is_none();
         let mut bodies = Bodies { may_pause, pieces: input.pieces(), left: None, failed: None };
         let (mut total, mut done) = (Total::default(), 0);
@@ -303,13 +303,13 @@ impl Batches<'_> {
     }
 }
 
-/// The pieces of an input, joined to the bodies of calls.
+/// The pieces of an input, joined into the bodies of calls.
 struct Bodies {
     pieces: Pieces,
     may_pause: bool,
     /// A piece that did not fit into the last body.
     left: Option<Piece>,
-    /// The end of a pipe with an error. The objects before it are sent first.
+    /// An error that ended the input. The objects before it are sent first.
     failed: Option<Failure>,
 }
 
@@ -383,7 +383,7 @@ impl Total {
         Ok(())
     }
 
-    /// Prints the reply to a single call, or the sum of several.
+    /// Prints the reply to a single call, or the sum of several replies.
     fn report(self, session: &Session, queue: &Name) -> Result<(), Failure> {
         let sum = || to_raw_value(&self).map_err(|error| Failure::Other(error.to_string()));
         let text = match (self.calls, &self.last) {

@@ -1,18 +1,18 @@
-//! Lines on stderr that change: the progress of a long input, and what a command waits for.
+//! Status lines on stderr: the progress of a long input, and what a command is waiting for.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use deltaq_runtime::clock::Clock;
 
-/// A short input shows no progress.
+/// Time before progress is shown, so that a short input shows none.
 const QUIET: Duration = Duration::from_millis(500);
 /// Time between two changes of the line.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Characters of the bar.
+/// Width of the bar in characters.
 const BAR: u64 = 20;
 
-/// A line on stderr that changes. Nothing is shown if stderr is not a terminal.
+/// A line on stderr that is updated in place. Nothing is shown if stderr is not a terminal.
 #[derive(Debug)]
 pub(super) struct StatusLine {
     is_terminal: bool,
@@ -24,7 +24,7 @@ impl StatusLine {
         Self { is_terminal: io::stderr().is_terminal(), is_shown: false }
     }
 
-    /// Shows a text in place of the last one.
+    /// Replaces the text of the line.
     pub(super) fn show(&mut self, text: &str) {
         if self.is_terminal {
             self.is_shown = true;
@@ -46,7 +46,7 @@ impl Drop for StatusLine {
     }
 }
 
-/// A line on stderr that shows how much was sent.
+/// A status line that shows how much has been sent.
 #[derive(Debug)]
 pub(super) struct Progress {
     line: StatusLine,
@@ -57,7 +57,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Starts now. `length` is the length of the input in bytes, if it is known.
+    /// Starts measuring now. `length` is the length of the input in bytes, if it is known.
     pub(super) fn new(clock: &Clock, length: Option<u64>) -> Self {
         let started_us = clock.monotonic_us();
         Self { line: StatusLine::new(), clock: clock.clone(), started_us, shown_us: None, length }

@@ -55,31 +55,31 @@ super::commands! {
         /// Show a queue with its counts and settings.
         #[command(after_help = "Example:\n  deltaq queue get prices")]
         Get(Get),
-        /// Show the settings of a queue as JSON; `deltaq queue create --replace --from` takes them back.
+        /// Show the settings of a queue as JSON; `deltaq queue create --replace --from` restores them.
         #[command(after_help = "Example:\n  deltaq queue settings prices > prices.json\n  deltaq queue create prices --replace --from prices.json")]
         Settings(ShowSettings),
         /// Create a queue, or replace all settings of an existing one.
         #[command(after_help = "Modes, by what a pop delivers:\n  mode=delta   all changes of a key since its last ack (default)\n  mode=latest  only the newest change of a key\n  mode=keys    only the key\n  mode=events  each change alone, in order\n\nExample:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
         Create(Create),
-        /// Change settings of an existing queue; the others stay.
+        /// Change settings of an existing queue; the others are kept.
         #[command(after_help = "Example:\n  deltaq queue configure prices max_failures=5 retention.age=7d resync_period=null")]
         Configure(Configure),
         /// Delete a queue with all its contents.
         #[command(after_help = "Example:\n  deltaq queue delete prices --yes")]
         Delete(Delete),
-        /// Stop delivery; all other calls work.
+        /// Stop delivery; all other calls continue to work.
         #[command(after_help = "Example:\n  deltaq queue pause prices")]
         Pause(Pause),
         /// Start delivery again.
         #[command(after_help = "Example:\n  deltaq queue resume prices")]
         Resume(Resume),
-        /// Let workers drain a queue and then end.
+        /// Close a queue: workers process the remaining keys and then end.
         #[command(after_help = "Example:\n  deltaq queue close prices --drain --wait 5m")]
         Close(Close),
         /// Open a closed queue.
         #[command(after_help = "Example:\n  deltaq queue reopen prices")]
         Reopen(Reopen),
-        /// Drop all waiting keys; known objects, leased and parked keys stay.
+        /// Drop all waiting keys; known objects, leased and parked keys are kept.
         #[command(after_help = "Example:\n  deltaq queue purge prices --yes")]
         Purge(Purge),
     }
@@ -88,7 +88,7 @@ super::commands! {
 /// `deltaq queues`.
 #[derive(Debug, Clone, Args)]
 pub struct List {
-    /// Start of the names.
+    /// Only queues whose names have this prefix.
     #[arg(long, default_value = "")]
     pub prefix: String,
     /// The limit.
@@ -101,7 +101,7 @@ pub struct List {
 pub struct Create {
     /// The name of the queue.
     pub name: Name,
-    /// Replace all settings of the queue if it exists: one that is not given gets its default.
+    /// Replace all settings if the queue exists; settings that are not given get their defaults.
     #[arg(long)]
     pub replace: bool,
     /// The settings.
@@ -131,7 +131,7 @@ pub struct Configure {
 pub struct Delete {
     /// The name of the queue.
     pub name: Name,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub yes: bool,
     /// Detach the queues that follow the queue.
@@ -147,7 +147,7 @@ pub struct Close {
     /// Wait until no key is ready, delayed or leased; exit code 3 if some are left.
     #[arg(long)]
     pub drain: bool,
-    /// Longest wait.
+    /// Maximum wait.
     #[arg(long, value_name = "DURATION", requires = "drain", default_value = "0s")]
     pub wait: DurationText,
     /// What pops of the closed queue wait for before they tell their workers to end.
@@ -170,7 +170,7 @@ pub enum WaitFor {
 pub struct Purge {
     /// The name of the queue.
     pub name: Name,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -312,7 +312,7 @@ impl Execute for Purge {
     }
 }
 
-/// Prints a queue after a change, or all of the queue if there was none.
+/// Prints the result of a change to a queue, or the whole queue if the call changed nothing.
 fn show_change(session: &Session, text: &RawValue, sentence: &str) -> Result<(), Failure> {
     let queue: QueueDocument = parse(text)?;
     if sentence.is_empty() {

@@ -17,10 +17,10 @@ use super::session::{Execute, Session};
 super::commands! {
     /// Commands that read a queue, and commands on parked keys.
     Commands {
-        /// List the keys of all states that wait, are leased or are parked, or show one key.
+        /// List ready, delayed, leased and parked keys, or show one key.
         #[command(after_help = "Example:\n  deltaq items prices --state leased")]
         Items(Items),
-        /// Say why a key is not delivered.
+        /// Explain why a key is not delivered.
         #[command(after_help = "Example:\n  deltaq explain prices sku-1")]
         Explain(Explain),
         /// List known objects (acknowledged states), or show one.
@@ -63,7 +63,7 @@ pub struct Items {
     /// States: ready, delayed, leased, parked, joined by commas [default: all].
     #[arg(long, value_name = "STATES", conflicts_with = "key")]
     pub state: Option<String>,
-    /// Keys that this worker holds.
+    /// Only keys that this worker holds.
     #[arg(long, value_name = "NAME", conflicts_with = "key")]
     pub worker: Option<String>,
     /// The limit.
@@ -87,16 +87,16 @@ pub struct ViewObjects {
     pub queue: Name,
     /// One key.
     pub key: Option<String>,
-    /// Start of the keys.
+    /// Only keys with this prefix.
     #[arg(long, conflicts_with = "key")]
     pub prefix: Option<String>,
-    /// Objects that this source owns.
+    /// Only objects that this source owns.
     #[arg(long, value_name = "NAME", conflicts_with = "key")]
     pub source: Option<String>,
     /// One of N parts of all keys, such as 0/4.
     #[arg(long, value_name = "I/N", conflicts_with = "key")]
     pub shard: Option<String>,
-    /// Of one key: a version that the queue must have, such as that of an earlier call; without it the command fails.
+    /// With a key: a version that the queue must have, such as that of an earlier call; otherwise the command fails.
     #[arg(long, value_name = "N", requires = "key")]
     pub min_resource_version: Option<u64>,
     /// The limit.
@@ -167,7 +167,7 @@ pub struct KeySelection {
     /// The keys, or all of them.
     #[command(flatten)]
     pub which: WhichKeys,
-    /// Change nothing unless so many keys are selected.
+    /// Change nothing unless exactly this many keys are selected.
     #[arg(long, value_name = "N")]
     pub expected_count: Option<u64>,
 }
@@ -178,10 +178,10 @@ pub struct KeySelection {
 pub struct WhichKeys {
     /// The keys.
     pub keys: Vec<String>,
-    /// All of them.
+    /// All keys.
     #[arg(long)]
     pub all: bool,
-    /// All with exactly this error.
+    /// All keys with exactly this error.
     #[arg(long, value_name = "TEXT")]
     pub error: Option<String>,
 }
@@ -208,7 +208,7 @@ pub struct Discard {
     /// The keys.
     #[command(flatten)]
     pub parked: KeySelection,
-    /// Do not ask before parked keys that the command does not name are dropped.
+    /// Do not ask for confirmation if the command does not name the keys.
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -372,7 +372,7 @@ impl KeySelection {
 }
 
 impl WhichKeys {
-    /// Whether the command names no keys, so that it concerns an unknown number of them.
+    /// Whether the command does not name keys, so that it affects an unknown number of them.
     fn are_unnamed(&self) -> bool {
         self.all || self.error.is_some()
     }

@@ -28,10 +28,10 @@ pub struct Replace {
     /// The complete list: JSON text, a file, or - for stdin.
     #[arg(long_help = REPLACE_HELP)]
     pub objects: Option<String>,
-    /// The owner of the list. Without it the list covers the keys without an owner.
+    /// The source that owns the list. Without it, the list covers the keys that no source owns.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// The number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call: the server applies each number of a source once, in order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
     /// Queue nothing for objects that have not changed.
@@ -46,10 +46,10 @@ pub struct Replace {
     /// Refuse to delete more than this many keys.
     #[arg(long, value_name = "N")]
     pub max_deletes: Option<u64>,
-    /// Let an empty list delete everything of the source.
+    /// Allow an empty list to delete all keys of the source.
     #[arg(long)]
     pub allow_empty: bool,
-    /// Keep the last object of a key that the list names several times, instead of refusing the list.
+    /// If the list names a key several times, keep its last object instead of refusing the list.
     #[arg(long)]
     pub keep_last: bool,
     /// The number of objects that the list must have.
@@ -134,14 +134,14 @@ fn percent(text: &str) -> Result<f64, String> {
 /// A list that is sent while its input is read.
 struct List {
     pieces: Pieces,
-    /// The first pieces, which were read before the request began.
+    /// The first pieces, which were read before the request was sent.
     ahead: VecDeque<Result<Piece, Failure>>,
     progress: Progress,
-    /// Objects that were sent.
+    /// Number of objects that were sent.
     objects: u64,
-    /// Whether a last line with the number of objects follows.
+    /// Whether a last line with the number of objects is added.
     adds_count: bool,
-    /// The reason for which the input ended early.
+    /// Why the input ended early.
     failed: Arc<Mutex<Option<Failure>>>,
 }
 
@@ -162,7 +162,7 @@ async fn send<T: DeserializeOwned>(
         None => Body::lines(unfold(Some(list), |list| async move { list?.next().await })),
     };
     let reply: Result<Box<RawValue>, _> = session.client.fetch(call.body(body)).await;
-    // An input that ended early breaks the request off; the input's failure is the cause.
+    // An input that ends early aborts the request, so the input's failure is the cause.
     if let Some(failure) = failed.lock().take() {
         return Err(failure);
     }
@@ -171,8 +171,8 @@ async fn send<T: DeserializeOwned>(
 }
 
 impl List {
-    /// The object, if the input is one object and nothing says that it is a list. It is sent as it is, because the server keeps such a
-    /// body from deleting the other keys of the source.
+    /// The object, if the input is a single object and nothing declares it to be a list. It is sent unchanged,
+    /// because the server prevents such a body from deleting the other keys of the source.
     async fn single(&mut self) -> Option<Vec<u8>> {
         let first = self.pieces.recv().await?;
         let is_single = |piece: &Piece| {

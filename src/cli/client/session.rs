@@ -20,7 +20,7 @@ use super::output::{Format, Output};
 use super::reply::parse;
 use crate::http;
 
-/// Longest wait of one call, unless the server allows less.
+/// Maximum wait of one call, unless the server allows less.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A command that calls a server.
@@ -46,7 +46,7 @@ pub struct Remote<C: Args> {
     pub connection: Connection,
 }
 
-/// What a running command works with.
+/// The context of a running command.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
@@ -56,13 +56,13 @@ pub(super) struct Session {
     operations: &'static [&'static str],
 }
 
-/// A wait on the server that takes several calls if it is long.
+/// A wait on the server, which is split into several calls if it is long.
 pub(super) struct LongWait<'s> {
     clock: &'s Clock,
     started_us: u64,
-    /// `None` waits for ever.
+    /// `None` waits forever.
     wait: Option<Duration>,
-    /// Longest wait of one call.
+    /// Maximum wait of one call.
     longest: Duration,
 }
 
@@ -84,7 +84,7 @@ fn try_run<C: Execute>(remote: &Remote<C>) -> Result<(), Failure> {
     block_on(Box::pin(remote.command.execute(&session)))
 }
 
-/// Runs the future of a command. All commands have one type here, so the runtime is compiled once and not for each of them.
+/// Runs the future of a command. All commands have the same type here, so the runtime code is compiled only once.
 fn block_on(command: Pin<Box<dyn Future<Output = Result<(), Failure>> + '_>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
@@ -95,7 +95,7 @@ fn block_on(command: Pin<Box<dyn Future<Output = Result<(), Failure>> + '_>>) ->
 }
 
 impl Session {
-    /// A call of the operation with this id. `queue` and `key` fill the template of its path.
+    /// Creates a call of the operation with this id. `queue` and `key` are substituted into its path.
     pub(super) fn call(&self, id: &str, queue: &str, key: &str) -> Result<Call, Failure> {
         debug_assert!(self.operations.contains(&id), "{id} is not among the operations of the command");
         call(id, queue, key)
@@ -106,13 +106,13 @@ impl Session {
         self.call(id, queue.as_str(), "")
     }
 
-    /// Longest wait of one call: the usual one, or that of the server if that is shorter.
+    /// Maximum wait of one call: the usual limit, or the server's limit if it is shorter.
     pub(super) async fn longest_wait(&self) -> Result<Duration, Failure> {
         let info: Info = self.client.fetch(call("get_info", "", "")?).await?;
         Ok(Duration::from_millis(info.limits.wait_ms).min(CALL_WAIT_MAX))
     }
 
-    /// Starts to wait. `None` waits for ever.
+    /// Starts to wait. `None` waits forever.
     pub(super) async fn wait(&self, wait: Option<Duration>) -> Result<LongWait<'_>, Failure> {
         let longest = if wait == Some(Duration::ZERO) { Duration::ZERO } else { self.longest_wait().await? };
         Ok(LongWait { clock: &self.clock, started_us: self.clock.monotonic_us(), wait, longest })

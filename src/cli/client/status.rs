@@ -22,17 +22,17 @@ use super::session::{Execute, Session};
 use super::top::Top;
 use super::waiting::synced;
 
-/// Queues of one page.
+/// Number of queues per page.
 const PAGE: u64 = 1_000;
-/// Time between two looks at a queue.
+/// Time between two polls of a queue.
 const POLL: Duration = Duration::from_millis(250);
-/// Time between two looks after a while.
+/// Maximum time between two polls.
 const POLL_MAX: Duration = Duration::from_secs(1);
 
 super::commands! {
     /// Commands that watch a server or a queue.
     Commands {
-        /// Show the server and the sum over its queues.
+        /// Show the server and the totals of its queues.
         #[command(after_help = "Example:\n  deltaq status --url http://deltaq:7070")]
         Status(Status),
         /// Show a live board of queues, keys and parked errors.
@@ -56,13 +56,13 @@ pub struct Status {}
 pub struct Wait {
     /// The queue.
     pub queue: Name,
-    /// Until no key is ready, delayed or leased; parked keys do not count. This is the default.
+    /// Wait until no key is ready, delayed or leased; parked keys do not count. This is the default.
     #[arg(long, conflicts_with = "synced")]
     pub idle: bool,
-    /// Until the initial list is processed.
+    /// Wait until the initial list is processed.
     #[arg(long)]
     pub synced: bool,
-    /// Longest wait [default: no limit].
+    /// Maximum wait [default: no limit].
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<DurationText>,
 }
@@ -72,10 +72,10 @@ pub struct Wait {
 pub struct Tail {
     /// The queue.
     pub queue: Name,
-    /// Time between two looks at the counts.
+    /// Time between two polls.
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub interval: DurationText,
-    /// End after this many lines.
+    /// Exit after this many lines.
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<u64>,
 }
@@ -213,7 +213,7 @@ impl Execute for Tail {
     }
 }
 
-/// Reads the status of a queue again and again. After the first reply, restarts of the server do not end the command.
+/// Polls the status of a queue. After the first reply, restarts of the server do not end the command.
 struct Looks<'s> {
     session: &'s Session,
     started_us: u64,
@@ -228,7 +228,7 @@ impl<'s> Looks<'s> {
         Self { session, started_us, timeout, has_succeeded: false, backoff: Backoff::default() }
     }
 
-    /// The document of the queue; `None` after a failure that may pass. Then the pause is over, too.
+    /// The document of the queue; `None` after a temporary failure, once the pause is over.
     async fn next<T: DeserializeOwned>(
         &mut self,
         queue: &Name,
@@ -262,7 +262,7 @@ fn counts(status: &QueueStatus) -> ([u64; 5], [bool; 2]) {
     )
 }
 
-/// A queue at a moment.
+/// A queue at a point in time.
 #[derive(Debug, serde::Deserialize)]
 #[serde(transparent)]
 struct QueueAt(QueueDocument);

@@ -1,6 +1,6 @@
 //! `deltaq top`: a live board in the terminal.
 //!
-//! [`board`] is the state and the meaning of keys, [`view`] draws it, and this module makes the calls.
+//! [`board`] holds the state and handles pressed keys, [`view`] draws the board, and this module makes the calls.
 
 mod board;
 mod view;
@@ -25,19 +25,19 @@ use super::pages::check_complete;
 use super::session::{Execute, Session};
 use crate::config;
 
-/// Queues on the board.
+/// Maximum number of queues on the board.
 const QUEUES_MAX: u64 = 1_000;
-/// Keys of a queue on the board.
+/// Maximum number of keys of a queue on the board.
 const KEYS_MAX: u64 = 200;
-/// Events of a key on the board.
+/// Maximum number of events of a key on the board.
 const EVENTS_MAX: u64 = 100;
-/// Keys that were pressed and not yet handled.
+/// Maximum number of pressed keys that have not been handled.
 const INPUTS_WAITING: usize = 16;
 
 /// `deltaq top`.
 #[derive(Debug, Clone, Args)]
 pub struct Top {
-    /// Time between two looks at the server.
+    /// Time between two polls of the server.
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub interval: DurationText,
 }
@@ -60,7 +60,8 @@ impl Execute for Top {
             ));
         }
         let mut board = Board::new(session.client.address(), config::permits_colors());
-        // The first look is before the terminal changes, so that a wrong address is an ordinary failure.
+        // The first fetch runs before the terminal is changed, so that a wrong address is reported as an ordinary
+        // failure.
         look(session, &mut board).await?;
         let mut terminal = ratatui::try_init().map_err(Failure::Write)?;
         let done = self.show(session, &mut board, &mut terminal).await;
@@ -153,7 +154,7 @@ async fn look(session: &Session, board: &mut Board) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Performs an action, and returns the sentence about it.
+/// Performs an action and returns a message about it.
 async fn perform(session: &Session, action: &Action) -> String {
     let done = match action {
         Action::Pause(queue) => {

@@ -17,7 +17,7 @@ use super::session::{Execute, Session};
 super::commands! {
     /// Commands that show what a queue and its workers wait for.
     Commands {
-        /// Ask whether the initial list is processed, or everything up to a version is acknowledged; exit code 3 if not.
+        /// Check whether the initial list is processed, or everything up to a version is acknowledged; exit code 3 if not.
         #[command(after_help = "Example:\n  deltaq synced prices --resource-version now --wait 5m")]
         Synced(Synced),
         /// List the workers that hold leases or wait for keys.
@@ -31,10 +31,11 @@ super::commands! {
 pub struct Synced {
     /// The queue.
     pub queue: Name,
-    /// Ask whether every change up to this version is acknowledged; `now` is the newest version. Parked keys are left out.
+    /// Check whether every change up to this version is acknowledged; `now` is the newest version. Parked keys are
+    /// ignored.
     #[arg(long, value_name = "N")]
     pub resource_version: Option<String>,
-    /// Longest wait.
+    /// Maximum wait.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub wait: DurationText,
 }
@@ -116,7 +117,8 @@ fn sentence(synced: &SyncedDocument) -> String {
     format!("{is} up to version {version}{}", parked.unwrap_or_default())
 }
 
-/// Waits until the queue has synced or, with a version, until every change up to it is acknowledged; for ever if `wait` is none.
+/// Waits until the queue has synced or, with a version, until every change up to it is acknowledged. Waits forever if
+/// `wait` is `None`.
 pub(super) async fn synced(
     session: &Session,
     queue: &Name,
@@ -132,7 +134,7 @@ pub(super) async fn synced(
         if is_reached(&synced) || wait.is_over() {
             return Ok((synced, text));
         }
-        // A repeated call goes on with the version that `now` was.
+        // A repeated call uses the version that `now` referred to in the first call.
         version = synced.resource_version.map(|version| version.to_string());
     }
 }

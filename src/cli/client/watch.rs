@@ -15,7 +15,7 @@ use super::patience::wait_after;
 use super::reply::parse;
 use super::session::{Execute, Session};
 
-/// Rows of one page.
+/// Number of rows per page.
 const PAGE: u64 = 1_000;
 
 super::commands! {
@@ -45,21 +45,21 @@ pub struct Watch {
     /// The view.
     #[arg(long, value_enum, default_value_t)]
     pub view: ViewName,
-    /// Where to begin: now, 0 for all objects first, or a version.
+    /// Where to start: now, 0 for all objects first, or a version.
     #[arg(long, value_name = "VERSION", default_value = "now")]
     pub from: String,
-    /// Start of the keys.
+    /// Only keys with this prefix.
     #[arg(long)]
     pub prefix: Option<String>,
     /// One of N parts of all keys, such as 0/4.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<String>,
-    /// End after this many changes.
+    /// Exit after this many changes.
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<usize>,
 }
 
-/// The place from which the next call continues.
+/// The position from which the next call continues.
 #[derive(Debug)]
 struct Position {
     version: String,
@@ -80,7 +80,7 @@ impl Execute for Watch {
     const OPERATIONS: &'static [&'static str] = &["watch", "get_queue"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        // Like the first look of `tail`, this call is not repeated: the address may be wrong.
+        // Like the first poll of `tail`, this call is not retried, because the address may be wrong.
         let queue: QueueDocument = session.client.fetch(session.on_queue("get_queue", &self.queue)?).await?;
         let version = match self.from.as_str() {
             "now" => queue.status.resource_version.to_string(),

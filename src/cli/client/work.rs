@@ -1,7 +1,7 @@
 //! `deltaq work`: runs a command for each key.
 //!
-//! The worker of the client crate takes the keys and keeps their leases; its handler runs the command. No command is left running
-//! without a lease: it is stopped before the lease can have expired.
+//! The worker of the client crate pops the keys and extends their leases; its handler runs the command. No command
+//! keeps running without a lease: it is stopped before the lease can expire.
 
 mod child;
 mod commands;
@@ -24,8 +24,8 @@ use super::failure::Failure;
 use super::patience::wait_after;
 use super::session::{Execute, Session};
 
-/// How long the worker waits for its handlers when it stops: longer than any command. A worker that ends a handler leaves its command
-/// running, so the handlers end by [`Stop`].
+/// How long the worker waits for its handlers when it stops. This is longer than any command, because a worker that
+/// drops a handler would leave its command running. [`Stop`] ends the handlers instead.
 const HANDLERS_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// `deltaq work`.
@@ -36,25 +36,25 @@ pub struct Work {
     /// The command and its arguments, run once per key.
     #[arg(last = true, required = true, value_name = "COMMAND", long_help = COMMAND_HELP)]
     pub command: Vec<OsString>,
-    /// How many commands run at once.
+    /// Maximum number of commands that run at once.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: u16,
-    /// Length of the leases [default: of the queue]. A lease is extended while its command runs.
+    /// Length of the leases [default: the queue's setting]. A lease is extended while its command runs.
     #[arg(long, value_name = "DURATION")]
     pub lease: Option<DurationText>,
     /// Name of the worker, shown with its leases [default: host and process id].
     #[arg(long, value_name = "NAME")]
     pub worker: Option<String>,
-    /// Add the object that was acknowledged last to the item.
+    /// Include the last acknowledged object in the item.
     #[arg(long)]
     pub with_known: bool,
-    /// End when the queue has no ready key; with exit code 3 if the queue does not exist.
+    /// Exit when the queue has no ready key; exit code 3 if the queue does not exist.
     #[arg(long)]
     pub until_empty: bool,
-    /// After SIGTERM or SIGINT: how long commands may finish before they are stopped and their keys released.
+    /// Time for running commands to finish after SIGTERM or SIGINT, before they are stopped and their keys released.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub grace: DurationText,
-    /// How long a command that is stopped may take between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL when a command is stopped.
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     pub kill_after: DurationText,
     /// Also report keys that were acknowledged.
@@ -85,7 +85,7 @@ The last 2,048 bytes of its stderr become the error of a rejected or failed key.
 The command runs in a process group of its own. When its lease is lost, or after --grace, the group gets SIGTERM and then SIGKILL.
 Processes that the command leaves in its group are killed when it ends.";
 
-/// The stages of the end.
+/// The stages of stopping.
 #[derive(Debug, Clone, Default)]
 struct Stop {
     /// No further key is popped.
@@ -176,7 +176,7 @@ impl Work {
 }
 
 impl Stop {
-    /// Stops softly at the first signal; hard at the second, or after `grace`. Does not return.
+    /// Stops softly at the first signal, and hard at the second signal or after `grace`. Never returns.
     async fn follow(&self, mut signals: Signals, grace: Duration) {
         tokio::select! {
             () = signals.next() => {

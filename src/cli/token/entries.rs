@@ -1,7 +1,7 @@
 //! `deltaq token list`, `revoke` and `rotate`.
 //!
-//! The file is edited as text, so that comments and other entries stay as they are. The result is parsed again, and written only
-//! if exactly the one entry has changed.
+//! The file is edited as text, so that comments and other entries remain unchanged. The result is parsed again, and
+//! it is written only if exactly one entry has changed.
 
 use std::path::PathBuf;
 
@@ -108,7 +108,7 @@ fn unknown(name: &str) -> Error {
     Error::Unknown { name: name.to_owned() }
 }
 
-/// Replaces the file if its new text has exactly these entries.
+/// Replaces the file, if its new text has exactly these entries.
 fn write(file: LockedFile, text: &str, entries: &[TokenEntry]) -> Result<(), Error> {
     let parsed = token_file::parse(file.path(), text).ok();
     if parsed.as_deref() != Some(entries) {
@@ -117,7 +117,7 @@ fn write(file: LockedFile, text: &str, entries: &[TokenEntry]) -> Result<(), Err
     file.replace(text).map_err(Error::Replace)
 }
 
-/// The text without the entry at this index. Comments and blank lines in front of the next entry stay.
+/// The text without the entry at this index. Comments and blank lines before the next entry are kept.
 fn without_entry(text: &str, index: usize) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let is_header = |line: &&str| line.trim_start().starts_with(HEADER);

@@ -33,7 +33,7 @@ pub enum Error {
     /// The new file can't be written or renamed.
     #[error("can't write {}", path.display())]
     Write {
-        /// The new file, which is removed again.
+        /// The new file, which is removed after the error.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -48,7 +48,7 @@ pub(super) struct LockedFile {
     text: String,
     /// `None` if the file does not exist.
     metadata: Option<fs::Metadata>,
-    /// The locked directory. The file can't carry the lock: each run replaces it.
+    /// The locked directory. The file itself can't be locked, because each run replaces it.
     folder: File,
 }
 
@@ -82,7 +82,7 @@ impl LockedFile {
         Ok(Self { path, text, metadata, folder })
     }
 
-    /// As [`open`](Self::open), but a missing file is an error.
+    /// Like [`open`](Self::open), but a missing file is an error.
     pub(super) fn open_existing(path: &Path) -> Result<Self, Error> {
         fs::metadata(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         Self::open(path)
@@ -96,7 +96,7 @@ impl LockedFile {
         &self.text
     }
 
-    /// Replaces the file by one with this text and the same mode and owner. A new file has mode 0600.
+    /// Replaces the file with one that has this text and the same mode and owner.
     pub(super) fn replace(self, text: &str) -> Result<(), Error> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let draft = self.path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -105,7 +105,7 @@ impl LockedFile {
             let _best_effort = fs::remove_file(&draft);
             Error::Write { path: draft.clone(), source }
         })?;
-        // Without this sync a power loss may bring back the old file, which is complete.
+        // Without this sync, a power loss may restore the old file, which is complete.
         let _best_effort = self.folder.sync_all();
         Ok(())
     }
@@ -115,7 +115,7 @@ impl LockedFile {
         let _absent = fs::remove_file(draft);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
         if let Some(previous) = &self.metadata {
-            // Only root can change the owner. The group lets a service read the file, so it must be kept.
+            // Only root can change the owner. The group must be kept, because it lets a service read the file.
             if fchown(&file, Some(previous.uid()), Some(previous.gid())).is_err() {
                 fchown(&file, None, Some(previous.gid()))?;
             }

@@ -51,7 +51,7 @@ use crate::http::routes::{
 )]
 struct Api;
 
-/// The text of the document on a server without tokens. Computing a text takes some milliseconds.
+/// The text of the document on a server without tokens. Computing the text takes a few milliseconds.
 static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(false));
 /// The text of the document on a server with tokens.
 static GUARDED: LazyLock<Bytes> = LazyLock::new(|| text(true));
@@ -133,7 +133,7 @@ fn add_examples(operation: &mut Value) {
     }
 }
 
-/// utoipa describes an optional body as nullable. No body may be null, but some may be absent.
+/// utoipa describes an optional body as nullable. However, no body may be null; some may be absent.
 fn make_optional(body: &mut Value) {
     let contents = body.get_mut("content").and_then(Value::as_object_mut).into_iter().flatten();
     let mut required = true;
@@ -151,7 +151,7 @@ fn make_optional(body: &mut Value) {
     }
 }
 
-/// Adds the header with the id of the request. Shared responses have it already.
+/// Adds the header with the id of the request. Shared responses already have it.
 fn add_request_id(response: &mut Value) {
     let Some(response) = response.as_object_mut().filter(|response| !response.contains_key("$ref")) else {
         return;

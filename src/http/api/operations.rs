@@ -1,7 +1,7 @@
 //! The operations of the API with their handlers, in one table.
 //!
-//! Routing, authorization, in-flight limits, timeouts, telemetry and the reading of bodies use the table, and a test compares it with
-//! the OpenAPI document. There is no other way to a handler.
+//! Routing, authorization, in-flight limits, timeouts, telemetry and body parsing use this table, and a test compares
+//! it with the OpenAPI document. A handler can be reached only through the table.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Operations {
         Self::of(table::ALL.iter().filter(|endpoint| endpoint.is_scrape()))
     }
 
-    /// These operations.
+    /// A table of these operations.
     pub(in crate::http) fn of(endpoints: impl Iterator<Item = &'static Endpoint>) -> Self {
         let mut by_path: Vec<(&str, Vec<&'static Endpoint>)> = Vec::new();
         for endpoint in endpoints {
@@ -97,10 +97,10 @@ pub fn operation_ids() -> impl Iterator<Item = &'static str> {
     table::ALL.iter().filter_map(|endpoint| endpoint.operation.id)
 }
 
-/// Longest path for which a similar one is looked for, in bytes: the comparison takes the square of the length.
+/// Maximum length, in bytes, of a path for which a similar path is suggested. The comparison takes quadratic time.
 const COMPARED_BYTES_MAX: usize = 256;
 
-/// Words that other services have for a call on a queue, with the rest of the path here.
+/// Words that other services use for calls on a queue, with the equivalent rest of the path in this API.
 const FOREIGN_WORDS: &[(&str, &str)] = &[
     ("consume", "pop"),
     ("dead-letters", "items?state=parked"),
@@ -118,7 +118,8 @@ const FOREIGN_WORDS: &[(&str, &str)] = &[
     ("subscribe", "pop"),
 ];
 
-/// The path of the API that is most similar to an unknown path, if one is similar. A path without `/v1` is also compared with it.
+/// The API path that is most similar to an unknown path, if any is similar. A path without `/v1` is also compared
+/// with `/v1` added.
 pub(in crate::http) fn nearest_path(path: &str) -> Option<String> {
     if path.len() > COMPARED_BYTES_MAX {
         return None;
@@ -146,7 +147,7 @@ pub(in crate::http) fn nearest_path(path: &str) -> Option<String> {
     candidates.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
 }
 
-/// The template with the parts of `path` in place of its parameters; `None` if the path has too few or too many parts.
+/// The template with its parameters replaced by parts of `path`; `None` if the path has too few or too many parts.
 fn filled(template: &str, path: &str) -> Option<String> {
     let (mut rest, mut parts) = (path.split('/'), Vec::new());
     for part in template.split('/') {

@@ -26,7 +26,7 @@ impl Endpoint {
         self.operation.class == Class::Scrape
     }
 
-    /// Whether it serves the console, or leads to it.
+    /// Whether the operation serves the console or redirects to it.
     pub(super) fn is_console(&self) -> bool {
         let path = self.operation.path;
         path == "/" || path.starts_with("/console")

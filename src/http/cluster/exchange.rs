@@ -1,5 +1,5 @@
-//! One call at another node: the request as it goes on, and the reply as it comes back. Bodies are streamed both ways, except for the
-//! reply to a pop, whose leases this node must know until its client has them.
+//! One call to another node: forwarding the request and returning the reply. Bodies are streamed both ways. The
+//! exception is the reply to a pop, because this node must know its leases until its client has received them.
 
 use std::io;
 use std::pin::pin;
@@ -26,9 +26,9 @@ use crate::http::problem::{Code, PassedOn, Problem, REPEAT, REPEAT_SAFELY};
 use crate::http::reply::delivery::{DeliveryBody, Leases};
 use crate::http::request::context::{REQUEST_ID, RequestContext};
 
-/// How long the reply to a pop is awaited after its client has disconnected.
+/// How long this node waits for the reply to a pop after the client has disconnected.
 const LATE_REPLY: Duration = Duration::from_secs(1);
-/// How long a reply may still arrive after the queue has another owner.
+/// How long a reply may still arrive after the queue has moved to another owner.
 const LAST_REPLY: Duration = Duration::from_secs(1);
 /// Headers of one connection (RFC 9110, 7.6.1).
 static OF_CONNECTION: [HeaderName; 9] = [
@@ -93,8 +93,8 @@ pub(in crate::http) async fn forwarded(
 
 /// Runs the exchange of a pop, and drops it when the client has disconnected.
 ///
-/// A reply that the owner has just sent is still received, so that its leases return. A longer wait would let a pop without a client
-/// take the keys of others.
+/// A reply that the owner has just sent is still received, so that its leases return to the queue. With a longer
+/// wait, a pop without a client could take keys from others.
 async fn until_disconnected(
     exchange: impl Future<Output = Result<Response, CallError>>,
     mut sender: oneshot::Sender<Result<Response, CallError>>,
@@ -121,12 +121,13 @@ async fn exchange(
     incoming(&node, &context, &peer, queue, reply).await
 }
 
-/// Waits until `peer` no longer owns the queue, and for a reply that is under way then. An owner that hangs never replies.
+/// Waits until `peer` no longer owns the queue, and then for a reply that is already on its way. An owner that hangs
+/// never replies.
 async fn moved(partitions: Arc<Partitions>, queue: Name, peer: Arc<Peer>) {
     loop {
         partitions.until_moved(&queue, &peer).await;
         tokio::time::sleep(LAST_REPLY).await;
-        // A node that was removed forgets all owners until its next heartbeat.
+        // A removed node does not know any owner until its next heartbeat.
         if !partitions.is_owner(&queue, &peer) {
             return;
         }
@@ -161,7 +162,7 @@ pub(in crate::http) fn refused(peer: &Peer) -> Problem {
     Problem::new(Code::NotOwner, detail).hint(REPEAT)
 }
 
-/// The problem of an owner at whose URL another server replies.
+/// The problem if a different server replies at the owner's URL.
 pub(in crate::http) fn not_the_node(peer: &Peer) -> Problem {
     let detail = format!(
         "another server replies at the URL of the node {:?}, which owns the queue (cluster.advertise); whether the request took effect \
@@ -171,7 +172,7 @@ pub(in crate::http) fn not_the_node(peer: &Peer) -> Problem {
     Problem::new(Code::NotOwner, detail).hint(REPEAT_SAFELY)
 }
 
-/// The request as another node gets it.
+/// The request as it is sent to another node.
 pub(in crate::http) fn outgoing(context: &RequestContext, request: Request) -> Request {
     let (mut parts, body) = request.into_parts();
     let headers = &mut parts.headers;
@@ -194,7 +195,7 @@ pub(in crate::http) fn outgoing(context: &RequestContext, request: Request) -> R
     Request::from_parts(parts, body)
 }
 
-/// Removes the headers that concern only the connection.
+/// Removes the headers that apply only to the connection.
 fn keep_end_to_end(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -208,7 +209,7 @@ fn keep_end_to_end(headers: &mut HeaderMap) {
     }
 }
 
-/// The reply of the owner as the client gets it.
+/// The reply of the owner as it is returned to the client.
 async fn incoming(
     node: &Arc<Node>,
     context: &Arc<RequestContext>,
@@ -245,7 +246,8 @@ async fn incoming(
         shutdown: state.shutdown.clone(),
         queue,
     };
-    // The owner bounds the reply by queues.max_reply_bytes. It takes the leases back if the connection ends before the end of the reply.
+    // The owner limits the reply to queues.max_reply_bytes. It takes back the leases if the connection ends before
+    // the end of the reply.
     let text = to_bytes(Body::new(body), usize::MAX).await.map_err(|_| CallError::Interrupted)?;
     let leases = ForwardedLeases::new(text.clone(), path);
     // If there is no room, dropping the leases returns them.
@@ -261,7 +263,7 @@ async fn incoming(
     Ok(Response::from_parts(parts, Body::new(body)))
 }
 
-/// A streamed body that breaks off when the owner has changed: a node that hangs does not end it.
+/// A streamed body that is aborted when the owner changes, because a node that hangs would never end it.
 fn while_owned(body: Incoming, moved: impl Future<Output = ()> + Send + 'static) -> Body {
     let state = (BodyDataStream::new(body), Box::pin(moved), false);
     Body::from_stream(stream::unfold(state, async |(mut body, mut moved, has_ended)| {

@@ -1,7 +1,7 @@
-//! Calls on a server that is one of several nodes: each call on a queue is answered by the owner of the queue.
+//! Calls on a server that is one of several nodes. Each call on a queue is answered by the owner of the queue.
 //!
-//! Any node accepts any call. The first node authorizes the client and counts the call in its limits; then it answers the call itself
-//! or forwards it, at most once. An owner answers only while its ownership is sure.
+//! Any node accepts any call. The first node authorizes the client and counts the call in its limits; then it answers
+//! the call itself or forwards it, at most once. An owner answers only while its ownership is certain.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(in crate::http) fn answer(
         return handler(context, request, query);
     }
     let Some(queue) = context.queue_name().cloned() else {
-        // The list of the queues, or an invalid name.
+        // This is the list of queues, or a call with an invalid name.
         return boxed(own(context.clone(), handler(context, request, query)));
     };
     let node = node.clone();
@@ -79,7 +79,7 @@ fn not_owner(detail: &'static str, hint: &'static str) -> Response {
     Problem::new(Code::NotOwner, detail).hint(hint).into_response()
 }
 
-/// The response of this node as the owner, if the ownership is still sure at its end.
+/// The response of this node as the owner, if the ownership is still certain when the response is complete.
 async fn own(context: Arc<RequestContext>, response: ResponseFuture) -> Response {
     let state = &context.state;
     let partitions = if context.is_list_for_node() { Some(state.partitions.owned()) } else { None };
@@ -112,7 +112,7 @@ fn is_sure(state: &AppState) -> bool {
     state.partitions.is_sure(state.clock.monotonic_us())
 }
 
-/// A body that ends the connection when the ownership is not sure any more.
+/// A body that ends the connection when the ownership is no longer certain.
 struct OwnedBody {
     body: Body,
     state: AppState,

@@ -1,7 +1,7 @@
 //! The list of the queues of all nodes.
 //!
-//! Each partition has one owner, and each owner lists its own queues. The node that the client has called merges the pages. A list
-//! that misses a partition is refused, because a client must not take a part for the whole.
+//! Each partition has one owner, and each owner lists its own queues. The node that the client has called merges the
+//! pages. If a partition is missing, the list is refused, because a client must not mistake a part for the whole.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub(in crate::http) struct QueueList {
     prefix: String,
 }
 
-/// A part of the list: up to the limit, or up to the name at which another page follows.
+/// A part of the list, up to the limit or up to the name at which the owner's next page starts.
 struct Part {
-    /// By name.
+    /// The queues, by name.
     rows: Vec<(String, Result<QueueDocument, UnavailableQueue>)>,
     /// The last name of this part, if the list of its owner has more.
     ends_at: Option<String>,
@@ -86,7 +86,7 @@ impl QueueList {
             listed.extend(numbers);
         }
         listed.sort_unstable();
-        // Each partition once: neither missing nor listed by two nodes.
+        // Each partition must be listed exactly once.
         if !listed.into_iter().eq(0..partitions.count()) {
             return Err(incomplete());
         }
@@ -121,7 +121,7 @@ impl QueueList {
                     bytes += schema_bytes(&document.config);
                     Ok(wire::queue(&document))
                 }
-                // The queue was deleted meanwhile, which is no error of the list.
+                // The queue was deleted in the meantime, which is not an error.
                 Err(deltaq_service::Error::QueueDeleted) => continue,
                 Err(error) => {
                     let problem = Problem::from(error);
@@ -138,7 +138,7 @@ impl QueueList {
         part
     }
 
-    /// The path of the same page at another node.
+    /// The path of the same page on another node.
     fn path(&self, after: Option<&str>, limit: u64) -> String {
         let prefix = utf8_percent_encode(&self.prefix, NON_ALPHANUMERIC);
         let after = after.map_or(String::new(), |after| format!("&continue={after}"));
@@ -185,7 +185,8 @@ fn incomplete() -> Problem {
         .hint(REPEAT)
 }
 
-/// One page of all parts. A name behind the end of a part is left to the next page, because that part may have names before it.
+/// Merges all parts into one page. A name after the end of a part is left for the next page, because that part may
+/// have names before it.
 fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
     let mut ends_at = parts.iter().filter_map(|part| part.ends_at.clone()).min();
     let resource_version = parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(part.resource_version));
@@ -207,7 +208,7 @@ fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
     QueuePage { items, unavailable, next, resource_version }
 }
 
-/// The bytes of the schema, the only part of the document of a queue that may be large.
+/// The size of the schema in bytes. The schema is the only part of a queue's document that may be large.
 fn schema_bytes(config: &Config) -> usize {
     let schema = config.admission.as_ref().and_then(|admission| admission.schema_text());
     schema.map_or(0, str::len)

@@ -1,9 +1,10 @@
-//! Tells the bytes of our responses from those that hyper writes of its own accord.
+//! Distinguishes the bytes of our responses from those that hyper writes on its own.
 //!
-//! hyper answers a request that it cannot parse with a bare status line, and no handler or layer sees it. hyper reads a
-//! request only after the response before it, so a byte that leaves the connection while no response is unfinished
-//! belongs to such an automatic response. A response is unfinished from the moment its request reaches the service until
-//! hyper has dropped its body and flushed the stream. The bytes themselves are never inspected: a caller chooses them.
+//! hyper answers a request that it can't parse with a bare status line that no handler or layer sees. It reads a
+//! request only after the previous response. So if a byte is written while no response is unfinished, it belongs to
+//! such an automatic response. A response is unfinished from the moment its request reaches the service until hyper
+//! has dropped its body and flushed the stream. The bytes themselves are never inspected, because callers can
+//! influence them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ pub(super) struct Exchanges(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Requests that reached the service.
+    /// Number of requests that reached the service.
     begun: AtomicU64,
-    /// Requests whose response body was dropped: hyper holds the rest of the response in its buffer.
+    /// Number of requests whose response body was dropped. hyper holds the rest of such a response in its buffer.
     produced: AtomicU64,
-    /// Requests whose response is on the wire. Invariant: `flushed <= begun`.
+    /// Number of requests whose response has been written. Invariant: `flushed <= begun`.
     flushed: AtomicU64,
     /// Whether the last request has a body that nobody reads.
     has_unread: AtomicBool,
@@ -35,13 +36,13 @@ struct Counts {
 pub(super) struct Exchange(Exchanges);
 
 impl Exchanges {
-    /// A request has reached the service.
+    /// Records that a request has reached the service.
     pub(super) fn begin(&self) -> Exchange {
         self.0.begun.fetch_add(1, Ordering::Relaxed);
         Exchange(self.clone())
     }
 
-    /// hyper has written everything in its buffer.
+    /// Records that hyper has written everything in its buffer.
     pub(super) fn flushed(&self) {
         let begun = self.0.begun.load(Ordering::Relaxed);
         if self.0.produced.load(Ordering::Relaxed) == begun {
@@ -49,17 +50,17 @@ impl Exchanges {
         }
     }
 
-    /// The connection ends behind the present response, and the client may still be sending.
+    /// Records that the connection ends after the current response although the client may still be sending.
     pub(super) fn leave_unread(&self) {
         self.0.has_unread.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a request was left unread in part.
+    /// Whether part of a request was left unread.
     pub(super) fn have_unread(&self) -> bool {
         self.0.has_unread.load(Ordering::Relaxed)
     }
 
-    /// Every request has its whole response: what hyper writes now is an automatic response.
+    /// Whether every request has its complete response. If so, anything that hyper writes is an automatic response.
     pub(super) fn are_finished(&self) -> bool {
         self.0.flushed.load(Ordering::Relaxed) == self.0.begun.load(Ordering::Relaxed)
     }
@@ -78,7 +79,7 @@ impl Drop for Exchange {
     }
 }
 
-/// A response body that holds its exchange open.
+/// A response body that keeps its exchange open.
 #[derive(Debug)]
 pub(super) struct ExchangeBody {
     body: Body,

@@ -1,9 +1,9 @@
-//! The lingering close: what happens to the bytes of a request that arrive after its refusal.
+//! The lingering close: the handling of request bytes that arrive after the request was refused.
 //!
-//! Many clients read the response only when they have sent the whole request. A socket that is closed with unread bytes resets the
-//! connection, so such a client would see a broken pipe instead of the refusal, and repeat the request for ever. Therefore the
-//! connection ends its sending side, and what still arrives is read and dropped, within bounds, as nginx does it
-//! (`lingering_time`, `lingering_timeout`).
+//! Many clients read the response only after they have sent the whole request. If a socket with unread bytes is
+//! closed, the connection is reset. Such a client would see a broken pipe instead of the refusal, and would repeat
+//! the request forever. So the server closes only its sending side, and reads and drops what still arrives, within
+//! limits. nginx does the same (`lingering_time`, `lingering_timeout`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Longest time that a connection lingers.
+/// Maximum time that a connection lingers.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// Longest time that a lingering connection waits for more bytes.
+/// Maximum time that a lingering connection waits for more bytes.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// Most connections of a listener that linger at a time. A further one is closed at once.
+/// Maximum number of lingering connections of a listener. Further connections are closed at once.
 const CONNECTIONS_MAX: usize = 256;
-/// Bytes that are read and dropped at once.
+/// Number of bytes that are read and dropped at once.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// The room for lingering connections, which the connections of a listener share.
+/// The limit on lingering connections, which all connections of a listener share.
 #[derive(Clone, Debug)]
 pub(super) struct LingerRoom(Arc<Semaphore>);
 
@@ -44,7 +44,7 @@ impl LingerRoom {
         Self(Arc::new(Semaphore::new(connections)))
     }
 
-    /// Lets a connection linger; `None` if too many do.
+    /// Starts to linger; `None` if too many connections are lingering.
     pub(super) fn enter(&self) -> Option<Linger> {
         let permit = self.0.clone().try_acquire_owned().ok()?;
         let (end, silence) = (Box::pin(sleep(TIME_MAX)), Box::pin(sleep(SILENCE_MAX)));
@@ -53,7 +53,7 @@ impl LingerRoom {
 }
 
 impl Linger {
-    /// Reads and drops what arrives. Ready when the peer has ended its sending side, or at a bound.
+    /// Reads and drops what arrives. Ready when the peer has closed its sending side or a limit is reached.
     pub(super) fn poll(
         &mut self,
         mut stream: Pin<&mut impl AsyncRead>,

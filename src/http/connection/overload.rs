@@ -11,14 +11,14 @@ use tokio::sync::Semaphore;
 use super::stream::closing_response;
 use crate::http::problem::{Code, Problem};
 
-/// Most overload responses in progress. A connection beyond is closed without one.
+/// Maximum number of overload responses in progress. Further connections are closed without a response.
 const RESPONSES_MAX: usize = 256;
-/// Longest time that one overload response may take.
+/// Time limit of one overload response.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often the log repeats a message that [`LogLimit`] holds back.
+/// Minimum time between two lines that [`LogLimit`] allows.
 const LOG_PERIOD: Duration = Duration::from_mins(1);
 
-/// Lets one of many equal log lines through each minute.
+/// Rate-limits equal log lines to one per minute.
 #[derive(Debug)]
 pub(super) struct LogLimit {
     clock: Clock,
@@ -48,7 +48,8 @@ impl LogLimit {
 pub(super) struct OverloadResponder {
     responses: Arc<Semaphore>,
     max_connections: usize,
-    /// Clients expect TLS. A handshake costs too much here, so the connection is closed without a response.
+    /// Whether clients expect TLS. A handshake would cost too much here, so the connection is then closed without a
+    /// response.
     is_tls: bool,
     log_limit: LogLimit,
 }
@@ -76,8 +77,8 @@ impl OverloadResponder {
     }
 }
 
-/// Sends a response and reads until the peer closes: a socket closed with unread bytes resets the connection, and the
-/// peer would lose the response.
+/// Sends a response and reads until the peer closes the connection. If the socket were closed with unread bytes, the
+/// connection would be reset and the peer would lose the response.
 pub(super) async fn send_and_close(mut stream: TcpStream, response: &[u8]) -> std::io::Result<()> {
     stream.write_all(response).await?;
     stream.shutdown().await?;

@@ -16,10 +16,11 @@ static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Longest header of version 1, in bytes.
 const LINE_BYTES_MAX: usize = 107;
-/// Longest header of version 2 behind its fixed part, in bytes: addresses, and extensions that are ignored.
+/// Maximum length of a version 2 header after its fixed part, in bytes. This part has addresses, and extensions that
+/// are ignored.
 const ADDRESS_BYTES_MAX: usize = 4_096;
 
-/// The proxies that are trusted to name the address of a client.
+/// The proxies that are trusted to report the address of a client.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies {
     networks: Arc<[IpNet]>,
@@ -27,7 +28,7 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Proxies in these networks. With `proxy_protocol` each of their connections begins with a PROXY header.
+    /// Trusts proxies in these networks. With `proxy_protocol`, each of their connections begins with a PROXY header.
     #[must_use]
     pub fn new(networks: impl IntoIterator<Item = IpNet>, proxy_protocol: bool) -> Self {
         Self { networks: networks.into_iter().collect(), proxy_protocol }
@@ -43,8 +44,7 @@ impl TrustedProxies {
         self.proxy_protocol && self.trusts(peer.ip())
     }
 
-    /// The client of a request: the last address of `X-Forwarded-For` that is no trusted proxy. `None` if the peer is the
-    /// client.
+    /// The client of a request: the last address in `X-Forwarded-For` that is not a trusted proxy.
     pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> Option<IpAddr> {
         if self.networks.is_empty() || !self.trusts(peer.ip()) {
             return None;
@@ -52,7 +52,7 @@ impl TrustedProxies {
         let mut client = None;
         let values = headers.get_all(&FORWARDED_FOR).into_iter().collect::<Vec<_>>();
         for text in values.iter().rev().flat_map(|value| value.to_str().unwrap_or_default().rsplit(',')) {
-            // The client wrote everything before an entry that is not an address.
+            // Everything before an entry that is not an address was written by the client and is not trusted.
             let Some(address) = parse_address(text.trim()) else { break };
             client = Some(address);
             if !self.trusts(address) {
@@ -63,7 +63,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address, which some proxies write with its port.
+/// Parses an address. Some proxies append a port.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()));
@@ -119,7 +119,7 @@ async fn read_binary(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option
             let (source, _) = (Ipv6Addr::from(rest.read_u128().await?), rest.read_u128().await?);
             Ok(Some((source, rest.read_u16().await?).into()))
         }
-        // LOCAL, the proxy's own connection, or an address family without IP addresses.
+        // LOCAL, which is the proxy's own connection, or an address family without IP addresses.
         (0x20 | 0x21, _) => Ok(None),
         _ => Err(invalid("the PROXY header has an unknown version or command")),
     }

@@ -1,5 +1,5 @@
-//! The byte stream of a connection as hyper reads and writes it: it feeds the timeouts, confirms the delivery of pops,
-//! and turns the bare error responses of hyper into problem documents.
+//! The byte stream of a connection as hyper reads and writes it. It updates the timeouts, confirms the delivery of
+//! pops, and replaces hyper's bare error responses with problem documents.
 
 use std::io;
 use std::pin::Pin;
@@ -16,8 +16,9 @@ use super::transport::Transport;
 use crate::http::problem::{self, Problem};
 use crate::http::reply::delivery::Outbox;
 
-/// The number of polls by which a clean end of the stream is delayed. hyper drops the running request at the end of the stream,
-/// so a client that closes its sending side after a request gets its response only if the handler ends first.
+/// The number of polls by which a clean end of the stream is delayed. hyper drops the running request at the end of
+/// the stream. So a client that closes its sending side after a request gets a response only if the handler ends
+/// first.
 const END_DELAY_POLLS: u8 = 2;
 
 /// The stream of one connection.
@@ -25,7 +26,7 @@ const END_DELAY_POLLS: u8 = 2;
 pub(super) struct ConnectionStream<S> {
     stream: S,
     timeouts: Timeouts,
-    /// Pops whose replies are in hyper's buffer. hyper flushes the stream when its buffer is empty.
+    /// The pops whose replies are in hyper's buffer. hyper flushes the stream when its buffer is empty.
     outbox: Outbox,
     exchanges: Exchanges,
     /// The problem document that replaces an automatic response of hyper, while it is being written.
@@ -34,7 +35,7 @@ pub(super) struct ConnectionStream<S> {
     closing: Closing,
 }
 
-/// How far the end of the connection is.
+/// The progress of closing the connection.
 #[derive(Debug)]
 enum Closing {
     /// The sending side is open.
@@ -48,7 +49,7 @@ enum Closing {
 #[derive(Debug)]
 struct Replacement {
     rest: Bytes,
-    /// Bytes of the response that hyper writes and that `rest` replaces.
+    /// Number of bytes of hyper's response that have been replaced by `rest`.
     replaced: usize,
 }
 
@@ -92,7 +93,7 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         if this.outbox.holds_leases() && this.stream.is_closed_by_peer() {
-            // Nobody reads the reply. The leases in the outbox are undone when the connection ends.
+            // No one reads the reply. The leases in the outbox are undone when the connection ends.
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if this.replacement.is_none() && this.exchanges.are_finished() {
@@ -148,7 +149,7 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
 }
 
 impl Replacement {
-    /// Replaces an automatic response, of which only the status is kept.
+    /// Replaces an automatic response. Only its status is kept.
     fn of(response: &[u8]) -> Self {
         let status = response.get("HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3));
         let status = status.and_then(|status| StatusCode::from_bytes(status).ok());
@@ -158,8 +159,8 @@ impl Replacement {
     }
 }
 
-/// A complete response to a request that hyper refused. The connection ends after it. Nothing of the request is known, so its `type` is
-/// a path alone.
+/// A complete response to a request that hyper refused. The connection ends after it. Nothing about the request is
+/// known, so its `type` is only a path.
 pub(super) fn closing_response(problem: &Problem) -> Bytes {
     let request_id = format!("unparsed-{:016x}", fastrand::u64(..));
     let (body, status) = (problem.document("", &request_id), problem.code().status());

@@ -1,4 +1,4 @@
-//! Connections over a pipe that holds little, so that buffered bytes and written bytes differ.
+//! Connections over a small pipe, so that buffered bytes and written bytes differ.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::config::Settings;
 use crate::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo};
 use crate::spans::Spans;
 
-/// Bytes that the pipe holds in each direction.
+/// Number of bytes that the pipe holds in each direction.
 const PIPE_BYTES: usize = 512;
 
 fn state(shutdown: &Shutdown) -> AppState {
@@ -100,7 +100,7 @@ async fn leased_after(is_enough: impl Fn(&[u8]) -> bool) -> bool {
     drop(stream);
     connection.await.expect("no panic");
     let handle = state.partitions.get(&Name::new("q").expect("a name")).expect("the queue");
-    // Any change of the queue gives back first what did not arrive.
+    // Any change to the queue first returns the leases that were not delivered.
     handle.set_paused(false).await.expect("the queue");
     let leased = handle.document().await.expect("the queue").status.leased;
     shutdown.signal();

@@ -9,17 +9,17 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// One thread with its own runtime for each processor. A connection stays on its thread: in one runtime whose threads
-/// steal connections from one another, a request takes 1.4 times as much processor time, because of cache misses and
-/// wake-ups between threads. A long computation on a thread delays all of its connections, so requests that may take
-/// long run on the main runtime (`Api::answer`).
+/// One thread with its own runtime for each processor. A connection stays on its thread. In a single work-stealing
+/// runtime, a request takes 1.4 times as much processor time, because of cache misses and wake-ups between threads. A
+/// long computation on a thread delays all of its connections, so requests that may take a long time run on the main
+/// runtime (`Api::answer`).
 #[derive(Debug)]
 pub struct Threads {
     first: Thread,
     others: Vec<Thread>,
 }
 
-/// A handle of a thread. Each of its connections holds one, and the thread ends with the last handle.
+/// A handle to a thread. Each connection of the thread holds a handle, and the thread ends with the last one.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) runtime: Handle,
@@ -49,13 +49,13 @@ impl Thread {
         let over = CancellationToken::new();
         let held = Arc::new(over.clone().drop_guard());
         let (begun, beginning) = mpsc::sync_channel(1);
-        // The thread builds its own runtime: an asynchronous context must not drop a runtime.
+        // The thread builds its own runtime, because a runtime must not be dropped in an asynchronous context.
         thread::Builder::new().name("connections".to_owned()).spawn(move || {
             match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => {
                     let _told = begun.send(Ok(runtime.handle().clone()));
                     runtime.block_on(over.cancelled());
-                    // Blocking work may still run and must not hold up the end.
+                    // Blocking work may still be running and must not delay the shutdown.
                     runtime.shutdown_background();
                 }
                 Err(error) => {
@@ -124,7 +124,7 @@ mod tests {
             drop(thread);
             (byte[0], std::thread::current().name().map(str::to_owned))
         });
-        // Dropped with the runtime.
+        // This task is dropped with the runtime.
         runtime.spawn(async move {
             std::future::pending::<()>().await;
             drop(ended);

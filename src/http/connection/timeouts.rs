@@ -1,8 +1,8 @@
 //! Connection timeouts: how long the head of a request may take, and how long a connection may be idle.
 //!
-//! hyper's own timer counts both as one and starts anew with every request. This timer is armed once and looks at the
-//! state of the connection only when the connection does something. It is kept because a client that stops in the
-//! middle of a head, or stops reading, would otherwise hold its connection for ever.
+//! hyper has a single timer for both, which is reset for every request. This timer is armed once, and checks the
+//! state of the connection only when the connection does something. The timer is necessary because a client that
+//! stops in the middle of a head, or stops reading, would otherwise hold its connection forever.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use deltaq_runtime::clock::Clock;
 use tokio::time::{Instant, sleep};
 
-/// How often the timer of a connection in phase `BUSY` fires all the same.
+/// How often the timer fires while a connection is in phase `BUSY`.
 const BUSY_CHECK_PERIOD: Duration = Duration::from_mins(10);
 
-/// The server reads a body or computes a response: the client owes nothing.
+/// The server is reading a body or computing a response, so no timeout applies to the client.
 const BUSY: u8 = 0;
-/// The server waits for the rest of a head.
+/// The server is waiting for the rest of a head.
 const HEAD: u8 = 1;
-/// The server waits for a request, or for the client to read a response.
+/// The server is waiting for a request, or for the client to read a response.
 const IDLE: u8 = 2;
 
 /// The timeouts of one connection. Clones share its state.
@@ -37,12 +37,12 @@ struct Shared {
     phase: AtomicU8,
     /// When the phase began, or when bytes were last sent in it, in microseconds since the Unix epoch.
     since_us: AtomicU64,
-    /// Whether the server stops.
+    /// Whether the server is stopping.
     is_closing: AtomicBool,
 }
 
 impl Timeouts {
-    /// A new connection, which has to send its first head.
+    /// Creates the timeouts of a new connection, which must send its first head.
     pub(super) fn new(clock: Clock, header_read_timeout: Duration, idle_timeout: Duration) -> Self {
         let since_us = AtomicU64::new(clock.monotonic_us());
         let phase = AtomicU8::new(HEAD);
@@ -51,48 +51,50 @@ impl Timeouts {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Bytes have arrived.
+    /// Records that bytes have arrived.
     pub(super) fn received(&self) {
         if self.shared.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(HEAD);
         }
     }
 
-    /// The peer has taken bytes.
+    /// Records that the peer has accepted bytes.
     pub(super) fn sent(&self) {
         if self.shared.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(IDLE);
         }
     }
 
-    /// The head of a request is complete.
+    /// Records that the head of a request is complete.
     pub(super) fn request(&self) {
         self.shared.phase.store(BUSY, Ordering::Relaxed);
     }
 
-    /// The response exists. It may still have to be sent.
+    /// Records that the response exists. It may still have to be sent.
     pub(super) fn answered(&self) {
         self.enter(IDLE);
     }
 
-    /// The server stops. From now on a client may take no longer to read than to send a head.
+    /// Records that the server is stopping. From now on, the header timeout also limits how long a client may take to
+    /// read.
     pub(super) fn close(&self) {
         self.shared.is_closing.store(true, Ordering::Relaxed);
         self.sent();
     }
 
-    /// Whether the server stops.
+    /// Whether the server is stopping.
     pub(super) fn are_closing(&self) -> bool {
         self.shared.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Ends when the client has exceeded a timeout.
+    /// Completes when the client has exceeded a timeout.
     pub(super) async fn stalled(&self) {
         let mut timer = std::pin::pin!(sleep(self.shared.header_read_timeout));
         let mut armed_in = HEAD;
         poll_fn(|context| {
             loop {
-                // Within one kind of phase the deadline only moves away, and `BUSY` has none, so no clock is read here.
+                // Within one kind of phase the deadline only moves later, and `BUSY` has no deadline, so no clock is
+                // read here.
                 let phase = self.shared.phase.load(Ordering::Relaxed);
                 if (phase == armed_in || phase == BUSY) && timer.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
@@ -112,7 +114,7 @@ impl Timeouts {
         .await;
     }
 
-    /// How much time the client has left; `None` in phase `BUSY`.
+    /// The time that the client has left; `None` in phase `BUSY`.
     fn left(&self) -> Option<Duration> {
         let Shared { header_read_timeout, idle_timeout, is_closing, .. } = &*self.shared;
         let limit = match self.shared.phase.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! TLS: the certificate of the server and the authorities of client certificates. Both come from files, and a reload
-//! reads the files again while connections go on.
+//! TLS: the certificate of the server and the authorities for client certificates. Both come from files. A reload
+//! reads the files again without interrupting connections.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::overload::send_and_close;
 
 /// First byte of a TLS handshake record (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
-/// The response to a plain HTTP request. It is no problem document: the caller speaks to the wrong port or by the wrong
+/// The response to a plain HTTP request. It is not a problem document, because the caller uses the wrong port or
 /// scheme, and a browser may show only the text.
 const PLAIN_HTTP_RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n\
      content-length: 65\r\n\r\nThis is plain HTTP, and this port speaks TLS: use https instead.\n";
@@ -70,7 +70,7 @@ pub enum Error {
     },
 }
 
-/// The files of certificates and keys.
+/// The files with certificates and keys.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// The certificate of the server, followed by its chain.
@@ -118,7 +118,7 @@ impl Tls {
         Ok(changed)
     }
 
-    /// The acceptor of the next connection.
+    /// The acceptor for the next connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.loaded.read().config.clone().into()
     }
@@ -135,8 +135,8 @@ pub(super) async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> io::R
     acceptor.accept(stream).await
 }
 
-/// The server requests a client certificate but accepts a connection without one: health checks have none, and a
-/// response explains a missing certificate better than a failed handshake.
+/// The server requests a client certificate but accepts a connection without one. Health checks have no certificate,
+/// and a response explains a missing certificate better than a failed handshake.
 fn read(files: &Files) -> Result<Loaded, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&files.cert)?;
@@ -167,7 +167,7 @@ fn read(files: &Files) -> Result<Loaded, Error> {
     Ok(Loaded { config: Arc::new(config), chain })
 }
 
-/// The certificates in a file; at least one.
+/// The certificates in a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let failed = |source| Error::File { what: "certificates", path: path.to_owned(), source };
     let all = CertificateDer::pem_file_iter(path).map_err(failed)?;

@@ -12,7 +12,7 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// Whether the peer has closed the connection or its sending side, even if unread bytes come before the end.
     ///
-    /// tokio knows only what the last event of the socket said, so this asks the kernel.
+    /// tokio knows only the last event of the socket, so this asks the kernel.
     fn is_closed_by_peer(&self) -> bool;
 }
 
@@ -21,7 +21,7 @@ impl Transport for TcpStream {
 
     fn is_closed_by_peer(&self) -> bool {
         let mut socket = [PollFd::new(self, PollFlags::RDHUP)];
-        // The kernel reports HUP and ERR as well, for a connection that was reset.
+        // The kernel also reports HUP and ERR, for a connection that was reset.
         poll(&mut socket, Some(&Timespec::default())).is_ok_and(|closed| closed > 0)
     }
 }

@@ -13,14 +13,14 @@ use crate::http::node;
 use crate::http::operation::{Permission, Target};
 use crate::http::problem::{Code, Problem};
 
-/// Whether the caller of a request has the permission that the operation needs, and who it is.
+/// Whether the caller of a request has the permission that the operation needs, and who the caller is.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Authorization {
     /// Whether another node has sent the request. That node has checked the permission of the client.
     pub(in crate::http) is_from_node: bool,
-    /// The verb of the operation, once it is known.
+    /// The verb of the operation, once known.
     pub(in crate::http) verb: OnceLock<Verb>,
-    /// The token, once it is known.
+    /// The token, once known.
     pub(in crate::http) caller: OnceLock<Arc<Caller>>,
     /// The name of an expired token. It gives no permission.
     pub(in crate::http) expired: OnceLock<Arc<str>>,
@@ -70,7 +70,7 @@ impl Authorization {
         let caller = gate.access.tokens().caller(bearer(headers)?, clock.wall_us());
         let caller = caller.map_err(|denied| self.refusal(denied))?;
         let caller = self.caller.get_or_init(|| caller);
-        // A refused request counts toward the rate, too: it costs as much as any other.
+        // A refused request also counts toward the rate, because it costs as much as any other request.
         caller.count(clock.monotonic_us()).map_err(|wait| {
             let rate = caller.rate().map_or(0, |rate| rate.each_second);
             let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
@@ -79,8 +79,8 @@ impl Authorization {
         allow(caller, need(target), target.queue_name())
     }
 
-    /// Finds the token of the client whose call another node has forwarded. That node has checked the token and has counted the call in
-    /// the rate of the token.
+    /// Finds the token of the client whose call another node has forwarded. That node has already checked the token
+    /// and counted the call toward the token's rate.
     fn find_client(&self, access: &Access, clock: &Clock, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(name) = headers.get(&node::CALLER).filter(|_| !access.is_open()) else { return Ok(()) };
         let name = name.to_str().unwrap_or_default();
@@ -98,14 +98,14 @@ impl Authorization {
         Ok(())
     }
 
-    /// Refuses a caller without a grant of `verb` on another queue than that of the path.
+    /// Refuses a caller without a grant of `verb` on a queue that is not the one in the path.
     pub(in crate::http) fn check_on(&self, verb: Verb, queue: &str) -> Result<(), Problem> {
         let Some(caller) = self.caller.get() else { return Ok(()) };
         allow(caller, Permission::OnQueue(verb), Some(queue))
     }
 
-    /// Checks the token again after a slow body. A token that has expired, was revoked or has lost its grant meanwhile cannot finish
-    /// the request.
+    /// Checks the token again after a slow body. If the token has expired, was revoked or has lost its grant in the
+    /// meantime, the request is refused.
     pub(in crate::http) fn check_again(
         &self,
         access: &Access,
@@ -130,7 +130,8 @@ impl Authorization {
     }
 }
 
-/// The permission that a request needs. A request for no operation needs any token to get its 404 or 405.
+/// The permission that a request needs. A request that matches no operation needs any valid token to get its 404 or
+/// 405.
 fn need(target: &Target) -> Permission {
     target.operation.map_or(Permission::Token, |operation| operation.permission)
 }

@@ -1,24 +1,25 @@
-//! The minimum rate of a request body: a client that sends a few bytes now and then does not hold its permits for ever.
+//! The minimum rate of a request body, so that a client that sends a few bytes now and then can't hold its permits
+//! forever.
 
 use std::time::Duration;
 
 /// The limits on how slowly a body may arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyRateLimit {
-    /// Fewest bytes per second.
+    /// Minimum number of bytes per second.
     pub bytes_per_second: u64,
-    /// Time that the server waits for a body before the rate counts.
+    /// Time that the server waits for a body before the minimum rate applies.
     pub grace: Duration,
 }
 
-/// Measures the rate of one body. Only time that the server spends waiting for the client counts, and each grace period
-/// is judged anew, so that a fast beginning earns no credit for a slow rest.
+/// Measures the rate of one body. Only the time that the server spends waiting for the client counts. Each grace
+/// period is measured separately, so that a fast beginning can't compensate for a slow rest.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct BodyRate {
     limit: BodyRateLimit,
-    /// Time waited in the current period.
+    /// Time spent waiting in the current period.
     waited: Duration,
-    /// Bytes received in the current period.
+    /// Number of bytes received in the current period.
     bytes: u64,
 }
 
@@ -31,7 +32,7 @@ impl BodyRate {
         Self { limit, waited: Duration::ZERO, bytes: 0 }
     }
 
-    /// A piece of the body has arrived after a wait.
+    /// Records a piece of the body that arrived after a wait.
     pub(in crate::http) fn received(&mut self, waited: Duration, bytes: usize) -> Result<(), TooSlow> {
         self.waited = self.waited.saturating_add(waited);
         self.bytes = self.bytes.saturating_add(bytes as u64);

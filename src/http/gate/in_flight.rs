@@ -1,11 +1,11 @@
-//! Limits on the requests in flight and on the bytes that they hold.
+//! Limits on the number of requests in flight and on the bytes that they hold.
 //!
-//! A request beyond a limit is refused at once, so that the requests within it stay fast. With tokens, one token gets at most
-//! three times as much as is still free: one that floods takes three quarters, two take three sevenths each, and there
-//! is always room for the next.
+//! A request that exceeds a limit is refused at once, so that the other requests stay fast. With tokens, one token
+//! may hold at most three times as much as is still free. So one flooding token gets three quarters of a limit, two
+//! get three sevenths each, and there is always room for another token.
 //!
-//! An eighth of each limit that several kinds of calls share is reserved for pops and settles, so that producers and
-//! readers who use up a limit do not stop the workers.
+//! If several kinds of calls share a limit, an eighth of it is reserved for pops and settles, so that producers and
+//! readers can't block the workers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,17 +24,18 @@ use crate::config;
 use crate::http::operation::Class;
 use crate::http::problem::{Code, Problem};
 
-/// Largest piece of a reply that the connection takes at once, in bytes. The connection takes the next piece when most of
-/// the previous one is written, so it notices a client that disconnects in the middle of a reply.
+/// Maximum size of a piece of a reply that the connection takes at once, in bytes. The connection takes the next
+/// piece when most of the previous piece is written, so it notices when a client disconnects in the middle of a
+/// reply.
 pub(in crate::http) const PIECE_BYTES: usize = 64 << 10;
-/// Most scrapes at a time: scrapers are few, and each page may be large.
+/// Maximum number of concurrent scrapes. There are few scrapers, and each page may be large.
 const SCRAPES_MAX: usize = 8;
-/// One token may have this many times as much as is free.
+/// One token may hold this many times as much as is free.
 const SHARE: usize = 3;
-/// The part of a shared limit that is reserved for pops and settles: one in this many.
+/// The divisor for the part of a shared limit that is reserved for pops and settles.
 const RESERVED: usize = 8;
 
-/// The limits of a server, and how much of them is taken.
+/// The limits of a server, and how much of them is in use.
 #[derive(Debug)]
 pub struct InFlightLimits {
     reads: Limit,
@@ -52,26 +53,26 @@ pub struct InFlightLimits {
 
 #[derive(Debug)]
 struct Limit {
-    /// What is counted, for messages.
+    /// The counted things, for messages.
     counted: &'static str,
-    /// The setting that gives the limit.
+    /// The setting that defines the limit.
     setting: &'static str,
     max: usize,
-    /// The part of `max` that only pops and settles may take.
+    /// The part of `max` that only pops and settles may use.
     reserved: usize,
     taken: AtomicUsize,
 }
 
-/// A request that asks for a part of a limit.
+/// A request that needs a part of a limit.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct Applicant<'r> {
-    /// The token; none on a server without tokens.
+    /// The token; `None` on a server without tokens.
     pub(in crate::http) caller: Option<&'r Arc<Caller>>,
     /// The in-flight limit of its operation.
     pub(in crate::http) class: Class,
 }
 
-/// The permit of a request in flight. It is returned when it is dropped.
+/// The permit of a request in flight. Dropping it returns it.
 #[derive(Debug)]
 pub(in crate::http) struct Permit {
     limits: Arc<InFlightLimits>,
@@ -92,7 +93,7 @@ pub(in crate::http) struct ReplyBytes {
 }
 
 impl InFlightLimits {
-    /// The limits of the settings.
+    /// Creates the limits from the settings.
     #[must_use]
     pub fn new(settings: &config::Server) -> Self {
         let limit =
@@ -116,7 +117,7 @@ impl InFlightLimits {
         }
     }
 
-    /// The limit of a class; none for health checks.
+    /// The limit of a class; `None` for health checks.
     const fn of(&self, class: Class) -> Option<&Limit> {
         match class {
             Class::Unlimited => None,
@@ -130,7 +131,7 @@ impl InFlightLimits {
         }
     }
 
-    /// Counts bytes of a body, of which the request holds `held` already.
+    /// Counts bytes of a body. The request already holds `held` bytes.
     pub(in crate::http) fn take_body(
         &self,
         applicant: Applicant<'_>,
@@ -167,7 +168,7 @@ impl InFlightLimits {
 }
 
 impl Limit {
-    /// The part of the limit that a class may take.
+    /// The part of the limit that a class may use.
     const fn max_for(&self, class: Class) -> usize {
         match class {
             Class::Pop | Class::Settle => self.max,
@@ -175,7 +176,7 @@ impl Limit {
         }
     }
 
-    /// Takes an amount for a request. `held` is the count of a token that the amount adds to.
+    /// Takes an amount for a request. `held` is the token's count, which the amount is added to.
     fn take(
         &self,
         amount: usize,
@@ -225,7 +226,7 @@ fn held_of(held: &InFlight, class: Class) -> &AtomicUsize {
 }
 
 impl Permit {
-    /// Takes a permit; health checks need none.
+    /// Takes a permit. Health checks do not need a permit.
     pub(in crate::http) fn take(
         limits: &Arc<InFlightLimits>,
         applicant: Applicant<'_>,
@@ -237,7 +238,7 @@ impl Permit {
     }
 
     /// Keeps the permit until the connection has taken the reply, unless the reply is short or its bytes are counted.
-    /// Otherwise the replies of clients that do not read would take memory without a limit.
+    /// Otherwise, the replies for clients that do not read could use unlimited memory.
     pub(in crate::http) fn keep(self, response: Response) -> Result<Response, Problem> {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         let is_short = bytes.is_some_and(|bytes| bytes <= PIECE_BYTES);
@@ -269,8 +270,9 @@ impl Drop for ReplyBytes {
     }
 }
 
-/// The body of a reply that holds a permit or its bytes. It comes in pieces, and the connection takes the next piece when
-/// most of the previous ones are written, so the body holds them for as long as the reply takes memory.
+/// The body of a reply that holds a permit or counted bytes. It consists of pieces, and the connection takes the next
+/// piece when most of the previous ones are written. So the permit or the bytes are held for as long as the reply
+/// uses memory.
 struct HoldingBody<H> {
     body: Body,
     rest: Bytes,
@@ -303,7 +305,7 @@ impl<H: Unpin + Send + 'static> http_body::Body for HoldingBody<H> {
 
     fn size_hint(&self) -> SizeHint {
         let (rest, mut hint) = (self.rest.len() as u64, self.body.size_hint());
-        // The upper bound first: it must never be below the lower one.
+        // The upper bound is set first, because it must never be below the lower bound.
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper + rest);
         }

@@ -1,8 +1,8 @@
-//! The origin and host check: keeps foreign web pages away from a server on loopback.
+//! The origin and host check, which protects a server on loopback from foreign web pages.
 //!
-//! A request that a foreign page causes carries a foreign `Origin` or `Referer`, `Sec-Fetch-Site: cross-site`, or (by DNS
-//! rebinding) a foreign `Host`. `Host` is checked only where it protects: without tokens, on loopback. The check also bounds the
-//! head of a request.
+//! A request that a foreign page causes carries a foreign `Origin` or `Referer`, `Sec-Fetch-Site: cross-site`, or (by
+//! DNS rebinding) a foreign `Host`. `Host` is checked only where this protects the server: without tokens, on
+//! loopback. The check also limits the size of a request's head.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,10 +14,11 @@ use deltaq_engine::excerpt::Excerpt;
 use crate::http::head::Head;
 use crate::http::problem::{Code, Problem};
 
-/// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, and the rest of a path and query.
+/// Maximum length of a URI in bytes. It allows for a percent-encoded key of 1,024 bytes and the rest of a path and
+/// query.
 pub(in crate::http) const URI_BYTES_MAX: usize = 8_192;
 
-/// The hosts and origins that the settings allow besides the server's own.
+/// The hosts and origins that the settings allow in addition to the server's own.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct Allowed<'s> {
     /// `None` allows every host.
@@ -52,8 +53,8 @@ pub(in crate::http) fn check_head(uri: &Uri, head: &Head<'_>, bytes_max: usize) 
     Ok(())
 }
 
-/// Refuses a request that a foreign web page has caused. `is_sent` is false for a request without a connection, in tests of
-/// the router.
+/// Refuses a request that was caused by a foreign web page. `is_sent` is false for a request without a connection, in
+/// tests of the router.
 pub(in crate::http) fn check_site(
     request: &Request,
     head: &Head<'_>,
@@ -79,7 +80,8 @@ pub(in crate::http) fn check_site(
                 .map_err(|problem| problem.hint("server.allowed_origins can allow that origin"));
         }
     }
-    // A link to this server from another site: GET changes nothing, and the foreign page cannot read the response.
+    // This is a link to this server from another site. GET changes nothing, and the foreign page can't read the
+    // response.
     if head.is_navigation && request.method() == Method::GET && head.origin.first.is_none() {
         return Ok(());
     }
@@ -128,7 +130,7 @@ fn check_host<'r>(
     Ok(host)
 }
 
-/// The origin of a URL: all that precedes its path.
+/// The origin of a URL: everything before its path.
 fn origin_of(url: &str) -> &str {
     let authority = url.find("://").map_or(url.len(), |scheme| scheme + "://".len());
     let end = url.get(authority..).and_then(|rest| rest.find(['/', '?', '#']));
@@ -159,7 +161,7 @@ fn matches_host(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// An IP literal is safe: DNS rebinding makes a name resolve to this server, and cannot put an address into `Host`.
+/// An IP literal is safe: DNS rebinding makes a name resolve to this server, but can't put an address into `Host`.
 fn is_own_host(name: &str) -> bool {
     let is_address = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(address) => address.parse::<Ipv6Addr>().is_ok(),

@@ -1,7 +1,8 @@
 //! The leases of a pop that this node has forwarded. They return to their queue if the client does not get them.
 //!
-//! The owner of the queue counts the leases as delivered when this node has the reply. So this node tells the owner if its own client
-//! has disconnected before the reply was written. If the owner can't be reached, the leases end with their deadline.
+//! The owner of the queue treats the leases as delivered once this node has the reply. So this node notifies the
+//! owner if its own client disconnects before the reply is written. If the owner can't be reached, the leases end at
+//! their deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,12 @@ use serde::Deserialize;
 
 use super::{Node, UNDELIVERED};
 
-/// How often the return of leases is tried.
+/// Number of attempts to return leases.
 const TRIES: usize = 3;
-/// The pause between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the return of leases needs.
+/// The data that is needed to return leases.
 #[derive(Clone, Debug)]
 pub(in crate::http) struct ReturnPath {
     pub(in crate::http) node: Arc<Node>,
@@ -30,15 +31,16 @@ pub(in crate::http) struct ReturnPath {
     pub(in crate::http) queue: Name,
 }
 
-/// The leases in the reply to a forwarded pop. Unless [`confirm`](Self::confirm)ed, dropping them returns them to the queue.
+/// The leases in the reply to a forwarded pop. If they are dropped without [`confirm`](Self::confirm), they return to
+/// the queue.
 #[derive(Debug)]
 pub(in crate::http) struct ForwardedLeases {
-    /// The reply, which names the leases.
+    /// The reply, which contains the leases.
     reply: Option<Bytes>,
     path: ReturnPath,
 }
 
-/// A popped key, of which only the lease matters.
+/// A popped key. Only its lease is read.
 #[derive(Deserialize)]
 struct Leased {
     lease: Lease,
@@ -96,7 +98,7 @@ impl ReturnPath {
         tracing::debug!(queue = self.queue.as_str(), "leases of an undelivered reply could not be returned");
     }
 
-    /// Returns the leases to the present owner of the queue.
+    /// Returns the leases to the current owner of the queue.
     async fn are_sent_back(&self, leases: &[String]) -> bool {
         let peer = match &*self.partitions.owner(&self.queue) {
             Owner::Nobody => return false,

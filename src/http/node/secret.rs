@@ -1,4 +1,4 @@
-//! The secrets that the nodes of a cluster share: one, or two while one replaces the other.
+//! The secrets that the nodes of a cluster share: one secret, or two while one replaces the other.
 
 use std::fmt;
 use std::fs::File;
@@ -10,13 +10,13 @@ use axum::http::HeaderValue;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 
-/// Fewest characters of a secret.
+/// Minimum number of characters of a secret.
 const LENGTH_MIN: usize = 32;
-/// Most characters of a secret.
+/// Maximum number of characters of a secret.
 const LENGTH_MAX: usize = 256;
-/// Most secrets of a node.
+/// Maximum number of secrets of a node.
 const COUNT_MAX: usize = 2;
-/// Most bytes of the file: each secret with a line end of two characters.
+/// Maximum size of the file in bytes: each secret with a line end of two characters.
 const FILE_MAX: u64 = (COUNT_MAX * (LENGTH_MAX + 2)) as u64;
 /// The permission bit that lets all users of the machine write a file.
 const WRITABLE_BY_ALL: u32 = 0o002;
@@ -38,7 +38,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// The file has no secret, too many, or one of a wrong length or with wrong characters.
+    /// The file has no secret, too many secrets, or a secret with a wrong length or wrong characters.
     #[error(
         "cluster.secret_file must have one secret, or two lines while one secret replaces another; a secret is {LENGTH_MIN} to {LENGTH_MAX} \
          visible ASCII characters, and `openssl rand -hex 32` makes one"
@@ -49,9 +49,9 @@ pub enum Error {
 /// The secrets that the nodes of a cluster share. Their debug text does not show them.
 #[derive(Clone)]
 pub(super) struct Secrets {
-    /// The first secret, as the header of calls at other nodes. It is marked as sensitive.
+    /// The first secret, as the header of calls to other nodes. It is marked as sensitive.
     sent: HeaderValue,
-    /// The digests of the secrets with which calls of other nodes are accepted.
+    /// The digests of the secrets that are accepted in calls from other nodes.
     accepted: Vec<[u8; 32]>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// The secrets of a text, one per line. White space around them and empty lines are ignored.
+    /// Parses secrets from a text, one per line. Surrounding whitespace and empty lines are ignored.
     pub(super) fn new(text: &str) -> Result<Self, Error> {
         let secrets: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let is_secret = |text: &&str| {
@@ -84,7 +84,7 @@ impl Secrets {
             return Err(Error::Writable { path: path.to_owned() });
         }
         let mut text = String::new();
-        // One byte more shows that the file is too long.
+        // One additional byte shows that the file is too long.
         let read = file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;
         if read as u64 > FILE_MAX { Err(Error::Form) } else { Self::new(&text) }
     }

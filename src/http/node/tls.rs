@@ -1,4 +1,5 @@
-//! TLS of the calls between nodes: the authorities that sign the certificates of other nodes, and the certificate of this node.
+//! TLS for calls between nodes: the authorities that sign the certificates of other nodes, and the certificate of
+//! this node.
 
 use std::error::Error as StdError;
 use std::io;
@@ -32,12 +33,12 @@ pub enum Error {
     },
 }
 
-/// The files of certificates and keys.
+/// The files with certificates and keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     /// The authorities; `None` uses those of the system.
     pub(super) authorities: Option<PathBuf>,
-    /// The certificate of this node with its chain, and its key; `None` shows no certificate.
+    /// The certificate of this node with its chain, and its key; `None` presents no certificate.
     pub(super) own: Option<(PathBuf, PathBuf)>,
 }
 
@@ -69,7 +70,7 @@ impl Files {
     }
 }
 
-/// The certificates in a file; at least one.
+/// The certificates in a file, at least one.
 fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let failed = |source| Error::File { setting, path: path.to_owned(), source };
     let all = CertificateDer::pem_file_iter(path).map_err(failed)?;
@@ -81,7 +82,7 @@ fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer
     Ok(all)
 }
 
-/// Whether a call has failed because of a certificate: of the other node, or of this one.
+/// Whether a call has failed because of the certificate of the other node or of this node.
 pub(super) fn is_refused(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -90,7 +91,7 @@ pub(super) fn is_refused(error: &(dyn StdError + 'static)) -> bool {
         {
             return true;
         }
-        // The source of an I/O error is not the error that it contains, but the source of that one.
+        // The source of an I/O error is not the error that it contains, but the source of the contained error.
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         cause = inner.map_or_else(|| error.source(), |inner| Some(inner));
     }

@@ -1,22 +1,22 @@
-//! Schemas of documents of several kinds: one schema for each kind, and a member that tells which one it is.
+//! Schemas of documents of several kinds: one schema for each kind, and a member that identifies the kind.
 
 use deltaq_types::{EventName, Members, RowType};
 use serde_json::{Map, Value, json};
 
 use super::reference::reference;
 
-/// Replaces the schemas of rows and events by those of their kinds.
+/// Replaces the schemas of rows and events with the schemas of their kinds.
 pub(super) fn split_all(schemas: &mut Map<String, Value>) {
     let rows = RowType::ALL.iter().map(|kind| (kind.as_str(), kind.members()));
     split(schemas, "WatchRow", ("type", "Row"), &[], rows);
     let events = EventName::ALL.iter().map(|kind| (kind.as_str(), kind.members()));
     split(schemas, "EventDocument", ("event", "Event"), &["resource_version", "at"], events);
-    // Each kind has its one word.
+    // Each kind has exactly one word.
     schemas.remove("RowType");
     schemas.remove("EventName");
 }
 
-/// Replaces the schema `name`, which has the members of all kinds, by one schema for each kind. The member `tag` names the kind.
+/// Replaces the schema `name`, which has the members of all kinds, with one schema for each kind.
 fn split(
     schemas: &mut Map<String, Value>,
     name: &str,

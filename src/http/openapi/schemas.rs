@@ -129,7 +129,7 @@ fn selection(names: &[&str]) -> String {
     format!("^({0})(,({0}))*$", names.join("|"))
 }
 
-/// utoipa repeats the schema of the entries in that of a page.
+/// Replaces the inlined schema of a page's entries with a reference, because utoipa repeats it.
 fn name_entries(schemas: &mut Map<String, Value>) {
     let pages: Vec<_> =
         schemas.keys().filter_map(|name| name.strip_prefix("Page_")).map(str::to_owned).collect();
@@ -142,7 +142,7 @@ fn name_entries(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// The codes of problems are known.
+/// Lists the known codes of problems in their schema.
 fn name_codes(schemas: &mut Map<String, Value>) {
     for document in ["ProblemDocument", "UnavailableQueue"] {
         if let Some(code) =
@@ -153,7 +153,7 @@ fn name_codes(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// With the parameter `fields` a document may have any of its members.
+/// Makes all members optional, because with the parameter `fields` a document may have any of them.
 fn make_selectable(schemas: &mut Map<String, Value>) {
     for document in ["ItemDocument", "ObjectDocument", "QueueDocument"] {
         if let Some(schema) = schemas.get_mut(document).and_then(Value::as_object_mut) {

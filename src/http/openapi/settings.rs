@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::reference::reference;
 
-/// Objects inside the settings, of which a request may have some members.
+/// Objects inside the settings. A request may have any of their members.
 const PARTS: [&str; 6] = ["RateLimiter", "ItemExponential", "ItemFastSlow", "Bucket", "Retention", "Follow"];
 
-/// Any of the settings, or null for the default; the same of the objects in them.
+/// The schema of any of the settings, or null for the default. The same applies to the objects in them.
 pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
     if let Some(part) = schemas.get_mut("DetailedKeyPart").and_then(Value::as_object_mut) {
         part.insert("additionalProperties".to_owned(), false.into());
@@ -55,7 +55,7 @@ fn or_null(mut property: Value) -> Value {
     if is_nullable { property } else { json!({ "oneOf": [{ "type": "null" }, property] }) }
 }
 
-/// Replaces the schema of an object in the settings by that of a request.
+/// Replaces the schema of an object in the settings with the schema for requests.
 fn refer_to_given(property: &mut Value) {
     if let Some(target) = property.get_mut("$ref") {
         let name = target.as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The body of a reply to a pop. Keys whose reply could not be written return to their queue as if they had never been
-//! delivered.
+//! The body of a reply to a pop. If the reply can't be written, its keys return to their queue as if they had never
+//! been delivered.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use crate::http::gate::in_flight::{PIECE_BYTES, ReplyBytes};
 use crate::http::node::forwarded_leases::ForwardedLeases;
 
-/// The pops of one connection whose replies hyper has buffered but not written. What is left when the connection ends
-/// returns to its queue.
+/// The pops of one connection whose replies hyper has buffered but not written. Leases that remain when the
+/// connection ends return to their queue.
 #[derive(Clone, Debug, Default)]
 pub(in crate::http) struct Outbox(Arc<Mutex<Vec<Leases>>>);
 
 impl Outbox {
-    /// hyper has written everything in its buffer.
+    /// Records that hyper has written everything in its buffer.
     pub(in crate::http) fn written(&self) {
         let mut written = std::mem::take(&mut *self.0.lock());
         written.iter_mut().for_each(Leases::confirm);
@@ -35,7 +35,7 @@ impl Outbox {
     }
 }
 
-/// The leases of a reply to a pop. Unless they are confirmed, dropping them returns them to their queue.
+/// The leases of a reply to a pop. If they are dropped without being confirmed, they return to their queue.
 #[derive(Debug)]
 pub(in crate::http) enum Leases {
     /// Leases of a queue of this server.
@@ -60,13 +60,13 @@ impl Leases {
     }
 }
 
-/// A reply that holds its leases until hyper has taken the last piece. From then on the outbox holds the leases until
+/// A reply that holds its leases until hyper has taken the last piece. After that, the outbox holds the leases until
 /// the last piece is written.
 pub(in crate::http) struct DeliveryBody {
     rest: Bytes,
     /// `None` once the last piece is taken.
     leases: Option<Leases>,
-    /// `None` without a connection, in tests of the router: then a reply counts as written when it is taken.
+    /// `None` without a connection, in tests of the router. In that case, a reply counts as written when it is taken.
     outbox: Option<Outbox>,
     /// Counts the bytes of the reply until the body is dropped.
     _bytes: Option<ReplyBytes>,

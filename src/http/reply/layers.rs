@@ -1,4 +1,4 @@
-//! Layers of tower-http around the API: CORS for all operations, compression for the replies of long ones.
+//! Layers of tower-http around the API: CORS for all operations, and compression for the replies of long operations.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,9 +20,9 @@ use tower_http::cors::CorsLayer;
 use crate::http::node;
 use crate::http::problem::PassedOn;
 
-/// Smallest reply that is compressed, in bytes.
+/// Minimum size of a compressed reply, in bytes.
 const COMPRESSED_BYTES_MIN: u64 = 1_024;
-/// How long a browser may remember the reply to a preflight request.
+/// How long a browser may cache the reply to a preflight request.
 const PREFLIGHT_AGE_MAX: Duration = Duration::from_hours(1);
 
 /// CORS for these origins; `None` without origins, so that `OPTIONS` stays an unknown method.
@@ -53,7 +53,8 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
     Some(layer)
 }
 
-/// Compresses a reply for a client that accepts it. The fastest level: the thread has other connections to serve.
+/// Compresses a reply for a client that accepts compression. Uses the fastest level, because the thread has other
+/// connections to serve.
 pub(in crate::http) async fn compressed<F: Future<Output = Response>>(
     request: Request,
     answer: impl Fn(Request) -> F,
@@ -69,19 +70,19 @@ pub(in crate::http) async fn compressed<F: Future<Output = Response>>(
     response.unwrap_or_else(|never| match never {}).map(Body::new)
 }
 
-/// Whether this server has made the reply. Another node has compressed its reply, or has decided not to.
+/// Whether this server has created the reply. Another node has already compressed its reply or decided not to.
 fn is_of_this_server(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
     extensions.get::<PassedOn>().is_none()
 }
 
-/// Lets other connections of the thread run between two pieces of a reply, of which each takes time to compress.
+/// Lets other connections of the thread run between two pieces of a reply, because each piece takes time to compress.
 fn yielding(response: Response) -> Response {
     response.map(|body| if body.is_end_stream() { body } else { Body::new(Yielding { body, yields: false }) })
 }
 
 struct Yielding {
     body: Body,
-    /// The next poll yields.
+    /// Whether the next poll yields.
     yields: bool,
 }
 

@@ -16,7 +16,7 @@ impl Accept {
         Self(lines.join(",").to_ascii_lowercase())
     }
 
-    /// Whether the client names no type.
+    /// Whether the client does not name any type.
     pub(in crate::http) fn is_absent(&self) -> bool {
         self.0.trim().is_empty()
     }
@@ -26,12 +26,12 @@ impl Accept {
         self.0.split(',').filter_map(accepted)
     }
 
-    /// The weight of a type, if the client accepts it by this name.
+    /// The weight of a type, if the client accepts this type.
     pub(in crate::http) fn weight(&self, name: &str) -> Option<f32> {
         self.types().find(|(kind, _)| *kind == name).map(|(_, weight)| weight)
     }
 
-    /// The problem of a request that accepts none of the types of its reply.
+    /// The problem for a request that accepts none of the reply's types.
     pub(in crate::http) fn refused(&self, offered: &str) -> Problem {
         Problem::new(Code::NotAcceptable, format!("accept {}: {offered}", Excerpt(&self.0)))
     }

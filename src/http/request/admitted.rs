@@ -1,4 +1,4 @@
-//! Admitting the objects of a body: by the rules of the queue, a slice at a time.
+//! Admits the objects of a body according to the rules of the queue, a slice at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,10 @@ pub(in crate::http) struct AdmissionRules {
     pub(in crate::http) config: Arc<Config>,
     /// The queue, if it exists.
     pub(in crate::http) handle: Option<Arc<Handle>>,
-    /// The admission of the objects; `None` if the queue has no rules, or does not exist yet.
+    /// The admission of the objects. `None` if the queue has no rules or does not exist yet.
     admission: Option<Arc<QueueAdmission>>,
     account: Account,
-    /// Longest wait for a permit. A Replace and a seed have no other timeout.
+    /// Maximum wait for a permit. A Replace and a seed have no other timeout.
     permit_timeout: Duration,
 }
 
@@ -35,16 +35,16 @@ pub(in crate::http) struct AdmissionRules {
 pub(in crate::http) struct Reader<'c> {
     pub(in crate::http) config: &'c Config,
     admission: Option<&'c Admission>,
-    /// Bytes that defaults have added so far.
+    /// Number of bytes that defaults have added so far.
     grown: usize,
 }
 
-/// What a call does with its objects.
+/// How a call uses its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum ObjectUse {
     /// They are stored, so they must satisfy the queue's schema.
     Stored,
-    /// They describe what is deleted.
+    /// They describe what to delete.
     Deleted,
 }
 
@@ -81,12 +81,12 @@ impl AdmissionRules {
         Self { admission: None, ..self }
     }
 
-    /// The rules of the queue that has the name now, if there is one.
+    /// The rules of the queue that currently has the name, if there is one.
     pub(in crate::http) fn found(&self, state: &AppState, name: &Name) -> Self {
         Self::for_queue(state, name, self.account.clone())
     }
 
-    /// The present rules of the queue.
+    /// The current rules of the queue.
     pub(in crate::http) fn now(&self, handle: Arc<Handle>) -> Self {
         Self::by(handle, self.account.clone(), self.permit_timeout)
     }
@@ -96,7 +96,7 @@ impl AdmissionRules {
         self.account.clone()
     }
 
-    /// The number of objects that are read before other requests run: at most some milliseconds.
+    /// The number of objects that are read before other requests may run. This takes at most a few milliseconds.
     pub(in crate::http) fn slice_len(&self) -> usize {
         if self.config.admission.is_some() { ADMITTED_PER_SLICE } else { LINES_PER_SLICE }
     }
@@ -122,7 +122,7 @@ impl AdmissionRules {
                 let (received, read, config) = (received.clone(), read.clone(), self.config.clone());
                 let (account, rules) = (self.account.clone(), admission.clone());
                 let work = move || {
-                    // The bytes count until the work ends, also if its caller disconnects.
+                    // The bytes count until the work ends, even if the caller disconnects.
                     let _counted = account;
                     let mut some = Vec::new();
                     let mut reader = Reader::new(&config, Some(rules.compiled()?));
@@ -161,7 +161,7 @@ fn read_some<C, T>(
 }
 
 impl<'c> Reader<'c> {
-    /// A reader with these settings, and their compiled admission rules if there are any.
+    /// Creates a reader with these settings and their compiled admission rules, if there are any.
     pub(in crate::http) const fn new(config: &'c Config, admission: Option<&'c Admission>) -> Self {
         Self { config, admission, grown: 0 }
     }
@@ -183,7 +183,7 @@ impl<'c> Reader<'c> {
         object::scan(object.as_str(), &self.config.key).map_err(|_deep| Unfit::TooDeep.into())
     }
 
-    /// Checks the length. The queue checks it again, but does not know the place of the object.
+    /// Checks the length. The queue checks it again, but does not know the position of the object.
     pub(in crate::http) fn check_length(&self, object: &Object) -> Result<(), Problem> {
         let (bytes, limit) = (object.bytes(), self.config.max_object_bytes);
         let index = 0;
@@ -203,7 +203,8 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// The object after admission and its key: its own, or the explicit one if the object carries none.
+    /// The object after admission, and its key. The key comes from the object or, if the object has no key, from the
+    /// call.
     pub(in crate::http) fn keyed(
         &mut self,
         parsed: &ReceivedObject,
@@ -216,7 +217,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// The own key of an object, or the explicit one if it has none. They must be equal if there are both.
+/// The key of an object or, if it has none, the explicit key. If there are both, they must be equal.
 pub(in crate::http) fn key_or_explicit(
     own: Result<Key, KeyError>,
     explicit: Option<&Key>,
@@ -230,7 +231,8 @@ pub(in crate::http) fn key_or_explicit(
     }
 }
 
-/// Lines of a fast stream that are read before other requests run: about a millisecond.
+/// Number of lines of a fast stream that are read before other requests may run. This takes about a millisecond.
 const LINES_PER_SLICE: usize = 1_000;
-/// The same with admission, where each object may grow up to the longest object.
+/// Number of lines that are read with admission before other requests may run. Each object may grow to the maximum
+/// size.
 const ADMITTED_PER_SLICE: usize = 100;

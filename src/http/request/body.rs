@@ -1,4 +1,4 @@
-//! Reading the body of a request: its type, its size and its rate.
+//! Reads the body of a request, checking its type, size and rate.
 
 mod document;
 mod inflate;
@@ -27,13 +27,13 @@ use crate::http::operation::BodyKind;
 use crate::http::problem::{Code, Problem, REPEAT};
 use crate::http::state::HttpLimits;
 
-/// From this size on, parsing a body takes longer than most requests take as a whole.
+/// If a body is at least this large, parsing it takes longer than most requests take in total. In bytes.
 pub(in crate::http) const LARGE_BYTES: usize = 32 << 10;
-/// Longest body of a call whose body must be empty.
+/// Maximum size of a body that must be empty.
 const NO_BODY_BYTES_MAX: usize = 1 << 10;
-/// Longest body with the settings of a queue: a schema, the pointers of `prune`, and the other fields.
+/// Maximum size of a body with the settings of a queue: a schema, the pointers of `prune`, and the other fields.
 const SETTINGS_BYTES_MAX: usize = 512 << 10;
-/// Memory of an object in a list, without its text.
+/// Memory of an object in a list in bytes, not including its text.
 pub(in crate::http) const HELD_BYTES_PER_OBJECT: usize = 256;
 
 /// A body that has not been read.
@@ -45,7 +45,7 @@ pub(in crate::http) struct Incoming {
     /// The length of the body, if it is known and the body is not compressed.
     length: Option<u64>,
     rate: BodyRate,
-    /// The server had to wait for a piece of the body.
+    /// Whether the server had to wait for a piece of the body.
     has_waited: bool,
     account: Account,
 }
@@ -68,12 +68,12 @@ impl Source {
         }
     }
 
-    /// Whether it is known that no piece follows.
+    /// Whether it is certain that no piece follows.
     fn is_at_end(&self) -> bool {
         matches!(self, Self::Plain(body) if body.is_end_stream())
     }
 
-    /// Compressed bytes that have been received; 0 if the body is not compressed.
+    /// Number of compressed bytes that have been received; 0 if the body is not compressed.
     fn received(&self) -> u64 {
         match self {
             Self::Plain(_) => 0,
@@ -90,7 +90,8 @@ enum Sender {
     Node,
 }
 
-/// The problem of a body without its end. A client of another node has sent all of its request and can repeat it.
+/// The problem for an incomplete body. If a node forwarded the request, its client has sent the whole request and can
+/// repeat it.
 fn broke_off(sender: Sender) -> Problem {
     match sender {
         Sender::Client => {
@@ -109,7 +110,7 @@ fn broke_off(sender: Sender) -> Problem {
 pub(in crate::http) struct Account(Arc<RequestContext>);
 
 impl Account {
-    /// Counts bytes until the request ends. Only the handler may call it.
+    /// Counts bytes until the request ends. Only the handler may call this.
     pub(in crate::http) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
         self.0.reserve_body(bytes)
     }
@@ -191,7 +192,7 @@ impl Incoming {
         }
         let received = match (&piece, &self.source) {
             (Some(Ok(bytes)), Source::Plain(_)) => bytes.len(),
-            // The rate of a compressed body is the rate at which its compressed bytes arrive.
+            // For a compressed body, the rate of the compressed bytes counts.
             (Some(Ok(_)), Source::Compressed(inflated)) => {
                 usize::try_from(inflated.received() - received_before).unwrap_or(usize::MAX)
             }
@@ -212,12 +213,12 @@ impl Incoming {
         if self.has_waited { self.account.0.authorize_again() } else { Ok(()) }
     }
 
-    /// Longest body that is one document, in bytes.
+    /// Maximum size of a body that is one document, in bytes.
     pub(in crate::http) fn bytes_max(&self) -> usize {
         self.bound().0
     }
 
-    /// The same with its reason.
+    /// The maximum size and the reason for it.
     fn bound(&self) -> (usize, &'static str) {
         let own = match self.account.0.body_kind() {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
@@ -256,7 +257,8 @@ impl Incoming {
                 return Err(too_large());
             }
             if needed > whole.capacity() {
-                // At most up to the known length: growing copies the bytes, and both buffers take memory.
+                // The buffer grows at most to the known length, because growing copies the bytes and both buffers
+                // take memory.
                 let room = (needed + needed / 2).min(length.max(needed));
                 whole.reserve_exact(room - whole.len());
             }
@@ -290,7 +292,7 @@ impl Incoming {
         self.document_or_blank().await.map(|(document, _)| document)
     }
 
-    /// As [`document`](Self::document), with whether the body is empty.
+    /// Like [`document`](Self::document), but also returns whether the body is empty.
     pub(in crate::http) async fn document_or_blank<T: DeserializeOwned>(self) -> Result<(T, bool), Problem> {
         self.check_is_document()?;
         let account = self.account();
@@ -301,8 +303,8 @@ impl Incoming {
         if !text.trim_start().starts_with('{') {
             return read_document(text).map(|document| (document, false));
         }
-        // serde refuses duplicate fields by itself, so only a document that serde refuses is scanned for a better message. The
-        // scan would take two fifths of the time to read the leases of a pop.
+        // serde itself refuses duplicate fields, so a document is scanned for a better message only if serde refuses
+        // it. For the leases of a pop, the scan would take two fifths of the reading time.
         let document = serde_json::from_str(text).map(|Named(document)| document);
         let document = document.or_else(|_| read_document(text)).map(|document| (document, is_blank));
         document

@@ -1,9 +1,9 @@
-//! The body drain: what happens to the rest of a request body after the response.
+//! The body drain: the handling of the rest of a request body after the response.
 //!
-//! A refusal often precedes the end of the body. A connection with an unread body takes no other request, and a socket
-//! closed with unread bytes resets the connection, so that the client loses the refusal. Therefore a rest that is
-//! small and arrives soon is read and dropped; otherwise the response says that the connection closes, and the connection
-//! lingers.
+//! A request is often refused before the end of its body. A connection with an unread body can't take another
+//! request. If its socket were closed, the unread bytes would reset the connection, and the client would lose the
+//! refusal. So if the rest of the body is small and arrives soon, it is read and dropped. Otherwise the response
+//! announces that the connection closes, and the connection lingers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use futures_util::StreamExt;
 use http_body::{Body as _, Frame, SizeHint};
 use parking_lot::Mutex;
 
-/// Most bytes that the drain reads.
+/// Maximum number of bytes that the drain reads.
 const BYTES_MAX: usize = 1 << 20;
-/// Longest time that the drain takes.
+/// Maximum time that the drain takes.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The unread rest of one request body.
@@ -30,21 +30,21 @@ pub(in crate::http) struct BodyDrain {
     after: After,
 }
 
-/// Marks a response behind which the connection ends although the client may still be sending.
+/// Marks a response after which the connection ends although the client may still be sending.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct Unread;
 
 /// The body, once its reader has dropped it before its end.
 type Rest = Arc<Mutex<Option<Body>>>;
 
-/// What the head of the request demands of the connection after the response.
+/// How the connection continues after the response, depending on the head of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     /// The connection continues if the rest can be drained.
     Drain,
-    /// The client waits for `100 Continue`: reading the rest would ask for a body that nobody needs.
+    /// The client waits for `100 Continue`, so reading the rest would request a body that is not needed.
     CloseIfUnread,
-    /// The server and a proxy may disagree about where the body ends, so nothing behind it can be trusted.
+    /// The server and a proxy may disagree about where the body ends, so nothing after it can be trusted.
     Close,
 }
 
@@ -60,13 +60,13 @@ impl After {
 }
 
 impl BodyDrain {
-    /// Takes the whole body of a request that reaches no handler.
+    /// Takes the whole body of a request that does not reach a handler.
     pub(in crate::http) fn whole(request: Request) -> Self {
         let after = After::of(request.headers());
         Self { rest: Arc::new(Mutex::new(Some(request.into_body()))), after }
     }
 
-    /// Lets a handler read the body, and takes what the handler leaves.
+    /// Lets a handler read the body, and takes the part that the handler does not read.
     pub(in crate::http) fn watch(request: Request) -> (Request, Self) {
         let drain = Self { rest: Rest::default(), after: After::of(request.headers()) };
         let rest = drain.rest.clone();
@@ -75,7 +75,7 @@ impl BodyDrain {
         (watched, drain)
     }
 
-    /// Reads the rest, or lets the response close the connection.
+    /// Reads the rest, or makes the response close the connection.
     pub(in crate::http) async fn finish(self, mut response: Response) -> Response {
         let rest = self.rest.lock().take();
         let rest = rest.filter(|body| !body.is_end_stream());
@@ -107,7 +107,7 @@ async fn is_drained(body: Body) -> bool {
     tokio::time::timeout(TIME_MAX, drain).await.unwrap_or(false)
 }
 
-/// A body that goes to the drain if it is dropped before its end.
+/// A body that is handed to the drain if it is dropped before its end.
 struct WatchedBody {
     body: Body,
     rest: Rest,

@@ -47,7 +47,7 @@ impl Encoding {
         }
     }
 
-    /// Most bytes that a decoder holds: its window, rounded up for its tables and buffers.
+    /// Maximum memory of a decoder in bytes: its window, rounded up for its tables and buffers.
     pub(in crate::http) const fn decoder_bytes(self) -> usize {
         match self {
             Self::Gzip => 64 << 10,
@@ -93,7 +93,7 @@ fn format_of(head: &Head<'_>, kind: BodyKind) -> Result<Format, Problem> {
     })
 }
 
-/// The encoding of a compressed body. Only bodies with objects may be compressed: other bodies are short.
+/// The encoding of a compressed body. Only bodies with objects may be compressed, because other bodies are short.
 fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Problem> {
     if let Some(encoding) = only_one("transfer-encoding", head.transfer_encoding)?
         && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
@@ -120,7 +120,8 @@ fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Prob
     }
 }
 
-/// The value of a header that determines how the body is read. A header with two values is refused: a proxy may have used the other value.
+/// The value of a header that determines how the body is read. A header with two values is refused, because a proxy
+/// may have used the other value.
 fn only_one<'h>(name: &str, header: Header<'h>) -> Result<Option<&'h HeaderValue>, Problem> {
     if header.is_repeated {
         return Err(Problem::new(Code::InvalidRequest, format!("the header {name} occurs twice")));

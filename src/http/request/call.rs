@@ -1,4 +1,4 @@
-//! Handlers: their type, and their arguments: query, path and body of a request, each read once.
+//! The type of handlers, and their arguments: the query, path and body of a request, each read once.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -111,8 +111,8 @@ pub(in crate::http) fn without_body<T: IntoResponse + 'static, F: Future<Output 
     }
 }
 
-/// Puts the future on the heap. It is large, and copies of it into the surrounding futures took 2,200 of the 30,000
-/// instructions of an add.
+/// Puts the future on the heap. The future is large, and copying it into the enclosing futures took 2,200 of the
+/// 30,000 instructions of an add.
 pub(in crate::http) fn boxed<T: IntoResponse + 'static>(
     answer: impl Future<Output = T> + Send + 'static,
 ) -> ResponseFuture {

@@ -1,6 +1,7 @@
-//! Conditional headers (RFC 9110, 13.1): a read that the caller has already, and a change that must not undo that of another.
+//! Conditional headers (RFC 9110, 13.1): for a read of something that the caller already has, and for a change that
+//! must not overwrite another caller's change.
 //!
-//! A conditional header that a call does not support is refused: a caller who sends one relies on it.
+//! A conditional header that a call does not support is refused, because a caller who sends it relies on it.
 
 use axum::http::{HeaderMap, HeaderName, header};
 
@@ -16,8 +17,8 @@ static CONDITIONAL: [HeaderName; 5] = [
     header::IF_RANGE,
 ];
 
-/// Refuses a header that the operation does not support. Only the API has such calls to protect: a health check or a file ignores what
-/// it does not know.
+/// Refuses a header that the operation does not support. This applies only to the API: a health check or a file
+/// ignores such headers.
 pub(in crate::http) fn check_supported(operation: &Operation, headers: &HeaderMap) -> Result<(), Problem> {
     let supported = operation.conditional_headers();
     let is_refused = |name: &&HeaderName| headers.contains_key(*name) && !supported.contains(*name);
@@ -30,7 +31,7 @@ pub(in crate::http) fn check_supported(operation: &Operation, headers: &HeaderMa
     Err(problem.hint("leave it out; PUT and PATCH of a queue take if-match and if-none-match"))
 }
 
-/// What the caller of a change expects.
+/// The expectations of the caller of a change.
 #[derive(Debug)]
 pub(in crate::http) struct Preconditions(HeaderMap);
 
@@ -40,7 +41,7 @@ impl Preconditions {
         Self(headers)
     }
 
-    /// Checks them against the entity tag at present; `None` if there is nothing.
+    /// Checks the preconditions against the current entity tag; `None` if there is no queue.
     pub(in crate::http) fn check(&self, etag: Option<&str>) -> Result<(), Problem> {
         let has = |name: &HeaderName| etag.is_some_and(|etag| names(&self.0, name, etag));
         let detail = if self.0.contains_key(header::IF_MATCH) && !has(&header::IF_MATCH) {
@@ -64,8 +65,8 @@ pub(in crate::http) fn has_copy(headers: &HeaderMap, etag: &str) -> bool {
     names(headers, &header::IF_NONE_MATCH, etag)
 }
 
-/// Whether the header names the entity tag. A proxy that compresses replies marks their tags as weak; ours change with the content, so
-/// a weak one is as good.
+/// Whether the header names the entity tag. A proxy that compresses replies marks their tags as weak. The tags change
+/// with the content, so a weak tag is accepted as well.
 fn names(headers: &HeaderMap, name: &HeaderName, etag: &str) -> bool {
     let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
     let mut tags = lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));

@@ -1,5 +1,5 @@
-//! The context of a request: what the log, the audit log, the limits and the handlers know about it. It never holds objects or
-//! tokens.
+//! The context of a request, which the log, the audit log, the limits and the handlers use. It never contains objects
+//! or tokens.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +30,7 @@ use crate::http::state::AppState;
 
 pub(in crate::http) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Longest request id of a caller that is used, in bytes.
+/// Maximum length of a caller's request id that is used, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// The other end of a connection.
@@ -57,7 +57,7 @@ pub(in crate::http) struct Connection {
     pub(in crate::http) peer: Peer,
     /// The replies to pops that the connection has buffered.
     pub(in crate::http) outbox: Outbox,
-    /// Whether the server ends its TLS.
+    /// Whether the server terminates TLS for the connection.
     pub(in crate::http) is_tls: bool,
 }
 
@@ -68,34 +68,34 @@ pub(in crate::http) struct RequestContext {
     pub(in crate::http) begun_us: u64,
     pub(in crate::http) method: &'static str,
     target: Target,
-    /// None in a test of the routes alone.
+    /// `None` in a test of only the routes.
     pub(in crate::http) connection: Option<Connection>,
-    /// What the request says about the URL of the server.
+    /// What the request reveals about the URL of the server.
     called: public_url::Caller,
-    /// Who the caller is, and whether it has the permission that its operation needs.
+    /// Who the caller is, and whether the caller has the permission that the operation needs.
     pub(in crate::http) authorization: Authorization,
     /// Whether another node returns leases that did not reach its client.
     pub(in crate::http) is_undelivered: bool,
     /// The trace context of the caller.
     pub(in crate::http) parent: Option<TraceContext>,
-    /// How the body is read; the problem of its headers concerns only operations that have a body.
+    /// How the body is read, or the problem of its headers. The problem matters only for operations with a body.
     pub(in crate::http) body_head: Result<BodyHead, Problem>,
     /// The traces of the delivered deltas, if spans are sent.
     pub(in crate::http) links: OnceLock<Vec<TraceContext>>,
     /// The counts for the log, once they are known.
     counts: OnceLock<RequestCounts>,
-    /// Bytes of the body that count in the limit of bodies, until the context is dropped.
+    /// Number of bytes of the body that count toward the limit of bodies, until the context is dropped.
     body_bytes: AtomicUsize,
     /// The permit of the in-flight limit.
     permit: Mutex<Option<Permit>>,
-    /// The permit for parsing a large body, until the handler waits for something else.
+    /// The permit for parsing a large body. It is held until the handler waits for something else.
     parse_permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// What all requests share.
+    /// The state that all requests share.
     pub(in crate::http) state: AppState,
 }
 
 impl RequestContext {
-    /// The context of a request that begins.
+    /// Creates the context of a new request.
     pub(in crate::http) fn of(
         request: &Request,
         head: &Head<'_>,
@@ -169,7 +169,7 @@ impl RequestContext {
         self.parent.map(Trace::new)
     }
 
-    /// The request as an applicant for a part of a limit.
+    /// The data of the request that decides about its part of a limit.
     pub(in crate::http) fn applicant(&self) -> Applicant<'_> {
         let class = self.operation().map_or(Class::Read, |operation| operation.class);
         Applicant { caller: self.caller(), class }
@@ -187,8 +187,8 @@ impl RequestContext {
         self.permit.lock().take()
     }
 
-    /// Returns the permit of a pop or a settle while the server waits for its body, so that stalled bodies do not stop other
-    /// workers. The result says whether the permit must be acquired again.
+    /// Returns the permit of a pop or a settle while the server waits for its body, so that stalled bodies do not
+    /// stop other workers. Returns whether the permit must be acquired again.
     pub(in crate::http) fn release_permit_of_worker(&self) -> bool {
         matches!(self.applicant().class, Class::Pop | Class::Settle) && self.take_permit().is_some()
     }
@@ -201,7 +201,7 @@ impl RequestContext {
         Ok(())
     }
 
-    /// Counts bytes of the body no longer.
+    /// Stops counting bytes of the body.
     pub(in crate::http) fn release_body(&self, bytes: usize) {
         let release = |held: usize| Some(held.saturating_sub(bytes));
         let held = self.body_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, release);
@@ -214,15 +214,16 @@ impl RequestContext {
         self.state.gate.in_flight.take_reply(self.applicant(), bytes)
     }
 
-    /// Acquires the permit for parsing a large body. As many large bodies are parsed at a time as there are processors; the
-    /// others wait here, so that they do not delay small requests and refusals: each takes a millisecond or two.
+    /// Acquires the permit for parsing a large body. The number of large bodies that are parsed at a time equals the
+    /// number of processors. Other large bodies wait here, so that they do not delay small requests and refusals.
+    /// Each takes a millisecond or two.
     pub(in crate::http) async fn acquire_parse_permit(&self) {
         if let Ok(permit) = self.state.gate.in_flight.large_bodies.clone().acquire_owned().await {
             *self.parse_permit.lock() = Some(permit);
         }
     }
 
-    /// Runs the handler. The permit for parsing is returned when the handler waits.
+    /// Runs the handler. The permit for parsing is returned as soon as the handler waits.
     pub(in crate::http) async fn run<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = std::pin::pin!(answer);
         poll_fn(|context| {
@@ -238,7 +239,7 @@ impl RequestContext {
         self.called.url(self.state.limits.public_url.as_deref())
     }
 
-    /// The template that the path fits.
+    /// The template that the path matches.
     pub(in crate::http) fn route(&self) -> Option<&'static str> {
         self.target.path
     }
@@ -248,7 +249,7 @@ impl RequestContext {
         self.target.operation
     }
 
-    /// Whether another node asks for the queues of this node.
+    /// Whether another node requests the list of this node's queues.
     pub(in crate::http) fn is_list_for_node(&self) -> bool {
         self.is_from_node() && self.operation().is_some_and(Operation::lists_queues)
     }
@@ -258,7 +259,7 @@ impl RequestContext {
         self.operation().map_or(BodyKind::Ignored, |operation| operation.body)
     }
 
-    /// The methods that the path takes, if the request has another one.
+    /// The methods that the path supports, if the request has a different method.
     pub(in crate::http) fn allow(&self) -> Option<&str> {
         self.target.allow.as_deref()
     }
@@ -278,7 +279,7 @@ impl RequestContext {
         self.target.queue.as_ref()
     }
 
-    /// The text of that name.
+    /// The text of the queue's name.
     pub(in crate::http) fn queue(&self) -> Option<&str> {
         self.target.queue_name()
     }
@@ -296,7 +297,7 @@ impl Drop for RequestContext {
     }
 }
 
-/// The id of a request: that of the caller if it is printable and short.
+/// The id of a request. The caller's id is used if it is printable and short.
 fn request_id(head: &Head<'_>, state: &AppState) -> String {
     let given = head.request_id.first.and_then(|value| value.to_str().ok());
     let is_printable = |id: &&str| {

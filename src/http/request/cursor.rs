@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// A queue that has forgotten the lives of the first numbers.
+    /// The lives of a queue that no longer remembers the lives of its first numbers.
     fn forgetful() -> Lives {
         let life = |n: u32| Life { id: LifeId::new(n), first: Rv::new(n.into()), last: Rv::new(n.into()) };
         Lives::restore((100..356).map(life).collect()).expect("a life")

@@ -54,7 +54,7 @@ impl Document {
         read_envelope(self.text(), self.start)
     }
 
-    /// Adds the place of the document to a problem.
+    /// Adds the position of the document to a problem.
     pub(in crate::http) fn problem(&self, index: usize, problem: Problem) -> Problem {
         problem.in_item(index, self.line)
     }
@@ -69,7 +69,7 @@ pub(in crate::http) struct Documents {
 }
 
 impl Documents {
-    /// The documents of a body. The body bounds the memory.
+    /// Reads the documents of a body. The size of the body limits the memory.
     pub(in crate::http) fn of(text: String) -> Self {
         Self { body: Arc::new(text), passed: 0, start: Start::OF_BODY }
     }

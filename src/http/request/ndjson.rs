@@ -1,4 +1,4 @@
-//! Splitting a stream of bytes into lines, one JSON document each.
+//! Splits a stream of bytes into lines, each with one JSON document.
 
 use bytes::Bytes;
 use deltaq_engine::limits::ENVELOPE_BYTES_MAX;
@@ -6,7 +6,7 @@ use deltaq_engine::limits::ENVELOPE_BYTES_MAX;
 use super::body::{Account, Incoming, Start, text_of};
 use crate::http::problem::{Code, Problem};
 
-/// The lines of a body as they arrive. The longest allowed line bounds the memory.
+/// The lines of a body as they arrive. The maximum length of a line limits the memory.
 pub(in crate::http) struct Lines {
     incoming: Incoming,
     /// The start of a line that has not ended.
@@ -31,7 +31,7 @@ impl Lines {
         self.number
     }
 
-    /// Longest object of a line, in bytes.
+    /// Maximum size of an object on a line, in bytes.
     pub(in crate::http) fn object_bytes_max(&self) -> usize {
         self.object_bytes_max
     }

@@ -1,4 +1,4 @@
-//! Query parameters. Each is checked, and an error names it. Unknown parameters are refused.
+//! Query parameters. Each parameter is checked, and an error names the parameter. Unknown parameters are refused.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -50,7 +50,8 @@ impl Params {
         Ok(self)
     }
 
-    /// A value. An empty one is absent, because typed clients send it for a parameter that is not set.
+    /// The value of a parameter. An empty value counts as absent, because typed clients send it for a parameter that
+    /// is not set.
     pub(in crate::http) fn text(&self, name: &str) -> Option<&str> {
         self.text_or_empty(name).filter(|value| !value.is_empty())
     }
@@ -74,7 +75,7 @@ impl Params {
             .map_err(|error| Problem::from(error).with("parameter", name))
     }
 
-    /// The key of a list that has this key alone, and so one page.
+    /// The key of a list that contains only this key and therefore has one page.
     pub(in crate::http) fn key_alone(&self) -> Result<Option<Key>, Problem> {
         let key = self.key("key")?;
         if key.is_some() && self.text("continue").is_some() {
@@ -83,7 +84,7 @@ impl Params {
         Ok(key)
     }
 
-    /// A flag. `?dry_run` without a value is refused, because it hardly means false.
+    /// A flag. `?dry_run` without a value is refused, because it probably does not mean false.
     pub(in crate::http) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.text_or_empty(name) {
             None | Some("false") => Ok(false),
@@ -107,7 +108,7 @@ impl Params {
 
     pub(in crate::http) fn percent(&self, name: &str) -> Result<Option<f64>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        // The form of numbers in JSON: the parser of Rust would also accept "inf" and "nan".
+        // Only JSON's number format is accepted. Rust's parser would also accept "inf" and "nan".
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b".-+eE".contains(&byte));
         let number =
             text.parse().ok().filter(|number| plain && (0.0..=f64::from(PERCENT_MAX)).contains(number));
@@ -127,7 +128,7 @@ impl Params {
     }
 }
 
-/// A wrong value. The reader of the value adds its place.
+/// A wrong value. The reader of the value adds its position.
 #[derive(Debug)]
 pub(in crate::http) struct Wrong {
     why: String,
@@ -239,7 +240,7 @@ fn percent_decoded(name: &str, text: &str) -> Result<String, Problem> {
     Ok(decoded.map_err(|_| wrong(name, "its percent-encoding is not UTF-8"))?.into_owned())
 }
 
-/// The name of the queue in the path, or the reason for which the name is invalid.
+/// The name of the queue in the path, or why the name is invalid.
 pub(in crate::http) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Problem> {
     if let Some(name) = found {
         return Ok(name.clone());
@@ -267,7 +268,7 @@ pub(in crate::http) fn path_key(path: &str) -> Result<Key, Problem> {
     Key::new(&text).map_err(|error| Problem::from(error).with("parameter", "key"))
 }
 
-/// The path behind the queue and the word behind it, such as `sku-1` of `/v1/queues/prices/items/sku-1`.
+/// The path after the queue and the word that follows the queue, such as `sku-1` in `/v1/queues/prices/items/sku-1`.
 fn path_end(path: &str) -> &str {
     let behind_queue = path.strip_prefix("/v1/queues/").unwrap_or_default();
     behind_queue.splitn(3, '/').nth(2).unwrap_or_default()

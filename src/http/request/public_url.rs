@@ -6,13 +6,13 @@ use axum::http::HeaderValue;
 use crate::http::gate::origin::host_name;
 use crate::http::head::Head;
 
-/// What a request says about the URL of the server.
+/// What a request reveals about the URL of the server.
 #[derive(Clone, Debug, Default)]
 pub(in crate::http) struct Caller {
     is_tls: bool,
     /// The host that the request names.
     host: Option<HeaderValue>,
-    /// The URL that the node whose client has sent the request uses.
+    /// The URL by which the client knows the node that forwarded the request.
     by_node: Option<HeaderValue>,
 }
 
@@ -27,8 +27,9 @@ impl Caller {
         Self { is_tls, host, by_node: by_node.cloned() }
     }
 
-    /// The URL without a slash at its end: that of the node that the client has called, else the setting
-    /// `server.public_url`, else by the scheme and the host of the request. It is empty if none of them is usable.
+    /// The URL without a trailing slash. It is the URL of the node that the client called or, without such a node,
+    /// the setting `server.public_url`. By default it is derived from the scheme and the host of the request. It is
+    /// empty if none of these can be used.
     pub(in crate::http) fn url(&self, setting: Option<&str>) -> String {
         if let Some(url) = self.by_node.as_ref().and_then(|url| url.to_str().ok()).or(setting) {
             return url.to_owned();

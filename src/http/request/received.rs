@@ -1,4 +1,4 @@
-//! Reading the objects of a body, in JSON or NDJSON, before admission.
+//! Reads the objects of a body, in JSON or NDJSON, before admission.
 
 use deltaq_engine::config::Config;
 use deltaq_engine::key::{Key, KeyError};
@@ -19,7 +19,8 @@ pub(in crate::http) struct ReceivedObject {
     pub(in crate::http) line: Option<usize>,
 }
 
-/// The objects of a body, which may be empty, and whether the body is a list. With a key in the query null is no list, but an empty body.
+/// The objects of a body, which may be empty, and whether the body is a list. With a key in the query, null counts as
+/// an empty body and not as a list.
 pub(in crate::http) async fn objects(
     incoming: Incoming,
     config: &Config,
@@ -54,7 +55,7 @@ pub(in crate::http) async fn objects(
     Ok((all, is_list))
 }
 
-/// Longest object of a line. With pruning, an object may be as long as a whole body before it is pruned.
+/// Maximum size of an object on a line. With pruning, an object may be as large as a whole body before it is pruned.
 pub(in crate::http) fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
     let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune.is_empty());
     if prunes { config.max_object_bytes.max(incoming.bytes_max()) } else { config.max_object_bytes }
@@ -80,13 +81,13 @@ pub(in crate::http) fn parsed_line(
     Ok(ReceivedObject { object: scanned.object, key: scanned.key, line: Some(line) })
 }
 
-/// The problem of an empty body where objects are required.
+/// The problem for an empty body if objects are required.
 pub(in crate::http) fn empty_body() -> Problem {
     let problem = Problem::new(Code::InvalidJson, "the body is empty");
     problem.hint("send an object or a list of objects").with("line", 1).with("column", 1)
 }
 
-/// Most objects of a list.
+/// Maximum number of objects in a list.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct BatchLimit {
     objects: usize,

@@ -1,4 +1,4 @@
-//! Reading the list of a Replace, which must be complete.
+//! Reads the list of a Replace, which must be complete.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::ndjson::Lines;
 use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
 use crate::http::problem::{Code, Problem};
 
-/// Bytes of objects that are collected before they are admitted.
+/// Number of bytes of objects that are collected before they are admitted.
 pub(in crate::http) const GATHERED_BYTES: usize = 1 << 20;
 
 /// The last line of an NDJSON list, with the number of objects before it.
@@ -30,16 +30,16 @@ struct End<C> {
 /// The list of a Replace.
 pub(in crate::http) struct ReadList {
     pub(in crate::http) list: ObjectList,
-    /// Whether the body is one object and no list.
+    /// Whether the body is a single object and not a list.
     pub(in crate::http) is_single: bool,
     pub(in crate::http) places: Places,
 }
 
-/// The places of the objects of a list.
+/// The positions of the objects in a list.
 #[derive(Default)]
 pub(in crate::http) struct Places {
-    /// Of NDJSON: the index of each object before which lines are blank, the first object included, and its line. The other
-    /// objects follow the object before them directly.
+    /// For NDJSON: the index and the line of each object that follows blank lines, and of the first object. Every
+    /// other object is on the line after the previous object.
     breaks: Vec<(usize, usize)>,
 }
 
@@ -139,7 +139,7 @@ async fn read_objects(
             Ok(Some(scanned)) => scanned,
             Ok(None) => break,
             Err(error) => {
-                // A wrong object before it is reported first.
+                // An earlier wrong object is reported first.
                 take(list, gathered, rules).await?;
                 return Err(hinted(error.into(), &text));
             }
@@ -175,14 +175,14 @@ async fn read_lines(
             Ok(Some(parsed)) => parsed,
             Ok(None) => break,
             Err(problem) => {
-                // A wrong object before it is reported first.
+                // An earlier wrong object is reported first.
                 take(list, gathered, rules).await?;
                 return Err(problem);
             }
         };
         places.note(index, lines.number());
         bytes += parsed.object.bytes();
-        // An object without a key is reported at once, however slowly the rest arrives.
+        // An object without a key is reported at once, even if the rest arrives slowly.
         let is_due = parsed.key.is_err() || bytes >= GATHERED_BYTES;
         gathered.push(parsed);
         if is_due || gathered.len() == rules.slice_len() {
@@ -213,7 +213,7 @@ async fn take(
     Ok(())
 }
 
-/// The next object of an NDJSON list; none at its end. `end` is the number that the last line declares.
+/// The next object of an NDJSON list; `None` at its end. `end` is the number that the last line declares.
 async fn next_object(
     lines: &mut Lines,
     end: &mut Option<u64>,
@@ -243,7 +243,7 @@ async fn next_object(
     Ok(None)
 }
 
-/// Reads the keys of objects by other settings, and checks their versions.
+/// Reads the keys of objects again with changed settings, and checks the versions of the objects.
 pub(in crate::http) fn read_keys_again(list: ObjectList, config: &Config) -> Result<ObjectList, Problem> {
     let again = list.into_iter().enumerate().map(|(index, (_, object))| {
         let key = config.key.read(object.as_str()).map_err(Problem::from).and_then(|key| {
@@ -255,7 +255,7 @@ pub(in crate::http) fn read_keys_again(list: ObjectList, config: &Config) -> Res
     again.collect()
 }
 
-/// Longest last line, in bytes: two braces, the name, twenty digits and some white space.
+/// Maximum length of the last line in bytes: two braces, the name, twenty digits and some whitespace.
 const END_LINE_BYTES_MAX: usize = 256;
 
 fn end_of<C: DeserializeOwned>(line: &str) -> Option<C> {

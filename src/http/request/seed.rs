@@ -1,4 +1,4 @@
-//! Reading the objects of a seed.
+//! Reads the objects of a seed.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(in crate::http) async fn read_seeds(
 struct SeedReader<'r> {
     seeds: Vec<Seed>,
     documents: Vec<Document>,
-    /// Bytes of the documents.
+    /// Size of the documents in bytes.
     bytes: usize,
     rules: &'r AdmissionRules,
 }
@@ -98,7 +98,7 @@ impl SeedReader<'_> {
         Ok(())
     }
 
-    /// The first problem of the documents so far, or else `problem`, which is after them.
+    /// The first problem in the documents so far. If they have none, it is `problem`, which comes after them.
     async fn first_problem(&mut self, problem: Problem) -> Problem {
         self.read().await.err().unwrap_or(problem)
     }
@@ -109,7 +109,7 @@ impl SeedReader<'_> {
     }
 }
 
-/// Reads one line of a seed by the rules of `/seed`, for the import of a store without a server.
+/// Reads one line of a seed according to the rules of `/seed`, for an import into a store without a server.
 ///
 /// # Errors
 /// The detail of the problem that a caller of `/seed` would get.

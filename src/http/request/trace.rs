@@ -4,7 +4,7 @@ use deltaq_engine::trace::TraceContext;
 
 use crate::http::head::Header;
 
-/// The trace context of a request. An invalid or repeated header is ignored, as the standard demands.
+/// The trace context of a request. An invalid or repeated header is ignored, as the standard requires.
 pub(in crate::http) fn context_of(traceparent: Header<'_>) -> Option<TraceContext> {
     let value = traceparent.first.filter(|_| !traceparent.is_repeated)?;
     TraceContext::parse(value.to_str().ok()?)

@@ -11,7 +11,8 @@ use crate::http::request::call::ReadCall;
 use crate::http::request::conditional::has_copy;
 use crate::http::telemetry;
 
-/// The folder `console` of the repository: part of the binary in release builds, read from disk in debug builds.
+/// The folder `console` of the repository. It is part of the binary in release builds, and read from disk in debug
+/// builds.
 #[derive(RustEmbed)]
 #[folder = "console/"]
 struct Files;
@@ -19,12 +20,12 @@ struct Files;
 /// The page that the other files belong to.
 const INDEX: &str = "index.html";
 
-/// What the pages may load and do: files and calls of this server, and nothing else. No script or style is inline.
+/// The pages may load files from this server and call it, and nothing else. No script or style is inline.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Headers of every file besides its own. A browser asks each time whether its copy is current, so that the pages always
-/// fit the server.
+/// Headers of every file, in addition to its own. A browser checks each time whether its copy is current, so that the
+/// pages always match the server.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-cache"),
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
@@ -33,13 +34,13 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Leads a browser to the console. Other clients get the 404 of every unknown path.
+/// Redirects a browser to the console. Other clients get the usual 404 of an unknown path.
 pub(in crate::http) async fn root(call: ReadCall) -> Response {
     let wants_page = Accept::of(&call.headers).weight("text/html").is_some();
     if wants_page { redirect("console/") } else { telemetry::not_found("/", None).into_response() }
 }
 
-/// Leads to the folder, relative to which the page names its files.
+/// Redirects to the folder, because the page refers to its files relative to it.
 pub(in crate::http) async fn folder(_: ReadCall) -> Response {
     redirect("console/")
 }
@@ -54,13 +55,13 @@ pub(in crate::http) async fn file(call: ReadCall) -> Response {
     }
 }
 
-/// The target is relative, because a proxy may serve the API below a path of its own.
+/// The target is relative, because a proxy may serve the API under a path prefix.
 fn redirect(target: &'static str) -> Response {
     (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response()
 }
 
 fn content(headers: &HeaderMap, data: Cow<'static, [u8]>, digest: &[u8], kind: &'static str) -> Response {
-    // The tag is weak: it also names the compressed forms of the file.
+    // The tag is weak because it also applies to the compressed forms of the file.
     let tag = format!("\"{}\"", crate::access::hex(digest));
     let mut response = if has_copy(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -74,7 +75,7 @@ fn content(headers: &HeaderMap, data: Cow<'static, [u8]>, digest: &[u8], kind: &
     response
 }
 
-/// The media types of the kinds of files that the console has.
+/// The media type of a file of the console, by its name.
 fn media_type(name: &str) -> Option<&'static str> {
     let (_, extension) = name.rsplit_once('.')?;
     Some(match extension {

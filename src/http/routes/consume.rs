@@ -35,14 +35,14 @@ use crate::http::request::params::{check_error, read_duration, wrong};
 use crate::http::state::AppState;
 use crate::http::wire::{self, popped, popped_bytes};
 
-/// Most keys in one forget, promote, redrive or discard.
+/// Maximum number of keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;
-/// From this size on, in bytes, a reply is rendered on a blocking thread, because it would delay the other connections of the
-/// thread.
+/// A reply of at least this size in bytes is rendered on a blocking thread, because it would delay the other
+/// connections of the thread.
 const LARGE_REPLY_BYTES: usize = 256 << 10;
-/// A pop or settle of more keys runs on the main runtime, for the same reason.
+/// A pop or settle of more keys than this runs on the main runtime, for the same reason.
 const LARGE_CALL_KEYS: usize = 100;
-/// Most leases in one settle.
+/// Maximum number of leases in one settle.
 const SETTLES_MAX: usize = 10_000;
 
 /// A lease that a request settles.
@@ -245,8 +245,8 @@ fn lease_lost(lost: usize) -> Problem {
     Problem::new(Code::LeaseLost, "none of the leases could be settled").hint(hint).with("stale", lost)
 }
 
-/// Checks the settles of a request before any of them takes effect. All leases of an entry share one copy of its error, which may
-/// be long.
+/// Checks the settles of a request before any of them takes effect. All leases of an entry share one copy of the
+/// entry's error, which may be long.
 fn read_settles(calls: Vec<SettleCall>) -> Result<(Vec<NamedSettle>, Vec<How>), Problem> {
     let (mut leases, mut hows) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
     for (index, call) in calls.into_iter().enumerate() {
@@ -258,8 +258,8 @@ fn read_settles(calls: Vec<SettleCall>) -> Result<(Vec<NamedSettle>, Vec<How>), 
     Ok((leases, hows))
 }
 
-/// Reads one settle of one or several leases, which are added to `leases`. `index` is the place of a lease in the request, by its place
-/// in this settle.
+/// Reads one settle of one or several leases, and adds them to `leases`. `index` converts the position of a lease in
+/// this settle to its position in the request.
 fn read_settle(
     call: SettleCall,
     leases: &mut Vec<NamedSettle>,
@@ -337,8 +337,8 @@ fn settled_documents(leases: Vec<NamedSettle>, results: &[Settled], moment: Mome
     pairs.map(|(lease, settled)| wire::settled(lease.lease_id, lease.how, *settled, moment)).collect()
 }
 
-/// Refuses `done` in the other modes: it would drop the deltas of the lease. A queue with keys keeps its mode, so the mode
-/// cannot change before the settle of a live lease.
+/// Refuses `done` in the other modes, where it would drop the deltas of the lease. A queue with keys can't change its
+/// mode, so the mode can't change before a live lease is settled.
 fn check_done(handle: &Handle, hows: &[How]) -> Result<(), Problem> {
     if !hows.iter().any(|how| matches!(how, How::Done { .. })) {
         return Ok(());

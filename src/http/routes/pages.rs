@@ -27,7 +27,7 @@ pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
         return Ok(false);
     }
     let json = ["application/json", "application/*", "*/*"].into_iter().find_map(|kind| accept.weight(kind));
-    // Only a client that names NDJSON gets it.
+    // A client gets NDJSON only if it names it explicitly.
     match (accept.weight("application/x-ndjson"), json) {
         (Some(lines), json) if json.is_none_or(|json| lines >= json) => Ok(true),
         (_, Some(_)) => Ok(false),
@@ -43,7 +43,7 @@ pub(super) fn page_limit(params: &Params, streams: bool) -> Result<PageLimit, Pr
     Ok(PageLimit { entries: usize::try_from(entries).unwrap_or(usize::MAX), bytes })
 }
 
-/// A list of a queue that has no parameters of its own: a page, or all pages as lines.
+/// A list of a queue without additional parameters: a page, or all pages as lines.
 pub(super) async fn reply_in_pages<T, F>(
     call: ReadCall,
     read: fn(Arc<Handle>, Option<String>, usize) -> F,
@@ -60,7 +60,7 @@ where
     reply(call.context, streams, after, page).await
 }
 
-/// A list: the page behind a position, or all pages from there as lines.
+/// A list: the page after a position, or all pages from there as lines.
 pub(super) async fn reply<T, P, F>(
     context: Arc<RequestContext>,
     streams: bool,
@@ -78,8 +78,9 @@ where
     Ok(context.reply(page(after).await?).into_response())
 }
 
-/// Streams a whole list, page by page, with one entry per line. The first page refuses a wrong request, before anything is
-/// sent. A page is read when the connection has taken the page before it, which counts as a reply in memory until then.
+/// Streams a whole list, page by page, with one entry per line. The first page is read before anything is sent, so
+/// that a wrong request is refused. A page is read when the connection has taken the previous page, which counts as a
+/// reply in memory until then.
 pub(super) async fn stream_pages<T, P, F>(
     context: Arc<RequestContext>,
     after: Option<String>,
@@ -105,7 +106,8 @@ where
                 })
             }
         };
-        // A list that fails in the middle ends the connection, so that the caller does not take a part for the whole.
+        // A list that fails in the middle ends the connection, so that the caller does not mistake a part for the
+        // whole.
         Some(match rendered {
             Ok((text, next)) => (Ok(text), (next.map(NextPage::Behind), held, context, page)),
             Err(why) => (Err(std::io::Error::other(why)), (None, held, context, page)),
@@ -131,13 +133,13 @@ pub(super) fn reply_alone<T: Serialize>(
 
 /// The next page of a stream.
 enum NextPage {
-    /// It is rendered.
+    /// The page is already rendered.
     Rendered(Result<RenderedPage, String>),
-    /// It begins behind this position.
+    /// The page begins after this position.
     Behind(String),
 }
 
-/// A page as lines, and the position behind it unless it is the last one.
+/// A page as lines, and the position after it unless it is the last page.
 type RenderedPage = (Bytes, Option<String>);
 
 /// Reads and renders a further page of a stream, and counts its bytes.
@@ -146,7 +148,7 @@ async fn render_next<T: Serialize>(
     page: impl Future<Output = Result<Page<T>, Problem>> + Send + 'static,
 ) -> Result<(RenderedPage, Option<ReplyBytes>), String> {
     let refused = |problem: Problem| problem.detail().to_owned();
-    // A slow client may read for hours, and its token may be revoked meanwhile.
+    // A slow client may read for hours, and its token may be revoked in the meantime.
     context.authorize_again().map_err(refused)?;
     let page = async move { lines_of(&page.await.map_err(refused)?) };
     let rendered = context.state.on_main_runtime(page).await?;

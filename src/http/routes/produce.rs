@@ -37,7 +37,7 @@ use crate::http::request::seed::read_seeds;
 use crate::http::state::AppState;
 use crate::http::wire;
 
-/// How often a produce call reads its keys if the settings of the queue change meanwhile.
+/// How often a produce call reads its keys if the settings of the queue change during the call.
 const READINGS_MAX: usize = 3;
 
 /// Add objects: the object itself, a JSON array, or NDJSON; all or none.
@@ -170,8 +170,8 @@ pub(in crate::http) async fn deltas(
     Ok(context.reply(produced.await?))
 }
 
-/// Applies the calls that `read` makes of the received objects by the settings of the queue. If the settings change meanwhile, the
-/// objects are read again. A refused call creates no queue.
+/// Applies the calls that `read` creates from the received objects, using the settings of the queue. If the settings
+/// change during the call, the objects are read again. A refused call does not create a queue.
 async fn apply<C: Send + Sync + 'static>(
     state: &AppState,
     name: &Name,
@@ -303,7 +303,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
         (false, true) => DefaultLimit::EmptyList,
         (false, false) => DefaultLimit::Half,
     };
-    // A limit of the queue does not apply to a list that the call allows to be empty.
+    // The queue's limits do not apply to an empty list that the call explicitly allows.
     let allows_all = allow_empty && is_empty && max_deletes.is_none();
     let max_delete_percent = percent.or(allows_all.then_some(100.0));
     let account = rules.account();
@@ -327,7 +327,8 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     }
     let handle = registry.get_or_create(&name, FirstCall::Replace(&replace))?;
     let now = handle.config();
-    // After a change of admission the objects cannot be read again: their original text is gone.
+    // After a change of the admission rules the objects can't be read again, because their original text is no longer
+    // available.
     let reads_otherwise = now.key != config.key || now.version != config.version;
     if now.admission == config.admission && reads_otherwise {
         config = now;
@@ -402,7 +403,7 @@ pub(in crate::http) async fn forget(
 }
 
 impl ReceivedObject {
-    /// The object with the key that other settings give it.
+    /// The object with the key that it has with other settings.
     fn read_again(&self, config: &Config) -> Self {
         Self { key: config.key.read(self.object.as_str()), ..self.clone() }
     }

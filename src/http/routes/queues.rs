@@ -49,7 +49,7 @@ pub(in crate::http) async fn list(
     }
     let is_first = after.is_none();
     let mut listed = queues.page(after, limit).await?;
-    // A client that ignores `unavailable` must not take an empty list for a server without queues.
+    // A client that ignores `unavailable` must not mistake an empty list for a server without queues.
     if is_first && listed.items.is_empty() && listed.next.is_none() {
         let Page { items, next, resource_version } = complete(listed)?;
         listed = QueuePage { items, unavailable: Vec::new(), next, resource_version };

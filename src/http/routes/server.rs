@@ -111,7 +111,7 @@ fn caller_document(caller: &Caller) -> InfoCaller {
 
 /// All metrics in Prometheus' text format; by default on a listener of its own.
 pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result<Response, Problem> {
-    // With thousands of queues it takes a while, and must not delay the requests of a thread.
+    // With thousands of queues this takes a while, and it must not delay the requests of a thread.
     let partitions = state.partitions.clone();
     let text = tokio::task::spawn_blocking(move || partitions.render_metrics()).await;
     let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;

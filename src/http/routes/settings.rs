@@ -31,7 +31,8 @@ use crate::http::wire::settings::{Given, GivenDocument};
 /// Permits for compiling a schema, which may take a second.
 static COMPILING: Semaphore = Semaphore::const_new(2);
 
-/// Bytes of the hash in an entity tag: enough that no two settings of a queue have the same.
+/// Number of hash bytes in an entity tag. This is enough to make collisions between two settings of a queue
+/// practically impossible.
 const ETAG_BYTES: usize = 16;
 
 /// Create a queue, or replace all of its settings: one that is left out, or null, gets its default.
@@ -71,7 +72,7 @@ pub(in crate::http) async fn put(
             Ok(next)
         };
         match configured(&registry, &handle, edit).await {
-            // It was deleted after it was found, so the next round creates it.
+            // The queue was deleted after it was found, so the next round creates it.
             Err(problem) if problem.code() == Code::QueueDeleted => {}
             done => return done,
         }
@@ -134,7 +135,7 @@ async fn read(incoming: Incoming) -> Result<Given, Problem> {
     }
 }
 
-/// Checks that the caller may read the objects that the queue takes from another queue from now on.
+/// Checks that the caller may read the queue that this queue will follow.
 fn check_follow(
     context: &RequestContext,
     name: &Name,

@@ -33,7 +33,7 @@ use crate::http::wire;
 
 /// How long a browser waits before it connects again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
-/// Rows of a page of a stream.
+/// Maximum number of rows per page of a stream.
 const STREAMED_ROWS_MAX: usize = 1_000;
 
 /// How the rows are sent.
@@ -61,7 +61,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     let ReadCall { params, headers, context, .. } = call;
     let (transport, view) = (transport(&headers)?, view(&params)?);
     let from = from(&params, &headers, &handle, view, transport).inspect_err(|problem| {
-        // The position names a life that the queue never had.
+        // The position refers to a life that the queue never had.
         if problem.code() == Code::Expired {
             handle.count_lost_watch();
         }
@@ -91,7 +91,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         transport,
         bookmark,
         next_bookmark: now + bookmark,
-        // The streams of a restarted server began at the same time, and must not end at the same time.
+        // The streams of a restarted server all began at the same time, but should not all end at the same time.
         ends: now + WATCH_MIN + WATCH_SPREAD.mul_f64(fastrand::f64()),
         has_begun: false,
         has_ended: false,
@@ -105,13 +105,13 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        // nginx then passes each row on at once.
+        // With this header, nginx passes on each row at once.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     Ok((headers, body).into_response())
 }
 
-/// The transport that the client prefers, of equal ones the first; NDJSON unless it names one.
+/// The transport that the client prefers. Among equal preferences, the first one counts. The default is NDJSON.
 fn transport(headers: &HeaderMap) -> Result<Transport, Problem> {
     let accept = Accept::of(headers);
     if accept.is_absent() {
@@ -154,7 +154,7 @@ fn shard(text: &str) -> Result<Shard, Problem> {
     })
 }
 
-/// Where the watch begins.
+/// Where the watch starts.
 fn from(
     params: &Params,
     headers: &HeaderMap,
@@ -183,9 +183,9 @@ fn from(
     }
 }
 
-/// The position in a text: a version, or the id of an event. An id is the life of a version and the version, as in
-/// `6f2c01ab-246012345678337`. While the watch sends all keys, the version at which it began follows, and the life is that of the newer
-/// one of the two.
+/// Parses a position: a version, or the id of an event. An id consists of the life of a version and the version, as
+/// in `6f2c01ab-246012345678337`. While the watch sends all keys, the id also has the version at which the watch
+/// began, and the life is that of the newer version.
 fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, Problem> {
     let wrong_version = || wrong(parameter, &format!("{} is neither a version nor \"now\"", Excerpt(text)));
     let number = |text: &str| digits(text).map(Rv::new).ok_or_else(wrong_version);
@@ -210,7 +210,7 @@ fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, P
     Ok(from)
 }
 
-/// The next page of a long poll: it waits until there is a row, or for the time that the client asks for.
+/// The next page of a long poll. Waits until there is a row, but at most for the time that the client requested.
 async fn next_page(mut watcher: Watcher, wait: Duration, rows: usize) -> Result<Page<WatchRow>, Problem> {
     let shutdown = watcher.handle().shutdown().clone();
     let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX };
@@ -253,7 +253,7 @@ struct Stream {
     ends: Instant,
     has_begun: bool,
     has_ended: bool,
-    /// The bytes of the last piece, until the connection has taken it.
+    /// The counted bytes of the last piece, until the connection has taken it.
     held: Option<ReplyBytes>,
 }
 
@@ -285,7 +285,8 @@ impl Stream {
             self.context.authorize_again()?;
             let since = self.watcher.listing_since();
             let page = self.watcher.read(limit).await;
-            // The queue is at another node now. The rows up to the position of this watch were durable before the queue moved.
+            // Another node now owns the queue. The rows up to the position of this watch were durable before the
+            // queue moved.
             let has_moved = matches!(page, Err(deltaq_service::Error::NotOwner));
             let page = if has_moved { RowPage::default() } else { page? };
             for row in &page.rows {
@@ -296,7 +297,7 @@ impl Stream {
             let ends_list = since.is_some() && !is_listing;
             self.has_ended = has_moved || shutdown.is_draining() || now >= self.ends && !is_listing;
             let is_due = ends_list || self.has_ended || page.is_last && now >= self.next_bookmark;
-            // A bookmark says that nothing is missing up to its version.
+            // A bookmark guarantees that nothing is missing up to its version.
             if is_due && !is_listing {
                 self.write(text, &wire::watch_bookmark(self.watcher.resource_version(), ends_list), None);
             }

@@ -1,4 +1,4 @@
-//! How far a follower has got.
+//! The progress of a follower.
 
 use deltaq_engine::follow::FollowPhase;
 use deltaq_service::{FollowReport, Obstacle};
@@ -7,7 +7,7 @@ use deltaq_types::{FollowState, FollowStatus};
 use super::millis;
 use crate::http::problem::Problem;
 
-/// How far a follower has got.
+/// Converts the progress of a follower.
 pub(super) fn status(report: &FollowReport) -> FollowStatus {
     let state = match (&report.obstacle, report.position.map(|position| position.phase)) {
         (Some(Obstacle::Full), _) => FollowState::Blocked,

@@ -1,8 +1,8 @@
 //! The reply to a pop, written without serde.
 //!
-//! serde writes the name of each member byte by byte, and timestamps and lease ids through `fmt`. That was a third of the
-//! instructions of a cycle of add, pop and ack in batches (8,000 of 23,500 a key). Here the names are part of the text between
-//! two values. A test compares the text with [`deltaq_types::Popped`].
+//! serde writes the name of each member byte by byte, and timestamps and lease ids through `fmt`. That took a third
+//! of the instructions of a cycle of add, pop and ack in batches (8,000 of 23,500 per key). Here, the names are part
+//! of the text between two values. A test compares the text with [`deltaq_types::Popped`].
 
 use std::cell::RefCell;
 
@@ -17,13 +17,14 @@ use deltaq_types::{LeaseOutcome, SettleAs, SettledDocument, Timestamp};
 use super::millis;
 use crate::instant::Seconds;
 
-/// The approximate bytes of a key without its objects, of a delta without its object, and of the result of a settle.
+/// The approximate sizes, in bytes, of a key without its objects, of a delta without its object, and of the result of
+/// a settle.
 const KEY_BYTES: usize = 256;
 const DELTA_BYTES: usize = 128;
 const SETTLED_BYTES: usize = 160;
 
 thread_local! {
-    /// The writers of deadlines and of the times of queueing. Consecutive replies mostly have the same seconds.
+    /// The writers of deadlines and of the times of queueing. Consecutive replies usually have the same seconds.
     static INSTANTS: RefCell<(Seconds, Seconds)> = const { RefCell::new((Seconds::new(), Seconds::new())) };
 }
 
@@ -68,7 +69,7 @@ pub fn popped(
 struct Reply<'s> {
     text: String,
     lives: &'s Lives,
-    /// The life of the last lease and its text. Consecutive leases mostly have the same life.
+    /// The life of the last lease and its text. Consecutive leases usually have the same life.
     life: (LifeId, String),
     moment: Moment,
     deadlines: &'s mut Seconds,
@@ -182,7 +183,7 @@ impl Reply<'_> {
         self.text.push_str(&serde_json::to_string(value).unwrap_or_default());
     }
 
-    /// A text without characters that JSON escapes.
+    /// Writes a text that has no characters to escape in JSON.
     fn word(&mut self, before: &str, word: Option<&str>) {
         let Some(word) = word else { return self.null(before) };
         self.raw(before);

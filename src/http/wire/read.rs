@@ -22,7 +22,7 @@ use crate::http::request::params::wrong;
 /// States of an item, in the order in which they are listed.
 pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
 
-/// A document of which a request may select fields.
+/// A document whose fields a request may select.
 pub trait Selectable {
     /// The names of the fields, in the order in which they are written.
     const FIELDS: &'static [&'static str];
@@ -32,7 +32,7 @@ pub trait Selectable {
     /// Writes the selected fields.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The errors of the serializer.
     fn write<M: SerializeMap>(&self, fields: Fields, map: &mut M) -> Result<(), M::Error>;
 }
 
@@ -83,7 +83,7 @@ selectable! { ObjectDocument, ["object"]:
     "object" object
 }
 
-/// The fields of a document that a request asks for: a bit for each.
+/// The requested fields of a document, one bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields(u16);
 
@@ -103,10 +103,10 @@ impl<D: Selectable> Serialize for Selected<D> {
 }
 
 impl Fields {
-    /// The fields of the parameter `fields`; all without it.
+    /// Reads the parameter `fields`. Without it, all fields are selected.
     ///
     /// # Errors
-    /// The name that no field has.
+    /// The unknown name.
     pub fn read<D: Selectable>(text: Option<&str>) -> Result<Self, Problem> {
         let Some(text) = text else { return Ok(Self(u16::MAX)) };
         let mut bits = 0;
@@ -148,7 +148,7 @@ pub fn object(found: &ViewObject) -> ObjectDocument {
     }
 }
 
-/// Whether a queue has synced and, of a call with a version, whether everything up to the version is acknowledged.
+/// Whether a queue has synced and, for a call with a version, whether everything up to the version is acknowledged.
 #[must_use]
 pub fn synced(synced: bool, remaining: usize, acknowledged: Option<Acknowledged>) -> SyncedDocument {
     SyncedDocument {

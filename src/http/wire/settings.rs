@@ -1,7 +1,7 @@
 //! The settings in a PUT, which replace those of a queue, and in a PATCH, which are merged into them (RFC 7396).
 //!
-//! Both are changes of the document that `GET .../settings` shows, and the result is read as one document. So a rule about the settings
-//! need not know how they came.
+//! Both change the document that `GET .../settings` shows, and the result is read as one document. So the rules for
+//! settings do not depend on the kind of request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::http::problem::{Code, Problem};
 /// The settings in a request.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// All but the schema. Null stands for the default.
+    /// All settings except the schema. Null stands for the default.
     members: Map<String, Value>,
     schema: GivenSchema,
 }
@@ -35,18 +35,20 @@ enum GivenSchema {
     Set(RawObject),
 }
 
-/// The members of a request as text: the numbers of a schema keep every digit, and no member is parsed before its length is checked.
+/// The members of a request as text, so that the numbers of a schema keep every digit, and so that no member is
+/// parsed before its length is checked.
 #[derive(Debug, Default)]
 pub struct GivenDocument {
     members: Vec<(String, Box<RawValue>)>,
     schema: Option<Box<RawValue>>,
 }
 
-/// Most members that are stored. There are fewer settings, so a longer document has an unknown member.
+/// Maximum number of members that are stored. There are fewer settings than this, so a longer document has an unknown
+/// member.
 const MEMBERS_KEPT: usize = 64;
-/// Longest text of a setting, in bytes.
+/// Maximum length of a setting's text, in bytes.
 const SETTING_BYTES_MAX: usize = 16 << 10;
-/// Longest text of `prune`, in bytes.
+/// Maximum length of the text of `prune`, in bytes.
 const PRUNE_BYTES_MAX: usize = 128 << 10;
 
 impl<'de> Deserialize<'de> for GivenDocument {
@@ -153,8 +155,9 @@ impl Given {
         self.read(document, schema, defaults)
     }
 
-    /// The settings of a queue that has others: those that are not named get their defaults. `follow` and the mode must be named by a
-    /// caller who knows them, because what such a queue has would be lost with a PUT that is about another setting.
+    /// The new settings of an existing queue. Settings that are not named get their defaults. If the queue has
+    /// `follow` or a mode other than the default, the PUT must name it. Otherwise, a PUT that is meant to change
+    /// another setting would remove it by accident.
     ///
     /// # Errors
     /// [`Code::WouldRemove`] or [`Code::InvalidConfig`].
@@ -215,7 +218,7 @@ impl Given {
                 }
             }
         }
-        // A follower has no versions, so the default for all queues does not concern the follower.
+        // A follower has no versions, so the default for all queues does not apply to it.
         let default_version = defaults.version.as_ref().map(|pointer| &*pointer.text);
         if settings.follow.is_some()
             && !self.names("version")
@@ -254,7 +257,7 @@ fn members(config: &Config) -> Map<String, Value> {
     }
 }
 
-/// Unchanged rules for objects stay the same value, so that they are not compiled again.
+/// Keeps the current value of unchanged rules for objects, so that they are not compiled again.
 fn keeping_rules(next: Config, current: &Config) -> Config {
     match (&next.admission, &current.admission) {
         (Some(rules), Some(former)) if rules == former => {

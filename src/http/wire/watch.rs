@@ -58,8 +58,8 @@ pub fn watch_error(problem: &Problem, server_url: &str, request_id: &str) -> Wat
 pub fn push_line(text: &mut Vec<u8>, document: &impl Serialize) -> serde_json::Result<()> {
     let start = text.len();
     serde_json::to_writer(&mut *text, document)?;
-    // An object may contain line breaks, since its text is the one that was sent. They are only between tokens, where a space
-    // means the same: in strings JSON escapes them.
+    // An object may contain line breaks, because its text is kept as it was sent. They occur only between tokens,
+    // where a space has the same meaning, because JSON escapes line breaks in strings.
     for byte in text.iter_mut().skip(start).filter(|byte| matches!(**byte, b'\n' | b'\r')) {
         *byte = b' ';
     }

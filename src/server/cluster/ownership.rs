@@ -1,7 +1,8 @@
-//! The place of one partition at a node.
+//! The ownership of one partition by this node.
 //!
-//! Invariant: at most one claim or release of a partition runs at a time. Without this, a claim from before the removal of the node could
-//! end after a later claim has begun, and count as that one: the node would answer reads from a state that another node has changed since.
+//! Invariant: at most one claim or release of a partition runs at a time. Otherwise, a claim from before the removal
+//! of the node could end after a later claim has begun, and be mistaken for the later one. The node would then answer
+//! reads from a state that another node has since changed.
 
 use tokio::time::Instant;
 
@@ -10,10 +11,10 @@ use super::partition::Partition;
 /// A partition, as this node sees it.
 #[derive(Debug)]
 pub(super) enum Ownership<P = Partition> {
-    /// This node does not own it, and may claim it from this instant on.
+    /// This node does not own the partition, and may claim it from this instant on.
     Free(Instant),
     Claiming {
-        /// The node was removed since the claim has begun, so another node may own the partition by now.
+        /// Whether the node was removed after the claim began. If so, another node may now own the partition.
         is_void: bool,
     },
     Owned(P),
@@ -21,7 +22,7 @@ pub(super) enum Ownership<P = Partition> {
 }
 
 impl<P> Ownership<P> {
-    /// Another node may own the partition from now on. Returns the partition, if this node has it.
+    /// Records that another node may now own the partition. Returns the partition if this node has it.
     #[must_use]
     pub(super) fn lose(&mut self) -> Option<P> {
         match self {
@@ -37,7 +38,7 @@ impl<P> Ownership<P> {
         }
     }
 
-    /// A claim has ended with this partition. Returns it if the claim is void.
+    /// Records that a claim has ended with this partition. Returns the partition if the claim is void.
     #[must_use]
     pub(super) fn claimed(&mut self, partition: P) -> Option<P> {
         if matches!(self, Self::Claiming { is_void: false }) {

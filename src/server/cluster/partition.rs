@@ -16,13 +16,13 @@ use futures_util::FutureExt as _;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// How long the calls of a partition that is released may take to end by themselves. Later they fail.
+/// How long calls may take to finish on their own when their partition is released. After this time, they fail.
 const CALLS_MAX: Duration = Duration::from_secs(3);
 
 /// Maximum number of partitions that a node loads at the same time.
 pub(in crate::server) const CLAIMS_MAX: usize = 4;
 
-/// What the registry of a partition is made of.
+/// The parts that are needed to build the registry of a partition.
 #[derive(Debug)]
 pub(in crate::server) struct Ingredients {
     pub(in crate::server) settings: Settings,
@@ -31,7 +31,8 @@ pub(in crate::server) struct Ingredients {
     pub(in crate::server) clock: Clock,
     pub(in crate::server) metrics: Metrics,
     pub(in crate::server) options: WriterOptions,
-    /// Limits the partitions that are loaded at the same time, and so the connections to the database.
+    /// Limits the number of partitions that are loaded at the same time, and so the number of connections to the
+    /// database.
     pub(in crate::server) claims: Semaphore,
     /// The shutdown of the process.
     pub(in crate::server) shutdown: Shutdown,
@@ -41,7 +42,7 @@ pub(in crate::server) struct Ingredients {
 #[derive(Debug)]
 pub(super) struct Partition {
     pub(super) registry: Arc<Registry>,
-    /// Whether its former owner had released it.
+    /// Whether the former owner had released the partition.
     pub(super) was_released: bool,
     writing: JoinHandle<writer::Ended>,
     shutdown: Shutdown,
@@ -79,13 +80,13 @@ impl Partition {
             partition.abandon();
             return Err(with_causes(&error));
         }
-        // A load reads a lot, and hardly anything reads later.
+        // Loading reads a lot, but after that there are hardly any reads.
         reader.close().await;
         partition.registry.start_tasks();
         Ok(Some(partition))
     }
 
-    /// Whether its writer has ended: by a panic, or because another node has claimed the partition.
+    /// Whether its writer has ended, because of a panic or because another node has claimed the partition.
     pub(super) fn has_ended(&self) -> bool {
         self.writing.is_finished()
     }
@@ -95,14 +96,16 @@ impl Partition {
         matches!((&mut self.writing).now_or_never(), Some(Ok(writer::Ended::RolledBack)))
     }
 
-    /// Ends the waits of calls, writes the last events, and releases the partition.
+    /// Ends waiting calls, writes the last events, and releases the partition.
     pub(super) async fn release(self) {
         self.shutdown.drain();
         if tokio::time::timeout(CALLS_MAX, self.shutdown.join()).await.is_err() {
             tracing::info!("calls of a partition that is released do not end; they fail from now on");
         }
-        // The journal is closed first. Then the writer tries once more to reopen a store that has failed, to write the last events and to release
-        // the partition. The cut ends the checkpoint: nobody owns the partition meanwhile, and the next owner reads the last events faster.
+        // The journal is closed first. Then the writer tries once more to reopen a store that has failed, to write
+        // the last events and to release the partition. The cut ends the checkpoint, because the partition has no
+        // owner in the meantime, and the next owner reads the last events faster than the checkpoint would write
+        // them.
         self.registry.close();
         self.shutdown.cut().cancel();
         if self.writing.await.is_err() {
@@ -111,7 +114,7 @@ impl Partition {
         self.registry.leave();
     }
 
-    /// Gives up a partition of another node, or one that can't be loaded, without another write.
+    /// Gives up a partition without any further write, because another node owns it or because it can't be loaded.
     pub(super) fn abandon(self) {
         self.registry.leave();
         self.shutdown.drain();

@@ -1,20 +1,20 @@
 //! Which node should own which partition.
 //!
-//! Every node computes this by itself from the same list of nodes. The nodes get equal shares, and when a node comes or goes, few
-//! partitions move between the others: each partition prefers the nodes in an order of its own (rendezvous hashing), and goes to
-//! the first node of that order that has room.
+//! Every node computes this on its own from the same list of nodes. The nodes get equal shares, and when a node joins
+//! or leaves, few partitions move between the others. Each partition has its own order of preferred nodes (rendezvous
+//! hashing), and goes to the first node in that order that has room.
 
 use sha2::{Digest as _, Sha256};
 
-/// The node of each partition, as an index into `names`. `None` without nodes. A partition goes to a node that can load it, if there is
-/// one, even beyond the node's share.
+/// The node of each partition, as an index into `names`; `None` if there are no nodes. A partition goes to a node
+/// that can load it, if there is one, even if this exceeds the node's share.
 pub(super) fn shares(
     names: &[&str],
     partitions: usize,
     can_load: impl Fn(usize, usize) -> bool,
 ) -> Vec<Option<usize>> {
     let share = partitions.checked_div(names.len()).unwrap_or_default();
-    // As many nodes get one partition more than the others.
+    // The number of nodes that get one more partition than the others.
     let mut larger = partitions.checked_rem(names.len()).unwrap_or_default();
     let mut owned = vec![0; names.len()];
     let mut place = |partition: usize| {
@@ -39,7 +39,7 @@ pub(super) fn shares(
     (0..partitions).map(&mut place).collect()
 }
 
-/// Smaller is better.
+/// The preference of a partition for a node. Smaller is better.
 fn preference(name: &str, partition: usize) -> [u8; 32] {
     Sha256::new().chain_update(partition.to_be_bytes()).chain_update(name).finalize().into()
 }

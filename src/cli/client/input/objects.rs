@@ -1,4 +1,4 @@
-//! Splits a text into JSON objects: one object, an array of objects, or objects one after the other (NDJSON).
+//! Splits a text into JSON objects: one object, an array of objects, or a sequence of objects (NDJSON).
 //!
 //! Only brackets and strings are recognised; the server validates the objects.
 
@@ -6,7 +6,7 @@ use std::io::{self, BufRead};
 
 use super::Failure;
 
-/// Longest object, in bytes. The server's own limit is lower.
+/// Maximum size of an object in bytes. The server's own limit is lower.
 const OBJECT_BYTES_MAX: usize = 1 << 30;
 
 /// A text of objects.
@@ -15,31 +15,31 @@ pub(super) struct Objects<R> {
     reader: R,
     /// The line of the next byte, from 1.
     line: u64,
-    /// Bytes that were read.
+    /// Number of bytes that were read.
     read: u64,
-    /// Bytes of objects that the reader has in its buffer: 0 if only line breaks are left there.
+    /// Number of bytes of objects in the reader's buffer. 0 if only line breaks are left in it.
     unused: usize,
     state: Place,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Nothing but white space was read.
+    /// Only whitespace was read.
     Start,
     /// Objects follow each other.
     Sequence,
-    /// Behind the bracket that opens an array.
+    /// After the bracket that opens an array.
     ListStart,
-    /// Behind an object of an array.
+    /// After an object of an array.
     ListNext,
-    /// Behind the bracket that closes an array.
+    /// After the bracket that closes an array.
     ListEnd,
 }
 
 /// Why the input can't be split.
 #[derive(Debug)]
 pub(super) enum Error {
-    /// The text is not objects.
+    /// The text does not consist of objects.
     Text { line: u64, why: &'static str },
     /// The reader failed.
     Read(io::Error),
@@ -60,12 +60,12 @@ impl<R: BufRead> Objects<R> {
         Self { reader, line: 1, read: 0, unused: 0, state: Place::Start }
     }
 
-    /// Bytes that were read.
+    /// Number of bytes that were read.
     pub(super) fn read_bytes(&self) -> u64 {
         self.read
     }
 
-    /// Whether the text has had only white space up to now.
+    /// Whether the text has contained only whitespace so far.
     pub(super) fn is_blank(&self) -> bool {
         self.state == Place::Start
     }
@@ -75,12 +75,12 @@ impl<R: BufRead> Objects<R> {
         matches!(self.state, Place::ListStart | Place::ListNext | Place::ListEnd)
     }
 
-    /// Whether the reader has to be asked for more input before the next object is complete.
+    /// Whether completing the next object may require more input from the reader.
     pub(super) fn may_wait(&self) -> bool {
         self.state == Place::Sequence && self.unused == 0
     }
 
-    /// Appends the next object and a line break to `lines`. False at the end of the text.
+    /// Appends the next object and a line break to `lines`. Returns false at the end of the text.
     pub(super) fn next(&mut self, lines: &mut Vec<u8>) -> Result<bool, Error> {
         loop {
             let Some(byte) = self.peek()? else {
@@ -92,7 +92,7 @@ impl<R: BufRead> Objects<R> {
                 };
             };
             match (self.state, byte) {
-                // White space, or a byte order mark.
+                // Whitespace, or a byte order mark.
                 (_, b' ' | b'\t' | b'\r' | b'\n') | (Place::Start, 0xef | 0xbb | 0xbf) => self.skip(byte),
                 (Place::Start, b'[') => self.go(byte, Place::ListStart),
                 (Place::ListStart | Place::ListNext, b']') => self.go(byte, Place::ListEnd),
@@ -163,7 +163,7 @@ impl<R: BufRead> Objects<R> {
                 }
             }
             let rest = buffer.get(used..).unwrap_or_default().trim_ascii_start();
-            // Only a rest with a line break has a further object for sure.
+            // Only a remainder with a line break is certain to contain another object.
             self.unused = if rest.contains(&b'\n') { rest.len() } else { 0 };
             self.reader.consume(used);
             self.read += used as u64;

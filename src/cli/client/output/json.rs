@@ -1,4 +1,4 @@
-//! JSON texts with other white space. Numbers and strings keep every character.
+//! Reformats the whitespace of JSON texts. Numbers and strings keep every character.
 
 /// The text on one line.
 pub(super) fn on_one_line(text: &str) -> String {

@@ -4,9 +4,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// A column is not made narrower than this to fit the terminal.
+/// Minimum width of a column that is narrowed to fit the terminal.
 const NARROWEST: usize = 8;
-/// Longest text of a cell that is not on a terminal.
+/// Maximum width of a cell if the output is not a terminal.
 const CELL_WIDTH_MAX: usize = 200;
 
 /// The meaning of a cell, shown as a colour.
@@ -17,7 +17,7 @@ pub(in crate::cli::client) enum Tone {
     Plain,
     /// A heading or label: bold.
     Heading,
-    /// Something to look at: yellow.
+    /// Something that needs attention: yellow.
     Notice,
     /// Something to repair: red.
     Bad,
@@ -33,7 +33,7 @@ pub(in crate::cli::client) struct Cell {
     is_number: bool,
 }
 
-/// Rows that are aligned and printed together. The widths of the first rows stay for later rows.
+/// Rows that are aligned and printed together. Later rows keep the column widths of the first rows.
 #[derive(Debug)]
 pub(in crate::cli::client) struct Table {
     headings: Vec<Cell>,
@@ -84,7 +84,7 @@ impl Cell {
         self.text.width()
     }
 
-    /// The cell in a column of this width, cut to `longest`. The last column of a row gets no spaces at its end.
+    /// The cell in a column of this width, cut to `longest`. The last column of a row gets no trailing spaces.
     fn padded(&self, width: usize, longest: usize, is_last: bool, has_colors: bool) -> String {
         let text = cut(&self.text, longest);
         let spaces = " ".repeat(width.saturating_sub(text.width()));
@@ -105,7 +105,8 @@ impl Cell {
 }
 
 impl Table {
-    /// A table with these headings; none for a list of labels and values. `width` is that of the terminal.
+    /// Creates a table with these headings. A list of labels and values has no headings. `width` is the width of the
+    /// terminal.
     pub(in crate::cli::client) fn new(headings: &[&str], has_colors: bool, width: Option<usize>) -> Self {
         let headings = headings.iter().map(|heading| Cell::new(heading).tone(Tone::Heading)).collect();
         Self { headings, rows: Vec::new(), widths: Vec::new(), has_colors, width }
@@ -116,7 +117,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The rows that were added since the last call, as text. The first call gives the headings, too.
+    /// The rows that were added since the last call, as text. The first call also returns the headings.
     pub(in crate::cli::client) fn take(&mut self) -> String {
         let mut rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {
@@ -136,7 +137,7 @@ impl Table {
         for row in rows {
             let last = row.len().saturating_sub(1);
             for (index, (cell, width)) in row.iter().zip(&self.widths).enumerate() {
-                // A program that reads the table needs whole keys more than straight columns.
+                // For a program that reads the table, complete keys are more useful than aligned columns.
                 let longest = if self.width.is_some() { *width } else { CELL_WIDTH_MAX };
                 text.push_str(&cell.padded(*width, longest, index == last, self.has_colors));
                 if index != last {
@@ -158,7 +159,7 @@ fn widths(rows: &[Vec<Cell>], terminal: Option<usize>) -> Vec<usize> {
         })
         .map(|width| width.min(CELL_WIDTH_MAX))
         .collect();
-    // The text of the last column is not padded, so later rows may have a longer one.
+    // The last column is not padded, so its text may be longer in later rows.
     let last_is_text = rows.first().and_then(|row| row.last()).is_some_and(|cell| !cell.is_number);
     let Some(terminal) = terminal else {
         if let Some(last) = widths.last_mut().filter(|_| last_is_text) {
@@ -187,7 +188,7 @@ pub(in crate::cli::client) fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect()
 }
 
-/// The text, cut to a width. An ellipsis shows the cut.
+/// The text, truncated to a width with an ellipsis.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -22,11 +22,11 @@ pub(super) enum Input {
     Redrive,
     Yes,
     Quit,
-    /// The terminal has another size.
+    /// The size of the terminal has changed.
     Redraw,
 }
 
-/// What a pressed key asks for.
+/// The action that a pressed key triggers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     None,
@@ -37,12 +37,12 @@ pub(super) enum Action {
     Resume(String),
     Redrive {
         queue: String,
-        /// None for all parked keys.
+        /// `None` for all parked keys.
         key: Option<String>,
     },
 }
 
-/// What is shown.
+/// The current screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Screen {
     Queues,
@@ -74,9 +74,9 @@ pub(super) struct Board {
     pub(super) row: usize,
     /// The result of the last action, or the last failure.
     pub(super) message: Option<String>,
-    /// An action that waits for a yes.
+    /// An action that waits for confirmation.
     pub(super) asked: Option<Action>,
-    /// The life and the newest event of each queue at the last look, and the time of the look.
+    /// The life and the newest event of each queue at the last fetch, and the time of the fetch.
     last: HashMap<String, (String, u64)>,
     last_us: Option<u64>,
 }
@@ -124,12 +124,13 @@ impl Board {
         }
     }
 
-    /// Takes the queues of a look at this time. The rate of a queue is the number of its events since the last look.
+    /// Sets the queues that were fetched at this time. The rate of a queue is computed from its events since the last
+    /// fetch.
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
     pub(super) fn set_queues(&mut self, queues: Vec<QueueDocument>, now_us: u64) {
         let seconds = self.last_us.map(|last_us| now_us.saturating_sub(last_us) as f64 / 1e6);
         let rate = |queue: &QueueDocument| {
-            // Between two lives the numbers jump.
+            // The numbers of two lives can't be compared, because they jump.
             let (_, last) = self.last.get(&queue.name).filter(|(life, _)| *life == queue.life)?;
             let events = queue.status.resource_version.saturating_sub(*last);
             Some((queue.name.clone(), events as f64 / seconds.filter(|seconds| *seconds > 0.0)?))
@@ -142,7 +143,7 @@ impl Board {
         self.queue_row = self.queue_row.min(self.queues.len().saturating_sub(1));
     }
 
-    /// Takes the keys of a look.
+    /// Sets the keys that were fetched.
     pub(super) fn set_items(&mut self, items: Vec<ItemDocument>) {
         self.items = items;
         self.row = self.row.min(self.items.len().saturating_sub(1));
@@ -239,7 +240,8 @@ impl Board {
         if queue.status.paused { Action::Resume(name) } else { Action::Pause(name) }
     }
 
-    /// Asks before all parked keys of a queue are redriven. The redrive of one key needs no question.
+    /// Asks for confirmation before all parked keys of a queue are redriven. The redrive of a single key needs no
+    /// confirmation.
     fn redrive(&mut self) -> Action {
         let Some(queue) = self.queue().map(|queue| queue.name.clone()) else { return Action::None };
         let key = match &self.screen {

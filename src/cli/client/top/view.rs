@@ -12,7 +12,7 @@ use crate::cli::client::output::duration_text;
 use crate::cli::client::output::{Tone, clean};
 use crate::cli::client::queues::state_word;
 
-/// Lines above the events of a key.
+/// Number of lines above the events of a key.
 const KEY_LINES: u16 = 9;
 
 /// The column of parked keys, after the name.
@@ -31,7 +31,7 @@ pub(super) fn draw(board: &Board, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(footer(board)), foot);
 }
 
-/// Styles that carry no meaning without colours.
+/// Styles. Nothing depends on colours alone.
 struct Styles {
     heading: Style,
     selected: Style,

@@ -1,10 +1,12 @@
 //! The command of one key, as a process group.
 //!
-//! Threads move its stdin and stderr and wait for its end, so a command that floods stderr, or never reads stdin, blocks nothing.
-//! The exit is observed without reaping: until [`Running::finish`] reaps the process, its id and its group belong to nobody else.
-//! tokio's `process` reaps before the group is ended.
+//! Threads copy its stdin and stderr and wait for its end, so a command that floods stderr or never reads stdin
+//! blocks nothing. The exit is detected without reaping, so that no other process can get the id or the group before
+//! [`Running::finish`] reaps the process. tokio's `process` can't be used, because it reaps before the group is
+//! killed.
 //!
-//! To end a command with its parent (PR_SET_PDEATHSIG) needs unsafe code, so a killed `deltaq work` leaves its commands running.
+//! Ending a command together with its parent (PR_SET_PDEATHSIG) would need unsafe code. So if `deltaq work` is
+//! killed, its commands keep running.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -17,11 +19,12 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::sync::oneshot;
 
-/// Bytes of stderr that are kept.
+/// Number of bytes of stderr that are kept.
 const TAIL_BYTES: usize = 2_048;
-/// Most bytes of stderr that are read at once.
+/// Maximum number of bytes of stderr that are read at once.
 const BUFFER_BYTES: usize = 8 << 10;
-/// How long the rest of stderr is awaited after the end of the group. Only a process that left the group can hold it open.
+/// Maximum wait for the rest of stderr after the group has ended. Only a process that left the group can still hold
+/// stderr open.
 const REST_OF_STDERR: Duration = Duration::from_millis(500);
 
 /// A running command.
@@ -38,7 +41,7 @@ pub(super) struct Running {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
-    /// The end of its stderr.
+    /// The last part of its stderr.
     stderr: Vec<u8>,
 }
 
@@ -67,7 +70,7 @@ impl Running {
         }
         let running = running?;
         thread(move || {
-            // A command need not read its item.
+            // A command does not have to read its item.
             let _closed = to.as_mut().map(|to| to.write_all(stdin.as_bytes()));
         })?;
         Ok(running)
@@ -84,7 +87,7 @@ impl Running {
         })?;
         let (end, ended) = oneshot::channel();
         thread(move || {
-            // An error other than an interruption means that the process does not exist.
+            // Any error other than an interruption means that the process does not exist.
             while waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
                 .is_err_and(|error| error == rustix::io::Errno::INTR)
             {}
@@ -107,7 +110,7 @@ impl Running {
         self.finish().await
     }
 
-    /// Kills what is left of the group, and reaps the command.
+    /// Kills the rest of the group, and reaps the command.
     pub(super) async fn finish(mut self) -> io::Result<Ended> {
         let _gone = kill_process_group(self.group, Signal::KILL);
         self.ended().await;
@@ -119,7 +122,7 @@ impl Running {
 }
 
 impl Ended {
-    /// The reason of a failure: the status and the end of stderr.
+    /// The reason for a failure: the exit status and the end of stderr.
     pub(super) fn error(&self) -> String {
         let status = match (self.status.code(), self.status.signal()) {
             (Some(code), _) => format!("exit status {code}"),
@@ -137,11 +140,11 @@ impl Ended {
 }
 
 fn thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    // The thread ends with the pipes of the command, or is left to the end of the process.
+    // The thread ends with the pipes of the command or with the process.
     std::thread::Builder::new().name("command".to_owned()).spawn(run).map(drop)
 }
 
-/// Copies stderr to this process's own, and keeps its end.
+/// Copies stderr to this process's stderr, and keeps its end.
 fn copy(mut from: impl io::Read, mut to: impl io::Write, tail: &Mutex<Vec<u8>>) {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {

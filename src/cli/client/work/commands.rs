@@ -20,10 +20,10 @@ use crate::cli::client::session::Session;
 
 /// The exit status of a command whose data is wrong (EX_DATAERR).
 const STATUS_REJECT: i32 = 65;
-/// Most characters of an error that are reported.
+/// Maximum number of characters of an error that are reported.
 const REPORTED_MAX: usize = 120;
 
-/// What the runs share.
+/// State shared by all runs.
 pub(super) struct Commands {
     command: Vec<OsString>,
     kill_after: Duration,
@@ -106,7 +106,7 @@ impl Commands {
         Running::start(&self.command, &variables, stdin)
     }
 
-    /// Waits for the end of a command, or stops it: if its lease is lost, or if the worker ends.
+    /// Waits until a command ends. Stops it if its lease is lost or if the worker stops.
     async fn supervise(&self, job: &Job, mut running: Running) -> io::Result<Outcome> {
         let loss = tokio::select! {
             () = running.ended() => return Ok(self.outcome(job.item(), &running.finish().await?)),
@@ -128,7 +128,8 @@ impl Commands {
             }
             Some(Loss::NotExtended { .. }) => {
                 report(&format!("{key}: the lease could not be extended; the command was stopped"));
-                // A server that restarts gives the lease its full length again, which would keep the key from other workers.
+                // A restarting server gives the lease its full length again, which would block the key for other
+                // workers.
                 let lease_ids = [&*job.item().lease.id];
                 tokio::select! {
                     _ = self.queue.release(&lease_ids) => {}
@@ -140,7 +141,7 @@ impl Commands {
         Ok(Outcome::Release)
     }
 
-    /// How a command that has ended settles its key.
+    /// Determines how a finished command settles its key.
     fn outcome(&self, item: &PoppedItem, ended: &Ended) -> Outcome {
         if ended.status.success() {
             self.await_settle(item, SettleAs::Ack, "");
@@ -162,7 +163,7 @@ impl Commands {
         self.results.lock().unsettled.insert(item.lease.id.clone(), run);
     }
 
-    /// Reports what the worker says.
+    /// Reports a notice of the worker.
     pub(super) fn notice(&self, notice: &Notice<'_>) {
         match notice {
             Notice::Retry { error, failures, .. } => report_failure(error, *failures),
@@ -207,7 +208,7 @@ impl Commands {
         wait_ms.map_or(String::new(), |wait_ms| format!(", again in {}", duration_text(wait_ms)))
     }
 
-    /// Reports the keys whose settles have no reply, and the numbers of keys, if there were any.
+    /// Reports the keys whose settles got no reply, and the counts of keys, if there were any.
     pub(super) fn finish(&self) -> Result<(), Failure> {
         let Results { unsettled, acknowledged, failed, failure } = std::mem::take(&mut *self.results.lock());
         for Run { key, how, .. } in unsettled.values() {

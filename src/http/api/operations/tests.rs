@@ -1,4 +1,4 @@
-//! The table against the router and against the OpenAPI document.
+//! Compares the table with the router and with the OpenAPI document.
 
 use std::collections::BTreeSet;
 

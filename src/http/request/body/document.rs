@@ -1,4 +1,4 @@
-//! Reading the text of a body: UTF-8, and JSON documents of known fields.
+//! Reads the text of a body: UTF-8, and JSON documents with known fields.
 
 use std::string::FromUtf8Error;
 
@@ -11,7 +11,8 @@ use crate::http::problem::{Code, Problem};
 use crate::http::request::params::did_you_mean;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
-/// Longest string in a document of known fields: the error of a nack with each byte escaped.
+/// Maximum length of a string in a document with known fields, in bytes. It fits the error of a nack with each byte
+/// escaped.
 const STRING_BYTES_MAX: usize = 32 << 10;
 
 pub(in crate::http) fn or_empty(text: &str) -> &str {
@@ -94,7 +95,7 @@ pub(in crate::http) fn read_envelope<'t, T: Deserialize<'t>>(
     parse_checked(text, start, object::check_envelope(text))
 }
 
-/// Adds a hint to the problem of a body that is no JSON, if the text has the form of another format.
+/// Adds a hint to the problem for a body that is not JSON, if the text looks like another format.
 pub(in crate::http) fn hinted(problem: Problem, text: &str) -> Problem {
     if problem.code() != Code::InvalidJson {
         return problem;
@@ -118,7 +119,7 @@ pub(in crate::http) fn hinted(problem: Problem, text: &str) -> Problem {
     problem
 }
 
-/// Adds a hint to the problem of a line that is no JSON, if the line is a part of a JSON array.
+/// Adds a hint to the problem for a line that is not JSON, if the line is part of a JSON array.
 pub(in crate::http) fn line_hinted(problem: Problem, line: &str) -> Problem {
     if problem.code() != Code::InvalidJson {
         return problem;
@@ -150,7 +151,7 @@ fn parse_checked<'t, T: Deserialize<'t>>(
     }
 }
 
-/// The problem of a document, with the nearest name for an unknown field.
+/// The problem for a document, with the most similar name for an unknown field.
 fn document_problem(error: &serde_json::Error, start: Start) -> Problem {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,7 +1,8 @@
-//! Inflating compressed bodies.
+//! Inflates compressed bodies.
 //!
-//! The memory of a decoder is bounded: a zstd window has at most 8 MiB, as RFC 9659 asks, and the large windows of Brotli
-//! (up to 1 GiB) are refused. tower-http's decompression bounds neither. A body is one member or frame, and must end with it.
+//! The memory of a decoder is limited: a zstd window has at most 8 MiB, as RFC 9659 requires, and large Brotli
+//! windows (up to 1 GiB) are refused. tower-http's decompression limits neither. A body is one member or frame, and
+//! must end with it.
 
 use std::io;
 use std::pin::Pin;
@@ -19,11 +20,11 @@ use super::{Sender, broke_off};
 use crate::http::problem::{Code, Problem};
 use crate::http::request::body_head::Encoding;
 
-/// A body may inflate to this many times its own length.
+/// A body may inflate to at most this many times its own length.
 pub(in crate::http) const RATIO_MAX: u64 = 100;
-/// The ratio counts only beyond this many inflated bytes, because short bodies of repeated text compress well.
+/// The ratio is checked only above this many inflated bytes, because short bodies of repeated text compress well.
 const RATIO_FREE_BYTES: u64 = 1 << 20;
-/// Largest window of a zstd frame, as a power of two.
+/// Maximum window size of a zstd frame, as a power of two.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// The lower seven bits of the first byte of a Brotli stream with a large window.
 const BROTLI_LARGE_WINDOW: u8 = 0x11;
