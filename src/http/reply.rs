@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::{
-    KeysCount, Page, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
+    KeysCount, Page, ParkedError, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
 };
 use serde::Serialize;
 
@@ -94,21 +94,42 @@ impl ReplyCounts for KeysCount {
     }
 }
 
-impl<T: Serialize> ReplyCounts for Page<T> {
-    fn counts(&self) -> RequestCounts {
-        RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
+/// A page of a list.
+pub(super) trait ListPage: Serialize {
+    /// An entry of the list.
+    type Item: Serialize;
+
+    /// The entries of the page, and the `continue` parameter of the next one.
+    fn entries(&self) -> (&[Self::Item], Option<&str>);
+}
+
+impl<T: Serialize> ListPage for Page<T> {
+    type Item = T;
+
+    fn entries(&self) -> (&[T], Option<&str>) {
+        (&self.items, self.next.as_deref())
     }
 }
 
-impl<T: Serialize> ReplyCounts for QueuePage<T> {
-    fn counts(&self) -> RequestCounts {
-        RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
+impl<T: Serialize> ListPage for QueuePage<T> {
+    type Item = T;
+
+    fn entries(&self) -> (&[T], Option<&str>) {
+        (&self.items, self.next.as_deref())
     }
 }
 
-impl ReplyCounts for ParkedErrors {
+impl ListPage for ParkedErrors {
+    type Item = ParkedError;
+
+    fn entries(&self) -> (&[ParkedError], Option<&str>) {
+        (&self.items, self.next.as_deref())
+    }
+}
+
+impl<P: ListPage> ReplyCounts for P {
     fn counts(&self) -> RequestCounts {
-        RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
+        RequestCounts { items: Some(self.entries().0.len() as u64), ..RequestCounts::default() }
     }
 }
 

@@ -177,10 +177,14 @@ export interface SeedCall<T> {
     object: T;
 }
 
-/** A page of a list. */
-export interface Page<Item> {
+/** A page of any list. */
+export interface ListPage<Item> {
     items: Item[];
     continue: string | null;
+}
+
+/** A page of a list of one queue. */
+export interface Page<Item> extends ListPage<Item> {
     resource_version: number;
 }
 
@@ -405,7 +409,7 @@ export interface QueueDocument {
     drained: boolean | null;
 }
 
-export interface QueuePage extends Page<QueueDocument> {
+export interface QueuePage extends ListPage<QueueDocument> {
     unavailable: { name: string; code: string; detail: string }[];
 }
 

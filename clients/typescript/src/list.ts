@@ -1,9 +1,9 @@
 /** Lists of the API, which come in pages. */
 
-import type { Page } from "./documents.js";
+import type { ListPage, Page } from "./documents.js";
 
 /** A list: `for await (const item of list)` reads all of it, page by page; `page()` reads one page. */
-export class List<Item, P extends Page<Item> = Page<Item>> implements AsyncIterable<Item> {
+export class List<Item, P extends ListPage<Item> = Page<Item>> implements AsyncIterable<Item> {
     readonly #fetch: (token: string | undefined) => Promise<P>;
 
     constructor(fetch: (token: string | undefined) => Promise<P>) {

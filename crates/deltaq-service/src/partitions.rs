@@ -268,12 +268,6 @@ impl Partitions {
         found
     }
 
-    /// Changes whenever an owned queue is created or deleted.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.registries().map(|registry| registry.version()).sum()
-    }
-
     /// The settings of new queues.
     #[must_use]
     pub fn defaults(&self) -> &Arc<Config> {

@@ -92,7 +92,6 @@ struct Queues {
     live: BTreeMap<Name, Arc<Handle>>,
     /// The largest event number of a deleted queue. New queues begin far above it.
     last_deleted: Rv,
-    version: u64,
     /// The followers of each followed queue.
     followers: BTreeMap<Name, BTreeSet<Name>>,
 }
@@ -282,7 +281,6 @@ impl Registry {
         queues.live.remove(name);
         queues.unfollow(name, handle.config().follow.as_deref());
         queues.last_deleted = queues.last_deleted.max(last_rv);
-        queues.version += 1;
         Ok(commit)
     }
 
@@ -357,7 +355,6 @@ impl Registry {
         let mut queues = self.queues.write();
         queues.live.remove(handle.name());
         queues.unfollow(handle.name(), handle.config().follow.as_deref());
-        queues.version += 1;
         self.metrics.forget(handle.metrics());
         if let Some((journal, id)) = handle.journal() {
             journal.detach(*id);
@@ -383,7 +380,6 @@ impl Registry {
             journal.attach(*id, Arc::downgrade(&live));
         }
         queues.live.insert(handle.name().clone(), handle.clone());
-        queues.version += 1;
         self.note_follow(queues, handle, None);
         if self.has_tasks {
             self.shutdown.spawn("queue", task::run(handle.clone()));
@@ -433,12 +429,6 @@ impl Registry {
         let behind = queues.live.range::<Name, _>((from, Bound::Unbounded));
         let wanted = behind.filter(|(name, _)| wanted(name));
         wanted.take(limit).map(|(_, handle)| handle.clone()).collect()
-    }
-
-    /// Changes whenever a queue is created or deleted.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.queues.read().version
     }
 
     /// Number of leased keys of all queues.

@@ -39,8 +39,6 @@ pub struct QueuePage<D = QueueDocument> {
     #[serde(rename = "continue")]
     #[schema(required = true)]
     pub next: Option<String>,
-    /// The highest number of an event of any queue when the page was read.
-    pub resource_version: u64,
 }
 
 /// A queue that can't be read.

@@ -10,7 +10,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use deltaq_engine::config::Config;
 use deltaq_service::{self, Name, Peer};
-use deltaq_types::{Page, QueueDocument, QueuePage, UnavailableQueue};
+use deltaq_types::{QueueDocument, QueuePage, UnavailableQueue};
 use futures_util::future::try_join_all;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -40,18 +40,16 @@ struct Part {
     rows: Vec<(String, Result<QueueDocument, UnavailableQueue>)>,
     /// The last name of this part, if the list of its owner has more.
     ends_at: Option<String>,
-    resource_version: u64,
 }
 
 /// The page, if all its queues can be read.
-pub(in crate::http) fn complete(page: QueuePage) -> Result<Page<QueueDocument>, Problem> {
-    let QueuePage { items, unavailable, next, resource_version } = page;
-    match unavailable.into_iter().next() {
+pub(in crate::http) fn complete(mut page: QueuePage) -> Result<QueuePage, Problem> {
+    match page.unavailable.pop() {
         Some(UnavailableQueue { name, code, detail, hint }) => {
             let problem = Problem::new(Code::named(&code).unwrap_or(Code::Internal), detail);
             Err(problem.hint_some(hint.map(Cow::from)).with("queue", name))
         }
-        None => Ok(Page { items, next, resource_version }),
+        None => Ok(page),
     }
 }
 
@@ -103,11 +101,7 @@ impl QueueList {
         };
         // One more than the limit shows whether another page follows.
         let handles = partitions.list(after, limit.saturating_add(1), wanted);
-        let mut part = Part {
-            rows: Vec::with_capacity(handles.len()),
-            ends_at: None,
-            resource_version: partitions.version(),
-        };
+        let mut part = Part { rows: Vec::with_capacity(handles.len()), ends_at: None };
         let (mut bytes, mut last) = (0, None);
         for (index, (registry, handle)) in handles.iter().enumerate() {
             if index == limit || bytes >= PAGE_BYTES_MAX {
@@ -170,7 +164,7 @@ impl QueueList {
         let items = page.items.into_iter().map(|queue| (queue.name.clone(), Ok(queue)));
         let unavailable = page.unavailable.into_iter().map(|queue| (queue.name.clone(), Err(queue)));
         let rows = items.chain(unavailable).collect();
-        Ok((Part { rows, ends_at, resource_version: page.resource_version }, numbers))
+        Ok((Part { rows, ends_at }, numbers))
     }
 }
 
@@ -189,7 +183,6 @@ fn incomplete() -> Problem {
 /// have names before it.
 fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
     let mut ends_at = parts.iter().filter_map(|part| part.ends_at.clone()).min();
-    let resource_version = parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(part.resource_version));
     let mut rows: Vec<_> = parts.into_iter().flat_map(|part| part.rows).collect();
     rows.sort_by(|(a, _), (b, _)| a.cmp(b));
     rows.retain(|(name, _)| ends_at.as_ref().is_none_or(|end| name <= end));
@@ -205,7 +198,7 @@ fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
         }
     }
     let next = ends_at.map(|name| cursor::encode_queues(&name));
-    QueuePage { items, unavailable, next, resource_version }
+    QueuePage { items, unavailable, next }
 }
 
 /// The size of the schema in bytes. The schema is the only part of a queue's document that may be large.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::http::gate::in_flight::ReplyBytes;
 use crate::http::gate::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::ListPage;
 use crate::http::request::accept::Accept;
 use crate::http::request::call::ReadCall;
 use crate::http::request::context::RequestContext;
@@ -61,16 +62,16 @@ where
 }
 
 /// A list: the page after a position, or all pages from there as lines.
-pub(super) async fn reply<T, P, F>(
+pub(super) async fn reply<L, P, F>(
     context: Arc<RequestContext>,
     streams: bool,
     after: Option<String>,
     page: P,
 ) -> Result<Response, Problem>
 where
-    T: Serialize + Send + 'static,
+    L: ListPage + Send + 'static,
     P: Fn(Option<String>) -> F + Send + 'static,
-    F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
+    F: Future<Output = Result<L, Problem>> + Send + 'static,
 {
     if streams {
         return stream_pages(context, after, page).await;
@@ -81,15 +82,15 @@ where
 /// Streams a whole list, page by page, with one entry per line. The first page is read before anything is sent, so
 /// that a wrong request is refused. A page is read when the connection has taken the previous page, which counts as a
 /// reply in memory until then.
-pub(super) async fn stream_pages<T, P, F>(
+pub(super) async fn stream_pages<L, P, F>(
     context: Arc<RequestContext>,
     after: Option<String>,
     page: P,
 ) -> Result<Response, Problem>
 where
-    T: Serialize + Send + 'static,
+    L: ListPage + Send + 'static,
     P: Fn(Option<String>) -> F + Send + 'static,
-    F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
+    F: Future<Output = Result<L, Problem>> + Send + 'static,
 {
     let first = lines_of(&page(after).await?);
     let held = context.reserve_reply(first.as_ref().map_or(0, |(text, _)| text.len()))?;
@@ -143,9 +144,9 @@ enum NextPage {
 type RenderedPage = (Bytes, Option<String>);
 
 /// Reads and renders a further page of a stream, and counts its bytes.
-async fn render_next<T: Serialize>(
+async fn render_next<L: ListPage>(
     context: &RequestContext,
-    page: impl Future<Output = Result<Page<T>, Problem>> + Send + 'static,
+    page: impl Future<Output = Result<L, Problem>> + Send + 'static,
 ) -> Result<(RenderedPage, Option<ReplyBytes>), String> {
     let refused = |problem: Problem| problem.detail().to_owned();
     // A slow client may read for hours, and its token may be revoked in the meantime.
@@ -156,10 +157,11 @@ async fn render_next<T: Serialize>(
     Ok((rendered, held))
 }
 
-fn lines_of<T: Serialize>(page: &Page<T>) -> Result<RenderedPage, String> {
+fn lines_of<L: ListPage>(page: &L) -> Result<RenderedPage, String> {
     let mut text = Vec::new();
-    for item in &page.items {
+    let (items, next) = page.entries();
+    for item in items {
         wire::push_line(&mut text, item).map_err(|error| error.to_string())?;
     }
-    Ok((text.into(), page.next.clone()))
+    Ok((text.into(), next.map(str::to_owned)))
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use deltaq_engine::command::{KeySelection, SelectedKeys};
 use deltaq_service::{Handle, ParkedPosition};
-use deltaq_types::{KeysBody, KeysCount, Page, ParkedError, ParkedErrors};
+use deltaq_types::{KeysBody, KeysCount, ParkedError, ParkedErrors};
 
 use super::consume::read_keys;
-use super::pages::{page_limit, stream_pages, wants_lines};
+use super::pages::{self, page_limit, wants_lines};
 use crate::http::openapi::params::{InQueue, ParkedQuery};
 use crate::http::openapi::responses::{Always, Conflict, NotAcceptable, OfBody, OfQueue, Unprocessable};
 use crate::http::problem::{Code, Problem};
@@ -32,17 +32,8 @@ pub(in crate::http) async fn errors(call: ReadCall) -> Result<Response, Problem>
     let streams = wants_lines(&call.headers)?;
     let limit = page_limit(&call.params, streams)?.entries;
     let after = call.params.text("continue").map(str::to_owned);
-    if !streams {
-        return Ok(call.context.reply(error_page(handle, after, limit).await?).into_response());
-    }
-    let page = move |after| {
-        let page = error_page(handle.clone(), after, limit);
-        async move {
-            let ParkedErrors { items, next, resource_version, .. } = page.await?;
-            Ok(Page { items, next, resource_version })
-        }
-    };
-    stream_pages(call.context, after, page).await
+    let page = move |after| error_page(handle.clone(), after, limit);
+    pages::reply(call.context, streams, after, page).await
 }
 
 async fn error_page(

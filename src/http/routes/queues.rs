@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_service::{Handle, Registry};
-use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
+use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 
 use super::pages::{stream_pages, wants_lines};
 use crate::config::access::Verb;
@@ -51,18 +51,15 @@ pub(in crate::http) async fn list(
     let mut listed = queues.page(after, limit).await?;
     // A client that ignores `unavailable` must not mistake an empty list for a server without queues.
     if is_first && listed.items.is_empty() && listed.next.is_none() {
-        let Page { items, next, resource_version } = complete(listed)?;
-        listed = QueuePage { items, unavailable: Vec::new(), next, resource_version };
+        listed = complete(listed)?;
     }
-    let QueuePage { items, unavailable, next, resource_version } = listed;
-    let items = items.into_iter().map(|queue| fields.of(queue)).collect();
-    Ok(context.reply(QueuePage { items, unavailable, next, resource_version }).into_response())
+    Ok(context.reply(selected(listed, fields)).into_response())
 }
 
 /// The page with these fields of each queue.
-fn selected(page: Page<QueueDocument>, fields: Fields) -> Page<Selected<QueueDocument>> {
+fn selected(page: QueuePage, fields: Fields) -> QueuePage<Selected<QueueDocument>> {
     let items = page.items.into_iter().map(|queue| fields.of(queue)).collect();
-    Page { items, next: page.next, resource_version: page.resource_version }
+    QueuePage { items, unavailable: page.unavailable, next: page.next }
 }
 
 /// One queue.

@@ -240,6 +240,7 @@ class Page(Generic[T]):
 
     items: list[T]
     continue_: str | None
+    #: The number of the queue's newest event; None in the list of queues.
     resource_version: int | None
     #: Queues of the list of queues that can't be read.
     unavailable: list[Json] = field(default_factory=list)
