@@ -35,13 +35,23 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
     /// How long the source asks to wait.
     retry_after: Option<Duration>,
-    /// The status of a reply that is no success.
-    status: Option<StatusCode>,
+    refusal: Option<Refusal>,
+}
+
+/// How a request failed, as far as the next step depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// There was no connection: the server is down, or its name is unknown.
+    NoConnection,
+    /// The TLS handshake failed: a certificate or an authority is not valid, or not valid any more.
+    Tls,
+    /// The server replied with a status other than a success.
+    Status(StatusCode),
 }
 
 impl Error {
     pub(super) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), source: None, retry_after: None, status: None }
+        Self { what: what.into(), source: None, retry_after: None, refusal: None }
     }
 
     /// The error with its cause.
@@ -49,7 +59,7 @@ impl Error {
         what: impl Into<String>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        Self { what: what.into(), source: Some(source.into()), retry_after: None, status: None }
+        Self { what: what.into(), source: Some(source.into()), retry_after: None, refusal: None }
     }
 
     /// The error of a source that asks to wait.
@@ -59,7 +69,26 @@ impl Error {
 
     /// The status of a reply that is no success.
     fn status(&self) -> Option<StatusCode> {
-        self.status
+        match self.refusal {
+            Some(Refusal::Status(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Whether the server does not take the credentials, or this process does not trust the server. Files of credentials may have been
+    /// replaced since they were read.
+    fn is_about_credentials(&self) -> bool {
+        matches!(self.refusal, Some(Refusal::Tls | Refusal::Status(StatusCode::UNAUTHORIZED)))
+    }
+
+    /// Whether the server is down, starts, or has too much to do. It has refused nothing for good.
+    fn is_passing(&self) -> bool {
+        let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+        match self.refusal {
+            Some(Refusal::NoConnection) => true,
+            Some(Refusal::Status(status)) => busy.contains(&status),
+            Some(Refusal::Tls) | None => false,
+        }
     }
 
     /// How long the source asks to wait.
@@ -131,13 +160,15 @@ impl Output {
     }
 }
 
-/// Why a source sends no more changes.
+/// When a list follows on the changes of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StreamEnd {
-    /// A list is needed for what has changed.
-    ListNow,
-    /// The source has forgotten its changes. A list comes after a pause.
-    ListLater,
+pub(super) enum NextList {
+    /// At once: a list is needed for what has changed.
+    Now,
+    /// After the pause of a failure: the changes have expired.
+    AfterPause,
+    /// After the interval: the source can't tell its changes.
+    AfterInterval,
 }
 
 /// A source.
@@ -249,9 +280,9 @@ impl Source {
     }
 
     /// Sends the changes after a list that the queue has taken.
-    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         match self {
-            Self::Rest(_) | Self::Command(_) => Ok(StreamEnd::ListLater),
+            Self::Rest(_) | Self::Command(_) => Ok(NextList::AfterPause),
             Self::Files(files) => files.stream(output).await,
             Self::Sql(sql) => sql.stream(output).await,
             Self::Queue(queue) => queue.stream(output).await,

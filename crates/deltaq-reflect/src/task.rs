@@ -13,8 +13,11 @@ use futures_util::future::{Either, select};
 use super::Error;
 use super::health::Health;
 use super::metrics::{SourceMetrics, Summary};
-use super::source::{self, Output, Source, StreamEnd, jittered};
+use super::source::{self, NextList, Output, Source, jittered};
 use crate::settings;
+
+/// The shortest pause after a failure, whatever the source asks for.
+const ASKED_MIN: Duration = Duration::from_millis(800);
 
 /// A source that has not begun. Its files are read when it begins, so one that is missing is a failure of this source alone.
 #[derive(Debug, Clone)]
@@ -124,11 +127,14 @@ impl Task {
 
     /// Counts and logs a failure, and returns the pause after it.
     fn failed(&mut self, error: &Error) -> Duration {
-        let asked = match error {
-            Error::Source(error) => error.asked_wait(),
-            Error::Queue { source, .. } => source.retry_after(),
+        let pause = match error {
+            Error::Source(error) => match error.asked_wait() {
+                // A source that starts asks for less than the backoff. Its wait doubles nothing.
+                Some(asked) => jittered(asked).max(asked).max(ASKED_MIN),
+                None => self.backoff.after_failure(None),
+            },
+            Error::Queue { source, .. } => self.backoff.after_failure(source.retry_after()),
         };
-        let pause = self.backoff.after_failure(asked);
         self.health.failed(error, pause);
         pause
     }
@@ -177,7 +183,7 @@ impl Task {
         let source = &mut self.source;
         let produced = async {
             let ended = tokio::select! {
-                () = shutdown.draining().cancelled() => Ok(StreamEnd::ListNow),
+                () = shutdown.draining().cancelled() => Ok(NextList::Now),
                 () = after(relist) => Err(None),
                 end = source.stream(&output) => end.map_err(Some),
             };
@@ -186,11 +192,11 @@ impl Task {
                 // The list comes now, whether the source could go on or not.
                 Err(None) => {
                     source.forget();
-                    StreamEnd::ListNow
+                    NextList::Now
                 }
                 Err(Some(error)) => {
                     output.fail(error).await;
-                    StreamEnd::ListLater
+                    NextList::AfterPause
                 }
             };
             drop(output);
@@ -199,15 +205,18 @@ impl Task {
         let (sent, end) = {
             let (sent, produced) = (pin!(reflector.run(events)), pin!(produced));
             match select(sent, produced).await {
-                Either::Left((sent, _)) => (sent, StreamEnd::ListLater),
+                Either::Left((sent, _)) => (sent, NextList::AfterPause),
                 Either::Right((end, sent)) => (sent.await, end),
             }
         };
         match sent {
             Ok(_) => {
                 self.reflector = Some(reflector);
-                let is_later = end == StreamEnd::ListLater;
-                Ok(if is_later { self.backoff.after_failure(None) } else { Duration::ZERO })
+                Ok(match end {
+                    NextList::Now => Duration::ZERO,
+                    NextList::AfterPause => self.backoff.after_failure(None),
+                    NextList::AfterInterval => jittered(self.settings.interval.get()),
+                })
             }
             Err(error) => {
                 let is_of_source = matches!(error, ReflectorError::Source(_));

@@ -20,7 +20,7 @@ use self::changes::{Changes, shared_key};
 use self::scan::{Entry, Folder};
 use self::watch::Watch;
 use super::objects::Shape;
-use super::{Error, Output, StreamEnd, jittered};
+use super::{Error, NextList, Output, jittered};
 use crate::settings;
 
 /// How long the folder is left alone after a change, so that several changes are read at once.
@@ -109,7 +109,7 @@ impl Files {
     }
 
     /// Sends the changes of the folder. Returns when a key is gone: only a list, with its limit of deletions, deletes.
-    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         let mut unsettled = Duration::ZERO;
         loop {
             let pause = if unsettled > Duration::ZERO { SETTLE } else { jittered(self.interval.get()) };
@@ -125,7 +125,7 @@ impl Files {
                 self.report(look.broken.into_iter().chain(look.shared).collect(), output);
             }
             if look.changes.has_deletions {
-                return Ok(StreamEnd::ListNow);
+                return Ok(NextList::Now);
             }
             if !look.is_unsettled {
                 output.read();

@@ -1,5 +1,6 @@
 //! HTTP as the sources need it: GET with limits on time and size, errors without secrets.
 
+use std::error::Error as StdError;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,7 +12,9 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Response, StatusCode, Url};
 
-use super::Error;
+use serde_json::Value;
+
+use super::{Error, Refusal};
 
 /// Timeout of a connection, the TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,6 +24,10 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const REDIRECTS_MAX: usize = 5;
 /// Longest wait that a server may ask for. A longer one is a mistake of the server.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+/// Most bytes of the body of a refusal that are read.
+const SAID_BYTES_MAX: usize = 16 << 10;
+/// Most characters of it that an error shows.
+const SAID_CHARS_SHOWN: usize = 300;
 const ACCEPTED: HeaderValue =
     HeaderValue::from_static("application/json, application/x-ndjson;q=0.9, */*;q=0.1");
 
@@ -63,17 +70,16 @@ impl Client {
     /// Gets a URL whose body goes on. Other statuses than successes are errors.
     pub(super) async fn stream(&self, url: &Url, headers: HeaderMap) -> Result<Response, Error> {
         let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
-        let sent = tokio::time::timeout(self.timeout.get(), request.send()).await;
-        let response =
-            sent.map_err(|_| Error::new(format!("no reply in time (timeout) from {}", shown(url))))?;
-        checked(url, response.map_err(|error| failed(url, error))?)
+        let sent = async { checked(url, request.send().await.map_err(|error| failed(url, error))?).await };
+        let late = |_| Error::new(format!("no reply in time (timeout) from {}", shown(url)));
+        tokio::time::timeout(self.timeout.get(), sent).await.map_err(late)?
     }
 
     /// Gets a URL. Other statuses than successes and 304 are errors.
     pub(super) async fn get(&self, url: &Url, headers: HeaderMap) -> Result<Reply, Error> {
         let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
         let response = request.timeout(self.timeout.get()).send().await;
-        let response = checked(url, response.map_err(|error| failed(url, error))?)?;
+        let response = checked(url, response.map_err(|error| failed(url, error))?).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if status == StatusCode::PARTIAL_CONTENT {
             let what = format!("{} answered with status {status}: the list is not complete", shown(url));
@@ -139,7 +145,7 @@ pub(super) fn certificates(pem: &[u8], of: &str) -> Result<Vec<Certificate>, Err
 }
 
 /// The response, if it is a success or 304.
-pub(super) fn checked(url: &Url, response: Response) -> Result<Response, Error> {
+async fn checked(url: &Url, response: Response) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
         return match response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
@@ -158,9 +164,34 @@ pub(super) fn checked(url: &Url, response: Response) -> Result<Response, Error> 
         }
         _ => "",
     };
-    let error = Error::new(format!("{} answered with status {status}{advice}", shown(url)));
-    Err(Error { status: Some(status), ..error }
-        .retry_after(retry_after(response.headers(), clock::wall_us())))
+    let retry_after = retry_after(response.headers(), clock::wall_us());
+    let said = said(response).await.map_or(String::new(), |said| format!(": {said}"));
+    let error = Error::new(format!("{} answered with status {status}{advice}{said}", shown(url)));
+    Err(Error { refusal: Some(Refusal::Status(status)), ..error }.retry_after(retry_after))
+}
+
+/// What the body of a refusal says: the message of a JSON document, or the beginning of a text.
+async fn said(mut response: Response) -> Option<String> {
+    let mut body = Vec::new();
+    while body.len() < SAID_BYTES_MAX
+        && let Ok(Some(piece)) = response.chunk().await
+    {
+        body.extend_from_slice(&piece);
+    }
+    let said = serde_json::from_slice::<Value>(&body).ok().as_ref().and_then(message);
+    let text = said.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let shown: String = words.collect::<Vec<_>>().join(" ").chars().take(SAID_CHARS_SHOWN).collect();
+    (!shown.is_empty()).then_some(shown)
+}
+
+/// The message of a document that describes an error, by the names that APIs use.
+fn message(document: &Value) -> Option<String> {
+    let found = ["message", "detail", "error_description", "error", "title"].iter().find_map(|name| {
+        let found = document.get(name)?;
+        found.as_str().map(str::to_owned).or_else(|| message(found))
+    })?;
+    Some(found).filter(|found| !found.is_empty())
 }
 
 /// Whether a redirect leads to another server.
@@ -191,7 +222,24 @@ pub(super) fn failed(url: &Url, error: reqwest::Error) -> Error {
     } else {
         "the connection broke to"
     };
-    Error::because(format!("{what} {}", shown(url)), error.without_url())
+    let refusal =
+        if is_tls(&error) { Some(Refusal::Tls) } else { error.is_connect().then_some(Refusal::NoConnection) };
+    let error = Error::because(format!("{what} {}", shown(url)), error.without_url());
+    Error { refusal, ..error }
+}
+
+/// Whether an error of TLS is among the causes.
+fn is_tls(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&(dyn StdError + 'static)> = error.source();
+    while let Some(error) = cause {
+        if error.is::<rustls::Error>() {
+            return true;
+        }
+        // The source of an I/O error is that of the error in it.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source());
+    }
+    false
 }
 
 /// A URL for people: without its query.

@@ -1,51 +1,70 @@
 //! A resource of a Kubernetes API: a list, and a watch from its version on, as client-go's Reflector reads it.
 //!
 //! The list is one watch with `sendInitialEvents` where the server has that (WatchList), else pages. A watch that ends goes on behind
-//! its last version. Status 410, also as an event, means that the version is forgotten: the next step is a list.
+//! its last version, after the server has said that it has this version. A version that the server does not have any more (410), or not yet
+//! (504, after a restore of its database), and every refusal that does not pass by itself, lead to a list.
 
 mod access;
 mod events;
 mod lines;
+mod short;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use deltaq_client::Event;
+use deltaq_runtime::causes::with_causes;
 use reqwest::{StatusCode, Url};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{info, warn};
 
 use self::access::Access;
 use self::events::{Watched, with_kind};
-use self::lines::Lines;
+use self::lines::{Lines, Next};
+use self::short::Short;
 use super::objects::{document, utf8};
-use super::{Error, Output, StreamEnd, http};
+use super::{Error, NextList, Output, http};
 use crate::settings;
 
 /// Objects of a page of a list, as client-go's pager asks for.
 const PAGE: u32 = 500;
 /// The shortest time after which the server ends a watch, in seconds; the time is up to twice as long.
 const WATCH_SECONDS: u64 = 300;
-/// How much longer than that a watch may be silent before its connection counts as lost.
-const WATCH_GRACE: Duration = Duration::from_secs(30);
-
-/// A watch without an event that is shorter is a failure: the next one might end as fast.
-const WATCH_MIN: Duration = Duration::from_secs(1);
+/// A watch that is silent for longer has lost its connection: 2.5 times the time between two bookmarks.
+const SILENCE_MAX: Duration = Duration::from_secs(150);
+/// The longest time between two initial objects of a watch. A server that does not know `sendInitialEvents` never ends them.
+const INITIAL_SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Refusals of a watch that say that the resource has none, or not for this user.
+const NO_WATCH: [StatusCode; 6] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::FORBIDDEN,
+    StatusCode::NOT_FOUND,
+    StatusCode::METHOD_NOT_ALLOWED,
+    StatusCode::UNPROCESSABLE_ENTITY,
+    StatusCode::NOT_IMPLEMENTED,
+];
 
 /// A resource of a Kubernetes API.
 #[derive(Debug)]
 pub(crate) struct Kubernetes {
     access: Access,
     settings: settings::Kubernetes,
-    /// Whether lists are watches. False once the server has refused one.
+    /// Whether lists are watches. False once the server has shown that it does not know them.
     uses_watch_list: bool,
     /// The version up to which everything was sent; `None` before a list.
     version: Option<String>,
     /// The watch that has begun with the list.
     watch: Option<Lines>,
+    /// Whether no watch was tried since the list.
+    is_fresh: bool,
+    short: Short,
+    /// Whether the last end of a watch that led to a list was an expired version, without an event since.
+    is_expired: bool,
+    /// Whether it was said that the resource can't be watched.
+    is_polled: bool,
 }
 
 /// A page of a list.
@@ -55,24 +74,45 @@ struct Page<'p> {
     api_version: String,
     #[serde(default)]
     kind: String,
+    #[serde(default)]
     metadata: PageMetadata,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'p RawValue>>,
+    /// Null for an empty list. A document without the member is no list.
+    #[serde(borrow, default, deserialize_with = "present")]
+    items: Option<&'p RawValue>,
+    /// The message of a Status, which stands in the place of a list.
+    #[serde(default)]
+    message: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct PageMetadata {
     #[serde(default, rename = "resourceVersion")]
     resource_version: String,
     #[serde(default, rename = "continue")]
-    next: String,
+    next: Option<String>,
+}
+
+/// How a watch begins.
+enum Begun {
+    Open(Box<Lines>),
+    /// A list comes first.
+    List(NextList),
 }
 
 impl Kubernetes {
     pub(super) fn new(settings: &settings::Kubernetes, source: &settings::Source) -> Result<Self, Error> {
         let access = Access::new(settings, source)?;
-        let uses_watch_list = settings.watch_list;
-        Ok(Self { access, settings: settings.clone(), uses_watch_list, version: None, watch: None })
+        Ok(Self {
+            access,
+            settings: settings.clone(),
+            uses_watch_list: settings.watch_list,
+            version: None,
+            watch: None,
+            is_fresh: false,
+            short: Short::default(),
+            is_expired: false,
+            is_polled: false,
+        })
     }
 
     /// The settings of a queue that takes the objects.
@@ -83,7 +123,7 @@ impl Kubernetes {
     }
 
     pub(super) fn forget(&mut self) {
-        (self.version, self.watch) = (None, None);
+        (self.version, self.watch, self.is_fresh) = (None, None, false);
     }
 
     pub(super) fn has_position(&self) -> bool {
@@ -92,93 +132,226 @@ impl Kubernetes {
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         self.forget();
-        if self.uses_watch_list {
-            if self.watch_list(output).await? {
-                return Ok(());
-            }
-            debug!("the server has no WatchList; pages are listed instead");
-            self.uses_watch_list = false;
+        self.access.refresh()?;
+        match self.whole(output).await {
+            Err(error) if error.is_about_credentials() && self.access.refresh()? => self.whole(output).await,
+            listed => listed,
+        }
+    }
+
+    async fn whole(&mut self, output: &Output) -> Result<(), Error> {
+        if self.uses_watch_list && self.watch_list(output).await? {
+            return Ok(());
         }
         output.send(Event::Init).await?;
         let mut version = self.pages(output, Some(PAGE)).await?;
         if version.is_none() {
-            // The rest of the pages is forgotten. A list without pages can't be.
+            // The rest of the pages has expired. A list without pages can't.
             output.send(Event::Init).await?;
             version = self.pages(output, None).await?;
         }
         output.send(Event::InitDone).await?;
-        self.version = version;
+        (self.version, self.is_fresh) = (version, true);
         Ok(())
     }
 
     /// Sends the changes after the list.
-    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         loop {
-            let Some(version) = self.version.clone() else { return Ok(StreamEnd::ListLater) };
             let mut lines = match self.watch.take() {
                 Some(lines) => lines,
-                None => {
-                    match self.watch(&[("resourceVersion", version.as_str())], &[StatusCode::GONE]).await? {
-                        Some(lines) => lines,
-                        None => return Ok(self.expired()),
-                    }
-                }
+                None => match self.resume().await {
+                    Ok(Begun::Open(lines)) => *lines,
+                    Ok(Begun::List(end)) => return Ok(end),
+                    Err(error) => return Err(self.refused(error)),
+                },
             };
-            let (began, mut had_lines) = (Instant::now(), false);
-            while let Some(line) = lines.next().await? {
-                had_lines = true;
-                match Watched::read(&line)? {
-                    Watched::Applied { object, version } => {
+            output.read();
+            let began = Instant::now();
+            let mut had_event = false;
+            let why = loop {
+                let line = match lines.next(SILENCE_MAX).await {
+                    Ok(Next::Line(line)) => line,
+                    Ok(Next::End) => break None,
+                    Ok(Next::Broken(error)) => break Some(error),
+                    Err(error) => return Err(self.refused(error)),
+                };
+                match Watched::read(&line) {
+                    Ok(Watched::Applied { object, version }) => {
                         output.send(Event::Apply(object)).await?;
                         self.version = Some(version);
                     }
-                    Watched::Deleted { object, version } => {
+                    Ok(Watched::Deleted { object, version }) => {
                         output.send(Event::Delete(object)).await?;
                         self.version = Some(version);
                     }
-                    Watched::Bookmark { version, .. } => {
+                    Ok(Watched::Bookmark { version, .. }) => {
                         self.version = Some(version);
                         output.read();
                     }
-                    Watched::Expired => return Ok(self.expired()),
-                    Watched::Failed { what, retry_after } => {
-                        self.forget();
-                        return Err(
-                            Error::new(format!("the watch has ended: {what}")).retry_after(retry_after)
-                        );
+                    Ok(Watched::Expired) => return Ok(self.expired("the version has expired (410)")),
+                    Ok(Watched::Failed { what, retry_after }) => {
+                        let error = Error::new(format!("the watch has ended: {what}"));
+                        return Err(self.refused(error.retry_after(retry_after)));
                     }
+                    Err(error) => return Err(self.refused(error)),
                 }
+                (had_event, self.is_expired) = (true, false);
+                self.short.had_event();
+            };
+            if let Some(error) = &why {
+                let error = with_causes(error);
+                info!(resource = self.settings.resource, %error, "the watch goes on with a new connection");
             }
-            if !had_lines && began.elapsed() < WATCH_MIN {
-                return Err(Error::new("the watch has ended at once, without an event"));
+            let lived = began.elapsed();
+            if !had_event && lived < short::AT_ONCE {
+                let at_once = || Error::new("the watch has ended at once, without an event");
+                return Err(self.refused(why.unwrap_or_else(at_once)));
             }
+            if self.short.needs_list(lived, had_event) {
+                info!(
+                    resource = self.settings.resource,
+                    "several watches have ended early without an event; a list follows"
+                );
+                self.forget();
+                return Ok(NextList::Now);
+            }
+            tokio::time::sleep(short::AT_ONCE.saturating_sub(lived) / 4).await;
         }
     }
 
-    fn expired(&mut self) -> StreamEnd {
-        self.forget();
-        StreamEnd::ListLater
+    /// The error of a watch. Unless it passes by itself, a list follows: another watch from the same version might fail for ever.
+    fn refused(&mut self, error: Error) -> Error {
+        if !error.is_passing() {
+            self.forget();
+        }
+        error
     }
 
-    /// A list as a watch. False if the server refuses that.
+    /// The version can't be watched: a list follows, at once for the first time.
+    fn expired(&mut self, why: &str) -> NextList {
+        warn!(resource = self.settings.resource, version = self.version, "{why}; a list follows");
+        self.forget();
+        if std::mem::replace(&mut self.is_expired, true) { NextList::AfterPause } else { NextList::Now }
+    }
+
+    /// Begins a watch behind the version. Credentials that have been replaced are read again.
+    async fn resume(&mut self) -> Result<Begun, Error> {
+        match self.begin().await {
+            Err(error) if error.is_about_credentials() && self.access.refresh()? => self.begin().await,
+            begun => begun,
+        }
+    }
+
+    async fn begin(&mut self) -> Result<Begun, Error> {
+        let Some(version) = self.version.clone() else { return Ok(Begun::List(NextList::Now)) };
+        let is_fresh = std::mem::take(&mut self.is_fresh);
+        if !is_fresh && let Some(why) = self.lacks(&version).await? {
+            return Ok(Begun::List(self.expired(&why)));
+        }
+        match self.watch(&[("resourceVersion", version.as_str())]).await {
+            Ok(lines) => {
+                self.is_polled = false;
+                Ok(Begun::Open(Box::new(lines)))
+            }
+            Err(error) if error.status() == Some(StatusCode::GONE) => {
+                Ok(Begun::List(self.expired("the version has expired (410)")))
+            }
+            Err(error) if error.status() == Some(StatusCode::GATEWAY_TIMEOUT) => {
+                Ok(Begun::List(self.expired("the server does not have the version (504)")))
+            }
+            Err(error) if is_fresh && error.status().is_some_and(|status| NO_WATCH.contains(&status)) => {
+                if !std::mem::replace(&mut self.is_polled, true) {
+                    let error = with_causes(&error);
+                    warn!(resource = self.settings.resource, %error, "the resource can't be watched; it is listed once per interval");
+                }
+                self.forget();
+                Ok(Begun::List(NextList::AfterInterval))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Why the server does not have a version, if that is so. It takes a watch from a version of the future without a word, so a server
+    /// whose database was restored would be silent for a long time.
+    async fn lacks(&self, version: &str) -> Result<Option<String>, Error> {
+        let mut url = self.url();
+        url.query_pairs_mut()
+            .append_pair("limit", "1")
+            .append_pair("resourceVersion", version)
+            .append_pair("resourceVersionMatch", "NotOlderThan");
+        let reply = match self.access.client().get(&url, self.access.headers()?).await {
+            Ok(reply) => reply,
+            Err(error) if error.status() == Some(StatusCode::GATEWAY_TIMEOUT) => {
+                return Ok(Some("the server does not have the version (504)".to_owned()));
+            }
+            Err(error) if error.status() == Some(StatusCode::GONE) => {
+                return Ok(Some("the version has expired (410)".to_owned()));
+            }
+            // A server that does not know the parameters.
+            Err(error)
+                if [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY]
+                    .iter()
+                    .any(|status| error.status() == Some(*status)) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let page = page(&reply.body, &http::shown(&url))?;
+        let number = |text: &str| text.parse::<u64>().ok();
+        let (has, of) = (number(&page.metadata.resource_version), number(version));
+        let is_behind = has.zip(of).is_some_and(|(has, of)| has < of);
+        Ok(is_behind
+            .then(|| format!("the server has gone back to version {}", page.metadata.resource_version)))
+    }
+
+    /// A list as a watch. False if pages are needed instead.
     async fn watch_list(&mut self, output: &Output) -> Result<bool, Error> {
         let parameters = [
             ("sendInitialEvents", "true"),
             ("resourceVersionMatch", "NotOlderThan"),
             ("resourceVersion", ""),
         ];
-        let refused = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY];
-        let Some(mut lines) = self.watch(&parameters, &refused).await? else { return Ok(false) };
+        let mut lines = match self.watch(&parameters).await {
+            Ok(lines) => lines,
+            Err(error) if error.is_passing() || error.is_about_credentials() => return Err(error),
+            Err(error) => {
+                let refused = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY];
+                self.uses_watch_list = !error.status().is_some_and(|status| refused.contains(&status));
+                return Ok(self.no_watch_list(&error));
+            }
+        };
         output.send(Event::Init).await?;
         // The objects that are deleted while the initial ones are sent.
         let mut deleted = BTreeMap::new();
+        let mut had_object_at = Instant::now();
         loop {
-            let line = lines.next().await?;
-            let line = line.ok_or_else(|| Error::new("the watch has ended within its initial objects"))?;
-            match Watched::read(&line)? {
+            let left = INITIAL_SILENCE_MAX.saturating_sub(had_object_at.elapsed());
+            let line = match lines.next(left).await? {
+                _ if had_object_at.elapsed() >= INITIAL_SILENCE_MAX => {
+                    self.uses_watch_list = false;
+                    let seconds = INITIAL_SILENCE_MAX.as_secs();
+                    return Ok(self.no_watch_list(&Error::new(format!("no initial object for {seconds} s"))));
+                }
+                Next::Line(line) => line,
+                Next::End => {
+                    self.uses_watch_list = false;
+                    return Ok(
+                        self.no_watch_list(&Error::new("the watch has ended before its initial objects"))
+                    );
+                }
+                Next::Broken(error) => return Ok(self.no_watch_list(&error)),
+            };
+            let event = match Watched::read(&line) {
+                Ok(event) => event,
+                Err(error) => return Ok(self.no_watch_list(&error)),
+            };
+            match event {
                 Watched::Applied { object, .. } => {
                     deleted.remove(&events::name(&object)?);
                     output.send(Event::InitApply(object)).await?;
+                    had_object_at = Instant::now();
                 }
                 Watched::Deleted { object, .. } => {
                     deleted.insert(events::name(&object)?, object);
@@ -193,16 +366,24 @@ impl Kubernetes {
                 }
                 Watched::Bookmark { .. } => {}
                 Watched::Expired => {
-                    return Err(Error::new("the watch has ended within its initial objects (410)"));
+                    return Ok(self
+                        .no_watch_list(&Error::new("the watch has ended within its initial objects (410)")));
                 }
-                Watched::Failed { what, retry_after } => {
-                    return Err(Error::new(format!("the list has failed: {what}")).retry_after(retry_after));
+                Watched::Failed { what, .. } => {
+                    return Ok(self.no_watch_list(&Error::new(format!("the list has failed: {what}"))));
                 }
             }
         }
     }
 
-    /// Sends all pages, and returns the version of the list; `None` if the server has forgotten the rest of the pages.
+    /// Says that a list as a watch has failed. Always false.
+    fn no_watch_list(&self, error: &Error) -> bool {
+        let error = with_causes(error);
+        info!(resource = self.settings.resource, %error, "the list can't be read as a watch (sendInitialEvents); pages are read instead");
+        false
+    }
+
+    /// Sends all pages, and returns the version of the list; `None` if the rest of the pages has expired.
     async fn pages(&self, output: &Output, limit: Option<u32>) -> Result<Option<String>, Error> {
         let mut next = String::new();
         loop {
@@ -220,25 +401,20 @@ impl Kubernetes {
                 reply => reply?,
             };
             let of = http::shown(&url);
-            let page: Page<'_> = serde_json::from_str(document(utf8(&reply.body, &of)?, &of)?.get())
-                .map_err(|error| Error::because(format!("{of} is not a list of Kubernetes"), error))?;
+            let page = page(&reply.body, &of)?;
             let kind = page.kind.strip_suffix("List").unwrap_or_default();
-            for object in page.items.unwrap_or_default() {
+            for object in page.objects(&of)? {
                 output.send(Event::InitApply(with_kind(object, &page.api_version, kind)?)).await?;
             }
-            if page.metadata.next.is_empty() {
-                return Ok(Some(page.metadata.resource_version));
+            match page.metadata.next.filter(|next| !next.is_empty()) {
+                Some(continued) => next = continued,
+                None => return Ok(Some(page.metadata.resource_version)),
             }
-            next = page.metadata.next;
         }
     }
 
-    /// Begins a watch; `None` if the server refuses it with one of these statuses.
-    async fn watch(
-        &self,
-        parameters: &[(&str, &str)],
-        refused: &[StatusCode],
-    ) -> Result<Option<Lines>, Error> {
+    /// Begins a watch.
+    async fn watch(&self, parameters: &[(&str, &str)]) -> Result<Lines, Error> {
         let seconds = WATCH_SECONDS + fastrand::u64(..=WATCH_SECONDS);
         let mut url = self.url();
         url.query_pairs_mut()
@@ -246,12 +422,8 @@ impl Kubernetes {
             .append_pair("allowWatchBookmarks", "true")
             .append_pair("timeoutSeconds", &seconds.to_string())
             .extend_pairs(parameters);
-        let silence = Duration::from_secs(seconds) + WATCH_GRACE;
-        match self.access.client().stream(&url, self.access.headers()?).await {
-            Ok(response) => Ok(Some(Lines::new(url, response, silence, self.access.max_bytes()))),
-            Err(error) if error.status().is_some_and(|status| refused.contains(&status)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let response = self.access.client().stream(&url, self.access.headers()?).await?;
+        Ok(Lines::new(url, response, self.access.max_bytes()))
     }
 
     /// The URL of the resource with its selectors.
@@ -270,4 +442,30 @@ impl Kubernetes {
         }
         url
     }
+}
+
+/// A page of a list. A single object, a Status or a Table is none.
+fn page<'p>(body: &'p [u8], of: &str) -> Result<Page<'p>, Error> {
+    let wrong = |error: serde_json::Error| Error::because(format!("{of} is not a list of Kubernetes"), error);
+    let page: Page<'p> = serde_json::from_str(document(utf8(body, of)?, of)?.get()).map_err(wrong)?;
+    if page.kind.ends_with("List") {
+        return Ok(page);
+    }
+    let message = if page.message.is_empty() { String::new() } else { format!(": {}", page.message) };
+    Err(Error::new(format!("{of} is not a list of Kubernetes, but has the kind {:?}{message}", page.kind)))
+}
+
+impl<'p> Page<'p> {
+    fn objects(&self, of: &str) -> Result<Vec<&'p RawValue>, Error> {
+        let items =
+            self.items.ok_or_else(|| Error::new(format!("{of} is a list of Kubernetes without items")))?;
+        let objects: Result<Option<Vec<_>>, _> = serde_json::from_str(items.get());
+        let wrong = |error| Error::because(format!("{of} has items that are no array"), error);
+        objects.map(Option::unwrap_or_default).map_err(wrong)
+    }
+}
+
+/// A value that may be null. An absent one is `None`.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
 }

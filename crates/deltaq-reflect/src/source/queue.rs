@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt as _};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Error, Output, StreamEnd};
+use super::{Error, NextList, Output};
 use crate::settings;
 
 type Rows = Pin<Box<dyn Stream<Item = Result<WatchRow, deltaq_client::Error>> + Send + Sync>>;
@@ -137,14 +137,14 @@ impl Queue {
         Ok(())
     }
 
-    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
-        let Some(mut rows) = self.rows.take() else { return Ok(StreamEnd::ListNow) };
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
+        let Some(mut rows) = self.rows.take() else { return Ok(NextList::Now) };
         loop {
             let row = match rows.next().await {
                 Some(Ok(row)) => row,
-                Some(Err(error)) if error.code() == Some("expired") => return Ok(StreamEnd::ListLater),
+                Some(Err(error)) if error.code() == Some("expired") => return Ok(NextList::AfterPause),
                 Some(Err(error)) => return Err(self.failed(&error)),
-                None => return Ok(StreamEnd::ListLater),
+                None => return Ok(NextList::AfterPause),
             };
             match event(row) {
                 Some(event) => output.send(event).await?,

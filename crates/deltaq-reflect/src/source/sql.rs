@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
-use super::{Error, Output, StreamEnd, jittered};
+use super::{Error, NextList, Output, jittered};
 use crate::settings;
 
 /// A query.
@@ -80,7 +80,7 @@ impl Sql {
     }
 
     /// Sends the rows that have changed, once per interval.
-    pub(super) async fn stream(&mut self, output: &Output) -> Result<StreamEnd, Error> {
+    pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         loop {
             tokio::time::sleep(jittered(self.interval.get())).await;
             self.reached = self.read(output, Event::Apply, Some(self.reached.clone())).await?;

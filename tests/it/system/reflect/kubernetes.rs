@@ -1,6 +1,8 @@
 //! A Kubernetes API as its wire looks: lists in pages, watches with bookmarks, 410 as a status and as an event, 429, connections that
 //! are cut in the middle of a line, WatchList.
 
+mod faults;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,9 @@ enum Fault {
     End,
 }
 
+/// Answers a request in the place of the server. False leaves it to the server.
+type Hook = Arc<dyn Fn(&Request, &mut Reply) -> bool + Send + Sync>;
+
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
@@ -43,6 +48,9 @@ struct State {
     has_watch_list: bool,
     /// Whether each watch ends at once.
     always_ends: bool,
+    /// The token that the server takes, if it is not the usual one.
+    token: Option<&'static str>,
+    hook: Option<Hook>,
     /// The lists and the watches that were answered.
     lists: usize,
     watches: usize,
@@ -96,6 +104,17 @@ impl Api {
         self.0.1.notify_all();
     }
 
+    /// Answers requests by a hook from now on. The present watch ends.
+    fn hook(&self, hook: impl Fn(&Request, &mut Reply) -> bool + Send + Sync + 'static) {
+        self.0.0.lock().hook = Some(Arc::new(hook));
+        self.end_watch();
+    }
+
+    fn end_watch(&self) {
+        self.fail(Fault::End);
+        self.until_met();
+    }
+
     fn take(state: &mut State, fault: Fault) -> bool {
         let is_set = state.fault == Some(fault);
         if is_set {
@@ -111,9 +130,16 @@ impl Api {
     }
 
     fn handle(&self, request: &Request, reply: &mut Reply) {
-        assert_eq!(request.header("authorization"), Some("Bearer robot"));
+        let token = format!("Bearer {}", self.0.0.lock().token.unwrap_or("robot"));
+        if request.header("authorization") != Some(&token) {
+            return reply.send(401, &[], "{\"kind\":\"Status\",\"code\":401,\"message\":\"Unauthorized\"}");
+        }
         assert!(request.target.starts_with("/base/api/v1/namespaces/shop/pods?"), "{}", request.target);
         assert_eq!(request.parameter("labelSelector"), Some("app%3Dshop"));
+        let hook = self.0.0.lock().hook.clone();
+        if hook.is_some_and(|hook| hook(request, reply)) {
+            return;
+        }
         if request.parameter("watch") == Some("true") {
             self.watch(request, reply);
         } else {
@@ -130,7 +156,15 @@ impl Api {
         if from > 0 && Self::take(&mut state, Fault::PageExpired) {
             return reply.send(410, &[], "{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\"}");
         }
-        state.lists += 1;
+        let least = request.parameter("resourceVersion").map_or(0, |text| text.parse().expect("a number"));
+        if least > state.version {
+            return reply.send(
+                504,
+                &[],
+                "{\"kind\":\"Status\",\"code\":504,\"message\":\"Too large resource version\"}",
+            );
+        }
+        state.lists += usize::from(least == 0);
         let limit = request.parameter("limit").map_or(usize::MAX, |text| text.parse().expect("a limit"));
         let all = state.objects.values().skip(from);
         let items: Vec<Value> = all.take(limit).cloned().map(without_kind).collect();

@@ -1,12 +1,15 @@
 //! How to reach a Kubernetes API: a kubeconfig, or the service account of a pod.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use deltaq_types::duration::DurationText;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Identity, Url};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::{Error, http};
 use crate::settings;
@@ -17,14 +20,27 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// A server with the credentials for it.
 #[derive(Debug)]
 pub(super) struct Access {
-    server: Url,
-    http: http::Client,
-    token: Token,
+    settings: settings::Kubernetes,
+    timeout: DurationText,
     max_bytes: u64,
+    credentials: Credentials,
+    http: http::Client,
+}
+
+/// Where the server is, and what its connections need. The files were read.
+#[derive(PartialEq)]
+struct Credentials {
+    server: Url,
+    /// Certificates of authorities in PEM, instead of those of the system.
+    authorities: Option<Vec<u8>>,
+    trusts_all: bool,
+    /// A client certificate and its key in PEM.
+    identity: Option<Vec<u8>>,
+    token: Token,
 }
 
 /// Where the token is.
-#[derive(Clone)]
+#[derive(PartialEq)]
 enum Token {
     None,
     Text(HeaderValue),
@@ -32,23 +48,20 @@ enum Token {
     File(PathBuf),
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
+        f.debug_struct("Credentials").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-/// A kubeconfig. Names with `-` are those of its format.
+/// A kubeconfig. Names with `-` are those of its format. A list may be null, as `kubectl config` writes an empty one.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 struct Kubeconfig {
-    #[serde(default, rename = "current-context")]
-    current_context: String,
-    #[serde(default)]
-    clusters: Vec<NamedCluster>,
-    #[serde(default)]
-    contexts: Vec<NamedContext>,
-    #[serde(default)]
-    users: Vec<NamedUser>,
+    current_context: Option<String>,
+    clusters: Option<Vec<NamedCluster>>,
+    contexts: Option<Vec<NamedContext>>,
+    users: Option<Vec<NamedUser>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,8 +76,9 @@ struct Cluster {
     server: String,
     certificate_authority: Option<PathBuf>,
     certificate_authority_data: Option<String>,
-    #[serde(default)]
-    insecure_skip_tls_verify: bool,
+    insecure_skip_tls_verify: Option<bool>,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,13 +90,13 @@ struct NamedContext {
 #[derive(Debug, Deserialize)]
 struct Context {
     cluster: String,
-    user: String,
+    /// Absent or empty for a server without authentication, such as `kubectl proxy`.
+    user: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 struct NamedUser {
     name: String,
-    #[serde(default)]
     user: Option<User>,
 }
 
@@ -96,20 +110,34 @@ struct User {
     client_certificate_data: Option<String>,
     client_key: Option<PathBuf>,
     client_key_data: Option<String>,
-    exec: Option<serde_json::Value>,
-    username: Option<String>,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
 }
+
+/// Members of a cluster or a user that say nothing about how to connect.
+const NO_CONNECTION: [&str; 2] = ["extensions", "disable-compression"];
 
 impl Access {
     pub(super) fn new(settings: &settings::Kubernetes, source: &settings::Source) -> Result<Self, Error> {
-        match &settings.kubeconfig {
-            Some(path) => Self::of_kubeconfig(path, settings.context.as_deref(), source),
-            None => Self::of_pod(source),
+        let credentials = Credentials::read(settings)?;
+        let http = credentials.client(source.timeout, source.max_bytes)?;
+        let (settings, timeout, max_bytes) = (settings.clone(), source.timeout, source.max_bytes);
+        Ok(Self { settings, timeout, max_bytes, credentials, http })
+    }
+
+    /// Reads the kubeconfig and the files of credentials again, and says whether they have changed.
+    pub(super) fn refresh(&mut self) -> Result<bool, Error> {
+        let credentials = Credentials::read(&self.settings)?;
+        if credentials == self.credentials {
+            return Ok(false);
         }
+        self.http = credentials.client(self.timeout, self.max_bytes)?;
+        self.credentials = credentials;
+        Ok(true)
     }
 
     pub(super) const fn server(&self) -> &Url {
-        &self.server
+        &self.credentials.server
     }
 
     pub(super) const fn client(&self) -> &http::Client {
@@ -123,7 +151,7 @@ impl Access {
     /// The headers of a request.
     pub(super) fn headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
-        let token = match &self.token {
+        let token = match &self.credentials.token {
             Token::None => return Ok(headers),
             Token::Text(token) => token.clone(),
             Token::File(path) => {
@@ -136,19 +164,32 @@ impl Access {
         headers.insert(AUTHORIZATION, token);
         Ok(headers)
     }
+}
+
+impl Credentials {
+    fn read(settings: &settings::Kubernetes) -> Result<Self, Error> {
+        match &settings.kubeconfig {
+            Some(path) => Self::of_kubeconfig(path, settings.context.as_deref()),
+            None => Self::of_pod(),
+        }
+    }
 
     /// The access of a pod: the variables and files that Kubernetes gives it.
-    fn of_pod(source: &settings::Source) -> Result<Self, Error> {
+    fn of_pod() -> Result<Self, Error> {
         let (host, port) = kubernetes_service()
             .ok_or_else(|| Error::new("outside of a pod the setting kubeconfig is required"))?;
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         let folder = Path::new(SERVICE_ACCOUNT);
-        let builder = http::builder().tls_certs_only(http::authorities(&folder.join("ca.crt"))?);
-        let server = parse(&format!("https://{host}:{port}"))?;
-        Self::build(server, builder, Token::File(folder.join("token")), source)
+        Ok(Self {
+            server: parse(&format!("https://{host}:{port}"))?,
+            authorities: Some(read(&folder.join("ca.crt"))?),
+            trusts_all: false,
+            identity: None,
+            token: Token::File(folder.join("token")),
+        })
     }
 
-    fn of_kubeconfig(path: &Path, context: Option<&str>, source: &settings::Source) -> Result<Self, Error> {
+    fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, Error> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::because(format!("can't read {shown} (kubeconfig)"), error))?;
@@ -158,80 +199,94 @@ impl Access {
         let folder = path.parent().unwrap_or(Path::new(""));
         let (cluster, user) =
             kubeconfig.chosen(context).map_err(|why| Error::new(format!("{shown}: {why}")))?;
-        let mut builder = http::builder();
-        let authority = contents(
-            folder,
-            cluster.certificate_authority.as_deref(),
-            cluster.certificate_authority_data.as_deref(),
-        )?;
-        if let Some(pem) = authority {
-            builder = builder.tls_certs_only(http::certificates(&pem, &format!("the authority of {shown}"))?);
-        }
-        if cluster.insecure_skip_tls_verify {
-            builder = builder.tls_danger_accept_invalid_certs(true);
-        }
+        let of_pair = |file: Option<&Path>, data: Option<&str>| contents(folder, file, data);
+        let authorities =
+            of_pair(cluster.certificate_authority.as_deref(), cluster.certificate_authority_data.as_deref())?;
         let certificate =
-            contents(folder, user.client_certificate.as_deref(), user.client_certificate_data.as_deref())?;
-        let key = contents(folder, user.client_key.as_deref(), user.client_key_data.as_deref())?;
-        if let Some((certificate, key)) = certificate.zip(key) {
-            let pem = [certificate, b"\n".to_vec(), key].concat();
-            let identity = Identity::from_pem(&pem)
-                .map_err(|error| Error::because(format!("the client certificate of {shown}"), error))?;
-            builder = builder.identity(identity);
-        }
-        let token = match (&user.token, &user.token_file) {
+            of_pair(user.client_certificate.as_deref(), user.client_certificate_data.as_deref())?;
+        let key = of_pair(user.client_key.as_deref(), user.client_key_data.as_deref())?;
+        let identity =
+            certificate.zip(key).map(|(certificate, key)| [certificate, b"\n".to_vec(), key].concat());
+        let token = user.token.filter(|token| !token.is_empty());
+        let token_file = user.token_file.filter(|file| !file.as_os_str().is_empty());
+        let token = match (&token, &token_file) {
             (_, Some(file)) => Token::File(folder.join(file)),
             (Some(token), None) => Token::Text(
                 bearer(token).ok_or_else(|| Error::new(format!("{shown} has a token that is no header")))?,
             ),
             (None, None) => Token::None,
         };
-        Self::build(parse(&cluster.server)?, builder, token, source)
+        let trusts_all = cluster.insecure_skip_tls_verify.unwrap_or_default();
+        Ok(Self { server: parse(&cluster.server)?, authorities, trusts_all, identity, token })
     }
 
-    fn build(
-        server: Url,
-        builder: reqwest::ClientBuilder,
-        token: Token,
-        source: &settings::Source,
-    ) -> Result<Self, Error> {
-        let http = http::Client::of(builder, source.timeout, source.max_bytes)?;
-        Ok(Self { server, http, token, max_bytes: source.max_bytes })
+    fn client(&self, timeout: DurationText, max_bytes: u64) -> Result<http::Client, Error> {
+        let mut builder = http::builder();
+        if let Some(pem) = &self.authorities {
+            builder = builder
+                .tls_certs_only(http::certificates(pem, "the file of authorities of the Kubernetes API")?);
+        }
+        if self.trusts_all {
+            builder = builder.tls_danger_accept_invalid_certs(true);
+        }
+        if let Some(pem) = &self.identity {
+            let identity = Identity::from_pem(pem)
+                .map_err(|error| Error::because("the client certificate for the Kubernetes API", error))?;
+            builder = builder.identity(identity);
+        }
+        http::Client::of(builder, timeout, max_bytes)
     }
 }
 
 impl Kubeconfig {
     /// The cluster and the user of a context.
     fn chosen(self, context: Option<&str>) -> Result<(Cluster, User), String> {
-        let name = context.unwrap_or(&self.current_context);
+        let name = context.or(self.current_context.as_deref()).unwrap_or_default();
         if name.is_empty() {
             return Err("it has no current-context; set context".to_owned());
         }
-        let context = self.contexts.iter().find(|known| known.name == name);
-        let context = &context.ok_or_else(|| format!("it has no context {name:?}"))?.context;
-        let cluster = self.clusters.into_iter().find(|known| known.name == context.cluster);
+        let context = self.contexts.into_iter().flatten().find(|known| known.name == name);
+        let context = context.ok_or_else(|| format!("it has no context {name:?}"))?.context;
+        let cluster = self.clusters.into_iter().flatten().find(|known| known.name == context.cluster);
         let cluster = cluster.ok_or_else(|| format!("it has no cluster {:?}", context.cluster))?.cluster;
-        let user = self.users.into_iter().find(|known| known.name == context.user);
-        let user = user.ok_or_else(|| format!("it has no user {:?}", context.user))?.user.unwrap_or_default();
-        if user.exec.is_some() || user.username.is_some() {
-            let why = "has exec or username, which deltaq does not use; give it a token, tokenFile or client certificate";
-            return Err(format!("the user {:?} {why}", context.user));
-        }
+        refuse_others("cluster", &context.cluster, &cluster.others)?;
+        let Some(name) = context.user.filter(|name| !name.is_empty()) else {
+            return Ok((cluster, User::default()));
+        };
+        let user = self.users.into_iter().flatten().find(|known| known.name == name);
+        let user = user.ok_or_else(|| format!("it has no user {name:?}"))?.user.unwrap_or_default();
+        refuse_others("user", &name, &user.others)?;
         Ok((cluster, user))
     }
 }
 
+/// Refuses members that deltaq does not know. A connection without them would go elsewhere, or as somebody else.
+fn refuse_others(of: &str, name: &str, others: &BTreeMap<String, Value>) -> Result<(), String> {
+    let is_set = |(member, value): &(&String, &Value)| {
+        !NO_CONNECTION.contains(&member.as_str()) && !value.is_null() && value.as_str() != Some("")
+    };
+    let Some((member, _)) = others.iter().find(is_set) else { return Ok(()) };
+    let advice = match of {
+        "user" => "; give the user a token, tokenFile or client-certificate",
+        _ => "",
+    };
+    Err(format!("the {of} {name:?} has {member}, which deltaq does not support{advice}"))
+}
+
 /// The content of a file of a kubeconfig, or the content that stands there in base64.
 fn contents(folder: &Path, file: Option<&Path>, data: Option<&str>) -> Result<Option<Vec<u8>>, Error> {
-    if let Some(data) = data {
-        let decoded = BASE64.decode(data.trim());
+    if let Some(data) = data.filter(|data| !data.is_empty()) {
+        let data: String = data.split_ascii_whitespace().collect();
+        let decoded = BASE64.decode(data);
         return decoded
             .map(Some)
             .map_err(|_| Error::new("a certificate or key of the kubeconfig is not base64"));
     }
-    let Some(path) = file.map(|file| folder.join(file)) else { return Ok(None) };
-    let read = std::fs::read(&path);
-    read.map(Some).map_err(|error| Error::because(format!("can't read {}", path.display()), error))
+    file.filter(|file| !file.as_os_str().is_empty()).map(|file| read(&folder.join(file))).transpose()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|error| Error::because(format!("can't read {}", path.display()), error))
 }
 
 fn bearer(token: &str) -> Option<HeaderValue> {
@@ -290,7 +345,11 @@ users:
         let (cluster, user) = chosen(FILE, None).unwrap();
         assert_eq!((cluster.server.as_str(), user.token.as_deref()), ("https://east:6443", Some("abc")));
         assert_eq!(cluster.certificate_authority.as_deref(), Some(Path::new("ca.crt")));
-        assert!(chosen(FILE, Some("bare")).unwrap_err().contains("which deltaq does not use"));
+        let refused = chosen(FILE, Some("bare")).unwrap_err();
+        assert!(
+            refused.starts_with("the user \"human\" has exec, which deltaq does not support"),
+            "{refused}"
+        );
         assert_eq!(chosen(FILE, Some("west")).unwrap_err(), "it has no context \"west\"");
         assert!(chosen("{}", None).unwrap_err().contains("current-context"));
     }

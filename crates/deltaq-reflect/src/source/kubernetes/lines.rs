@@ -16,18 +16,27 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     /// The number of bytes at the start of the buffer that have no line break.
     searched: usize,
-    silence: Duration,
     max_bytes: u64,
 }
 
+/// What comes next in a watch.
+#[derive(Debug)]
+pub(super) enum Next {
+    Line(Vec<u8>),
+    /// The server has ended the watch.
+    End,
+    /// The connection broke, or was silent for too long.
+    Broken(Error),
+}
+
 impl Lines {
-    /// `silence` is the longest time without a byte, `max_bytes` the longest line.
-    pub(super) const fn new(url: Url, response: Response, silence: Duration, max_bytes: u64) -> Self {
-        Self { url, response, buffer: Vec::new(), searched: 0, silence, max_bytes }
+    /// `max_bytes` is the longest line.
+    pub(super) const fn new(url: Url, response: Response, max_bytes: u64) -> Self {
+        Self { url, response, buffer: Vec::new(), searched: 0, max_bytes }
     }
 
-    /// The next line; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    /// The next line. `silence` is the longest time without a byte.
+    pub(super) async fn next(&mut self, silence: Duration) -> Result<Next, Error> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
             if let Some(at) = memchr::memchr(b'\n', rest) {
@@ -36,13 +45,21 @@ impl Lines {
                 if line.iter().all(u8::is_ascii_whitespace) {
                     continue;
                 }
-                return Ok(Some(line));
+                return Ok(Next::Line(line));
             }
             self.searched = self.buffer.len();
             let of = http::shown(&self.url);
-            let piece = timeout(self.silence, self.response.chunk()).await;
-            let piece = piece.map_err(|_| Error::new(format!("the watch of {of} is silent for too long")))?;
-            let Some(piece) = piece.map_err(|error| http::failed(&self.url, error))? else { return Ok(None) };
+            let piece = match timeout(silence, self.response.chunk()).await {
+                Ok(Ok(Some(piece))) => piece,
+                Ok(Ok(None)) => return Ok(Next::End),
+                Ok(Err(error)) => return Ok(Next::Broken(http::failed(&self.url, error))),
+                Err(_) => {
+                    let seconds = silence.as_secs();
+                    return Ok(Next::Broken(Error::new(format!(
+                        "the watch of {of} was silent for {seconds} s"
+                    ))));
+                }
+            };
             if (self.buffer.len() + piece.len()) as u64 > self.max_bytes {
                 return Err(Error::new(format!(
                     "an event of {of} has more than {} bytes (max_bytes)",
@@ -51,5 +68,30 @@ impl Lines {
             }
             self.buffer.extend_from_slice(&piece);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::Body;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_without_a_byte_has_lost_its_connection() {
+        let pieces = futures_util::stream::iter([Ok::<_, Error>("{}\n{"), Ok("}\n")]);
+        let open = futures_util::StreamExt::chain(pieces, futures_util::stream::pending());
+        let response = Response::from(hyper::Response::new(Body::wrap_stream(open)));
+        let url = Url::parse("http://a/b").unwrap();
+        let mut lines = Lines::new(url, response, 100);
+        for _ in 0..2 {
+            assert!(
+                matches!(lines.next(Duration::from_secs(9)).await, Ok(Next::Line(line)) if line == b"{}\n")
+            );
+        }
+        let Ok(Next::Broken(error)) = lines.next(Duration::from_secs(9)).await else {
+            panic!("it is silent")
+        };
+        assert_eq!(error.to_string(), "the watch of http://a/b was silent for 9 s");
     }
 }
