@@ -26,7 +26,7 @@ export function Nack(options: { delay?: Duration; error?: string } = {}): Outcom
     return { as: "nack", ...options };
 }
 
-/** Failed for good: the key is parked. */
+/** Failed for good: the key is parked, unless a newer change waits. */
 export function Reject(options: { error?: string } = {}): Outcome {
     return { as: "reject", ...options };
 }

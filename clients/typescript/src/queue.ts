@@ -231,7 +231,7 @@ export class Queue<T> {
         return this.#end("release", leases, options);
     }
 
-    /** Parks the keys. */
+    /** Parks the keys. A key with a newer change is delivered again instead. */
     reject(leases: LeaseIds, options: Omit<FailOptions, "delay"> = {}): Promise<SettledList<Ended>> {
         return this.#end("reject", leases, options, { error: options.error });
     }

@@ -355,7 +355,8 @@ pub enum How {
     },
     /// The key returns to the ready queue without a failure.
     Release,
-    /// The key is parked without counting a failure, because the worker reports that a retry is pointless.
+    /// The key is parked unless a newer change waits. No failure is counted, because the worker reports that a retry is
+    /// pointless.
     Reject {
         /// The error text.
         error: Option<Arc<str>>,

@@ -347,11 +347,14 @@ pub enum Ending {
     Expired(Failure),
     /// The worker released the key, which moved to the tail of the ready queue. This is not a failure.
     Released,
-    /// The worker rejected the key, which was parked.
+    /// The worker rejected the key. This is not a failure.
     Rejected {
         /// The worker's error.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
+        /// Where the key goes.
+        #[serde(default, skip_serializing_if = "is_default")]
+        disposition: Disposition,
     },
     /// The reply of the pop was never delivered. The key returned to its former position.
     Undelivered,
@@ -380,11 +383,20 @@ impl Ending {
         }
     }
 
+    /// Where the key goes, unless its work is done or it returns to the ready queue.
+    #[must_use]
+    pub const fn disposition(&self) -> Option<Disposition> {
+        match self {
+            Self::Nacked(failure) | Self::Expired(failure) => Some(failure.disposition),
+            Self::Rejected { disposition, .. } => Some(*disposition),
+            Self::Acked | Self::Done | Self::Released | Self::Undelivered => None,
+        }
+    }
+
     /// Whether the key is parked.
     #[must_use]
     pub fn parks(&self) -> bool {
-        matches!(self, Self::Rejected { .. })
-            || self.failure().is_some_and(|failure| failure.disposition == Disposition::Park)
+        self.disposition() == Some(Disposition::Park)
     }
 
     /// The worker's error.
@@ -393,7 +405,7 @@ impl Ending {
         match self {
             Self::Nacked(Failure { error, .. })
             | Self::Expired(Failure { error, .. })
-            | Self::Rejected { error } => error.as_ref(),
+            | Self::Rejected { error, .. } => error.as_ref(),
             Self::Acked | Self::Done | Self::Released | Self::Undelivered => None,
         }
     }
@@ -413,8 +425,8 @@ impl Ending {
     }
 }
 
-/// Where a key goes after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Where a key goes after a failure or a reject.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
     /// The key goes to the tail of the ready queue. In mode keys, it may also have a backoff.
@@ -431,6 +443,7 @@ pub enum Disposition {
     /// The key waits for its existing delay.
     Delayed,
     /// The key is parked.
+    #[default]
     Park,
 }
 

@@ -14,7 +14,7 @@
 //!                  delay | ^ due         ^ ^                 | |
 //!                        v |             | '- ack, newer ----' |
 //!                      delayed <---------'--- nack, expiry ----+---- failures >= max, or reject ---> parked
-//!                                                                                                     |
+//!                             (to ready at once if a newer change waits)                              |
 //!   a new change (Added, Updated, Deleted, Replaced) makes a delayed or parked key ready; so does redrive <'
 //! ```
 //!

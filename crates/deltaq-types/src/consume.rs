@@ -232,7 +232,7 @@ pub enum SettleAs {
     Nack,
     /// Returned to the tail of the ready queue, without a failure.
     Release,
-    /// Parked at once.
+    /// Parked at once, unless a newer change waits: then the key is delivered again with it.
     Reject,
     /// The lease goes on: its deadline is now plus a length, which may shorten it.
     Extend,

@@ -96,7 +96,7 @@ words! {
         Nacked = "nacked",
         /// Released by its worker.
         Released = "released",
-        /// Rejected by its worker: the key is parked.
+        /// Rejected by its worker: the key is parked, unless a newer change waited.
         Rejected = "rejected",
         /// The deadline passed.
         Expired = "expired",

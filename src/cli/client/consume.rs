@@ -40,7 +40,7 @@ super::commands! {
         /// Return keys to the tail of the queue, without a failure.
         #[command(after_help = "Example:\n  deltaq release prices 7a1e0b52-14")]
         Release(Release),
-        /// Park keys at once.
+        /// Park keys at once, unless a newer change waits.
         #[command(after_help = "Example:\n  deltaq reject prices 7a1e0b52-14 --error 'unknown currency'")]
         Reject(Reject),
         /// Set new deadlines for leases.

@@ -78,7 +78,7 @@ DELTAQ_TOKEN, the token of the client, is passed on if it is set.
 
 Exit status of the command:
   0          the key is acknowledged
-  65         the key is rejected: parked at once
+  65         the key is rejected: parked at once, unless a newer change waits
   any other  the key is delivered again with backoff (75 is the usual status of a temporary failure)
 The last 2,048 bytes of its stderr become the error of a rejected or failed key.
 

@@ -179,7 +179,7 @@ settle_in_one_way! {
     nack "/v1/queues/{queue}/nack" "nack" Nack;
     /// Return keys to the tail of the ready queue, without a failure.
     release "/v1/queues/{queue}/release" "release" Release;
-    /// Park keys at once.
+    /// Park keys at once. A key with a newer change is delivered again instead.
     reject "/v1/queues/{queue}/reject" "reject" Reject;
     /// Set the deadline of leases to now plus a length, which may shorten them.
     extend "/v1/queues/{queue}/extend" "extend" Extend;

@@ -100,17 +100,17 @@ fn outcome(ending: &Ending) -> (LeaseOutcome, Option<String>) {
         Ending::Expired(Failure { error, .. }) => (LeaseOutcome::Expired, text(error.as_ref())),
         Ending::Nacked(Failure { error, .. }) => (LeaseOutcome::Nacked, text(error.as_ref())),
         Ending::Released => (LeaseOutcome::Released, None),
-        Ending::Rejected { error } => (LeaseOutcome::Rejected, text(error.as_ref())),
+        Ending::Rejected { error, .. } => (LeaseOutcome::Rejected, text(error.as_ref())),
         Ending::Undelivered => (LeaseOutcome::Returned, None),
     }
 }
 
 /// Whether the key was parked, and when its backoff ends.
 fn parked_or_due(ending: &Ending) -> (bool, Option<Time>) {
-    match ending.failure().map(|failure| failure.disposition) {
+    match ending.disposition() {
         Some(Disposition::Park) => (true, None),
         Some(Disposition::Wait { due }) => (false, Some(due)),
-        _ => (matches!(ending, Ending::Rejected { .. }), None),
+        _ => (false, None),
     }
 }
 

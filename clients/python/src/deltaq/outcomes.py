@@ -50,7 +50,7 @@ class Nack(Outcome):
 
 
 class Reject(Outcome):
-    """The work will never succeed: the key is parked. `error` is a text or an exception."""
+    """The work will never succeed: the key is parked, unless a newer change waits. `error` is a text or an exception."""
 
     how = "reject"
 

@@ -110,7 +110,7 @@ impl Queue {
         self.results("nack", &LeasesBody { delay: delay.map(text), error, ..leases(lease_ids) }).await
     }
 
-    /// Parks keys.
+    /// Parks keys. A key with a newer change, which no worker has seen, is delivered again instead.
     ///
     /// # Errors
     /// The call failed. Leases that had ended are no error.

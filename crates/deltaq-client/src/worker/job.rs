@@ -91,7 +91,7 @@ pub enum Outcome {
         /// The reason.
         error: Option<String>,
     },
-    /// Never again: the key is parked at once.
+    /// Not again: the key is parked at once, unless a newer change waits.
     Reject {
         /// The reason.
         error: Option<String>,

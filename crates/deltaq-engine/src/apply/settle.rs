@@ -49,9 +49,9 @@ impl State {
             Ending::Released => {
                 applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
             }
-            Ending::Rejected { error } => {
+            Ending::Rejected { error, disposition } => {
                 schedule_state.set_last_error(error.clone());
-                self.schedule.park(slot, &entry.key, schedule_state);
+                applied.got_work = self.apply_disposition(slot, *disposition, id)?;
             }
             Ending::Undelivered => self.schedule.restore_position(slot, schedule_state),
         }
@@ -97,13 +97,24 @@ impl State {
 
     /// Applies a failed delivery. Returns whether the failure gives the key new work.
     fn apply_failure(&mut self, slot: Slot, failure: &Failure, id: EventId) -> Result<bool, Reason> {
+        let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
+        schedule_state.failures = schedule_state.failures.saturating_add(1);
+        schedule_state.set_last_error(failure.error.clone());
+        self.apply_disposition(slot, failure.disposition, id)
+    }
+
+    /// Ends the lease of a key that was not done. Returns whether that gives the key new work.
+    fn apply_disposition(
+        &mut self,
+        slot: Slot,
+        disposition: Disposition,
+        id: EventId,
+    ) -> Result<bool, Reason> {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let position = entry.position(self.config.rules(), id);
         let Entry { key, schedule_state, .. } = entry;
-        schedule_state.failures = schedule_state.failures.saturating_add(1);
-        schedule_state.set_last_error(failure.error.clone());
         let mut got_work = false;
-        match failure.disposition {
+        match disposition {
             Disposition::Tail { due } => {
                 got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
                 if let Some(due) = due {

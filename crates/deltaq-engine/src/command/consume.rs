@@ -163,7 +163,9 @@ impl Queue {
             }
             How::Nack { delay, error } => self.failed(now, slot, *delay, error.as_ref(), false),
             How::Release => Ending::Released,
-            How::Reject { error } => Ending::Rejected { error: error.clone() },
+            How::Reject { error } => {
+                Ending::Rejected { error: error.clone(), disposition: self.given_up(slot) }
+            }
         };
         self.end_lease(now, slot, ending);
         // An acknowledged key may no longer have an entry.
@@ -212,9 +214,28 @@ impl Queue {
         self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
     }
 
+    /// Where a leased key goes if its work is not retried. A change that no worker has seen is not part of what failed,
+    /// so such a key goes to the tail, or waits until the first of its changes is due. In mode events the delta that
+    /// failed holds back its key.
+    fn given_up(&self, slot: Slot) -> Disposition {
+        let schedule_state = &self.state().entry(slot).schedule_state;
+        if self.has_new_change(slot) {
+            Disposition::Tail { due: None }
+        } else if schedule_state.delay().is_some() {
+            Disposition::Delayed
+        } else {
+            Disposition::Park
+        }
+    }
+
+    /// Whether a change waits behind the lease that makes the key ready once the lease has failed.
+    fn has_new_change(&self, slot: Slot) -> bool {
+        self.state().entry(slot).lease().new_change.is_some()
+            && !self.state().config.rules().leases_oldest_delta
+    }
+
     /// The ending of a lease that failed at `now`, which determines where the key goes. At `max_failures` the key is
-    /// parked even if the worker requested a delay; otherwise a key that always fails could loop with a delay of
-    /// zero. In mode keys a waiting entry is a separate add, so such a key is delayed instead.
+    /// given up even if the worker requested a delay; otherwise a key that always fails could loop with a delay of zero.
     fn failed(
         &mut self,
         now: Time,
@@ -224,11 +245,9 @@ impl Queue {
         expired: bool,
     ) -> Ending {
         let entry = self.state().entry(slot);
-        let schedule_state = &entry.schedule_state;
-        let failures = schedule_state.failures.saturating_add(1);
-        let rules = self.state().config.rules();
-        let new_change = entry.lease().new_change.is_some() && !rules.leases_oldest_delta;
-        let delays_are_adds = rules.delays_are_adds;
+        let failures = entry.schedule_state.failures.saturating_add(1);
+        let new_change = self.has_new_change(slot);
+        let delays_are_adds = self.state().config.rules().delays_are_adds;
         let too_often = self.state().config.max_failures > 0 && failures >= self.state().config.max_failures;
         let asks_limiter = delay.is_none() && if new_change { delays_are_adds } else { !too_often };
         let wait = match delay {
@@ -245,8 +264,7 @@ impl Queue {
         let due = (!wait.is_zero()).then(|| now.plus(wait));
         let disposition = match due {
             _ if new_change => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
-            _ if too_often && schedule_state.delay().is_some() => Disposition::Delayed,
-            _ if too_often => Disposition::Park,
+            _ if too_often => self.given_up(slot),
             Some(due) => Disposition::Wait { due },
             None => Disposition::Tail { due: None },
         };

@@ -154,7 +154,8 @@ const RULES: &[&str] = &[
     "purge of a leased key",
     "purge drops a key",
     "redrive",
-    "reject with a new change",
+    "reject with a new change: to the tail",
+    "reject with a delayed new change: delayed",
     "release",
     "the rate limiters are used",
     "the resync timer fires",
@@ -275,6 +276,7 @@ fn engine_and_model_agree_in_mode_events() {
         "a deletion has no object",
         "the next delta is due",
         "the next delta is not due",
+        "reject with a newer event: parked",
     ];
     let other = [
         "Delete of a key whose leased deltas end with Deleted",
@@ -287,6 +289,8 @@ fn engine_and_model_agree_in_mode_events() {
         "delivery drops a delay",
         "failure with a delayed new change: the earlier of both",
         "failure with a new change: to the tail",
+        "reject with a delayed new change: delayed",
+        "reject with a new change: to the tail",
         "too many failures with a delayed new change: delayed",
     ];
     let shared = [RULES, OBJECT_RULES].concat().into_iter().filter(|rule| !other.contains(rule));

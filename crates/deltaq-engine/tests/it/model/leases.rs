@@ -242,7 +242,7 @@ impl Model {
                 self.fail(key, (rv, at), now, delay.map(micros), error.clone());
             }
             How::Release => self.release(key, (rv, at)),
-            How::Reject { error } => self.reject(key, error.clone()),
+            How::Reject { error } => self.reject(key, (rv, at), error.clone()),
             How::Extend { .. } => unreachable!("an extension ends no lease"),
         }
         let is_failure = matches!(how, How::Nack { .. } | How::Reject { .. });
@@ -399,16 +399,24 @@ impl Model {
         self.hit("release");
     }
 
-    fn reject(&mut self, key: Name, error: Option<Arc<str>>) {
-        let lease = self.take_lease(key);
+    fn reject(&mut self, key: Name, stamp: (u64, Micros), error: Option<Arc<str>>) {
+        let (lease, events) = (self.take_lease(key), self.is_events());
         let (return_rule, _) = self.return_deltas(key);
         let item = self.item(key);
-        item.place = Place::Parked;
-        item.delay = None;
-        item.initial_pending = None;
         item.last_error = error;
+        // No worker has seen a change that waits behind the lease. In mode events the rejected delta holds it back.
+        let rule = if let Some(added) = lease.new_change.filter(|_| !events) {
+            item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
+            "reject with a new change: to the tail"
+        } else if item.delay.is_some() {
+            "reject with a delayed new change: delayed"
+        } else {
+            item.place = Place::Parked;
+            item.initial_pending = None;
+            if lease.new_change.is_some() { "reject with a newer event: parked" } else { "reject" }
+        };
         self.hit(return_rule);
-        self.hit(if lease.new_change.is_some() { "reject with a new change" } else { "reject" });
+        self.hit(rule);
     }
 
     pub(super) fn expire(&mut self, key: Name) {
