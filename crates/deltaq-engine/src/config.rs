@@ -101,6 +101,15 @@ impl Config {
         ModeRules::of(self.mode)
     }
 
+    /// Whether a Delete of a key that the queue does not have is delivered. Mode events delivers every Delete, and mode
+    /// latest without known objects can't tell which keys a consumer has seen. Mode delta without known objects ignores
+    /// such a Delete, like client-go's DeltaFIFO without a store.
+    #[must_use]
+    pub fn delivers_deletes_of_absent_keys(&self) -> bool {
+        let rules = self.rules();
+        rules.keeps_every_delta || (rules.drops_unseen_keys && !self.known_objects)
+    }
+
     /// The first field that differs in `next` but can't change while the queue holds keys.
     #[must_use]
     pub fn immutable_difference(&self, next: &Self) -> Option<&'static str> {

@@ -120,7 +120,8 @@ impl Queue {
             return Ok(());
         }
         let fresh = calls.iter().enumerate().filter(|(index, _)| !stale.contains(*index));
-        let is_add = |call: &Call| call.kind != DeltaKind::Deleted || rules.keeps_every_delta;
+        let deletes_add = self.state().config.delivers_deletes_of_absent_keys();
+        let is_add = |call: &Call| call.kind != DeltaKind::Deleted || deletes_add;
         self.check_room(fresh.clone().filter(|(_, call)| is_add(call)).map(|(_, call)| &call.key))?;
         self.check_bounds(fresh)
     }
@@ -208,7 +209,11 @@ impl Queue {
         }
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.state().table.get(call.key.as_str()).filter(known_only) else {
-            return self.ignore_delete(now, call);
+            return if self.state().config.delivers_deletes_of_absent_keys() {
+                self.append_deletion(now, call, provenance)
+            } else {
+                self.ignore_delete(now, call)
+            };
         };
         if entry.waiting.is_empty() && entry.is_deleted() {
             return self.ignore_delete(now, call);

@@ -242,6 +242,7 @@ fn engine_and_model_agree_in_mode_delta() {
 #[test]
 fn engine_and_model_agree_in_mode_latest() {
     let own = [
+        "mode latest delivers the Delete of an absent key",
         "mode latest drops an unseen key",
         "Replace drops an unseen key",
         "adjacent deletions after a return",

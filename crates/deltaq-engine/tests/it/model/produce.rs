@@ -121,7 +121,8 @@ impl Model {
         let events = self.is_events();
         let fresh: Vec<(usize, &ModelCall)> =
             calls.iter().enumerate().filter(|(index, _)| !are_stale[*index]).collect();
-        let adds = fresh.iter().filter(|(_, call)| events || call.kind != DeltaKind::Deleted);
+        let deletes_add = self.delivers_absent();
+        let adds = fresh.iter().filter(|(_, call)| deletes_add || call.kind != DeltaKind::Deleted);
         let adds: Vec<Name> = adds.map(|(_, call)| call.key).collect();
         self.check_capacity(adds.into_iter())?;
         if events { self.check_bounds(&fresh) } else { Ok(()) }
@@ -157,7 +158,8 @@ impl Model {
         let has_waiting = !item.waiting.is_empty();
         let is_absent = !has_waiting && !item.is_leased() && !item.is_parked() && item.known.is_none();
         let is_duplicate = !has_waiting && item.leased.last().is_some_and(ModelDelta::is_deleted);
-        if (is_absent || is_duplicate) && !self.is_events() {
+        let is_ignored = if is_absent { !self.delivers_absent() } else { is_duplicate && !self.is_events() };
+        if is_ignored {
             self.hit(if is_absent {
                 "Delete of an absent key"
             } else {
@@ -177,6 +179,9 @@ impl Model {
         if is_unversioned || may_merge_deletion(&item) {
             self.remember_deletion(now, call.key, call.content);
         }
+        if is_absent && self.is_latest() {
+            self.hit("mode latest delivers the Delete of an absent key");
+        }
         let by_key = call.content.is_none();
         let content = call.content.or(item.newest_content()).unwrap_or(UNKNOWN);
         if content == UNKNOWN {
@@ -192,6 +197,12 @@ impl Model {
             self.populate(now);
         }
         true
+    }
+
+    /// Whether the Delete of an absent key is delivered: in mode events, and in mode latest if the queue can't tell what
+    /// a worker has seen.
+    fn delivers_absent(&self) -> bool {
+        self.is_events() || (self.is_latest() && !self.config.known_objects)
     }
 
     /// Marks the queue as populated, with an event if it was not.
