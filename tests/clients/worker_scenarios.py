@@ -276,10 +276,10 @@ def panics(s: Scenario) -> None:
 
 @scenario
 def outcomes(s: Scenario) -> None:
-    """Ack, Nack with a delay and an error, and Reject end leases as the handler says."""
+    """Ack, Nack with a delay, a floor and an error, and Reject end leases as the handler says."""
     replies: dict[str, dict[str, Any]] = {
         "ack": {"as": "ack", "explicit": True},
-        "nack": {"as": "nack", "delay": "1h", "error": "not before noon"},
+        "nack": {"as": "nack", "delay": "1h", "floor": True, "error": "not before noon"},
         "again": {"as": "nack"},
         "reject": {"as": "reject", "error": "no such product"},
     }
@@ -291,6 +291,8 @@ def outcomes(s: Scenario) -> None:
     [parked], [delayed] = s.items("parked"), s.items("delayed")
     check((parked["key"], parked["last_error"]) == ("reject", "no such product"), f"parked is {parked}")
     check((delayed["key"], delayed["last_error"]) == ("nack", "not before noon"), f"delayed is {delayed}")
+    s.add({"key": "nack", "n": 2})
+    check([item["key"] for item in s.items("delayed")] == ["nack"], "a change does not end the wait of a Nack with a floor")
     check(set(s.view("known")) == {"ack", "again"}, "the known objects are the acknowledged ones")
     s.check_stopped(worker)
 

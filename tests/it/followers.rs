@@ -237,7 +237,7 @@ impl World {
 
     /// Pops keys of a queue, acknowledges them or not, and checks them.
     async fn work(&mut self, queue: &'static str, max: usize, ack: bool) -> usize {
-        let how = if ack { How::Ack } else { How::Nack { delay: None, error: None } };
+        let how = if ack { How::Ack } else { How::Nack { delay: None, floor: false, error: None } };
         let Some(Work { items, is_settled }) = work(&self.queue(queue), max, how).await else { return 0 };
         for item in &items {
             let key = (queue, item.key.to_string());

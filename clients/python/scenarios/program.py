@@ -80,7 +80,7 @@ def outcome(wanted: dict[str, Any]) -> Ack | Nack | Reject | Done | None:
     """How the target wants the handler to end."""
     match wanted["as"]:
         case "nack":
-            raise Nack(wanted.get("error"), delay=wanted.get("delay"))
+            raise Nack(wanted.get("error"), delay=wanted.get("delay"), floor=wanted.get("floor", False))
         case "reject":
             return Reject(wanted.get("error"))
         case "done":

@@ -84,7 +84,7 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
         type: newest?.type ?? null,
         object: newest?.object ?? null,
     };
-    const { as, explicit, delay, error, message, before_write } = await post(`${need("TARGET_URL")}/start`, body);
+    const { as, explicit, delay, floor, error, message, before_write } = await post(`${need("TARGET_URL")}/start`, body);
     if (as === "panic" && before_write) {
         throw new Error(message);
     }
@@ -97,7 +97,7 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
         case "ack":
             return explicit ? Ack() : undefined;
         case "nack":
-            return Nack(options);
+            return Nack({ ...options, ...(floor !== undefined && { floor }) });
         case "reject":
             return Reject(options);
         case "done":

@@ -99,6 +99,8 @@ export type Settle = SettledLeases & {
     as: SettleAs;
     /** Of a nack or done. */
     delay?: Duration | undefined;
+    /** Of a nack: no change delivers the keys before the end of `delay` or their backoff. */
+    floor?: boolean | undefined;
     /** Of a nack or reject. */
     error?: string | undefined;
     /** Of an extend. */
@@ -217,6 +219,7 @@ export interface Explanation {
     explanation: string;
     lease: Lease | null;
     due_at: Timestamp | null;
+    floor_at: Timestamp | null;
     failures: number;
     last_error: string | null;
     ahead: number | null;

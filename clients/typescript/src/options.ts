@@ -59,6 +59,8 @@ export interface PopOptions extends CallOptions {
 
 export interface FailOptions extends CallOptions {
     delay?: Duration;
+    /** No change delivers the keys before the end of `delay` or their backoff. */
+    floor?: boolean;
     error?: string;
 }
 

@@ -8,6 +8,7 @@ import { messageOf } from "./error.js";
 export interface Outcome {
     readonly as: Ended["as"];
     readonly delay?: Duration;
+    readonly floor?: boolean;
     readonly error?: string;
 }
 
@@ -21,8 +22,8 @@ export function Done(options: { delay?: Duration } = {}): Outcome {
     return { as: "done", ...options };
 }
 
-/** Failed: the key is delivered again after its backoff, or after `delay`. A handler that throws means the same. */
-export function Nack(options: { delay?: Duration; error?: string } = {}): Outcome {
+/** Failed: the key is delivered again after its backoff, or after `delay`; with `floor` no change delivers it earlier. A handler that throws means a Nack. */
+export function Nack(options: { delay?: Duration; floor?: boolean; error?: string } = {}): Outcome {
     return { as: "nack", ...options };
 }
 

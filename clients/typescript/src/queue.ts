@@ -216,14 +216,14 @@ export class Queue<T> {
     }
 
     /** Mode keys: done, and the failures stay. With `delay` the keys are added again. */
-    done(leases: LeaseIds, options: Omit<FailOptions, "error"> = {}): Promise<SettledList<Ended>> {
+    done(leases: LeaseIds, options: Omit<FailOptions, "floor" | "error"> = {}): Promise<SettledList<Ended>> {
         return this.#end("done", leases, options, { delay: options.delay });
     }
 
     /** Failed: the keys are delivered again later. */
     nack(leases: LeaseIds, options: FailOptions = {}): Promise<SettledList<Ended>> {
-        const { delay, error } = options;
-        return this.#end("nack", leases, options, { delay, error });
+        const { delay, floor, error } = options;
+        return this.#end("nack", leases, options, { delay, floor, error });
     }
 
     /** Returns the keys to the ready queue, without a failure. */
@@ -232,7 +232,7 @@ export class Queue<T> {
     }
 
     /** Parks the keys. A key with a newer change is delivered again instead. */
-    reject(leases: LeaseIds, options: Omit<FailOptions, "delay"> = {}): Promise<SettledList<Ended>> {
+    reject(leases: LeaseIds, options: Omit<FailOptions, "delay" | "floor"> = {}): Promise<SettledList<Ended>> {
         return this.#end("reject", leases, options, { error: options.error });
     }
 

@@ -46,7 +46,7 @@ test("the life of a key", async t => {
     assert.equal((await queue.workers().all())[0]?.leased, 2);
     assert.equal((await queue.extend(first, { lease_duration: "2m" })).settled[0]?.result, "ok");
     assert.equal((await queue.settle([{ lease_id: first, as: "ack" }])).stale, 0);
-    assert.deepEqual((await queue.nack([second], { delay: "5m", error: "no route" })).settled.map(settled => [settled.result, settled.failures]), [["ok", 1]]);
+    assert.deepEqual((await queue.nack([second], { delay: "5m", floor: true, error: "no route" })).settled.map(settled => [settled.result, settled.failures]), [["ok", 1]]);
     assert.equal((await queue.explain("b")).reason, "backing_off");
     assert.equal((await queue.getItem("b"))?.last_error, "no route");
     assert.equal(await queue.getItem("c"), undefined);

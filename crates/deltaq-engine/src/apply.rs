@@ -466,7 +466,7 @@ impl State {
                 if schedule_state.place != Place::Parked {
                     return Err("the key is not parked");
                 }
-                return Ok(Applied::work(self.schedule.wake(slot, key, schedule_state, position)));
+                return Ok(Applied::work(self.schedule.make_ready(slot, key, schedule_state, position)));
             }
             EventKind::Seeded { object, owner, .. } => {
                 entry.latest_rv = id.rv;

@@ -350,6 +350,8 @@ pub enum How {
     Nack {
         /// The wait. Overrides the rate limiter.
         delay: Option<Duration>,
+        /// Whether no change delivers the key before the wait has passed.
+        floor: bool,
         /// The error text.
         error: Option<Arc<str>>,
     },

@@ -371,6 +371,9 @@ pub struct Failure {
     /// Whether the rate limiters, including the token bucket, set the wait.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate_limited: bool,
+    /// Before this time the key is not delivered, whatever changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Time>,
 }
 
 impl Ending {

@@ -110,6 +110,7 @@ impl Queue {
             schedule_state.place != Place::Parked || schedule_state.delay().is_none(),
             "is parked with a delay",
         )?;
+        rule(schedule_state.keeps_floor(), "may be delivered before its floor")?;
         rule(
             schedule_state.backoff().oldest_change.is_none() || schedule_state.has_work(),
             "has an unacknowledged change but no work",

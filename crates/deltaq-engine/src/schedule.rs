@@ -239,9 +239,18 @@ impl Schedule {
         in_place && delay && failure_expiry && older_change
     }
 
-    /// Handles a new change of the key. An idle or parked key becomes ready. A leased key becomes ready when it is
-    /// settled. Returns whether the key had no work before (client-go's adds).
+    /// Handles a new change of the key. An idle or parked key becomes ready, but not before its floor. A leased key becomes
+    /// ready when it is settled. Returns whether the key had no work before (client-go's adds).
     pub fn wake(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) -> bool {
+        if let Some(floor) = state.floor().filter(|floor| *floor > event.at) {
+            self.delay(slot, key, state, floor, event.rv);
+            return false;
+        }
+        self.make_ready(slot, key, state, event)
+    }
+
+    /// Like [`wake`](Self::wake), but regardless of the key's floor, because its wait has ended or an operator ends it.
+    pub fn make_ready(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) -> bool {
         match &mut state.place {
             Place::Ready(_) => return false,
             Place::Leased(lease) => {
@@ -262,7 +271,7 @@ impl Schedule {
         true
     }
 
-    /// Makes the key ready no later than `due`. A parked key becomes delayed.
+    /// Makes the key ready no later than `due`, but not before its floor. A parked key becomes delayed.
     pub fn delay(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, due: Time, rv: Rv) {
         if state.place == Place::Parked {
             self.parked.remove(key.as_str());
@@ -270,8 +279,17 @@ impl Schedule {
             state.failures = 0;
         }
         self.set_failure_expiry(slot, state, None);
+        let due = state.floor().map_or(due, |floor| due.max(floor));
         if state.delay().is_none_or(|delay| due < delay.due) {
             self.set_delay(slot, state, Some(Delay { due, rv }));
+        }
+    }
+
+    /// Sets the time before which only an operator makes the key ready. A delay that would end earlier is extended.
+    pub fn set_floor(&mut self, slot: Slot, state: &mut ScheduleState, floor: Time) {
+        state.set_floor(Some(floor));
+        if let Some(delay) = state.delay().filter(|delay| delay.due < floor) {
+            self.set_delay(slot, state, Some(Delay { due: floor, ..delay }));
         }
     }
 
@@ -286,7 +304,8 @@ impl Schedule {
         event: EventId,
     ) -> bool {
         self.set_delay(slot, state, None);
-        waits && self.wake(slot, key, state, event)
+        state.set_floor(None);
+        waits && self.make_ready(slot, key, state, event)
     }
 
     /// Leases the key. With `keep_delay`, an existing delay is kept during the lease.
@@ -363,6 +382,7 @@ impl Schedule {
     /// The key's waiting deltas were dropped: a leased key stays leased, any other key becomes idle.
     pub fn drop_waiting(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
         self.set_delay(slot, state, None);
+        state.set_floor(None);
         match &mut state.place {
             Place::Leased(lease) => {
                 if lease.new_change.take().is_some() {
@@ -439,6 +459,7 @@ impl Schedule {
     /// key's work arrived, if it arrived during a lease.
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
+        state.set_floor(None);
         self.ready.insert(event.rv, slot);
         let position = ReadyPosition { rv: event.rv, since: event.at, added: added.unwrap_or(event.at) };
         self.set_place(state, Place::Ready(position));

@@ -135,7 +135,7 @@ pub struct SettleBody {
 
 /// Declares the options of the calls that settle leases: each once, with the ways to settle with which it goes.
 macro_rules! settle_options {
-    ($($(#[doc = $doc:literal])* $option:ident $schema:ident $read:literal goes with $($how:ident)+;)*) => {
+    ($($(#[doc = $doc:literal])* $option:ident: $type:ty as $schema:ty, $read:literal goes with $($how:ident)+;)*) => {
         /// The body of a call that settles all its leases in one way: exactly one of `lease_id` and `lease_ids`, and options.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
@@ -151,8 +151,8 @@ macro_rules! settle_options {
             $(
                 $(#[doc = $doc])*
                 #[serde(default, deserialize_with = $read, skip_serializing_if = "Option::is_none")]
-                #[schema(value_type = Option<terms::$schema>)]
-                pub $option: Option<Box<str>>,
+                #[schema(value_type = Option<$schema>)]
+                pub $option: Option<$type>,
             )*
         }
 
@@ -174,8 +174,8 @@ macro_rules! settle_options {
             $(
                 $(#[doc = $doc])*
                 #[serde(default, deserialize_with = $read, skip_serializing_if = "Option::is_none")]
-                #[schema(value_type = Option<terms::$schema>)]
-                pub $option: Option<Box<str>>,
+                #[schema(value_type = Option<$schema>)]
+                pub $option: Option<$type>,
             )*
         }
 
@@ -213,11 +213,14 @@ macro_rules! settle_options {
 settle_options! {
     /// Only with nack and done. With nack: how long the keys wait, instead of their backoff. With done: the time after which the
     /// keys are added again. A [duration](crate::duration).
-    delay Delay "strict::duration_text" goes with Nack Done;
+    delay: Box<str> as terms::Delay, "strict::duration_text" goes with Nack Done;
+    /// Only with nack: no change delivers the keys before `delay`, or without it their backoff, has passed. False is the
+    /// same as absent.
+    floor: bool as bool, "strict::raised_flag" goes with Nack;
     /// Only with nack and reject: the reason.
-    error Failure "strict::optional_text" goes with Nack Reject;
+    error: Box<str> as terms::Failure, "strict::optional_text" goes with Nack Reject;
     /// Only with extend: the time from now to the new deadlines, a [duration](crate::duration); by default the queue's setting.
-    lease_duration LeaseLength "strict::duration_text" goes with Extend;
+    lease_duration: Box<str> as terms::LeaseLength, "strict::duration_text" goes with Extend;
 }
 
 /// The ways to settle a lease. All of them but extend end it.

@@ -185,6 +185,9 @@ pub struct ExplainDocument {
     /// When the delay or backoff of the key ends.
     #[schema(required = true)]
     pub due_at: Option<Timestamp>,
+    /// The time before which no change delivers the key, as the nack of its worker asked.
+    #[schema(required = true)]
+    pub floor_at: Option<Timestamp>,
     /// Failures since the last ack.
     pub failures: u32,
     /// The error of the last failure.

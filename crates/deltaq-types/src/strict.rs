@@ -176,6 +176,11 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D
     Option::<bool>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
+/// Reads a flag whose absence and whose false are the same.
+pub(crate) fn raised_flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    flag(deserializer).map(|flag| flag.then_some(true))
+}
+
 /// Reads the text of a duration that may be absent, as [`optional_text`] does.
 pub(crate) fn duration_text<'de, D: Deserializer<'de>, T: From<String>>(
     deserializer: D,

@@ -89,11 +89,11 @@ fn requests_refuse_unknown_fields() {
 
 #[test]
 fn empty_texts_and_null_are_absent() {
-    let text = r#"{"lease_id":"","lease_ids":["a-1"],"as":"nack","delay":"","error":"","lease_duration":""}"#;
+    let text = r#"{"lease_id":"","lease_ids":["a-1"],"as":"nack","delay":"","floor":false,"error":"","lease_duration":""}"#;
     let call: SettleCall = serde_json::from_str(text).expect(text);
     let expected = LeasesBody { lease_ids: Some(vec!["a-1".to_owned()]), ..LeasesBody::default() };
     assert_eq!(call, expected.settled_as(SettleAs::Nack));
-    let text = r#"{"lease_id":null,"delay":null,"error":null,"lease_duration":null}"#;
+    let text = r#"{"lease_id":null,"delay":null,"floor":null,"error":null,"lease_duration":null}"#;
     assert_eq!(serde_json::from_str::<LeasesBody>(text).expect(text), LeasesBody::default());
     let text = r#"{"error":null,"all":null,"expected_count":null}"#;
     assert_eq!(serde_json::from_str::<KeysBody>(text).expect(text), KeysBody::default());
@@ -108,6 +108,7 @@ fn each_option_goes_with_some_ways_to_settle() {
     let misplaced = |how: SettleAs| {
         let all = LeasesBody {
             delay: Some("1s".into()),
+            floor: Some(true),
             error: Some("no".into()),
             lease_duration: Some("1m".into()),
             ..LeasesBody::default()
@@ -115,7 +116,8 @@ fn each_option_goes_with_some_ways_to_settle() {
         all.settled_as(how).misplaced_option().map(|(option, _)| option)
     };
     assert_eq!(misplaced(SettleAs::Ack), Some("delay"));
-    assert_eq!(misplaced(SettleAs::Done), Some("error"));
+    assert_eq!(misplaced(SettleAs::Done), Some("floor"));
+    assert_eq!(misplaced(SettleAs::Reject), Some("delay"));
     assert_eq!(misplaced(SettleAs::Nack), Some("lease_duration"));
     assert_eq!(misplaced(SettleAs::Extend), Some("delay"));
     assert_eq!(SettleCall::new("a-1", SettleAs::Extend).misplaced_option(), None);

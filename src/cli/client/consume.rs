@@ -91,6 +91,7 @@ pub struct Leases {
 macro_rules! settling {
     ($($(#[doc = $doc:literal])* $name:ident $operation:literal {
         $($(#[doc = $help:literal])* $flag:ident $value:literal $type:ty => $member:ident;)*
+        $([$($(#[doc = $switch_help:literal])* $switch:ident),*])?
     })*) => {$(
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Args)]
@@ -103,6 +104,11 @@ macro_rules! settling {
                 #[arg(long, value_name = $value)]
                 pub $flag: Option<$type>,
             )*
+            $($(
+                $(#[doc = $switch_help])*
+                #[arg(long)]
+                pub $switch: bool,
+            )*)?
         }
 
         impl Execute for $name {
@@ -111,6 +117,7 @@ macro_rules! settling {
             async fn execute(&self, session: &Session) -> Result<(), Failure> {
                 let options = LeasesBody {
                     $($member: self.$flag.as_ref().map(|value| value.to_string().into()),)*
+                    $($($switch: self.$switch.then_some(true),)*)?
                     ..LeasesBody::default()
                 };
                 settle(session, $operation, &self.leases, options).await
@@ -133,6 +140,10 @@ settling! {
         error "TEXT" String => error;
         /// How long the keys wait, instead of their backoff.
         delay "DURATION" DurationText => delay;
+        [
+            /// No change delivers the keys before that.
+            floor
+        ]
     }
     /// `deltaq release`.
     Release "release" {}

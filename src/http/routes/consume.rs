@@ -299,7 +299,7 @@ fn read_settle(
     Ok(match how {
         SettleAs::Ack => How::Ack,
         SettleAs::Done => How::Done { delay },
-        SettleAs::Nack => How::Nack { delay, error },
+        SettleAs::Nack => How::Nack { delay, floor: call.floor == Some(true), error },
         SettleAs::Release => How::Release,
         SettleAs::Reject => How::Reject { error },
         SettleAs::Extend => How::Extend { lease },

@@ -5,6 +5,7 @@ use deltaq_engine::explain::Explanation;
 use deltaq_engine::key::Key;
 use deltaq_engine::schedule::{Lease, Place, ScheduleState};
 use deltaq_engine::snapshot::KeyState;
+use deltaq_engine::time::Time;
 use deltaq_service::{Handle, Moment};
 use deltaq_types::{ExplainDocument, HoldReason};
 
@@ -15,6 +16,7 @@ use super::{read, timestamp};
 pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Moment) -> ExplainDocument {
     let state = explanation.key.as_ref();
     let schedule = state.map(|state| &state.schedule_state);
+    let floor = schedule.and_then(|schedule| floor(schedule, moment));
     let (reason, sentence) = match state {
         Some(state) => reason(state, explanation, moment),
         None => (HoldReason::Unknown, "the queue does not have it".to_owned()),
@@ -25,11 +27,17 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         explanation: format!("Key {}: {sentence}.", Excerpt(key.as_str())),
         lease: schedule.and_then(ScheduleState::lease).map(|lease| read::lease(handle, lease, moment)),
         due_at: schedule.and_then(ScheduleState::delay).map(|delay| timestamp(moment.wall(delay.due))),
+        floor_at: floor.map(|floor| timestamp(moment.wall(floor))),
         failures: schedule.map_or(0, |schedule| schedule.failures),
         last_error: schedule.and_then(ScheduleState::last_error).map(str::to_owned),
         ahead: explanation.ahead.map(|ahead| ahead as u64),
         has_more_ahead: explanation.has_more_ahead,
     }
+}
+
+/// The time before which no change delivers the key, if that is still to come.
+fn floor(schedule: &ScheduleState, moment: Moment) -> Option<Time> {
+    schedule.floor().filter(|floor| *floor > moment.now)
 }
 
 fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
@@ -53,15 +61,21 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
         Some(due) => format!("; its delay adds it again at {}", timestamp(moment.wall(due))),
         None => String::new(),
     };
+    let floor = floor(schedule, moment).map(|floor| timestamp(moment.wall(floor)));
     match (&schedule.place, schedule.delay()) {
         (Place::Leased(lease), _) => {
             (HoldReason::Leased, leased(lease, state.waiting.len(), moment) + &again)
         }
         (Place::Parked, _) => {
             let way_out = if explanation.wakes_parked_keys {
-                "a new change or a redrive makes it ready again"
+                match floor {
+                    Some(floor) => {
+                        format!("a redrive makes it ready again, and a new change not before {floor}")
+                    }
+                    None => "a new change or a redrive makes it ready again".to_owned(),
+                }
             } else {
-                "a redrive delivers the delta that failed again, and a discard drops it"
+                "a redrive delivers the delta that failed again, and a discard drops it".to_owned()
             };
             (HoldReason::Parked, format!("it is parked{failures}; {way_out}"))
         }
@@ -76,7 +90,9 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
         (Place::Idle, Some(delay)) => {
             let due = timestamp(moment.wall(delay.due));
             if schedule.failures > 0 {
-                (HoldReason::BackingOff, format!("it waits until {due}{failures}"))
+                let firmly =
+                    if floor.is_some() { "; its worker asked that no change shortens this" } else { "" };
+                (HoldReason::BackingOff, format!("it waits until {due}{failures}{firmly}"))
             } else {
                 (HoldReason::Delayed, format!("it is delayed until {due}"))
             }

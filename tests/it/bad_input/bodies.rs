@@ -341,6 +341,9 @@ async fn fields_with_a_wrong_value_are_named() {
                 .tells("nack and done only")
                 .has("index", 0),
             request(("POST", "/settle"), &settle(r#""as":"release","error":"x""#)).tells("nack and reject"),
+            request(("POST", "/settle"), &settle(r#""as":"reject","floor":true"#)).has("field", "floor"),
+            request(("POST", "/settle"), &settle(r#""as":"nack","floor":"1h""#)).tells("floor: invalid type"),
+            request(("POST", "/done"), r#"{"lease_id":"1","floor":true}"#).tells("nack only"),
             request(("POST", "/ack"), r#"{"lease_ids":["1","2","1"]}"#).tells("twice").has("index", 2),
             request(("POST", "/extend"), r#"{"lease_ids":["1","1"]}"#).tells("twice").has("index", 1),
             request(("POST", "/ack"), r#"{"lease_ids":"1"}"#),

@@ -178,6 +178,7 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
     let option = |name| settle.options.get(name).map(str::to_owned);
     SettleCall {
         delay: option("delay").map(Into::into),
+        floor: (option("floor").as_deref() == Some("true")).then_some(true),
         error: option("error").map(Into::into),
         lease_duration: option("lease_duration").map(Into::into),
         ..SettleCall::new(numbers.lease(settle.lease), how)

@@ -106,3 +106,32 @@ async fn a_delay_of_a_ready_or_leased_key_of_mode_keys_adds_it_again() {
     post(&service, "ack", json!({"lease_id": lease})).await;
     assert_eq!(reason(&service, "a", "the next pop gets it").await.0, "next", "it is delivered again");
 }
+
+#[tokio::test]
+async fn a_floor_is_shown_while_it_lasts() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"max_failures": 2})).await.ok();
+    post(&service, "add", json!({"key": "a"})).await;
+    let lease = pop(&service).await;
+    let nack = json!({"lease_id": lease, "as": "nack", "delay": "1h", "floor": true, "error": "429"});
+    let settled = post(&service, "settle", json!({"settle": [nack]})).await;
+    post(&service, "update", json!({"key": "a", "v": 2})).await;
+    let (reason_word, found) = reason(&service, "a", "its worker asked that no change shortens this").await;
+    assert_eq!(reason_word, "backing_off");
+    assert_eq!((&found["floor_at"], &found["due_at"]), (&found["due_at"], &settled["settled"][0]["due_at"]));
+    post(&service, "delayed/promote", json!({"keys": ["a"]})).await;
+    let (_, found) = reason(&service, "a", "the next pop gets it").await;
+    assert_eq!(found["floor_at"], Value::Null);
+
+    let lease = pop(&service).await;
+    let nack = json!({"lease_id": lease, "as": "nack", "delay": "1h", "floor": true});
+    let popped = post(&service, "pop", json!({"settle": [nack]})).await;
+    assert_eq!(popped["settled"][0]["parked"], true);
+    let (_, found) =
+        reason(&service, "a", "a redrive makes it ready again, and a new change not before 2").await;
+    assert!(found["floor_at"].is_string() && found["due_at"].is_null(), "{found}");
+    let item = service.get(&format!("{QUEUE}/items/a")).await.ok();
+    assert_eq!(item["state"], "parked");
+    post(&service, "update", json!({"key": "a", "v": 3})).await;
+    assert_eq!(reason(&service, "a", "it is delayed until 2").await.0, "delayed");
+}

@@ -68,7 +68,7 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
     let [ack, nack, reject, release, settle, extend] = lease_ids.as_slice() else { panic!("{lease_ids:?}") };
     queue.extend(&[extend], Some(Duration::from_mins(1))).await?;
     queue.ack(&[ack]).await?;
-    queue.nack(&[nack], Some(Duration::from_mins(1)), Some("no route")).await?;
+    queue.nack(&[nack], Some(Duration::from_mins(1)), true, Some("no route")).await?;
     queue.reject(&[reject], None).await?;
     queue.release(&[release]).await?;
     let call = SettleCall::new(settle, SettleAs::Ack);

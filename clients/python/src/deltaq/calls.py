@@ -257,10 +257,12 @@ def nack(
     leases: str | Sequence[str],
     *,
     delay: Duration | None = None,
+    floor: bool = False,
     error: str | None = None,
 ) -> Call[list[Settled]]:
-    """Ends leases: their work has failed and is delivered again later."""
-    return _settle_all(queue, "nack", leases, delay=None if delay is None else duration_text(delay), error=error)
+    """Ends leases: their work has failed and is delivered again after `delay`, or their backoff; with `floor` no change delivers it earlier."""
+    wait = None if delay is None else duration_text(delay)
+    return _settle_all(queue, "nack", leases, delay=wait, floor=floor or None, error=error)
 
 
 def release(queue: str, leases: str | Sequence[str]) -> Call[list[Settled]]:

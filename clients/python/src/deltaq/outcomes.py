@@ -16,8 +16,9 @@ class Outcome(Exception):
 
     how = ""
 
-    def __init__(self, *, delay: Duration | None = None, error: object = None) -> None:
+    def __init__(self, *, delay: Duration | None = None, floor: bool = False, error: object = None) -> None:
         self.delay = None if delay is None else delay_text(delay)
+        self.floor = floor
         self.error = None if error is None else error_text(error)
         super().__init__(self.error or self.how)
 
@@ -26,6 +27,8 @@ class Outcome(Exception):
         entry: Json = {"lease_id": lease_id, "as": self.how}
         if self.delay is not None:
             entry["delay"] = self.delay
+        if self.floor:
+            entry["floor"] = True
         if self.error is not None:
             entry["error"] = self.error
         return entry
@@ -41,12 +44,13 @@ class Ack(Outcome):
 
 
 class Nack(Outcome):
-    """The work has failed: the key is delivered again after `delay`, or after the backoff of its queue. `error` is a text or an exception."""
+    """The work has failed: the key is delivered again after `delay`, or after the backoff of its queue; with `floor` no change delivers it earlier.
+    `error` is a text or an exception."""
 
     how = "nack"
 
-    def __init__(self, error: object = None, *, delay: Duration | None = None) -> None:
-        super().__init__(delay=delay, error=error)
+    def __init__(self, error: object = None, *, delay: Duration | None = None, floor: bool = False) -> None:
+        super().__init__(delay=delay, floor=floor, error=error)
 
 
 class Reject(Outcome):

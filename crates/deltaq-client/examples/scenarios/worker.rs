@@ -18,6 +18,8 @@ struct Plan {
     #[serde(rename = "as")]
     how: String,
     delay: Option<String>,
+    #[serde(default)]
+    floor: bool,
     error: Option<String>,
     message: Option<String>,
     #[serde(default)]
@@ -58,7 +60,7 @@ async fn handle(http: reqwest::Client, target: String, worker: String, job: Job)
     let delay = plan.delay.map(|text| duration::parse(&text)).transpose()?;
     Ok(match plan.how.as_str() {
         "ack" => Outcome::Ack,
-        "nack" => Outcome::Nack { delay, error: plan.error },
+        "nack" => Outcome::Nack { delay, floor: plan.floor, error: plan.error },
         "reject" => Outcome::Reject { error: plan.error },
         "done" => Outcome::Done { delay },
         _ => panic!("{}", plan.message.unwrap_or_default()),

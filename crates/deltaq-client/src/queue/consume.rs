@@ -96,7 +96,8 @@ impl Queue {
         self.results("done", &LeasesBody { delay: delay.map(text), ..leases(lease_ids) }).await
     }
 
-    /// Reports failures: the keys are delivered again later. `delay` replaces their backoff.
+    /// Reports failures: the keys are delivered again later. `delay` replaces their backoff. With `floor`, no change
+    /// delivers them earlier.
     ///
     /// # Errors
     /// The call failed. Leases that had ended are no error.
@@ -104,10 +105,11 @@ impl Queue {
         &self,
         lease_ids: &[&str],
         delay: Option<Duration>,
+        floor: bool,
         error: Option<&str>,
     ) -> Result<SettledList, Error> {
-        let error = error.map(Into::into);
-        self.results("nack", &LeasesBody { delay: delay.map(text), error, ..leases(lease_ids) }).await
+        let (floor, error) = (floor.then_some(true), error.map(Into::into));
+        self.results("nack", &LeasesBody { delay: delay.map(text), floor, error, ..leases(lease_ids) }).await
     }
 
     /// Parks keys. A key with a newer change, which no worker has seen, is delivered again instead.

@@ -88,6 +88,8 @@ pub enum Outcome {
     Nack {
         /// The wait, instead of the backoff; a longer one than the server takes is cut to 366 days.
         delay: Option<Duration>,
+        /// Whether no change delivers the key before that wait has passed.
+        floor: bool,
         /// The reason.
         error: Option<String>,
     },
@@ -109,7 +111,7 @@ impl Outcome {
     /// A failure with its reason. The key is delivered again after its backoff.
     #[must_use]
     pub fn nack(error: impl fmt::Display) -> Self {
-        Self::Nack { delay: None, error: Some(format!("{error:#}")) }
+        Self::Nack { delay: None, floor: false, error: Some(format!("{error:#}")) }
     }
 
     /// A failure that no repetition can help.
@@ -119,16 +121,16 @@ impl Outcome {
     }
 
     pub(super) fn settle(self, lease_id: String) -> SettleCall {
-        let (how, delay, error) = match self {
-            Self::Ack => (SettleAs::Ack, None, None),
-            Self::Nack { delay, error } => (SettleAs::Nack, delay, error),
-            Self::Reject { error } => (SettleAs::Reject, None, error),
-            Self::Done { delay } => (SettleAs::Done, delay, None),
-            Self::Release => (SettleAs::Release, None, None),
+        let (how, delay, floor, error) = match self {
+            Self::Ack => (SettleAs::Ack, None, false, None),
+            Self::Nack { delay, floor, error } => (SettleAs::Nack, delay, floor, error),
+            Self::Reject { error } => (SettleAs::Reject, None, false, error),
+            Self::Done { delay } => (SettleAs::Done, delay, false, None),
+            Self::Release => (SettleAs::Release, None, false, None),
         };
         let error = error.map(|error| bounded(error).into());
         let delay = delay.map(|delay| format(delay.min(DELAY_MAX)).into());
-        SettleCall { delay, error, ..SettleCall::new(lease_id, how) }
+        SettleCall { delay, floor: floor.then_some(true), error, ..SettleCall::new(lease_id, how) }
     }
 }
 
@@ -160,8 +162,9 @@ mod tests {
     #[test]
     fn the_server_takes_every_outcome() {
         let delay = Some(Duration::MAX);
-        let nack = Outcome::Nack { delay, error: Some("é".repeat(5_000)) }.settle("a".to_owned());
-        assert_eq!(nack.delay.as_deref(), Some("366d"));
+        let error = Some("é".repeat(5_000));
+        let nack = Outcome::Nack { delay, floor: true, error }.settle("a".to_owned());
+        assert_eq!((nack.delay.as_deref(), nack.floor), (Some("366d"), Some(true)));
         assert!(nack.error.is_some_and(|error| error.len() <= ERROR_BYTES_MAX && error.ends_with('é')));
         assert_eq!(Outcome::Done { delay }.settle("a".to_owned()).delay.as_deref(), Some("366d"));
     }

@@ -100,6 +100,9 @@ impl State {
         let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
         schedule_state.failures = schedule_state.failures.saturating_add(1);
         schedule_state.set_last_error(failure.error.clone());
+        if let Some(floor) = failure.floor {
+            self.schedule.set_floor(slot, schedule_state, floor);
+        }
         self.apply_disposition(slot, failure.disposition, id)
     }
 

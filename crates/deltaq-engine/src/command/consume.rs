@@ -40,8 +40,8 @@ impl Queue {
             let at_slot = Some(slot);
             match kind {
                 0 => {
-                    let ending = self.failed(at, slot, None, Some(&"lease expired".into()), true);
-                    self.end_lease(at, slot, ending);
+                    let failure = self.failed(at, slot, None, false, Some(&"lease expired".into()));
+                    self.end_lease(at, slot, Ending::Expired(failure));
                     expiry =
                         self.state().schedule.next_expiry((at, Token::new(rv)), now, self.volatile.committed);
                 }
@@ -161,7 +161,9 @@ impl Queue {
                 }
                 Ending::Done
             }
-            How::Nack { delay, error } => self.failed(now, slot, *delay, error.as_ref(), false),
+            How::Nack { delay, floor, error } => {
+                Ending::Nacked(self.failed(now, slot, *delay, *floor, error.as_ref()))
+            }
             How::Release => Ending::Released,
             How::Reject { error } => {
                 Ending::Rejected { error: error.clone(), disposition: self.given_up(slot) }
@@ -234,22 +236,24 @@ impl Queue {
             && !self.state().config.rules().leases_oldest_delta
     }
 
-    /// The ending of a lease that failed at `now`, which determines where the key goes. At `max_failures` the key is
-    /// given up even if the worker requested a delay; otherwise a key that always fails could loop with a delay of zero.
+    /// The failure of a lease at `now`, which determines where the key goes. At `max_failures` the key is given up even
+    /// if the worker requested a delay; otherwise a key that always fails could loop with a delay of zero. With `floor`,
+    /// no change shortens the wait.
     fn failed(
         &mut self,
         now: Time,
         slot: Slot,
         delay: Option<Duration>,
+        floor: bool,
         error: Option<&Arc<str>>,
-        expired: bool,
-    ) -> Ending {
+    ) -> Failure {
         let entry = self.state().entry(slot);
         let failures = entry.schedule_state.failures.saturating_add(1);
         let new_change = self.has_new_change(slot);
         let delays_are_adds = self.state().config.rules().delays_are_adds;
         let too_often = self.state().config.max_failures > 0 && failures >= self.state().config.max_failures;
-        let asks_limiter = delay.is_none() && if new_change { delays_are_adds } else { !too_often };
+        let is_awaited = floor || if new_change { delays_are_adds } else { !too_often };
+        let asks_limiter = delay.is_none() && is_awaited;
         let wait = match delay {
             Some(delay) => delay,
             None if asks_limiter => {
@@ -262,16 +266,17 @@ impl Queue {
             None => Duration::ZERO,
         };
         let due = (!wait.is_zero()).then(|| now.plus(wait));
+        let floor = due.filter(|_| floor);
         let disposition = match due {
+            Some(due) if new_change && floor.is_some() => Disposition::Wait { due },
             _ if new_change => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
             _ if too_often => self.given_up(slot),
             Some(due) => Disposition::Wait { due },
             None => Disposition::Tail { due: None },
         };
-        let failure = Failure { error: error.cloned(), disposition, rate_limited: asks_limiter };
-        let ending = if expired { Ending::Expired(failure) } else { Ending::Nacked(failure) };
-        self.volatile.effects.counters.retries += u64::from(is_retry(&ending, delay));
-        ending
+        let failure = Failure { error: error.cloned(), disposition, rate_limited: asks_limiter, floor };
+        self.volatile.effects.counters.retries += u64::from(is_retry(&failure, delay));
+        failure
     }
 }
 
@@ -286,11 +291,11 @@ fn failure_state(entry: &Entry) -> FailureState {
 
 /// Whether a failed key is requeued by the rate limiter or with an explicit delay: client-go's AddRateLimited and
 /// AddAfter, which count even when the wait is zero.
-fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
-    ending.failure().is_some_and(|failure| match failure.disposition {
+const fn is_retry(failure: &Failure, delay: Option<Duration>) -> bool {
+    match failure.disposition {
         Disposition::Park | Disposition::Delayed => false,
         Disposition::Tail { .. } | Disposition::Wait { .. } => failure.rate_limited || delay.is_some(),
-    })
+    }
 }
 
 impl How {

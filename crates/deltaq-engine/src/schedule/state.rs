@@ -33,6 +33,11 @@ pub struct Backoff {
     /// When a delay or backoff ends. A key in any place except `Parked` may have a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
+    /// The time before which no change delivers a key that has failed.
+    ///
+    /// Invariant: a ready or leased key has none, and the delay of a key that has both does not end earlier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Time>,
     /// The error text of the last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Arc<str>>,
@@ -131,11 +136,11 @@ impl ScheduleState {
         state
     }
 
-    /// The delay, last error, failure expiry and oldest change.
+    /// The delay, floor, last error, failure expiry and oldest change.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
         static NONE: Backoff =
-            Backoff { delay: None, last_error: None, failure_expiry: None, oldest_change: None };
+            Backoff { delay: None, floor: None, last_error: None, failure_expiry: None, oldest_change: None };
         self.backoff.as_deref().unwrap_or(&NONE)
     }
 
@@ -143,6 +148,28 @@ impl ScheduleState {
     #[must_use]
     pub fn delay(&self) -> Option<Delay> {
         self.backoff().delay
+    }
+
+    /// The time before which no change delivers the key.
+    #[must_use]
+    pub fn floor(&self) -> Option<Time> {
+        self.backoff().floor
+    }
+
+    pub(super) fn set_floor(&mut self, floor: Option<Time>) {
+        if floor != self.floor() {
+            self.set_backoff(|backoff| backoff.floor = floor);
+        }
+    }
+
+    /// Whether the invariant of the floor holds.
+    pub(crate) fn keeps_floor(&self) -> bool {
+        let Some(floor) = self.floor() else { return true };
+        match self.place {
+            Place::Idle => self.delay().is_some_and(|delay| delay.due >= floor),
+            Place::Ready(_) | Place::Leased(_) => false,
+            Place::Parked => true,
+        }
     }
 
     /// When the failure count of an otherwise unused key expires, and the event that set this time.

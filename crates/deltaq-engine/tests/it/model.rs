@@ -117,6 +117,8 @@ pub(crate) struct Item {
     pub(crate) changes: Vec<(u64, Micros)>,
     pub(crate) place: Place,
     pub(crate) delay: Option<Delay>,
+    /// Before this time no change makes the key ready.
+    pub(crate) floor: Option<Micros>,
     pub(crate) failures: u32,
     pub(crate) attempt: u32,
     pub(crate) last_error: Option<Arc<str>>,
@@ -466,7 +468,7 @@ impl Model {
         let stamp = (self.position(key, rv), at);
         let keys_mode = self.is_keys();
         let item = self.item(key);
-        item.delay = None;
+        (item.delay, item.floor) = (None, None);
         let (leased, ready) = (item.is_leased(), item.is_ready());
         if keys_mode || !item.waiting.is_empty() {
             item.wake(stamp);
@@ -565,6 +567,11 @@ pub(crate) fn micros(span: Duration) -> Micros {
 impl Item {
     /// A new change: an idle or parked key becomes ready, a ready key keeps its position, a leased key becomes ready when it is settled.
     fn wake(&mut self, (rv, at): (u64, Micros)) {
+        if let Some(floor) = self.floor.filter(|floor| *floor > at) {
+            self.wait_until(floor, rv);
+            return;
+        }
+        self.floor = None;
         match &mut self.place {
             Place::Idle => self.place = Place::Ready(ReadyPosition { rv, since: at, added: at }),
             Place::Ready(_) => {}
@@ -584,6 +591,7 @@ impl Item {
             self.place = Place::Idle;
             self.failures = 0;
         }
+        let due = due.max(self.floor.unwrap_or(0));
         if self.delay.is_none_or(|delay| due < delay.due) {
             self.delay = Some(Delay { due, rv });
         }

@@ -408,9 +408,9 @@ impl Fixture {
 }
 
 fn nack() -> How {
-    How::Nack { delay: None, error: Some("timeout".into()) }
+    How::Nack { delay: None, floor: false, error: Some("timeout".into()) }
 }
 
 fn nack_after(millis: u64) -> How {
-    How::Nack { delay: Some(ms(millis)), error: None }
+    How::Nack { delay: Some(ms(millis)), floor: false, error: None }
 }

@@ -183,7 +183,7 @@ async fn perform(caller: &Caller, act: Act) -> Result<(), Violation> {
             let held: Vec<_> = caller.memory().held.drain(..).collect();
             let how = |place: usize| match place {
                 place if place < acked => Some(How::Ack),
-                place if place < acked + failed => Some(How::Nack { delay: None, error: None }),
+                place if place < acked + failed => Some(How::Nack { delay: None, floor: false, error: None }),
                 _ => None,
             };
             let own = held.into_iter().filter(|lease| lease.queue == target.queue).enumerate();

@@ -40,7 +40,7 @@ impl Follower {
         loop {
             let (pause, choice, max, how) = {
                 let rng = &mut self.rng.lock();
-                let nack = How::Nack { delay: None, error: None };
+                let nack = How::Nack { delay: None, floor: false, error: None };
                 let how = vec![How::Ack, How::Ack, How::Ack, nack, How::Release].swap_remove(rng.usize(..5));
                 (millis(rng, 1..self.setup.pause_ms), rng.u8(..20), rng.usize(1..6), how)
             };

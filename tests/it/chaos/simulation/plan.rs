@@ -86,7 +86,11 @@ pub(super) fn millis(rng: &mut Rng, range: Range<u64>) -> Duration {
 pub(super) fn how(rng: &mut Rng) -> How {
     match rng.u8(..10) {
         0..6 => How::Ack,
-        6..8 => How::Nack { delay: (rng.u8(..3) == 0).then(|| millis(rng, 0..3_000)), error: None },
+        6..8 => How::Nack {
+            delay: (rng.u8(..3) == 0).then(|| millis(rng, 0..3_000)),
+            floor: rng.u8(..4) == 0,
+            error: None,
+        },
         8 => How::Release,
         _ => How::Reject { error: None },
     }

@@ -238,8 +238,8 @@ impl Model {
         match how {
             How::Ack => self.ack(key, (rv, at), true),
             How::Done { .. } => self.ack(key, (rv, at), false),
-            How::Nack { delay, error } => {
-                self.fail(key, (rv, at), now, delay.map(micros), error.clone());
+            How::Nack { delay, floor, error } => {
+                self.fail(key, (rv, at), now, (delay.map(micros), *floor), error.clone());
             }
             How::Release => self.release(key, (rv, at)),
             How::Reject { error } => self.reject(key, (rv, at), error.clone()),
@@ -315,7 +315,7 @@ impl Model {
         key: Name,
         stamp: (u64, Micros),
         base: Micros,
-        delay: Option<Micros>,
+        (delay, floor): (Option<Micros>, bool),
         error: Option<Arc<str>>,
     ) {
         let (keys_mode, events) = (self.is_keys(), self.is_events());
@@ -325,8 +325,9 @@ impl Model {
         let new_change = self.items[key].lease().and_then(|lease| lease.new_change).filter(|_| !events);
         let has_new_change = new_change.is_some();
         let is_last = max_failures > 0 && failures >= max_failures;
-        let uses_limiters = delay.is_none() && if has_new_change { keys_mode } else { !is_last };
+        let uses_limiters = delay.is_none() && (floor || if has_new_change { keys_mode } else { !is_last });
         let wait = delay.unwrap_or_else(|| self.backoff(key, failures, base));
+        let floor = (floor && wait > 0).then_some(base + wait);
         if uses_limiters {
             self.take_token(stamp.1);
         }
@@ -338,7 +339,14 @@ impl Model {
         item.last_error = error;
         // In mode keys the delay is itself an Add. In the other modes it belongs to waiting deltas.
         let has_delayed_change = item.delay.is_some();
-        let rule = if let Some(added) = new_change {
+        item.floor = floor;
+        if let (Some(floor), Some(delay)) = (floor, &mut item.delay) {
+            delay.due = delay.due.max(floor);
+        }
+        let rule = if let (Some(floor), true) = (floor, has_new_change) {
+            item.wait_until(floor, stamp.0);
+            "failure with a floor and a new change: waits"
+        } else if let Some(added) = new_change {
             item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
             if keys_mode && wait > 0 {
                 item.wait_until(base + wait, stamp.0);
@@ -422,7 +430,7 @@ impl Model {
     pub(super) fn expire(&mut self, key: Name) {
         let lease = self.items[key].lease().expect("only a lease expires").clone();
         let stamp = self.event(lease.deadline);
-        self.fail(key, stamp, lease.deadline, None, Some("lease expired".into()));
+        self.fail(key, stamp, lease.deadline, (None, false), Some("lease expired".into()));
         self.tidy(key);
         self.outcomes.insert(lease.token, Outcome::Expired);
         self.hit("a lease expires");

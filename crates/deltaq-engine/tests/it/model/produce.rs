@@ -286,6 +286,9 @@ impl Model {
             None => item.wake((rv, at)),
         }
         self.tidy(key);
+        if before.floor.is_some_and(|floor| floor > at) {
+            self.hit("a floor holds back a change");
+        }
         self.count_append(&before, new, new_change, both_deleted, merged);
         true
     }

@@ -196,9 +196,10 @@ impl Model {
         }
         let (rv, at) = self.event(now);
         let stamp = (self.position(key, rv), at);
+        let had_floor = self.item(key).floor.take().is_some();
         self.item(key).wake(stamp);
         self.tidy(key);
-        self.hit("redrive");
+        self.hit(if had_floor { "redrive before the floor" } else { "redrive" });
         true
     }
 

@@ -116,7 +116,7 @@ pub(crate) enum LeaseRef {
 pub(crate) enum Act {
     Ack,
     Done { delay: Option<Micros> },
-    Nack { delay: Option<Micros>, error: Option<&'static str> },
+    Nack { delay: Option<Micros>, floor: bool, error: Option<&'static str> },
     Release,
     Reject { error: Option<&'static str> },
     Extend { lease: Option<Micros> },
@@ -402,7 +402,11 @@ impl Generator {
             0 | 1 if self.mode == Mode::Keys => {
                 Act::Done { delay: self.traces.bool().then(|| self.traces.u64(..2_500)) }
             }
-            11..=15 => Act::Nack { delay: self.maybe(3, Self::span), error: self.error() },
+            11..=15 => Act::Nack {
+                delay: self.maybe(3, Self::span),
+                floor: self.traces.u8(..4) == 0,
+                error: self.error(),
+            },
             16 => Act::Reject { error: self.error() },
             17 | 18 => Act::Release,
             _ => Act::Ack,

@@ -314,8 +314,8 @@ impl World {
         let how = |act: Act| match act {
             Act::Ack => How::Ack,
             Act::Done { delay } => How::Done { delay: delay.map(Duration::from_micros) },
-            Act::Nack { delay, error } => {
-                How::Nack { delay: delay.map(Duration::from_micros), error: label(error) }
+            Act::Nack { delay, floor, error } => {
+                How::Nack { delay: delay.map(Duration::from_micros), floor, error: label(error) }
             }
             Act::Release => How::Release,
             Act::Reject { error } => How::Reject { error: label(error) },

@@ -171,3 +171,20 @@ fn a_delete_in_mode_latest_drops_a_key_whose_only_lease_was_undelivered() {
     fixture.call(deleted("a"));
     assert_eq!(fixture.place("a"), "absent");
 }
+
+#[test]
+fn a_floor_survives_a_crash() {
+    let nack = || How::Nack { delay: Some(ms(60_000)), floor: true, error: None };
+    for parks in [false, true] {
+        let mut fixture = Fixture::with(|config| config.max_failures = u32::from(parks));
+        fixture.call(added("a", 1));
+        let lease = fixture.pop();
+        fixture.settle(lease.token, nack());
+        fixture.crash();
+        fixture.call(updated("a", 2));
+        fixture.wait(59_999);
+        assert_eq!(fixture.place("a"), "delayed");
+        fixture.wait(1);
+        assert_eq!(text(&fixture.pop()), "a: Added 1, Updated 2");
+    }
+}

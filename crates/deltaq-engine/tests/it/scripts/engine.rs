@@ -466,7 +466,7 @@ fn how(settle: &super::command::Settle) -> How {
     match settle.how.as_str() {
         "ack" => How::Ack,
         "done" => How::Done { delay },
-        "nack" => How::Nack { delay, error },
+        "nack" => How::Nack { delay, floor: settle.options.get("floor") == Some("true"), error },
         "release" => How::Release,
         "reject" => How::Reject { error },
         "extend" => How::Extend { lease: settle.options.duration("lease_duration") },

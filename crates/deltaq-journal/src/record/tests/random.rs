@@ -129,7 +129,7 @@ impl Dice {
 
     fn failure(&mut self) -> Failure {
         let (error, disposition) = (self.maybe(Self::text), self.disposition());
-        Failure { error, disposition, rate_limited: self.0.bool() }
+        Failure { error, disposition, rate_limited: self.0.bool(), floor: self.maybe(Self::time) }
     }
 
     fn ending(&mut self) -> Ending {
@@ -139,7 +139,7 @@ impl Dice {
             2 => Ending::Nacked(self.failure()),
             3 => Ending::Expired(self.failure()),
             4 => Ending::Released,
-            5 => Ending::Rejected { error: self.maybe(Self::text) },
+            5 => Ending::Rejected { error: self.maybe(Self::text), disposition: self.disposition() },
             _ => Ending::Undelivered,
         }
     }
@@ -282,6 +282,7 @@ impl Dice {
         let (failures, attempt) = (count(), count());
         let backoff = Backoff {
             delay: self.maybe(Self::delay),
+            floor: self.maybe(Self::time),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
             oldest_change: self.maybe(Self::event_id),

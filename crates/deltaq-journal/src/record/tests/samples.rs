@@ -103,18 +103,21 @@ pub(super) fn endings() -> Vec<Ending> {
         error: error.map(Into::into),
         disposition,
         rate_limited,
+        floor: None,
     };
+    let floored = Failure { floor: Some(at(90)), ..failure(None, Disposition::Wait { due: at(90) }, false) };
     vec![
         Ending::Acked,
         Ending::Done,
         Ending::Nacked(failure(None, Disposition::Tail { due: None }, false)),
         Ending::Nacked(failure(Some("no \"luck\"\n"), Disposition::Tail { due: Some(at(90)) }, true)),
         Ending::Nacked(failure(Some("HTTP 500"), Disposition::Park, false)),
+        Ending::Nacked(floored),
         Ending::Expired(failure(None, Disposition::Wait { due: at(90) }, true)),
         Ending::Expired(failure(None, Disposition::Delayed, false)),
         Ending::Released,
-        Ending::Rejected { error: None },
-        Ending::Rejected { error: Some("bad data".into()) },
+        Ending::Rejected { error: None, disposition: Disposition::Tail { due: None } },
+        Ending::Rejected { error: Some("bad data".into()), disposition: Disposition::Park },
         Ending::Undelivered,
     ]
 }
@@ -323,6 +326,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
                 4,
                 Backoff {
                     delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
+                    floor: Some(at(60)),
                     last_error: Some("HTTP 500: \"no\"".into()),
                     failure_expiry: Some((at(86_442), Rv::new(42))),
                     oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
