@@ -8,7 +8,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_engine::Queue;
 use deltaq_engine::command::{Call, How, Item, ObjectList, Pop, Progress, Replace, Settle, Settled, Taken};
 use deltaq_engine::config::{Config, Follow};
 use deltaq_engine::delta::DeltaKind;
@@ -20,6 +19,7 @@ use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::View;
+use deltaq_engine::{Comparison, Queue};
 use deltaq_journal::WriterOptions;
 use deltaq_journal::record::Decoder;
 use deltaq_journal::store::QueueId;
@@ -368,12 +368,46 @@ fn a_page_is_taken_only_at_the_position_from_which_it_was_read() {
         final_state_unknown: false,
     };
     let later = FollowPosition { after: Rv::new(10), ..changes };
-    assert_eq!(queue.take_rows(Time::default(), changes, &[row("a")], later), Taken::Moved);
+    let none = Comparison::default();
+    assert_eq!(queue.take_rows(Time::default(), changes, &[row("a")], later, &none), Taken::Moved);
     assert_eq!((queue.keys(), queue.follow_position()), (0, Some(began)));
-    assert_eq!(queue.take_rows(Time::default(), began, &[], changes), Taken::All(changes));
-    assert_eq!(queue.take_rows(Time::default(), changes, &[row("a")], later), Taken::All(later));
-    assert_eq!(queue.take_rows(Time::default(), changes, &[row("b")], later), Taken::Moved);
+    assert_eq!(queue.take_rows(Time::default(), began, &[], changes, &none), Taken::All(changes));
+    assert_eq!(queue.take_rows(Time::default(), changes, &[row("a")], later, &none), Taken::All(later));
+    assert_eq!(queue.take_rows(Time::default(), changes, &[row("b")], later, &none), Taken::Moved);
     assert_eq!((queue.keys(), queue.follow_position()), (1, Some(later)));
+}
+
+#[test]
+fn a_list_queues_no_object_that_is_only_written_in_another_way() {
+    let config = Config { follow: Some(follow(FOLLOWERS[0])), ..Config::default() };
+    let mut queue = Queue::new(Arc::new(config), Rv::ZERO, Time::default());
+    let list = |queue: &mut Queue, object: &str| {
+        let began = queue.begin_follow_list(Time::default(), 1, Rv::new(9)).expect("nothing else runs");
+        let listing = FollowPosition { phase: FollowPhase::List { since: Rv::new(9) }, ..began };
+        let end = FollowPosition { after: Rv::new(10), phase: FollowPhase::Changes, ..began };
+        let row = Row {
+            kind: RowKind::Added,
+            key: Key::new("a").expect("a key"),
+            rv: Rv::new(10),
+            object: Some(Object::from_valid(object)),
+            source: None,
+            final_state_unknown: false,
+        };
+        let none = Comparison::default();
+        assert_eq!(queue.take_rows(Time::default(), began, &[], listing, &none), Taken::All(listing));
+        let pairs = queue.compare_rows(listing.phase, std::slice::from_ref(&row));
+        pairs.run();
+        assert_eq!(queue.take_rows(Time::default(), listing, &[row], end, &pairs), Taken::All(end));
+        queue.table().get("a").map_or(0, |entry| entry.waiting.len())
+    };
+    // An object of this size is not compared under the lock.
+    let filler = "x".repeat(4_000);
+    let object = |price: &str| format!(r#"{{"price":{price},"text":"{filler}"}}"#);
+    assert_eq!(list(&mut queue, r#"{"price":4.90,"n":1}"#), 1);
+    assert_eq!(list(&mut queue, r#"{"n":1.0, "price":4.9}"#), 1, "nothing is new");
+    assert_eq!(list(&mut queue, &object("4.9")), 2);
+    assert_eq!(list(&mut queue, &object("49e-1")), 2, "nothing is new");
+    assert_eq!(list(&mut queue, &object("4.91")), 3);
 }
 
 #[tokio::test(start_paused = true)]

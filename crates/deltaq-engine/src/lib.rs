@@ -27,6 +27,7 @@
 
 pub mod command;
 pub mod config;
+pub mod decimal;
 mod deletion_limit;
 pub mod delta;
 pub mod effects;

@@ -1,7 +1,7 @@
 //! Objects: the raw JSON that a producer sent, scanned once for validity and key, then shared.
 //!
 //! An object is not a document model: a tree is built only to compare two objects with different texts. Numbers are
-//! never converted, so a number that is too long for an f64 keeps all its digits.
+//! never converted, so a number that is too long for an f64 keeps all its digits, and its text is stored as it was sent.
 
 mod names;
 
@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
 use self::names::{Names, quote_behind, shared};
+use super::decimal::same_value;
 use super::key::{Key, KeyError, KeySpec};
 use super::limits::{ENVELOPE_BYTES_MAX, JSON_DEPTH_MAX};
 use super::walk::Walk;
@@ -67,7 +68,7 @@ impl Object {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether both have the same content: the same members in any order, with numbers compared by their text.
+    /// Whether both have the same content: the same members in any order, with numbers compared by their value.
     #[must_use]
     pub fn same_content(&self, other: &Self) -> bool {
         if self.is_shared_with(other) || self.0 == other.0 {
@@ -407,15 +408,24 @@ fn kind_of(peek: Peek) -> &'static str {
     }
 }
 
-/// A JSON value for comparison: members sorted, strings unescaped, numbers as text.
+/// A JSON value for comparison: members sorted, strings unescaped.
 #[derive(PartialEq)]
 enum Tree<'j> {
     Null,
     Bool(bool),
-    Number(&'j str),
+    Number(Number<'j>),
     Text(String),
     Array(Vec<Tree<'j>>),
     Object(Vec<(String, Tree<'j>)>),
+}
+
+/// The text of a number, compared by its value.
+struct Number<'j>(&'j str);
+
+impl PartialEq for Number<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        same_value(self.0, other.0)
+    }
 }
 
 fn tree(text: &str) -> Result<Tree<'_>, JiterError> {
@@ -455,7 +465,7 @@ fn subtree<'j>(text: &'j str, walk: &mut Walk<'j>, peek: Peek) -> Result<Tree<'j
         number => {
             let start = walk.index();
             walk.number(number)?;
-            Tree::Number(text.get(start..walk.index()).unwrap_or_default())
+            Tree::Number(Number(text.get(start..walk.index()).unwrap_or_default()))
         }
     })
 }

@@ -3,8 +3,6 @@
 //! A version is a number or a string. Numbers are compared as exact decimals, so no digit is lost; strings are
 //! compared by their bytes. Every number is older than every string, so all versions have a total order.
 
-use std::cmp::Ordering;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
@@ -12,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
 
+use super::decimal::{Decimal, EXPONENT_DIGITS_MAX};
 use super::limits::VERSION_BYTES_MAX;
 use super::object::Object;
 use super::pointer::{Cursor, Pointer, Value, find};
@@ -26,17 +25,6 @@ pub enum ObjectVersion {
     Number(Decimal),
     /// A string.
     Text(SmolStr),
-}
-
-/// A number without rounding: `0.DIGITS` times ten to the power of `magnitude`.
-///
-/// Invariant: `digits` neither begins nor ends with 0. Zero has no digits, no sign and the magnitude 0. So equal numbers have equal
-/// fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decimal {
-    is_negative: bool,
-    magnitude: i64,
-    digits: SmolStr,
 }
 
 /// Why an object has no usable version.
@@ -71,9 +59,6 @@ pub enum VersionError {
         pointer: Arc<str>,
     },
 }
-
-/// Maximum number of digits of an exponent, so that sums of exponents and lengths fit into 64 bits.
-const EXPONENT_DIGITS_MAX: usize = 17;
 
 impl VersionError {
     /// The pointer to the version.
@@ -123,88 +108,8 @@ impl ObjectVersion {
     /// Length of the version's digits or text in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Number(number) => number.digits.len(),
+            Self::Number(number) => number.bytes(),
             Self::Text(text) => text.len(),
-        }
-    }
-}
-
-impl Decimal {
-    /// Parses a JSON number; `None` if its exponent is too long.
-    fn parse(text: &str) -> Option<Self> {
-        let (is_negative, unsigned) = match text.strip_prefix('-') {
-            Some(unsigned) => (true, unsigned),
-            None => (false, text),
-        };
-        let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let all = format!("{whole}{fraction}");
-        let digits = all.trim_start_matches('0');
-        let zeros = length(all.len() - digits.len())?;
-        let digits = digits.trim_end_matches('0');
-        if digits.is_empty() {
-            return Some(Self { is_negative: false, magnitude: 0, digits: SmolStr::default() });
-        }
-        let magnitude = parse_exponent(exponent)? + length(whole.len())? - zeros;
-        Some(Self { is_negative, magnitude, digits: digits.into() })
-    }
-
-    fn sign(&self) -> i8 {
-        match (self.digits.is_empty(), self.is_negative) {
-            (true, _) => 0,
-            (false, true) => -1,
-            (false, false) => 1,
-        }
-    }
-}
-
-fn length(bytes: usize) -> Option<i64> {
-    i64::try_from(bytes).ok()
-}
-
-fn parse_exponent(text: &str) -> Option<i64> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => (-1, digits),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let digits = digits.trim_start_matches('0');
-    if digits.is_empty() {
-        return Some(0);
-    }
-    let exponent: i64 = (digits.len() <= EXPONENT_DIGITS_MAX).then(|| digits.parse().ok()).flatten()?;
-    Some(sign * exponent)
-}
-
-impl Ord for Decimal {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.sign().cmp(&other.sign()).then_with(|| {
-            let absolute = self.magnitude.cmp(&other.magnitude).then_with(|| self.digits.cmp(&other.digits));
-            if self.is_negative { absolute.reverse() } else { absolute }
-        })
-    }
-}
-
-impl PartialOrd for Decimal {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Maximum number of zeros after the digits of a number that is written without an exponent.
-const ZEROS_MAX: i64 = 20;
-
-/// Writes a JSON number with the same value.
-impl fmt::Display for Decimal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { is_negative, magnitude, digits } = self;
-        if digits.is_empty() {
-            return f.write_str("0");
-        }
-        let sign = if *is_negative { "-" } else { "" };
-        let exponent = length(digits.len()).map_or(0, |length| magnitude - length);
-        match usize::try_from(exponent) {
-            Ok(zeros) if exponent <= ZEROS_MAX => write!(f, "{sign}{digits}{:0<zeros$}", ""),
-            _ => write!(f, "{sign}{digits}e{exponent}"),
         }
     }
 }

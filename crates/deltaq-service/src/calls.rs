@@ -4,9 +4,8 @@ pub(crate) mod commands;
 pub(crate) mod history;
 pub(crate) mod indexes;
 pub(crate) mod lists;
+pub(crate) mod long_command;
 pub(crate) mod parked;
 pub(crate) mod pop;
 pub(crate) mod reaching;
 pub(crate) mod workers;
-
-mod long_command;

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_engine::command::Taken;
+use deltaq_engine::command::{Comparison, Taken};
 use deltaq_engine::feed::{RowLimit, RowPage};
 use deltaq_engine::follow::{Follow, FollowPhase, FollowPosition};
 use deltaq_engine::id::Rv;
@@ -15,6 +15,7 @@ use futures_util::FutureExt as _;
 use super::queue::Handle;
 use super::registry::Registry;
 use super::{Error, KeyFilter, Name, WatchFrom, Watcher};
+use crate::calls::long_command::compare;
 use crate::queue::follow_task::{Activity, Obstacle};
 
 /// Maximum number of rows that are read at once.
@@ -249,8 +250,12 @@ impl<'f> Feeder<'f> {
             let last = now.last().filter(|_| !later.is_empty());
             let to = last.map_or(end, |last| FollowPosition { after: last.rv, ..self.position });
             let from = self.position;
+            let pairs = Arc::new(self.follower.open()?.queue.compare_rows(from.phase, now));
+            if !pairs.is_empty() {
+                compare(pairs.clone()).await;
+            }
             let (taken, commit) =
-                self.follower.change_fairly(|state, at| state.queue.take_rows(at, from, now, to))?;
+                self.follower.change_fairly(|state, at| state.queue.take_rows(at, from, now, to, &pairs))?;
             match taken {
                 Taken::All(position) => self.position = position,
                 Taken::Full => return Err(Stop::Blocked(Obstacle::Full)),
@@ -295,7 +300,8 @@ impl<'f> Feeder<'f> {
         }
         let (from, to) =
             (self.position, FollowPosition { phase: FollowPhase::List { since }, ..self.position });
-        match self.follower.change(|state, now| state.queue.take_rows(now, from, &[], to))?.0 {
+        let none = Comparison::default();
+        match self.follower.change(|state, now| state.queue.take_rows(now, from, &[], to, &none))?.0 {
             Taken::All(position) => self.position = position,
             Taken::Full | Taken::Moved => return Err(Stop::Again),
         }

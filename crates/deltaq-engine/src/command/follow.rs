@@ -1,6 +1,6 @@
 //! Decisions on the rows that a follower applies.
 
-use super::Call;
+use super::{Call, Comparison};
 use crate::delta::{DeltaKind, Provenance};
 use crate::event::{Appended, EventKind, Origin};
 use crate::feed::{Row, RowKind};
@@ -8,7 +8,6 @@ use crate::follow::{FollowPhase, FollowPosition};
 use crate::id::Rv;
 use crate::initial::InitialList;
 use crate::key::Key;
-use crate::object::Object;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -76,8 +75,29 @@ impl Queue {
         Some(position)
     }
 
-    /// Applies rows. Moves the queue from position `from` to `to`.
-    pub fn take_rows(&mut self, now: Time, from: FollowPosition, rows: &[Row], to: FollowPosition) -> Taken {
+    /// Returns the listed objects that must be compared with those of the queue before it applies these rows.
+    #[must_use]
+    pub fn compare_rows(&self, phase: FollowPhase, rows: &[Row]) -> Comparison {
+        let mut comparison = Comparison::default();
+        for row in rows.iter().filter(|_| matches!(phase, FollowPhase::List { .. })) {
+            let newest = self.state().table.get(row.key.as_str()).and_then(Entry::newest_object);
+            if let (Some(newest), Some(listed)) = (newest, &row.object) {
+                comparison.push(newest, listed);
+            }
+        }
+        comparison
+    }
+
+    /// Applies rows. Moves the queue from position `from` to `to`. `comparison` is the result of
+    /// [`compare_rows`](Self::compare_rows). An object that has changed since then counts as different.
+    pub fn take_rows(
+        &mut self,
+        now: Time,
+        from: FollowPosition,
+        rows: &[Row],
+        to: FollowPosition,
+        comparison: &Comparison,
+    ) -> Taken {
         let now = self.advance(now);
         if self.state().followed != Some(from) {
             return Taken::Moved;
@@ -85,7 +105,7 @@ impl Queue {
         let mut provenance = Provenance::default();
         let mut after = from.after;
         for row in rows {
-            let effect = self.effect_of(from.phase, row);
+            let effect = self.effect_of(from.phase, row, comparison);
             if matches!(effect, RowEffect::Append(_)) && !self.has_room(row) {
                 if after != from.after {
                     self.emit(now, EventKind::Followed { position: FollowPosition { after, ..from } });
@@ -113,7 +133,7 @@ impl Queue {
     }
 
     /// What a row means for the queue.
-    fn effect_of(&self, phase: FollowPhase, row: &Row) -> RowEffect {
+    fn effect_of(&self, phase: FollowPhase, row: &Row, comparison: &Comparison) -> RowEffect {
         let slot = self.state().table.find(row.key.as_str());
         let entry = slot.map(|slot| self.state().entry(slot)).filter(|entry| is_live(entry));
         let is_list = matches!(phase, FollowPhase::List { .. });
@@ -121,7 +141,7 @@ impl Queue {
             (RowKind::Deleted, Some(_)) => RowEffect::Delete,
             // A watch may send a row for a deleted key that the follower never had.
             (RowKind::Deleted, None) => RowEffect::Nothing,
-            (_, Some(entry)) if is_list && has_object_of(entry, row) => RowEffect::Unchanged,
+            (_, Some(entry)) if is_list && has_object_of(entry, row, comparison) => RowEffect::Unchanged,
             _ if is_list && self.state().config.emit_replaced => RowEffect::Append(DeltaKind::Replaced),
             _ if is_list => RowEffect::Append(DeltaKind::Sync),
             (RowKind::Added, None) => RowEffect::Append(DeltaKind::Added),
@@ -213,9 +233,11 @@ fn is_live(entry: &Entry) -> bool {
 }
 
 /// Whether the newest object and the owner of the key are those of the row.
-fn has_object_of(entry: &Entry, row: &Row) -> bool {
-    let newest = entry.newest_object().map(Object::as_str);
-    newest == row.object.as_ref().map(Object::as_str) && entry.owner() == row.source.as_ref()
+fn has_object_of(entry: &Entry, row: &Row, comparison: &Comparison) -> bool {
+    let same = |newest, listed| comparison.result(newest, listed) == Some(true);
+    let newest = entry.newest_object();
+    newest.zip(row.object.as_ref()).is_some_and(|(newest, listed)| same(newest, listed))
+        && entry.owner() == row.source.as_ref()
 }
 
 /// The deletion of a key whose last object is unknown.

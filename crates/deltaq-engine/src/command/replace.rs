@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::version::may_merge_deletion;
 use super::{Call, DefaultLimit, DeletionGuard, ObjectList, Progress, Replace, ReplaceId, Replaced};
-use crate::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
+use crate::comparison::{Comparison, PAIRS_MAX};
 use crate::delta::{DeltaKind, Provenance};
 use crate::effects::Garbage;
 use crate::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
@@ -402,12 +402,9 @@ impl Queue {
             return Some(verdict);
         }
         let Some(newest) = self.newest_to_compare(job, key) else { return Some(Verdict::Changed) };
-        let is_same = if is_cheap(newest, object) {
-            Some(newest.same_content(object))
-        } else {
-            job.comparison.result(newest, object)
-        };
-        is_same.map(|is_same| if is_same { Verdict::Unchanged } else { Verdict::Changed })
+        job.comparison
+            .result(newest, object)
+            .map(|is_same| if is_same { Verdict::Unchanged } else { Verdict::Changed })
     }
 
     /// The verdict on a listed object that is not newer than the newest state of its key. If the versions are equal,
@@ -434,8 +431,7 @@ impl Queue {
         let mut comparison = Comparison::default();
         let next_items = job.items.as_slice().iter().skip(next).take(PAIRS_MAX);
         for (key, object) in next_items.filter(|(key, _)| job.newer_calls(key).is_none()) {
-            if let Some(newest) = self.newest_to_compare(job, key).filter(|newest| !is_cheap(newest, object))
-            {
+            if let Some(newest) = self.newest_to_compare(job, key) {
                 comparison.push(newest, object);
             }
         }
@@ -465,11 +461,6 @@ impl Queue {
 /// Whether the key belongs to `source` and is not deleted.
 fn is_owned_by(entry: &Entry, source: Option<&Source>) -> bool {
     entry.has_state() && !entry.is_deleted() && entry.owner() == source
-}
-
-/// Whether two objects may be compared under the lock.
-fn is_cheap(newest: &Object, listed: &Object) -> bool {
-    newest.is_shared_with(listed) || newest.bytes() + listed.bytes() <= LOCKED_BYTES_MAX
 }
 
 /// How much of a step's budget an object uses.

@@ -162,6 +162,6 @@ impl Handle {
 }
 
 /// Compares objects on a blocking thread. If that thread fails, the engine compares the objects under the lock.
-async fn compare(pairs: Arc<Comparison>) {
+pub(crate) async fn compare(pairs: Arc<Comparison>) {
     let _failed = tokio::task::spawn_blocking(move || pairs.run()).await;
 }

@@ -3,7 +3,7 @@
 /// The objects of the tests: a text, a number that is the same for equal contents, and the rank of the version at `/v`.
 pub(crate) const OBJECTS: [(&str, u8, Option<u8>); 35] = [
     (r#"{"v":1}"#, 0, Some(10)),
-    (r#"{"v":1.0}"#, 1, Some(10)),
+    (r#"{"v":1.0}"#, 0, Some(10)),
     (r#"{"v":2,"w":[1]}"#, 2, Some(20)),
     (r#"{ "w": [1], "v": 2 }"#, 2, Some(20)),
     (r#"{"v":{"x":"a","y":null}}"#, 3, None),

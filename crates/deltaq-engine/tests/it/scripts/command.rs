@@ -279,7 +279,7 @@ fn change(name: &str) -> Result<Change, String> {
 
 /// The length of the JSON value at the start of a text.
 fn json_length(text: &str) -> Option<usize> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
     values.next()?.ok()?;
     Some(values.byte_offset())
 }
