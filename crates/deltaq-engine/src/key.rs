@@ -164,12 +164,6 @@ pub enum KeyError {
         /// The kind of the value, with an article: `an array`.
         found: &'static str,
     },
-    /// A part contains `/`, which joins the parts of the key.
-    #[error("the key part at {pointer:?} contains '/', which joins the parts of this queue's keys")]
-    Slash {
-        /// The RFC 6901 pointer.
-        pointer: Arc<str>,
-    },
     /// The key is longer than [`limits::KEY_BYTES_MAX`].
     #[error("the key has {bytes} bytes; at most {} are allowed", limits::KEY_BYTES_MAX)]
     TooLong {
@@ -206,15 +200,14 @@ impl KeyError {
     #[must_use]
     pub fn pointer(&self) -> Option<&str> {
         match self {
-            Self::Missing { pointer } | Self::NotText { pointer, .. } | Self::Slash { pointer } => {
-                Some(pointer)
-            }
+            Self::Missing { pointer } | Self::NotText { pointer, .. } => Some(pointer),
             _ => None,
         }
     }
 }
 
-/// The pointers whose values, joined by `/`, form the key of an object.
+/// The pointers whose values, joined by `/`, form the key of an object. With several pointers, `%` and `/` inside a value
+/// are percent-encoded, so that different values have different keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     pointers: Vec<Pointer>,
@@ -241,7 +234,7 @@ impl KeySpec {
         &self.pointers
     }
 
-    /// The key of a valid object: the values at the pointers, joined by `/`.
+    /// The key of a valid object.
     ///
     /// # Errors
     /// [`KeyError`] names the missing or wrong part.
@@ -265,13 +258,16 @@ impl KeySpec {
             if self.pointers.len() == 1 {
                 return Key::new(&part);
             }
-            if part.contains('/') {
-                return Err(KeyError::Slash { pointer: pointer.text.clone() });
-            }
             if !key.is_empty() {
                 key.push('/');
             }
-            key.push_str(&part);
+            for character in part.chars() {
+                match character {
+                    '%' => key.push_str("%25"),
+                    '/' => key.push_str("%2F"),
+                    other => key.push(other),
+                }
+            }
         }
         Key::new(&key)
     }
@@ -302,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_parts_are_skipped_and_slashes_refused() {
+    fn optional_parts_are_skipped() {
         let spec = KeySpec::new(vec![
             Pointer::parse("/ns", true).expect("valid"),
             Pointer::parse("/name", false).expect("valid"),
@@ -312,7 +308,44 @@ mod tests {
         assert_eq!(read(r#"{"ns":"a","name":"b"}"#).expect("key").as_str(), "a/b");
         assert_eq!(read(r#"{"name":"b"}"#).expect("key").as_str(), "b");
         assert_eq!(read(r#"{"name":"b","ns":""}"#).expect("key").as_str(), "b");
-        assert!(matches!(read(r#"{"ns":"a/b","name":"c"}"#), Err(KeyError::Slash { .. })));
         assert!(matches!(read(r#"{"ns":"a","name":null}"#), Err(KeyError::Missing { .. })));
+    }
+
+    #[test]
+    fn different_parts_have_different_keys() {
+        let pointers = |optional| vec![Pointer::parse("/a", optional), Pointer::parse("/b", false)];
+        let spec = |optional| {
+            let pointers = pointers(optional).into_iter().collect::<Result<_, _>>().expect("valid");
+            KeySpec::new(pointers).expect("valid")
+        };
+        let key = |a: &str, b: &str| {
+            let key = spec(true).read(&serde_json::json!({"a": a, "b": b}).to_string());
+            key.map(|key| key.as_str().to_owned())
+        };
+        for (a, b, expected) in [
+            (
+                "https://github.com/cloudevents/spec/pull",
+                "A234",
+                "https:%2F%2Fgithub.com%2Fcloudevents%2Fspec%2Fpull/A234",
+            ),
+            ("Codertocat/Hello-World", "2", "Codertocat%2FHello-World/2"),
+            ("apps/v1", "Deployment", "apps%2Fv1/Deployment"),
+            ("a", "b/c", "a/b%2Fc"),
+            ("a/b", "c", "a%2Fb/c"),
+            ("a%2Fb", "c", "a%252Fb/c"),
+            ("", "a/b", "a%2Fb"),
+            ("50%", "/", "50%25/%2F"),
+            ("ü", "b", "ü/b"),
+        ] {
+            assert_eq!(key(a, b).as_deref(), Ok(expected));
+        }
+        assert_eq!(
+            key("a", &"/".repeat(341)),
+            Err(KeyError::TooLong { bytes: 1_025 }),
+            "encoded bytes count"
+        );
+        assert_eq!(key("a\n", "b"), Err(KeyError::ControlCharacter));
+        let single = KeySpec::new(vec![Pointer::parse("/a", false).expect("valid")]).expect("valid");
+        assert_eq!(single.read(r#"{"a":"https://a/50%"}"#).expect("key").as_str(), "https://a/50%");
     }
 }

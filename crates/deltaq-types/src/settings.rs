@@ -22,7 +22,8 @@ use super::terms::{JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
 pub struct QueueSettings {
     /// What a pop delivers.
     pub mode: Mode,
-    /// Pointers to the values that make up the key of an object, joined by `/`.
+    /// Pointers to the values that make up the key of an object, joined by `/`. With several pointers, `%` and `/` inside
+    /// a value become `%25` and `%2F`.
     #[serde(deserialize_with = "key_parts")]
     #[schema(min_items = 1, max_items = 8)]
     pub key: Vec<KeyPart>,

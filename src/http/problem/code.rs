@@ -126,7 +126,7 @@ codes! {
     NoKey "no-key" 422 false "The object has no key"
         "A required pointer of the queue's key leads nowhere, to null or to an empty text. index, line and pointer say where. Nothing of the request was applied.";
     InvalidKey "invalid-key" 422 false "The key is not allowed"
-        "A key is 1 to 1,024 bytes of text without control characters, made of strings or integers; with several pointers no part may contain a slash; an explicit key must equal the object's own.";
+        "A key is 1 to 1,024 bytes of text without control characters, made of strings or integers; with several pointers / and % inside a part are encoded as %2F and %25; an explicit key must equal the object's own.";
     InvalidObject "invalid-object" 422 false "The object is not allowed"
         "Objects are JSON objects, and satisfy the queue's schema if it has one: errors says at which places this one does not, pointer in the object and schema_pointer in the schema. Nothing of the request was applied.";
     InvalidConfig "invalid-config" 422 false "The queue's settings are not allowed"

@@ -275,3 +275,44 @@ async fn every_key_can_be_written_in_path_and_query() {
     assert_eq!(service.get(&format!("{QUEUE}/items/x//y/z")).await.ok()["key"], "x//y/z");
     assert_eq!(service.get(&format!("{QUEUE}/items/x%2F/y%2fz")).await.ok()["key"], "x//y/z");
 }
+
+#[tokio::test]
+async fn a_key_of_several_parts_has_them_encoded() {
+    let service = Service::start().await;
+    let call = |name: &str| format!("/v1/queues/{name}");
+    for (name, pointers, object, key) in [
+        (
+            "events",
+            ["/source", "/id"],
+            json!({"source": "https://a.example/b", "id": "50%"}),
+            "https:%2F%2Fa.example%2Fb/50%25",
+        ),
+        (
+            "issues",
+            ["/repository/full_name", "/number"],
+            json!({"repository": {"full_name": "octo/shop"}, "number": 7}),
+            "octo%2Fshop/7",
+        ),
+        (
+            "kinds",
+            ["/apiVersion", "/kind"],
+            json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
+            "apps%2Fv1/Deployment",
+        ),
+    ] {
+        service.call("PUT", &call(name), &json!({"key": pointers})).await.ok();
+        service.post(&format!("{}/add", call(name)), &object).await.ok();
+        let popped = service.post(&format!("{}/pop", call(name)), &Value::Null).await.ok();
+        assert_eq!(keys(&popped), [key]);
+        let item = service.get(&format!("{}/items/{}", call(name), encoded(key))).await.ok();
+        assert_eq!(item["key"], key);
+        // An object finds its key by itself, and a key alone is written as the queue writes it.
+        let unchanged =
+            service.post(&format!("{}/replace?only_changed=true", call(name)), &json!([object])).await;
+        assert_eq!(unchanged.ok()["unchanged"], 1);
+        let gone = service.post(&format!("{}/delete?key={}", call(name), encoded(key)), &Value::Null).await;
+        assert_eq!(gone.ok()["queued"], 1);
+        let other = service.post(&format!("{}/add?key=a/b", call(name)), &object).await;
+        other.problem("invalid-key");
+    }
+}

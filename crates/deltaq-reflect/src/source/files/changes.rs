@@ -52,7 +52,7 @@ pub(super) fn shared_key(entries: &BTreeMap<PathBuf, Entry>, key: &[String]) -> 
         for object in &entry.objects {
             let of_object = key_of(object, key);
             // An object without a key is refused by the queue.
-            if of_object.iter().all(String::is_empty) {
+            if of_object.is_empty() {
                 continue;
             }
             if let Some(first) = files.insert(of_object, path) {
@@ -64,11 +64,9 @@ pub(super) fn shared_key(entries: &BTreeMap<PathBuf, Entry>, key: &[String]) -> 
     None
 }
 
-/// The parts of an object's key as text. A part that is absent is empty.
+/// The parts of an object's key as text, without those that are absent or empty. The queue makes different keys of
+/// different parts.
 fn key_of(object: &RawValue, key: &[String]) -> Vec<String> {
-    let part = |pointer: &String| {
-        let found = json::find(object, pointer).ok().flatten();
-        found.map(|value| value.get().to_owned()).unwrap_or_default()
-    };
-    key.iter().map(part).collect()
+    let part = |pointer: &String| json::find(object, pointer).ok().flatten().and_then(json::scalar);
+    key.iter().filter_map(part).filter(|part| !part.is_empty()).collect()
 }
