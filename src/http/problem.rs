@@ -160,7 +160,13 @@ impl Problem {
         self
     }
 
-    /// The time after which the same request may succeed, in whole seconds, rounded up, for the header `Retry-After`.
+    /// The time after which the same request may succeed, if it is known.
+    #[must_use]
+    pub const fn wait(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The same in whole seconds, rounded up, for the header `Retry-After`.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after.map(|wait| (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
@@ -282,25 +288,31 @@ impl IntoResponse for Problem {
     }
 }
 
+/// Takes the problem out of a response, or makes the one for its status. A success and a response of another node have none.
+#[must_use]
+pub fn take(response: &mut Response) -> Option<Problem> {
+    let status = response.status();
+    let is_refusal = status.is_client_error() || status.is_server_error();
+    if !is_refusal || response.extensions().get::<PassedOn>().is_some() {
+        return None;
+    }
+    Some(response.extensions_mut().remove::<Problem>().unwrap_or_else(|| of_status(status)))
+}
+
 /// Renders the problem of a response, or the problem for its status if it carries none. Returns the code of the problem.
 #[must_use]
 pub fn render(
-    response: Response,
+    mut response: Response,
     server_url: impl FnOnce() -> String,
     request_id: &str,
 ) -> (Response, Option<Code>) {
-    let status = response.status();
-    if !(status.is_client_error() || status.is_server_error()) {
-        return (response, None);
-    }
-    if let Some(PassedOn(code)) = response.extensions().get() {
-        let code = *code;
-        return (response, code);
-    }
+    let passed_on = response.extensions().get::<PassedOn>().copied();
+    let Some(problem) = take(&mut response) else {
+        return (response, passed_on.and_then(|PassedOn(code)| code));
+    };
     let (mut parts, _) = response.into_parts();
-    let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| of_status(status));
     let body = problem.document(&server_url(), request_id);
-    parts.status = StatusCode::from_u16(problem.code.status()).unwrap_or(status);
+    parts.status = StatusCode::from_u16(problem.code.status()).unwrap_or(parts.status);
     parts.headers.remove(header::CONTENT_LENGTH);
     let json = HeaderValue::from_static("application/problem+json");
     parts.headers.insert(header::CONTENT_TYPE, json);

@@ -13,6 +13,7 @@ pub(super) mod params;
 pub(super) mod received;
 pub(super) mod replace_list;
 pub(super) mod seed;
+pub(super) mod watch_form;
 
 mod body_head;
 mod ndjson;

@@ -12,9 +12,10 @@ use tracing::Level;
 
 use super::node;
 use super::operation::{Class as Limit, Permission};
-use super::problem::{self, Code, PassedOn, Problem};
+use super::problem::{self, Code, Problem};
 use super::request::context::{Peer, REQUEST_ID, RequestContext};
 use super::request_metrics::UNMATCHED;
+use super::wire;
 use crate::access;
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
@@ -23,14 +24,10 @@ use crate::spans;
 /// Adds an empty `settled` to the problem of a pop that was refused before its handler ran. The problem of a pop that took too
 /// long has no `settled`: the results of its settles are unknown.
 fn with_settled(mut response: Response) -> Response {
-    let status = response.status();
-    let is_passed_on = response.extensions().get::<PassedOn>().is_some();
-    let is_problem = status.is_client_error() || status.is_server_error();
-    if is_problem && !is_passed_on && status != Code::Timeout.status() {
-        let problem = response.extensions_mut().remove::<Problem>();
-        let problem = problem.unwrap_or_else(|| problem::of_status(status));
-        let settled = problem.with_default("settled", Vec::<()>::new());
-        response.extensions_mut().insert(settled);
+    if let Some(problem) = problem::take(&mut response) {
+        let is_unknown = problem.code() == Code::Timeout;
+        let problem = if is_unknown { problem } else { problem.with_default("settled", Vec::<()>::new()) };
+        response.extensions_mut().insert(problem);
     }
     response
 }
@@ -38,8 +35,22 @@ fn with_settled(mut response: Response) -> Response {
 /// The response with its problem document, and the code of the problem.
 pub(super) fn rendered(context: &RequestContext, response: Response) -> (Response, Option<Code>) {
     let is_pop = context.operation().is_some_and(|operation| operation.class == Limit::Pop);
-    let response = if is_pop { with_settled(response) } else { response };
+    let mut response = if is_pop { with_settled(response) } else { response };
+    if context.is_event_source
+        && let Some(problem) = problem::take(&mut response)
+    {
+        if problem.code().may_pass() {
+            return (refused_events(context, &problem), Some(problem.code()));
+        }
+        response.extensions_mut().insert(problem);
+    }
     problem::render(response, || context.public_url(), &context.id)
+}
+
+/// The response to an `EventSource` that is refused for now. After a status other than 200 it would never connect again.
+fn refused_events(context: &RequestContext, problem: &Problem) -> Response {
+    let text = wire::refused_events(problem, &context.public_url(), &context.id);
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))], text).into_response()
 }
 
 /// The response of a handler that panicked. The log has the location of the panic, but never its text, which may
@@ -91,7 +102,9 @@ impl Observed {
         }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        self.report(Some(response.status().as_u16()), code.map_or("ok", Code::name));
+        // An `EventSource` that is refused for now gets 200; it counts as what it is.
+        let status = code.map_or(response.status().as_u16(), Code::status);
+        self.report(Some(status), code.map_or("ok", Code::name));
         self.is_reported = true;
         response
     }

@@ -24,7 +24,9 @@ pub use self::popped::{popped, popped_bytes};
 pub use self::produce::{failed_key, produced, replaced};
 pub use self::queue::{queue, status};
 pub use self::read::{Fields, STATES, Selectable, Selected, index, item, object, source, synced, worker};
-pub use self::watch::{push_line, watch_bookmark, watch_error, watch_row};
+pub use self::watch::{
+    RETRY, push_event, push_line, refused_events, retry_line, watch_bookmark, watch_error, watch_expired, watch_row,
+};
 
 /// An instant of the wall clock.
 #[must_use]

@@ -309,8 +309,8 @@ export interface Synced {
 
 /** A row of a watch: a change of a key, or a message about the watch. */
 export interface WatchRow<T> {
-    type: Open<"Added" | "Updated" | "Deleted" | "Bookmark" | "Error">;
-    /** Absent in `Bookmark` and `Error`. */
+    type: Open<"Added" | "Updated" | "Deleted" | "Bookmark" | "Error" | "Expired">;
+    /** Absent in `Bookmark`, `Error` and `Expired`. */
     key?: string;
     resource_version?: number;
     object?: T | null;

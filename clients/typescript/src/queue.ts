@@ -357,7 +357,10 @@ export class Queue<T> {
         }
     }
 
-    /** The row in a line of a watch, or in the data of a server-sent event. Throws the problem of an `Error`. */
+    /**
+     * The row in a line of a watch, or in the data of a server-sent event. Throws the problem of an `Error`, and that of an `Expired`, after which the
+     * view must be listed again.
+     */
     watchRow(text: string): WatchRow<T> {
         let row: WatchRow<T>;
         try {
@@ -365,7 +368,7 @@ export class Queue<T> {
         } catch (error) {
             throw unexpectedReply("watch", 200, `a row is not that of a deltaq server: ${messageOf(error)}`);
         }
-        if (row.type === "Error" && row.problem !== undefined) {
+        if (row.problem !== undefined) {
             throw problemError(row.problem, "watch");
         }
         return row;

@@ -125,7 +125,7 @@ async function* eventRows<T>(queue: Queue<T>, options: WatchOptions, bookmark: D
         }
         changed.notify();
     };
-    for (const type of ["Added", "Updated", "Deleted", "Bookmark", "Error"]) {
+    for (const type of ["Added", "Updated", "Deleted", "Bookmark", "Error", "Expired"]) {
         source.addEventListener(type, take);
     }
     source.onerror = () => changed.notify();

@@ -321,7 +321,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
                 let is_unknown = row.final_state_unknown == Some(true);
                 Some(Row::Absent { key, last: object.filter(|_| !is_unknown) })
             }
-            RowType::Bookmark | RowType::Error | RowType::Unrecognized => None,
+            RowType::Bookmark | RowType::Error | RowType::Expired | RowType::Unrecognized => None,
         }
     }
 }

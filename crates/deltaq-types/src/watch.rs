@@ -17,7 +17,8 @@ pub struct WatchRow {
     /// The key.
     #[serde(default)]
     pub key: Option<String>,
-    /// The version of the key in the view or, in a `Bookmark`, up to which the watch has sent everything.
+    /// The version of the key in the view; in a `Bookmark`, up to which the watch has sent everything; in an `Expired`, after which the
+    /// watch goes on, or 0 if all keys follow.
     #[serde(default)]
     pub resource_version: Option<u64>,
     /// The object; of a deleted key the last one.
@@ -32,7 +33,7 @@ pub struct WatchRow {
     /// True in the `Bookmark` that follows the keys which the view had at the beginning.
     #[serde(default)]
     pub initial_events_end: Option<bool>,
-    /// The problem that ends the watch.
+    /// The problem that ends the watch; in an `Expired`, why the position can't be continued.
     #[serde(default)]
     pub problem: Option<ProblemDocument>,
 }
@@ -46,6 +47,7 @@ impl RowType {
             Self::Deleted => (&["key", "resource_version", "final_state_unknown"], &["object", "source"]),
             Self::Bookmark => (&["resource_version", "initial_events_end"], &[]),
             Self::Error => (&["problem"], &[]),
+            Self::Expired => (&["resource_version", "problem"], &[]),
             Self::Unrecognized => (&[], &[]),
         };
         Members { present, nullable }

@@ -63,6 +63,8 @@ words! {
         Bookmark = "Bookmark",
         /// The watch ends with a problem.
         Error = "Error",
+        /// The position of an `EventSource` can't be continued. The watch goes on from another one.
+        Expired = "Expired",
     }
     /// The type of a delta.
     DeltaType {

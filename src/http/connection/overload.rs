@@ -1,20 +1,27 @@
 //! The overload response: a connection beyond `server.max_connections` gets it and is closed.
+//!
+//! An `EventSource` never connects again after a status other than 200, so the head of the request is read before the response.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use deltaq_runtime::clock::Clock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use super::stream::closing_response;
+use super::stream::{closing_events, closing_response};
 use crate::http::problem::{Code, Problem};
+use crate::http::request::watch_form::WatchForm;
 
 /// Maximum number of overload responses in progress. Further connections are closed without a response.
 const RESPONSES_MAX: usize = 256;
 /// Time limit of one overload response.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
+/// Time limit of the head of a request, and the maximum number of its bytes that are read.
+const HEAD_TIME_MAX: Duration = Duration::from_millis(250);
+const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Minimum time between two lines that [`LogLimit`] allows.
 const LOG_PERIOD: Duration = Duration::from_mins(1);
 
@@ -70,11 +77,38 @@ impl OverloadResponder {
         Some(async move {
             let detail = format!("{limit} connections are open (server.max_connections)");
             let problem = Problem::new(Code::TooManyConnections, detail).with("limit", limit);
-            let response = closing_response(&problem);
-            let _sent = tokio::time::timeout(RESPONSE_TIME_MAX, send_and_close(stream, &response)).await;
+            let _sent = tokio::time::timeout(RESPONSE_TIME_MAX, refuse(stream, &problem)).await;
             drop(permit);
         })
     }
+}
+
+async fn refuse(mut stream: TcpStream, problem: &Problem) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    // Without a head in time, the client is none that asks for events.
+    let _late = tokio::time::timeout(HEAD_TIME_MAX, read_head(&mut stream, &mut head)).await;
+    let response = if is_event_source(&head) { closing_events(problem) } else { closing_response(problem) };
+    send_and_close(stream, &response).await
+}
+
+async fn read_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> std::io::Result<()> {
+    let is_complete = |head: &[u8]| head.windows(4).any(|end| end == b"\r\n\r\n");
+    while !is_complete(head) && head.len() < HEAD_BYTES_MAX && stream.read_buf(head).await? > 0 {}
+    Ok(())
+}
+
+/// Whether the head of a request asks for a watch as server-sent events.
+fn is_event_source(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head);
+    let mut lines = head.lines();
+    let path = lines.next().and_then(|line| line.strip_prefix("GET ")?.split(['?', ' ']).next());
+    let header = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value.trim()).ok()?))
+    };
+    let headers: HeaderMap = lines.filter_map(header).collect();
+    path.is_some_and(|path| path.ends_with("/watch"))
+        && WatchForm::of(&headers).is_ok_and(|form| form == WatchForm::Events)
 }
 
 /// Sends a response and reads until the peer closes the connection. If the socket were closed with unread bytes, the
@@ -90,6 +124,24 @@ pub(super) async fn send_and_close(mut stream: TcpStream, response: &[u8]) -> st
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_source_is_told_by_its_head() {
+        let head =
+            |path: &str, accept: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
+        for (head, is_one) in [
+            (head("/v1/queues/a/watch?resource_version=0", "text/event-stream"), true),
+            (head("/v1/queues/a/watch", "application/json;q=0.5, text/event-stream"), true),
+            (head("/v1/queues/a/watch", "application/x-ndjson"), false),
+            (head("/v1/queues/a/items?x=/watch", "text/event-stream"), false),
+            (head("/v1/queues/a/watch", "text/html"), false),
+            ("POST /v1/queues/a/watch HTTP/1.1\r\naccept: text/event-stream\r\n\r\n".to_owned(), false),
+            ("GET /v1/queues/a/watch HTTP/1.1\r\n\r\n".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_event_source(head.as_bytes()), is_one, "{head}");
+        }
+    }
 
     #[test]
     fn the_log_gets_one_line_a_minute() {

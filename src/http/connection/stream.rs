@@ -15,6 +15,7 @@ use super::timeouts::Timeouts;
 use super::transport::Transport;
 use crate::http::problem::{self, Problem};
 use crate::http::reply::delivery::Outbox;
+use crate::http::wire;
 
 /// The number of polls by which a clean end of the stream is delayed. hyper drops the running request at the end of
 /// the stream. So a client that closes its sending side after a request gets a response only if the handler ends
@@ -162,16 +163,37 @@ impl Replacement {
 /// A complete response to a request that hyper refused. The connection ends after it. Nothing about the request is
 /// known, so its `type` is only a path.
 pub(super) fn closing_response(problem: &Problem) -> Bytes {
-    let request_id = format!("unparsed-{:016x}", fastrand::u64(..));
-    let (body, status) = (problem.document("", &request_id), problem.code().status());
+    let request_id = request_id();
+    let body = problem.document("", &request_id).into_bytes();
+    closing(
+        problem.code().status(),
+        "application/problem+json",
+        &request_id,
+        problem.retry_after_seconds(),
+        body,
+    )
+}
+
+/// The same to an `EventSource`.
+pub(super) fn closing_events(problem: &Problem) -> Bytes {
+    let request_id = request_id();
+    let body = wire::refused_events(problem, "", &request_id);
+    closing(StatusCode::OK.as_u16(), "text/event-stream", &request_id, None, body)
+}
+
+fn request_id() -> String {
+    format!("unparsed-{:016x}", fastrand::u64(..))
+}
+
+fn closing(status: u16, kind: &str, request_id: &str, retry_after: Option<u64>, body: Vec<u8>) -> Bytes {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
-    let retry_after = problem.retry_after_seconds().map(|wait| format!("retry-after: {wait}\r\n"));
-    let text = format!(
-        "HTTP/1.1 {status} {}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
-         x-request-id: {request_id}\r\n{}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+    let retry_after = retry_after.map(|wait| format!("retry-after: {wait}\r\n"));
+    let head = format!(
+        "HTTP/1.1 {status} {}\r\ncontent-type: {kind}\r\ncache-control: no-store\r\n\
+         x-request-id: {request_id}\r\n{}connection: close\r\ncontent-length: {}\r\n\r\n",
         reason.unwrap_or_default(),
         retry_after.unwrap_or_default(),
         body.len()
     );
-    text.into()
+    [head.into_bytes(), body].concat().into()
 }

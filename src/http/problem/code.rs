@@ -37,6 +37,12 @@ macro_rules! codes {
                 match self { $(Self::$variant => $retryable),* }
             }
 
+            /// Whether a new request may succeed although nothing else of it changes: the server was not ready for it, or has failed.
+            #[must_use]
+            pub const fn may_pass(self) -> bool {
+                self.is_retryable() || self.status() >= 500
+            }
+
             /// The problem in a few words.
             #[must_use]
             pub const fn title(self) -> &'static str {

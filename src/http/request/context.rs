@@ -17,6 +17,7 @@ use super::body_head::BodyHead;
 use super::params::{Params, Query};
 use super::public_url;
 use super::trace;
+use super::watch_form::WatchForm;
 use crate::access::Caller;
 use crate::http::gate::access::Authorization;
 use crate::http::gate::in_flight::{Applicant, Permit, ReplyBytes};
@@ -74,6 +75,8 @@ pub(in crate::http) struct RequestContext {
     called: public_url::Caller,
     /// Who the caller is, and whether the caller has the permission that the operation needs.
     pub(in crate::http) authorization: Authorization,
+    /// Whether the caller watches by server-sent events, as a browser's `EventSource` does.
+    pub(in crate::http) is_event_source: bool,
     /// Whether another node returns leases that did not reach its client.
     pub(in crate::http) is_undelivered: bool,
     /// The trace context of the caller.
@@ -106,6 +109,9 @@ impl RequestContext {
     ) -> Arc<Self> {
         let is_tls = connection.as_ref().is_some_and(|connection| connection.is_tls);
         let body_kind = target.operation.map_or(BodyKind::Ignored, |operation| operation.body);
+        let is_watch = target.operation.is_some_and(|operation| operation.class == Class::Watch);
+        let is_event_source =
+            is_watch && WatchForm::of(request.headers()).is_ok_and(|form| form == WatchForm::Events);
         Arc::new(Self {
             id: request_id(head, &state),
             begun_us: state.clock.monotonic_us(),
@@ -114,6 +120,7 @@ impl RequestContext {
             called: public_url::Caller::of(request, head, is_tls, is_from_node),
             connection,
             authorization: Authorization { is_from_node, ..Authorization::default() },
+            is_event_source,
             is_undelivered: is_from_node && head.is_undelivered,
             parent: trace::context_of(head.traceparent),
             body_head: BodyHead::of(head, body_kind),

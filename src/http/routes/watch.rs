@@ -14,7 +14,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::lives::LifeId;
 use deltaq_engine::view::View;
 use deltaq_service::{self, Handle, KeyFilter, Shard, WatchFrom, Watcher};
-use deltaq_types::{ExpiredReason, Page, WatchRow};
+use deltaq_types::{ExpiredReason, Page, RowType, WatchRow};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
@@ -24,28 +24,15 @@ use crate::http::gate::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WA
 use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::problem::{Code, Problem};
-use crate::http::request::accept::Accept;
 use crate::http::request::call::ReadCall;
 use crate::http::request::context::RequestContext;
 use crate::http::request::cursor::{self, List};
 use crate::http::request::params::{Params, digits, wrong};
+use crate::http::request::watch_form::WatchForm;
 use crate::http::wire;
 
-/// How long a browser waits before it connects again, in milliseconds.
-const RETRY_MS: u64 = 1_000;
 /// Maximum number of rows per page of a stream.
 const STREAMED_ROWS_MAX: usize = 1_000;
-
-/// How the rows are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transport {
-    /// A stream of NDJSON.
-    Lines,
-    /// A stream of server-sent events.
-    Events,
-    /// One JSON page.
-    Page,
-}
 
 /// Watch a view: the changes since a version.
 #[utoipa::path(
@@ -59,20 +46,14 @@ enum Transport {
 pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.partitions.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
-    let (transport, view) = (transport(&headers)?, view(&params)?);
-    let from = from(&params, &headers, &handle, view, transport).inspect_err(|problem| {
-        // The position refers to a life that the queue never had.
-        if problem.code() == Code::Expired {
-            handle.count_lost_watch();
-        }
-    })?;
+    let (form, view) = (WatchForm::of(&headers)?, view(&params)?);
     let filter = key_filter(&params)?;
     let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
     let wait = params.duration("wait", Duration::ZERO..=context.state.limits.max_wait)?;
     let rows = params.count("limit", 1..=PAGE_MAX)?;
-    if transport == Transport::Page {
+    if form == WatchForm::Page {
         let rows = usize::try_from(rows.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
-        let watcher = handle.watch(view, from, filter).await?;
+        let watcher = handle.watch(view, from(&params, &handle, view)?, filter).await?;
         let page = next_page(watcher, wait.unwrap_or_default(), rows).await?;
         return Ok(context.reply(page).into_response());
     }
@@ -83,12 +64,16 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
             );
         }
     }
-    let watcher = handle.watch(view, from, filter).await?;
+    let (watcher, expired) = match form {
+        WatchForm::Events => events(&params, &headers, &handle, view, filter).await?,
+        _ => (handle.watch(view, from(&params, &handle, view)?, filter).await?, None),
+    };
     let now = Instant::now();
     let stream = Stream {
         watcher,
+        expired,
         context,
-        transport,
+        form,
         bookmark,
         next_bookmark: now + bookmark,
         // The streams of a restarted server all began at the same time, but should not all end at the same time.
@@ -98,8 +83,8 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         held: None,
     };
     let body = Body::from_stream(stream::unfold(stream, Stream::next).fuse());
-    let kind = match transport {
-        Transport::Events => "text/event-stream",
+    let kind = match form {
+        WatchForm::Events => "text/event-stream",
         _ => "application/x-ndjson",
     };
     let headers = [
@@ -109,24 +94,6 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     Ok((headers, body).into_response())
-}
-
-/// The transport that the client prefers. Among equal preferences, the first one counts. The default is NDJSON.
-fn transport(headers: &HeaderMap) -> Result<Transport, Problem> {
-    let accept = Accept::of(headers);
-    if accept.is_absent() {
-        return Ok(Transport::Lines);
-    }
-    let transport = |kind| match kind {
-        "application/x-ndjson" | "*/*" | "application/*" => Some(Transport::Lines),
-        "text/event-stream" | "text/*" => Some(Transport::Events),
-        "application/json" => Some(Transport::Page),
-        _ => None,
-    };
-    let transports = accept.types().filter_map(|(kind, weight)| Some((transport(kind)?, weight)));
-    let preferred = transports.reduce(|best, next| if next.1 > best.1 { next } else { best });
-    let offered = "a watch is application/x-ndjson, text/event-stream or application/json";
-    preferred.map(|(transport, _)| transport).ok_or_else(|| accept.refused(offered))
 }
 
 fn view(params: &Params) -> Result<View, Problem> {
@@ -154,20 +121,47 @@ fn shard(text: &str) -> Result<Shard, Problem> {
     })
 }
 
-/// Where the watch starts.
-fn from(
+/// The watch of an `EventSource`. It sends the id of its last event without asking the page, and it never connects again
+/// after a refusal. If a position has expired, the watch goes on from the next one: the id of the last event, the version
+/// in the URL, all keys. The problem is that of the first position.
+async fn events(
     params: &Params,
     headers: &HeaderMap,
-    handle: &Handle,
+    handle: &Arc<Handle>,
     view: View,
-    transport: Transport,
-) -> Result<WatchFrom, Problem> {
-    let last_id = headers.get("last-event-id").filter(|_| transport == Transport::Events);
-    if let Some(id) = last_id.and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty()) {
-        return position(id, "Last-Event-ID", handle);
+    filter: KeyFilter,
+) -> Result<(Watcher, Option<Problem>), Problem> {
+    let mut expired = None;
+    for position in last_event(headers, handle).into_iter().chain([from(params, handle, view)]) {
+        let begun = match position {
+            Ok(from) => handle.watch(view, from, filter.clone()).await.map_err(Problem::from),
+            Err(problem) => Err(problem),
+        };
+        match begun {
+            Err(problem) if problem.code() == Code::Expired => expired = expired.or(Some(problem)),
+            begun => return begun.map(|watcher| (watcher, expired)),
+        }
     }
+    Ok((handle.watch(view, WatchFrom::Start, filter).await?, expired))
+}
+
+/// The position in `Last-Event-ID`. A text that is none was not given out by this queue.
+fn last_event(headers: &HeaderMap, handle: &Handle) -> Option<Result<WatchFrom, Problem>> {
+    const NAME: &str = "Last-Event-ID";
+    let id = headers.get("last-event-id").filter(|id| !id.is_empty())?;
+    let position = id.to_str().ok().and_then(|id| position(id, NAME, handle));
+    Some(position.unwrap_or_else(|| Err(lost(NAME, handle))))
+}
+
+/// Where the parameters say that the watch begins.
+fn from(params: &Params, handle: &Handle, view: View) -> Result<WatchFrom, Problem> {
     if let Some(token) = params.text("continue") {
-        let position = cursor::decode(List::Watch(view), &handle.lives(), token)?;
+        let position = cursor::decode(List::Watch(view), &handle.lives(), token);
+        let position = position.inspect_err(|problem| {
+            if problem.code() == Code::Expired {
+                handle.count_lost_watch();
+            }
+        })?;
         let numbers = position.split_once(':');
         let numbers = numbers.and_then(|(after, since)| Some((after.parse().ok()?, since.parse().ok()?)));
         let (after, since) = numbers.ok_or_else(cursor::of_another_list)?;
@@ -179,35 +173,39 @@ fn from(
     match params.text("resource_version") {
         None | Some("0") => Ok(WatchFrom::Start),
         Some("now") => Ok(WatchFrom::Now),
-        Some(text) => position(text, "resource_version", handle),
+        Some(text) => position(text, "resource_version", handle).unwrap_or_else(|| {
+            Err(wrong("resource_version", &format!("{} is neither a version nor \"now\"", Excerpt(text))))
+        }),
     }
 }
 
-/// Parses a position: a version, or the id of an event. An id consists of the life of a version and the version, as
-/// in `6f2c01ab-246012345678337`. While the watch sends all keys, the id also has the version at which the watch
-/// began, and the life is that of the newer version.
-fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, Problem> {
-    let wrong_version = || wrong(parameter, &format!("{} is neither a version nor \"now\"", Excerpt(text)));
-    let number = |text: &str| digits(text).map(Rv::new).ok_or_else(wrong_version);
+/// Parses a position: a version, or the id of an event; `None` if the text is neither. An id consists of the life of a
+/// version and the version, as in `6f2c01ab-246012345678337`. While the watch sends all keys, the id also has the version
+/// at which the watch began, and the life is that of the newer version.
+fn position(text: &str, parameter: &str, handle: &Handle) -> Option<Result<WatchFrom, Problem>> {
+    let number = |text: &str| digits(text).map(Rv::new);
     let Some((life, versions)) = text.split_once('-') else {
-        return number(text).map(WatchFrom::After);
+        return number(text).map(|after| Ok(WatchFrom::After(after)));
     };
-    let life = LifeId::parse(life).ok_or_else(wrong_version)?;
-    let from = match versions.split_once('-') {
-        None => WatchFrom::After(number(versions)?),
-        Some((after, since)) => WatchFrom::List { after: number(after)?, since: number(since)? },
+    let life = LifeId::parse(life)?;
+    let (from, newest) = match versions.split_once('-') {
+        None => {
+            let after = number(versions)?;
+            (WatchFrom::After(after), after)
+        }
+        Some((after, since)) => {
+            let (after, since) = (number(after)?, number(since)?);
+            (WatchFrom::List { after, since }, after.max(since))
+        }
     };
-    let newest = match from {
-        WatchFrom::After(after) => after,
-        WatchFrom::List { after, since } => after.max(since),
-        WatchFrom::Start | WatchFrom::Now => Rv::ZERO,
-    };
-    if !handle.lives().has(life, newest) {
-        let detail = "the version belongs to a deleted queue of this name, or to a time that was lost";
-        let problem = Problem::expired(ExpiredReason::Lost, detail).hint("list the view again");
-        return Err(problem.with("parameter", parameter));
-    }
-    Ok(from)
+    Some(if handle.lives().has(life, newest) { Ok(from) } else { Err(lost(parameter, handle)) })
+}
+
+/// The problem of a position in a life that the queue never had.
+fn lost(parameter: &str, handle: &Handle) -> Problem {
+    handle.count_lost_watch();
+    let detail = "the version belongs to a deleted queue of this name, or to a time that was lost";
+    Problem::expired(ExpiredReason::Lost, detail).hint("list the view again").with("parameter", parameter)
 }
 
 /// The next page of a long poll. Waits until there is a row, but at most for the time that the client requested.
@@ -246,8 +244,10 @@ async fn next_page(mut watcher: Watcher, wait: Duration, rows: usize) -> Result<
 /// A watch that is streamed.
 struct Stream {
     watcher: Watcher,
+    /// Why the position that the client had can't be continued.
+    expired: Option<Problem>,
     context: Arc<RequestContext>,
-    transport: Transport,
+    form: WatchForm,
     bookmark: Duration,
     next_bookmark: Instant,
     ends: Instant,
@@ -265,8 +265,12 @@ impl Stream {
             return None;
         }
         let mut text = Vec::new();
-        if !std::mem::replace(&mut self.has_begun, true) && self.transport == Transport::Events {
-            text.extend_from_slice(format!("retry: {RETRY_MS}\n\n").as_bytes());
+        if !std::mem::replace(&mut self.has_begun, true) && self.form == WatchForm::Events {
+            text.extend_from_slice(wire::retry_line(wire::RETRY).as_bytes());
+        }
+        if let Some(problem) = self.expired.take() {
+            let (url, version) = (self.context.public_url(), self.watcher.resource_version());
+            self.write(&mut text, &wire::watch_expired(&problem, &url, &self.context.id, version), None);
         }
         if let Err(problem) = self.fill(&mut text).await {
             self.has_ended = true;
@@ -318,21 +322,25 @@ impl Stream {
 
     /// Writes a row. `since` is the version at which the watch began, while it sends all keys.
     fn write(&self, text: &mut Vec<u8>, row: &WatchRow, since: Option<Rv>) {
-        if self.transport == Transport::Events {
-            let kind = row.kind.as_str();
-            if let Some(version) = row.resource_version {
-                let newest = since.unwrap_or_default().max(Rv::new(version));
-                let life = self.watcher.handle().lives().id_of(newest);
-                let since = since.map(|since| format!("-{since}")).unwrap_or_default();
-                text.extend_from_slice(format!("id: {life}-{version}{since}\n").as_bytes());
-            }
-            text.extend_from_slice(format!("event: {kind}\ndata: ").as_bytes());
-        }
-        if let Err(error) = wire::push_line(text, row) {
+        let encoded = if self.form == WatchForm::Events {
+            let id = match (row.kind, row.resource_version) {
+                // The browser forgets the id that has expired.
+                (RowType::Expired, _) => Some(String::new()),
+                (_, version) => version.map(|version| self.event_id(Rv::new(version), since)),
+            };
+            wire::push_event(text, id.as_deref(), row)
+        } else {
+            wire::push_line(text, row)
+        };
+        if let Err(error) = encoded {
             tracing::error!(%error, "a row could not be encoded");
         }
-        if self.transport == Transport::Events {
-            text.push(b'\n');
-        }
+    }
+
+    /// The id of the event with this version, see [`position`].
+    fn event_id(&self, version: Rv, since: Option<Rv>) -> String {
+        let life = self.watcher.handle().lives().id_of(version.max(since.unwrap_or_default()));
+        let since = since.map(|since| format!("-{since}")).unwrap_or_default();
+        format!("{life}-{version}{since}")
     }
 }

@@ -1,12 +1,19 @@
-//! Rows of a watch, and lines of a stream.
+//! Rows of a watch, as lines and as server-sent events.
+
+use std::time::Duration;
 
 use deltaq_engine::feed::{Row, RowKind};
 use deltaq_engine::id::Rv;
-use deltaq_types::{RowType, WatchRow};
+use deltaq_types::{RowType, WatchRow, duration::whole_ms};
 use serde::Serialize;
 
 use super::raw;
 use crate::http::problem::Problem;
+
+/// How long a browser waits before it connects again.
+pub const RETRY: Duration = Duration::from_secs(1);
+/// The same after a problem that names no time.
+const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 const EMPTY: WatchRow = WatchRow {
     kind: RowType::Bookmark,
@@ -49,6 +56,43 @@ pub fn watch_bookmark(rv: Rv, ends_list: bool) -> WatchRow {
 pub fn watch_error(problem: &Problem, server_url: &str, request_id: &str) -> WatchRow {
     let problem = serde_json::from_str(&problem.document(server_url, request_id)).ok();
     WatchRow { kind: RowType::Error, problem, ..EMPTY }
+}
+
+/// The position of an `EventSource` can't be continued: the watch goes on after `rv`, or with all keys if that is 0.
+#[must_use]
+pub fn watch_expired(problem: &Problem, server_url: &str, request_id: &str, rv: Rv) -> WatchRow {
+    let row = watch_error(problem, server_url, request_id);
+    WatchRow { kind: RowType::Expired, resource_version: Some(rv.get()), ..row }
+}
+
+/// Writes a row as a server-sent event. An empty id makes a browser forget the id that it has.
+///
+/// # Errors
+/// The row can't be encoded.
+pub fn push_event(text: &mut Vec<u8>, id: Option<&str>, row: &WatchRow) -> serde_json::Result<()> {
+    let id = id.map(|id| if id.is_empty() { "id:\n".to_owned() } else { format!("id: {id}\n") });
+    let id = id.unwrap_or_default();
+    text.extend_from_slice(format!("{id}event: {}\ndata: ", row.kind.as_str()).as_bytes());
+    push_line(text, row)?;
+    text.push(b'\n');
+    Ok(())
+}
+
+/// The line by which a browser knows how long to wait before it connects again.
+#[must_use]
+pub fn retry_line(wait: Duration) -> String {
+    format!("retry: {}\n\n", whole_ms(wait))
+}
+
+/// The stream of an `EventSource` that is refused for now: when to come again, and why. Many that are refused together come at different times.
+#[must_use]
+pub fn refused_events(problem: &Problem, server_url: &str, request_id: &str) -> Vec<u8> {
+    let wait = problem.wait().unwrap_or(RETRY_AFTER_FAILURE).max(RETRY);
+    let mut text = retry_line(wait.mul_f64(1.0 + fastrand::f64())).into_bytes();
+    if let Err(error) = push_event(&mut text, None, &watch_error(problem, server_url, request_id)) {
+        tracing::error!(%error, "a row could not be encoded");
+    }
+    text
 }
 
 /// Writes a document as a line.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 /// Words that the types of deltas and rows have from client-go.
-const PASCAL_CASE: [&str; 7] = ["Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "Error"];
+const PASCAL_CASE: [&str; 8] =
+    ["Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "Error", "Expired"];
 /// The settings of a queue are the document that a caller sends: lengths are texts, and what is not set may be absent.
 const SETTINGS: [&str; 10] = [
     "Bucket",

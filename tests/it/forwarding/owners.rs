@@ -190,3 +190,68 @@ async fn a_connection_to_the_owner_is_used_again() {
     let (first, second, _node) = calls.await.expect("no panic");
     assert_eq!((first, second), (200, 200));
 }
+
+/// Sends the watch of an `EventSource`, which never connects again after a status other than 200. Returns the stream, which ends.
+async fn event_source(node: &TestNode, path: &str, headers: &[(&str, &str)]) -> String {
+    let mut client = node.client().await;
+    let headers = [&[("accept", "text/event-stream")], headers].concat();
+    client.send_text("GET", path, &headers, "").await;
+    let reply = client.reply().await;
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (200, Some("text/event-stream")),
+        "{}",
+        reply.text
+    );
+    reply.text
+}
+
+#[tokio::test]
+async fn an_event_source_at_another_node_is_refused_for_now() {
+    let cluster = Cluster::start().await;
+    let queue = queue_of(&cluster.a, 1, 0);
+    let path = format!("/v1/queues/{queue}/watch");
+    let is_for_now = |text: &str, what: &str| {
+        assert!(
+            text.starts_with("retry: ") && text.contains("\nevent: Error\n") && text.contains(what),
+            "{text}"
+        );
+    };
+    cluster.b.post(&format!("/v1/queues/{queue}/add"), &json!({"key": "x"})).await.ok();
+    // The owner is not sure.
+    cluster.b.partitions.trust(0);
+    is_for_now(&event_source(&cluster.a, &path, &[]).await, "\"code\":\"not-owner\"");
+    cluster.b.partitions.trust(u64::MAX);
+    // Nobody owns the queue.
+    cluster.a.partitions.set_owner(1, Owner::Nobody);
+    is_for_now(&event_source(&cluster.a, &path, &[]).await, "no node owns the queue at present");
+    // The owner is gone, does not accept the node, or is another server.
+    for head in ["", "403 Forbidden", "200 OK", "502 Bad Gateway"] {
+        let owner = FakeOwner::start().await;
+        cluster.a.sees(1, &owner.peer);
+        let asked = async {
+            let (mut stream, _) = owner.accept().await;
+            if !head.is_empty() {
+                write(&mut stream, &format!("HTTP/1.1 {head}\r\ncontent-length: 2\r\n\r\nhi")).await;
+            }
+        };
+        let (text, ()) = tokio::join!(event_source(&cluster.a, &path, &[]), asked);
+        is_for_now(&text, "\"code\":\"not-owner\"");
+    }
+    // The owner refuses for good, and goes on behind a position that has expired.
+    cluster.a.sees(1, &cluster.b.peer("b"));
+    let unknown = queue_of(&cluster.a, 1, 1);
+    let mut client = cluster.a.client().await;
+    let headers = [("accept", "text/event-stream")];
+    client.send_text("GET", &format!("/v1/queues/{unknown}/watch"), &headers, "").await;
+    client.reply().await.problem("queue-not-found");
+    let mut client = cluster.a.client().await;
+    client.send_text("GET", &path, &[headers[0], ("last-event-id", "00000001-7")], "").await;
+    assert_eq!(client.head().await.expect("a head").0, 200);
+    let mut rows = String::new();
+    while !rows.contains("initial_events_end") {
+        let row = client.chunk().await.expect("a row").expect("the watch goes on");
+        rows.push_str(&String::from_utf8(row).expect("text"));
+    }
+    assert!(rows.contains("id:\nevent: Expired\n") && rows.contains("event: Added\n"), "{rows}");
+}

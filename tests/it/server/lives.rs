@@ -84,7 +84,7 @@ impl Issued {
         }
     }
 
-    /// The status of each call that uses what was given out; the ack comes last.
+    /// The status of each call that uses what was given out; the ack comes last. Server-sent events say in the stream what others get as 410.
     async fn used(&self, service: &Service, key: &str) -> [(&'static str, u16); 7] {
         let json = ("accept", "application/json");
         let Self { version, lease, etag, event, cursor, .. } = self;
@@ -96,7 +96,9 @@ impl Issued {
         let mut client = service.client().await;
         let headers = [("accept", "text/event-stream"), ("last-event-id", event.as_str())];
         client.send_text("GET", &format!("{QUEUE}/watch"), &headers, "").await;
-        let events = client.head().await.expect("a head").0;
+        assert_eq!(client.head().await.expect("a head").0, 200, "an EventSource would not come again");
+        let text = client.chunk().await.expect("no cut").expect("the stream goes on");
+        let events = if String::from_utf8_lossy(&text).contains("event: Expired\n") { 410 } else { 200 };
         let ack = service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [lease]})).await.status;
         [
             ("watch", watch),

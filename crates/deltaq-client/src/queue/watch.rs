@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use deltaq_types::WatchRow;
 use deltaq_types::duration::format;
-use deltaq_types::{RowType, WatchRow};
 use futures_util::stream::{Stream, try_unfold};
 use reqwest::Method;
 use tokio::time::{Instant, sleep, timeout};
@@ -243,9 +243,8 @@ impl Rows {
                 _ => {}
             }
         }
-        if let Some(row) = row.as_mut().filter(|row| row.kind == RowType::Error)
-            && let Some(problem) = row.problem.take()
-        {
+        // After `Expired` the server would go on with all keys. The caller begins the watch anew instead, as after any other `expired`.
+        if let Some(problem) = row.as_mut().and_then(|row| row.problem.take()) {
             return Err(Error::Problem(Box::new(problem)));
         }
         self.position = id.or_else(|| self.position.take());

@@ -409,8 +409,11 @@ impl<'r> Watcher<'r> {
             self.rows.pop_front();
         }
         let kind = row["type"].as_str().expect("a type");
-        if kind == "Error" {
-            self.fault("", &format!("at {}: {row}", self.version));
+        if kind == "Error" || kind == "Expired" {
+            // A refusal for now, which an `EventSource` gets as a row.
+            if kind == "Expired" || !matches!(row["problem"]["status"].as_u64(), Some(429 | 503)) {
+                self.fault("", &format!("at {}: {row}", self.version));
+            }
             return;
         }
         let version = version_of(row);
