@@ -8,9 +8,9 @@ import unittest.mock
 from collections.abc import AsyncIterator
 from typing import Any
 
-from deltaq import Change, NotJson, Problem, Queue, QueueDeleted, Reflector, Replace, RetryPolicy, aio, calls
+from deltaq import Change, NotJson, Problem, Queue, QueueDeleted, QueueRestored, Reflector, Replace, RetryPolicy, aio, calls
 from deltaq.models import Produced
-from deltaq.reflecting import CHECK_SECONDS, Entry, Refusal, ReplaceOptions, Sequence, is_about_the_entry
+from deltaq.reflecting import CHECK_SECONDS, Entry, Refusal, is_about_the_entry
 
 ENTRIES: list[Replace] = [Replace([{"key": "a", "price": number}]) for number in (1, float("nan"), "\ud800", 2)]
 
@@ -22,13 +22,27 @@ class Service:
 
     def __init__(self) -> None:
         self.bodies: list[bytes | None] = []
-        self.incarnation = "q1"
+        self.incarnation, self.life, self.version = "q1", "l1", 10
+        #: The last number of the source.
+        self.sequence = 0
+        #: The problem of a call that asks for a version.
+        self.refusal: Problem | None = None
+        self.asked: list[str] = []
 
     def send(self, call: calls.Call[Any], **_: object) -> Any:
+        if "/synced" in call.target:
+            self.asked.append(call.target)
+            if self.refusal is not None:
+                raise self.refusal
+            return None
         if call.method == "GET":
-            return call.read({"items": [], "incarnation": self.incarnation})
+            sources = [{"source": "erp", "sequence": self.sequence}]
+            fields = {"incarnation": self.incarnation, "life": self.life, "status": {"resource_version": self.version}}
+            return call.read({"items": sources, "continue": None, "resource_version": 1} if "/sources" in call.target else fields)
         self.bodies.append(call.body)
-        return Produced(1)
+        self.sequence += 1
+        self.version += 1
+        return Produced(self.version, sequence=self.sequence, incarnation=self.incarnation, life=self.life)
 
 
 class AsyncService(Service):
@@ -99,16 +113,90 @@ class DeletedQueues(unittest.TestCase):
             asyncio.run(run())
         self.assertEqual(len(service.bodies), 2)
 
-    def test_the_queue_is_asked_for_at_a_modest_rate(self) -> None:
-        sequence = Sequence("prices", "erp", ReplaceOptions())
-        # The queue does not exist before the first list.
-        for now, incarnation in [(100.0, None), (100.1, "q1")]:
-            self.assertIsNotNone(sequence.check(now))
-            sequence.checked(incarnation, self.LIST)
-        self.assertIsNone(sequence.check(100.0 + CHECK_SECONDS))
-        self.assertIsNotNone(sequence.check(100.2 + CHECK_SECONDS))
+    def test_a_reply_of_another_queue_is_noticed(self) -> None:
+        service: Any = Service()
+        reflector = Reflector(Queue(service, "prices"), "erp")
+        reflector.run([self.LIST, self.CHANGE])
+        service.incarnation = "q2"
         with self.assertRaises(QueueDeleted):
-            sequence.checked(None, self.CHANGE)
+            reflector.apply(self.CHANGE)
+        reflector.run([self.LIST, self.CHANGE])
+
+    def test_the_queue_is_asked_for_at_a_modest_rate(self) -> None:
+        service: Any = Service()
+        reflector = Reflector(Queue(service, "prices"), "erp")
+        with unittest.mock.patch("time.monotonic") as now, unittest.mock.patch.object(calls, "place", wraps=calls.place) as place:
+            for seconds, asked in [(0.0, 1), (CHECK_SECONDS - 0.1, 1), (CHECK_SECONDS, 2), (CHECK_SECONDS + 0.1, 2)]:
+                now.return_value = 100.0 + seconds
+                reflector.apply(self.CHANGE)
+                self.assertEqual(place.call_count, asked)
+
+
+class RestoredQueues(unittest.TestCase):
+    LIST, CHANGE = Replace([{"key": "a"}]), Change.updated({"key": "b"})
+
+    def setUp(self) -> None:
+        patch = unittest.mock.patch("deltaq.reflecting.CHECK_SECONDS", 0.0)
+        patch.start()
+        self.addCleanup(patch.stop)
+        service: Any = Service()
+        self.service, self.reflector = service, Reflector(Queue(service, "prices"), "erp")
+        self.reflector.run([self.LIST, self.CHANGE])
+
+    def listed_again(self) -> None:
+        with self.assertRaises(QueueRestored):
+            self.reflector.apply(self.CHANGE)
+        sent = len(self.service.bodies)
+        self.service.refusal = None
+        self.reflector.run([self.LIST, self.CHANGE])
+        self.assertEqual(len(self.service.bodies), sent + 2)
+
+    def test_a_restart_that_has_lost_nothing_changes_nothing(self) -> None:
+        self.service.life, self.service.version = "l2", 1000
+        self.reflector.run([self.CHANGE, self.CHANGE])
+        self.assertEqual(self.service.asked, ["/v1/queues/prices/synced?resource_version=12"])
+
+    def test_a_lost_version_leads_to_a_list(self) -> None:
+        refusals = [(410, "expired"), (409, "version-ahead"), (403, "forbidden")]
+        for life, (status, code) in enumerate(refusals):
+            self.service.life, self.service.version = f"restored-{life}", self.service.version + 1000
+            self.service.refusal = Problem(status, {"code": code, "retryable": False})
+            self.listed_again()
+
+    def test_a_lost_number_leads_to_a_list(self) -> None:
+        self.service.life, self.service.sequence = "l2", 1
+        self.listed_again()
+
+    def test_versions_that_went_back_lead_to_a_list(self) -> None:
+        # A virtual machine that went back together with its memory begins no life.
+        self.service.version = 5
+        self.listed_again()
+
+    def test_a_reply_in_another_life_is_noticed(self) -> None:
+        with unittest.mock.patch("deltaq.reflecting.CHECK_SECONDS", 60.0):
+            self.reflector.run([self.LIST, self.CHANGE])
+            self.service.life, self.service.refusal = "l2", Problem(410, {"code": "expired", "retryable": False})
+            self.listed_again()
+
+    def test_a_list_needs_no_answer(self) -> None:
+        self.service.life, self.service.refusal = "l2", Problem(410, {"code": "expired", "retryable": False})
+        self.reflector.run([self.LIST, self.CHANGE])
+        self.assertEqual(self.service.asked, [])
+
+    def test_asyncio_notices_it_while_the_source_is_quiet(self) -> None:
+        service: Any = AsyncService()
+
+        async def source() -> AsyncIterator[Entry]:
+            yield self.LIST
+            service.life, service.refusal = "l2", Problem(410, {"code": "expired", "retryable": False})
+            await asyncio.sleep(3600)
+
+        async def run() -> None:
+            with self.assertRaises(QueueRestored):
+                await aio.Reflector(aio.Queue(service, "prices"), "erp").run(source())
+
+        asyncio.run(run())
+        self.assertEqual(len(service.bodies), 1)
 
 
 if __name__ == "__main__":

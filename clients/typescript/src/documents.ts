@@ -147,6 +147,12 @@ export interface Produced {
     ignored: number;
     stale: number;
     duplicate: boolean;
+    /** With a sequence number: that of the last call of the source that was applied. */
+    sequence: number | null;
+    /** The queue; another one than before has nothing of what was sent. Null in a dry run without a queue. */
+    incarnation: string | null;
+    /** The life to which `resource_version` belongs; in another one than before, what was sent may be lost: `synced` with its version says so. */
+    life: string | null;
     /** Of a rate-limited add. */
     keys: { key: string; failures: number; due_at: Timestamp | null; parked: boolean }[] | null;
 }

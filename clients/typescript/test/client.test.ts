@@ -31,9 +31,11 @@ test("the life of a key", async t => {
     const queue = (await Server.start(t)).queue<{ key: string; price: number }>();
     const created = await queue.putSettings({ lease: "1m", indexes: { by_price: "/price" } });
     assert.equal(created.settings.lease, "1m");
-    const { resource_version, ...counts } = await queue.add([{ key: "a", price: 1 }, { key: "b", price: 2 }]);
+    const { resource_version, incarnation, life, ...counts } = await queue.add([{ key: "a", price: 1 }, { key: "b", price: 2 }]);
+    const document = await queue.get();
+    assert.deepEqual([incarnation, life], [document.incarnation, document.life]);
     assert.ok(Number.isSafeInteger(resource_version) && resource_version > 0);
-    assert.deepEqual(counts, { queued: 2, merged: 0, ignored: 0, stale: 0, duplicate: false, keys: null });
+    assert.deepEqual(counts, { queued: 2, merged: 0, ignored: 0, stale: 0, duplicate: false, sequence: null, keys: null });
     const sequence = 2 ** 53 - 1;
     assert.equal((await queue.update({ key: "a", price: 3 }, { source: "erp", sequence })).queued, 1);
     assert.equal((await queue.update({ key: "a", price: 4 }, { source: "erp", sequence: 5 })).duplicate, true);

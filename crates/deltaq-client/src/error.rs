@@ -92,11 +92,12 @@ pub enum Error {
         /// The number of the call.
         sequence: u64,
     },
-    /// The versions of the queue went back: it was restored from a backup, or the server has another store.
+    /// The queue has lost what was sent: it was restored from a backup, or its database has lost changes. It may also be that the token may not
+    /// ask whether it has.
     #[error(
-        "the versions of queue {queue} went back, as after a backup was restored; send the whole list again"
+        "queue {queue} may have lost what was sent, as after a backup was restored; send the whole list again"
     )]
-    QueueWentBack {
+    QueueRestored {
         /// The queue.
         queue: String,
     },

@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::queue::{Producer, ReplaceOptions};
 use crate::retry::ReflectorBackoff;
 
-/// How often a reflector asks whether the queue is still the same.
+/// How often a reflector asks whether the queue still has what was sent.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// An event of a source, as kube-rs's `watcher::Event`. A list is [`Init`](Self::Init), any number of
@@ -198,7 +198,8 @@ impl Reflector {
     /// Sends what a stream gives, until the stream ends. Calls are repeated as the options of the client say, except for a list of
     /// more than 4 MiB, which is not kept. If the future is dropped in the middle of a list, nothing of the list is applied.
     ///
-    /// A queue that was deleted is noticed within a few seconds, also while the stream gives nothing, if calls have sequence numbers.
+    /// A queue that was deleted, or has lost what was sent because a backup was restored, is noticed within a few seconds, also while the stream
+    /// gives nothing.
     ///
     /// # Errors
     /// The first error of the stream or of a call. After an error the source should be listed again: some of its changes may not
@@ -311,7 +312,11 @@ impl Reflector {
 
     async fn changes(&mut self, batch: &Batch) -> Result<(), ReflectorError> {
         let sent = self.producer().await?.deltas(&batch.deltas()).await;
-        let produced = sent.map_err(|error| self.failed(error))?;
+        let produced = sent.map_err(|error| {
+            // A producer that failed is not used again.
+            self.producer = None;
+            self.failed(error)
+        })?;
         self.report.add_changes(batch, &produced);
         (self.observer)(&Step::Changes { changes: batch.len(), produced: &produced });
         Ok(())

@@ -20,8 +20,10 @@ use self::form::{
 
 /// The time between two lists, if nothing else is set.
 const INTERVAL: DurationText = DurationText::from_secs(60);
-/// The time between two lists of a query whose changes are read in between, if nothing else is set.
-const RELIST_SQL: DurationText = DurationText::from_secs(600);
+/// The longest time between two whole lists, if nothing else is set.
+const RELIST: DurationText = DurationText::from_secs(3_600);
+/// The same of a query whose changes are read in between. Rows that are gone show in lists only.
+const RELIST_SINCE: DurationText = DurationText::from_secs(600);
 /// The longest time of one request, command or query, if nothing else is set.
 const TIMEOUT: DurationText = DurationText::from_secs(60);
 /// The largest reply, output or file, if nothing else is set: 256 MiB.
@@ -50,7 +52,7 @@ pub struct Source {
     /// Time between two lists of a source that can't tell its changes.
     #[serde(default = "interval", deserialize_with = "range::span::<MS_10, DAY, _>")]
     pub interval: DurationText,
-    /// Time between two lists of a source that tells its changes.
+    /// Longest time between two whole lists, whatever the source says about its changes.
     #[serde(default, deserialize_with = "range::optional_span::<MS_10, CENTURY, _>")]
     pub relist: Option<DurationText>,
     /// Longest time of one request, command or query.
@@ -307,11 +309,12 @@ impl Source {
         }
     }
 
-    /// The time between two lists of a source that tells its changes. Rows that are gone show in lists only.
+    /// The longest time between two whole lists, whatever the source says about its changes. So what the queue lacks is sent again, even if
+    /// nobody has noticed it.
     #[must_use]
-    pub fn relist(&self) -> Option<Duration> {
-        let relist = self.relist.or(self.sql.is_some().then_some(RELIST_SQL));
-        relist.map(DurationText::get)
+    pub fn relist(&self) -> Duration {
+        let default = if self.sql.is_some() { RELIST_SINCE } else { RELIST };
+        self.relist.unwrap_or(default).get()
     }
 
     /// The kinds that are set, with their names.

@@ -9,6 +9,7 @@ use deltaq_client::{Client, Reflector, ReflectorBackoff, ReflectorError, Reflect
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use futures_util::future::{Either, select};
+use tokio::time::Instant;
 
 use super::Error;
 use super::health::Health;
@@ -39,6 +40,8 @@ struct Task {
     reflector: Option<Reflector>,
     health: Arc<Health>,
     backoff: ReflectorBackoff,
+    /// When the next list must be whole, whatever the source says about its changes.
+    relist_at: Instant,
 }
 
 impl Plan {
@@ -56,7 +59,8 @@ impl Plan {
     fn begin(self) -> Result<Task, Error> {
         let Self { name, settings, client, health } = self;
         let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
-        Ok(Task { name, settings, source, client, reflector: None, health, backoff })
+        let relist_at = Instant::now();
+        Ok(Task { name, settings, source, client, reflector: None, health, backoff, relist_at })
     }
 
     /// Sends one list.
@@ -119,6 +123,9 @@ impl Task {
 
     /// Sends a list, unless the source can go on behind the last one.
     async fn listed(&mut self) -> Result<(), Error> {
+        if Instant::now() >= self.relist_at {
+            self.source.forget();
+        }
         if self.source.has_position() {
             return Ok(());
         }
@@ -167,6 +174,9 @@ impl Task {
         self.source.accepted();
         self.reflector = Some(reflector);
         let summary = summary(&report);
+        if matches!(summary, Summary::Sent { .. }) {
+            self.relist_at = Instant::now() + jittered(self.settings.relist());
+        }
         self.health.listed(summary);
         if self.source.lacks_key() {
             self.prepare().await?;
@@ -179,12 +189,12 @@ impl Task {
     async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (output, events) = Output::channel(Arc::clone(&self.health));
-        let relist = self.settings.relist().map(jittered);
+        let relist_at = self.relist_at;
         let source = &mut self.source;
         let produced = async {
             let ended = tokio::select! {
                 () = shutdown.draining().cancelled() => Ok(NextList::Now),
-                () = after(relist) => Err(None),
+                () = tokio::time::sleep_until(relist_at) => Err(None),
                 end = source.stream(&output) => end.map_err(Some),
             };
             let end = match ended {
@@ -301,14 +311,6 @@ fn pointer(part: &KeyPart) -> String {
     match part {
         KeyPart::Required(pointer) => pointer.clone(),
         KeyPart::Detailed(part) => part.pointer.clone(),
-    }
-}
-
-/// Ends after a time; never without one.
-async fn after(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
     }
 }
 

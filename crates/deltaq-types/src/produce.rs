@@ -21,6 +21,17 @@ pub struct Produced {
     pub stale: u64,
     /// Whether the call's sequence number had been applied before: this call changed nothing.
     pub duplicate: bool,
+    /// With a sequence number: the number of the last call of the source that the queue has applied.
+    #[schema(required = true)]
+    pub sequence: Option<u64>,
+    /// The id of the queue among all queues that had the name. If it is another one than before, the queue was deleted, and lacks what was sent
+    /// before. Null if there is no queue, in a dry run.
+    #[schema(required = true)]
+    pub incarnation: Option<String>,
+    /// The life of the queue to which `resource_version` belongs. If it is another one than before, a server has loaded the queue since, from a state
+    /// that may be older: `synced?resource_version=` says whether the number of an earlier reply is still in its history.
+    #[schema(required = true)]
+    pub life: Option<String>,
     /// With rate_limited: the keys of the call, in its order.
     #[schema(required = true)]
     pub keys: Option<Vec<FailedKey>>,
@@ -41,7 +52,7 @@ pub struct FailedKey {
 }
 
 /// The reply to a Replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Replaced {
     /// The number of the queue's newest event after the Replace.
     pub resource_version: u64,
@@ -56,6 +67,17 @@ pub struct Replaced {
     pub counts: ReplaceCounts,
     /// Whether the call's sequence number had been applied before: this call changed nothing.
     pub duplicate: bool,
+    /// With a sequence number: the number of the last call of the source that the queue has applied.
+    #[schema(required = true)]
+    pub sequence: Option<u64>,
+    /// The id of the queue among all queues that had the name. If it is another one than before, the queue was deleted, and lacks what was sent
+    /// before. Null if there is no queue, in a dry run.
+    #[schema(required = true)]
+    pub incarnation: Option<String>,
+    /// The life of the queue to which `resource_version` belongs. If it is another one than before, a server has loaded the queue since, from a state
+    /// that may be older: `synced?resource_version=` says whether the number of an earlier reply is still in its history.
+    #[schema(required = true)]
+    pub life: Option<String>,
 }
 
 /// An entry of a mixed batch.

@@ -210,7 +210,7 @@ fn code_of(error: &Error) -> u8 {
         | Error::Object { .. }
         | Error::Random { .. }
         | Error::SequenceTaken { .. }
-        | Error::QueueWentBack { .. }
+        | Error::QueueRestored { .. }
         | Error::QueueDeleted { .. } => 1,
     }
 }

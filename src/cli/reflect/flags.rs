@@ -116,7 +116,7 @@ pub struct Flags {
     /// Time between two lists [default: 1m].
     #[arg(long, value_name = "DURATION", help_heading = "Lists")]
     pub interval: Option<String>,
-    /// Time between two lists of a source that tells its changes [default: none, and 10m for --since].
+    /// Longest time between two whole lists, whatever the source says about its changes [default: 1h, and 10m for --since].
     #[arg(long, value_name = "DURATION", help_heading = "Lists")]
     pub relist: Option<String>,
     /// Refuse a list that would delete more keys than this.

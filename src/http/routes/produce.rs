@@ -193,7 +193,11 @@ async fn apply<C: Send + Sync + 'static>(
             Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // The queue was deleted since the call arrived, and the call creates it again.
             Err(deltaq_service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
-            produced => return Ok(produced_document(&handle, &calls, produced?)),
+            produced => {
+                let document = produced_document(&handle, &calls, produced?);
+                let sequence = last_sequence(&handle, sequence, document.duplicate).await?;
+                return Ok(Produced { sequence, ..document });
+            }
         }
     }
     Err(Refusal::ConfigChanged.into())
@@ -216,7 +220,25 @@ fn produced_document(
     let moment = handle.moment();
     let limited = calls.iter().filter(|call| call.rate_limited).zip(failures);
     let keys: Vec<_> = limited.map(|(call, state)| wire::failed_key(&call.key, state, moment)).collect();
-    Produced { keys: (!keys.is_empty()).then_some(keys), ..wire::produced(produced) }
+    placed(handle, Produced { keys: (!keys.is_empty()).then_some(keys), ..wire::produced(produced) })
+}
+
+/// The reply with the queue and the life in which its version is. By them a producer notices that the queue lacks what it has sent before.
+fn placed(handle: &Handle, produced: Produced) -> Produced {
+    let (incarnation, life) = wire::place(handle, produced.resource_version);
+    Produced { incarnation, life, ..produced }
+}
+
+/// The number of the last call of the source: that of this call, unless the queue had applied it before.
+async fn last_sequence(
+    handle: &Arc<Handle>,
+    sequence: Option<Sequence>,
+    is_duplicate: bool,
+) -> Result<Option<u64>, Problem> {
+    match sequence {
+        Some(Sequence { source, .. }) if is_duplicate => Ok(handle.last_sequence(&source).await?),
+        sequence => Ok(sequence.map(|sequence| sequence.number)),
+    }
 }
 
 fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>) -> Result<Call, Problem> {
@@ -336,8 +358,11 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
         replace = Replace { list: places.without_duplicates(list, keeps_last)?, ..replace };
     }
     // The Replace continues if its caller disconnects, and the bytes of its list count until it ends.
-    let replaced = handle.replace(config, replace, account).await?;
-    Ok(context.reply(wire::replaced(replaced)))
+    let numbered = replace.sequence().filter(|_| !dry_run);
+    let replaced = wire::replaced(handle.replace(config, replace, account).await?);
+    let sequence = last_sequence(&handle, numbered, replaced.duplicate).await?;
+    let (incarnation, life) = wire::place(&handle, replaced.resource_version);
+    Ok(context.reply(Replaced { sequence, incarnation, life, ..replaced }))
 }
 
 /// Deliver every known object again whose key has no waiting delta.
@@ -355,7 +380,7 @@ pub(in crate::http) async fn resync(
     incoming.nothing().await?;
     let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Resync)?;
     let resynced = handle.resync(context.trace()).await?;
-    Ok(context.reply(wire::produced(resynced)))
+    Ok(context.reply(placed(&handle, wire::produced(resynced))))
 }
 
 /// Make objects known without a delta, to restore or move a queue.
@@ -378,7 +403,7 @@ pub(in crate::http) async fn seed(
     let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
     let resource_version = resource_version.get();
-    Ok(context.reply(Produced { resource_version, queued, ..Produced::default() }))
+    Ok(context.reply(placed(&handle, Produced { resource_version, queued, ..Produced::default() })))
 }
 
 /// Set the failures of keys to 0 (client-go's Forget).

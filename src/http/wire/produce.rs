@@ -1,9 +1,10 @@
 //! Replies to producers.
 
 use deltaq_engine::command::FailureState;
+use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::{command, event};
-use deltaq_service::Moment;
+use deltaq_service::{Handle, Moment};
 use deltaq_types::{FailedKey, Produced, ReplaceCounts, Replaced};
 
 use super::timestamp;
@@ -19,8 +20,15 @@ pub fn produced(produced: command::Produced) -> Produced {
         ignored,
         stale,
         duplicate,
-        keys: None,
+        ..Produced::default()
     }
+}
+
+/// The queue, and its life to which a version belongs.
+#[must_use]
+pub fn place(handle: &Handle, resource_version: u64) -> (Option<String>, Option<String>) {
+    let life = handle.lives().id_of(Rv::new(resource_version));
+    (Some(handle.incarnation().to_string()), Some(life.to_string()))
 }
 
 /// The failures of a key as of `moment`.
@@ -37,7 +45,9 @@ pub fn replaced(replaced: command::Replaced) -> Replaced {
     let counts = counts(replaced.counts);
     let queued = counts.replaced + counts.deleted;
     let resource_version = replaced.resource_version.get();
-    Replaced { resource_version, queued, merged: 0, ignored: 0, counts, duplicate: replaced.duplicate }
+    let (duplicate, merged, ignored) = (replaced.duplicate, 0, 0);
+    let (sequence, incarnation, life) = (None, None, None);
+    Replaced { resource_version, queued, merged, ignored, counts, duplicate, sequence, incarnation, life }
 }
 
 /// The counts of a Replace.

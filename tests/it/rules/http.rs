@@ -149,7 +149,7 @@ impl Http {
             Command::Produce(..) | Command::Deltas(..) | Command::Resync | Command::Seed(_) => {
                 self.produced(answer.read())
             }
-            Command::Replace(..) => replaced(answer.read()),
+            Command::Replace(..) => replaced(&answer.read()),
             Command::Pop(_) => self.popped(answer.read()),
             Command::Settle(settles) => self.settled(settles, answer.read()),
             Command::Forget(_) | Command::Promote(..) | Command::Redrive(..) | Command::Discard(..) => {
@@ -275,7 +275,7 @@ fn refused(problem: ProblemDocument) -> Reply {
     Reply::Refused { code: problem.code, detail: detail.unwrap_or(problem.detail) }
 }
 
-fn replaced(replaced: Replaced) -> Reply {
+fn replaced(replaced: &Replaced) -> Reply {
     let counts = replaced.counts;
     Reply::Replaced(reply::Counts {
         replaced: counts.replaced,

@@ -2,18 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq::config::access::Verb;
 use deltaq_client::types::{DeltaCall, DeltaCallType, SettleAs, SettleCall};
 use deltaq_client::{
-    Body, CancellationToken, Client, Deleted, Error, Event, Handler, Informer, Object, Outcome, Queue,
-    RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, Selection, View,
+    Body, CancellationToken, Client, ClientOptions, Deleted, Error, Event, Handler, Informer, Object,
+    Outcome, Queue, RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, Selection, View,
 };
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::access::token;
 use crate::harness::{Service, spawn};
 
 fn client(service: &Service) -> Client {
@@ -303,4 +307,61 @@ async fn prices_get_from_a_list_to_the_handler() {
     assert_eq!(handled, expected.map(|(key, is_present)| (key.to_owned(), is_present)));
     stop.cancel();
     working.await.expect("the worker ends");
+}
+
+/// A service on a folder, with a token that reads and one that only produces.
+async fn restartable(folder: &Path, listen: SocketAddr) -> Service {
+    let folder = folder.to_owned();
+    Service::with(|settings| {
+        settings.storage.in_memory = false;
+        settings.storage.data_dir = folder;
+        settings.server.listen = listen;
+        let (both, produces) = ([Verb::Produce, Verb::Read], [Verb::Produce]);
+        settings.access.tokens = vec![token("reads", &both, "*"), token("produces", &produces, "*")];
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_producer_knows_a_restart_from_a_restore_if_it_may_ask() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = restartable(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).await;
+    let listen = service.api;
+    let queue = |token: &str| {
+        let options = ClientOptions {
+            url: listen.to_string(),
+            token: Some(token.to_owned()),
+            ..ClientOptions::default()
+        };
+        Client::new(options).expect("an address").queue("q")
+    };
+    let change = DeltaCall {
+        kind: DeltaCallType::Deleted,
+        key: Some("a".to_owned()),
+        object: None,
+        source: None,
+        delay: None,
+        final_state_unknown: false,
+    };
+    let changes = [change];
+    let mut reads = queue("reads").producer("erp").await.expect("the last number");
+    let mut produces = queue("produces").producer_without_sequence("wms");
+    for producer in [&mut reads, &mut produces] {
+        producer.deltas(&changes).await.expect("a change");
+        producer.check_queue().await.expect("the same queue");
+    }
+    service.shutdown.signal();
+    service.stopped().await;
+    let _service = restartable(folder.path(), listen).await;
+    // Nothing is lost, and the first one has asked.
+    reads.check_queue().await.expect("the queue has everything");
+    reads.deltas(&changes).await.expect("a change");
+    produces.check_queue().await.expect("it may not ask");
+    let lost = produces.deltas(&changes).await.expect_err("it may not ask");
+    assert!(matches!(lost, Error::QueueRestored { .. }), "{lost:?}");
+    produces
+        .replace(&ReplaceOptions::default(), Body::Json("[]".into()))
+        .await
+        .expect("a list needs no answer");
+    produces.deltas(&changes).await.expect("a change behind a list");
 }

@@ -8,6 +8,7 @@ mod files;
 mod kubernetes;
 mod queue;
 mod rest;
+mod restored;
 mod sql;
 mod upstream;
 

@@ -2,7 +2,7 @@
 
 from .cache import DeletedFinalStateUnknown, Store
 from .client import Client, Queue
-from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, NotJson, Problem, QueueDeleted
+from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, NotJson, Problem, QueueDeleted, QueueRestored
 from .handlers import Handler
 from .informer import Informer, Registration, wait_for_cache_sync
 from .leases import Context
@@ -41,6 +41,7 @@ __all__ = [
     "Produced",
     "Queue",
     "QueueDeleted",
+    "QueueRestored",
     "Reflector",
     "Registration",
     "Reject",

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from .durations import Duration, duration_seconds, duration_text
 from .json import Json, dump, dump_lines
-from .models import Page, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
+from .models import Page, Place, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -357,9 +357,9 @@ def get(queue: str) -> Call[Json]:
     return _call("GET", _queue(queue), _document)
 
 
-def incarnation(queue: str) -> Call[str]:
-    """The incarnation of the queue, which a later queue of the name does not have."""
-    return _call("GET", _queue(queue), lambda fields: str(fields["incarnation"]))
+def place(queue: str) -> Call[Place]:
+    """Which queue of the name there is, in which life, and its newest version."""
+    return _call("GET", _queue(queue), Place.read)
 
 
 def status(queue: str) -> Call[Json]:

@@ -76,6 +76,11 @@ class QueueDeleted(Error):
     again."""
 
 
+class QueueRestored(QueueDeleted):
+    """The queue of a reflector may have lost what was sent, as after a backup was restored, or the token may not ask whether it has. The source must be
+    listed again."""
+
+
 class LeaseLost(Error):
     """The lease of a handler has ended: another worker may hold the key. `Context.raise_if_lost` raises this error."""
 

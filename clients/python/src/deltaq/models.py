@@ -166,12 +166,40 @@ class Produced:
     stale: int = 0
     #: Whether the sequence number of the call was applied before, so that this call changed nothing.
     duplicate: bool = False
+    #: With a sequence number: that of the last call of the source that was applied.
+    sequence: int | None = None
+    #: The queue: another one than before has nothing of what was sent. None in a dry run without a queue.
+    incarnation: str | None = None
+    #: The life to which `resource_version` belongs: in another one than before, what was sent may be lost. `synced` with its version says so.
+    life: str | None = None
     #: Of a rate-limited add: `key`, `failures`, `due_at` and `parked` of each key.
     keys: list[Json] | None = None
 
     @classmethod
     def read(cls, fields: Json) -> Produced:
         return cls(**_counts(fields), keys=fields.get("keys"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A queue, and the life in which it has a version."""
+
+    #: The queue: a later one of the name has another incarnation.
+    incarnation: str
+    #: A life begins each time a server loads the queue.
+    life: str
+    resource_version: int
+
+    @classmethod
+    def read(cls, fields: Json) -> Place:
+        return cls(fields["incarnation"], fields["life"], fields["status"]["resource_version"])
+
+    @classmethod
+    def of(cls, reply: Produced) -> Place | None:
+        """None in the reply of an older server."""
+        if reply.incarnation is None or reply.life is None:
+            return None
+        return cls(reply.incarnation, reply.life, reply.resource_version)
 
 
 @dataclass(frozen=True)
@@ -191,7 +219,8 @@ class Replaced(Produced):
 
 def _counts(fields: Json, *more: str) -> Json:
     names = ("resource_version", "queued", "merged", "ignored", "stale", "duplicate", *more)
-    return {name: fields[name] for name in names}
+    place = {name: fields.get(name) for name in ("sequence", "incarnation", "life")}
+    return {name: fields[name] for name in names} | place
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from . import calls
 from .calls import Call
-from .errors import NotJson, Problem, QueueDeleted
+from .errors import NotJson, Problem, QueueDeleted, QueueRestored
 from .json import Json
-from .models import Page, Produced
+from .models import Place, Produced
+
+T = TypeVar("T")
+
+#: Calls that are made one after the other. Each one gets its reply, or throws its problem.
+Steps = Generator[Call[Any], Any, T]
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Change:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-#: How often a reflector asks whether the queue is still the same, in seconds.
+#: How often a reflector asks whether the queue still has what was sent, in seconds.
 CHECK_SECONDS = 5.0
 
 #: What a source has: its whole list, or changes that are applied together.
@@ -85,42 +90,30 @@ class Sequence:
         self._options = options
         # The last number of the source; None: the server has not been asked yet.
         self._last: int | None = None
-        self._continue: str | None = None
-        # The queue that takes the calls, and when to ask for it next. None: it does not exist yet, or was not asked for.
-        self._incarnation: str | None = None
+        # The queue that has what was sent, and when to ask for it next. None: it does not exist yet, or was not asked for.
+        self._place: Place | None = None
         self._check_at = 0.0
+        # The version in the last reply.
+        self._version = 0
 
-    def check(self, now: float) -> Call[str] | None:
-        """The call that asks which queue takes the calls, or None if that was asked a short time ago. `checked` takes the reply."""
-        if self._incarnation is not None and now < self._check_at:
-            return None
+    def check(self, now: float, entry: Entry | None) -> Steps[None]:
+        """Asks which queue takes the calls, unless that was asked a short time ago. The entry is None while the source has nothing new. A change must not
+        go to a queue that lacks what was sent before; a list may."""
+        if self._place is not None and now < self._check_at:
+            return
         self._check_at = now + CHECK_SECONDS
-        return calls.incarnation(self._queue)
+        try:
+            place = yield calls.place(self._queue)
+        except Problem as problem:
+            if problem.code != "queue-not-found":
+                raise
+            place = None
+        yield from self._compare(place, entry, self._last)
 
-    def checked(self, incarnation: str | None, entry: Entry) -> None:
-        """The reply; None: the queue does not exist. A change must not go to another queue than what was sent before; a list may."""
-        before, self._incarnation = self._incarnation, incarnation
-        if before in (None, incarnation):
-            return
-        self._last = None
-        if not isinstance(entry, Replace):
-            raise QueueDeleted(f"the queue {self._queue!r} was deleted, so source {self.source!r} must be listed again")
-
-    def ask(self) -> Call[Page[Json]] | None:
-        """The call that asks for the last number, or None if it is known. `found` takes the reply."""
-        if self._last is not None:
-            return None
-        return calls.sources(self._queue, limit=5000, continue_=self._continue)
-
-    def found(self, page: Page[Json] | None) -> None:
-        """None: the queue does not exist yet."""
-        if page is None:
-            self._last, self._continue = 0, None
-            return
-        numbers = [item["sequence"] for item in page.items if item["source"] == self.source]
-        self._continue = page.continue_
-        if numbers or page.continue_ is None:
-            self._last, self._continue = (numbers[0] if numbers else None) or 0, None
+    def find_last(self) -> Steps[None]:
+        """Asks for the last number of the source, unless it is known."""
+        if self._last is None:
+            self._last = yield from self._number()
 
     def call(self, entry: Entry) -> Call[Produced]:
         """The call of an entry. `is_applied` takes the reply."""
@@ -141,11 +134,69 @@ class Sequence:
         changes = entry if isinstance(entry, list) else [entry]
         return calls.deltas(self._queue, [change.delta() for change in changes], source=self.source, sequence=number)
 
-    def is_applied(self, reply: Produced, failures: int) -> bool:
+    def applied(self, reply: Produced, entry: Entry, failures: int) -> Steps[bool]:
         """Whether the entry was applied. If not, another process has used its number: the last number is asked for again, and the entry is sent again."""
         assert self._last is not None
         if reply.duplicate and failures == 0:
             self._last = None
             return False
         self._last += 1
+        place = Place.of(reply)
+        if place is not None:
+            # The number in the queue is that of this call, which says nothing of those before.
+            yield from self._compare(place, entry, None)
+            self._version = reply.resource_version
         return True
+
+    def _compare(self, place: Place | None, entry: Entry | None, number: int | None) -> Steps[None]:
+        """Compares the queue with the one that has what was sent. One that a server has loaded since is in another life: it must have the version of the
+        last reply, and the number of the last call."""
+        before = self._place
+        if isinstance(entry, Replace) or before is None:
+            # A list is whole, so it does not matter what the queue had. A queue that is asked before the call may have another last number.
+            if before is not None and number is not None and (place is None or place.life != before.life):
+                self._last = None
+            self._place = place
+            return
+        if place is None or place.incarnation != before.incarnation:
+            self._adopt(place)
+            raise QueueDeleted(f"the queue {self._queue!r} was deleted, so source {self.source!r} must be listed again")
+        is_kept = place.resource_version >= self._version
+        if is_kept and place.life != before.life:
+            is_kept = yield from self._has_version()
+            if is_kept and number is not None:
+                is_kept = (yield from self._number()) == number
+        if not is_kept:
+            self._adopt(place)
+            raise QueueRestored(f"the queue {self._queue!r} may have lost what source {self.source!r} sent, so it must be listed again")
+        self._place = place
+
+    def _adopt(self, place: Place | None) -> None:
+        self._place, self._last, self._version = place, None, 0
+
+    def _has_version(self) -> Steps[bool]:
+        if self._version == 0:
+            return True
+        try:
+            yield calls.synced(self._queue, resource_version=self._version)
+        except Problem as problem:
+            # 403: the token may not ask.
+            if problem.code in ("expired", "version-ahead") or problem.status == 403:
+                return False
+            raise
+        return True
+
+    def _number(self) -> Steps[int]:
+        """The last number of the source that the queue has applied."""
+        next_page: str | None = None
+        while True:
+            try:
+                page = yield calls.sources(self._queue, limit=5000, continue_=next_page)
+            except Problem as problem:
+                if problem.code != "queue-not-found":
+                    raise
+                return 0
+            numbers = [item["sequence"] for item in page.items if item["source"] == self.source]
+            if numbers or page.continue_ is None:
+                return (numbers[0] if numbers else None) or 0
+            next_page = page.continue_

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from .calls import Call
 from .client import Queue
 from .errors import NotJson, Problem
 from .json import Json
 from .models import Produced
-from .reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, is_about_the_entry, poll_wait
+from .reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, Steps, is_about_the_entry, poll_wait
 from .retry import Attempts
 from .transport import Cancel
 
@@ -57,7 +56,7 @@ class Reflector:
     def run(self, stream: Iterable[Entry], *, on_refused: Callable[[Entry, Refusal], None] | None = None) -> None:
         """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys, and those
         that can't be written as JSON. Without it, such refusals are logged. The last list that was applied stays in force. Refusals that are not about
-        the entry, such as 401, are raised, and so is `QueueDeleted`."""
+        the entry, such as 401, are raised, and so are `QueueDeleted` and `QueueRestored`."""
         for entry in stream:
             try:
                 self.apply(entry)
@@ -73,29 +72,30 @@ class Reflector:
         """Applies one entry."""
         if isinstance(entry, Replace):
             entry = Replace(list(entry.objects))
-        client = self._queue.client
-        if check := self._sequence.check(time.monotonic()):
-            self._sequence.checked(self._ask(check), entry)
+        self._make(self._sequence.check(time.monotonic(), entry))
         while True:
-            self._find_last()
-            attempts = Attempts(client.retry, for_ever=True)
-            reply = client.send(self._sequence.call(entry), cancel=self._cancel, attempts=attempts)
-            if self._sequence.is_applied(reply, attempts.failures):
+            self._make(self._sequence.find_last())
+            attempts = Attempts(self._queue.client.retry, for_ever=True)
+            reply = self._queue.client.send(self._sequence.call(entry), cancel=self._cancel, attempts=attempts)
+            if self._make(self._sequence.applied(reply, entry, attempts.failures)):
                 return reply
 
     def stop(self) -> None:
         """Ends `run` and `apply` with `Cancelled`."""
         self._cancel.set()
 
-    def _find_last(self) -> None:
-        while call := self._sequence.ask():
-            self._sequence.found(self._ask(call))
-
-    def _ask(self, call: Call[T]) -> T | None:
-        """The reply; None if the queue does not exist."""
+    def _make(self, steps: Steps[T]) -> T:
+        """Makes the calls of steps."""
+        retry = self._queue.client.retry
         try:
-            return self._queue.client.send(call, cancel=self._cancel, attempts=Attempts(self._queue.client.retry, for_ever=True))
-        except Problem as problem:
-            if problem.code != "queue-not-found":
-                raise
-            return None
+            call = next(steps)
+            while True:
+                try:
+                    reply = self._queue.client.send(call, cancel=self._cancel, attempts=Attempts(retry, for_ever=True))
+                except Problem as problem:
+                    call = steps.throw(problem)
+                else:
+                    call = steps.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result

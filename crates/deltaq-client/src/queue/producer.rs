@@ -1,6 +1,6 @@
 //! Produce calls with sequence numbers.
 
-use deltaq_types::{DeltaCall, Produced, Replaced};
+use deltaq_types::{DeltaCall, Produced, QueueDocument, Replaced};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 
@@ -20,10 +20,19 @@ pub struct Producer {
     source: String,
     /// The number of the last call; `None` if calls have no numbers.
     last: Option<u64>,
-    /// The highest version of the queue in a reply.
+    /// The version in the reply to the last call; 0 before the first one.
     resource_version: u64,
-    /// The incarnation of the queue; `None` before the queue exists, and if calls have no numbers.
-    incarnation: Option<String>,
+    /// The queue that has what was sent; `None` before the queue is known.
+    place: Option<Place>,
+    /// Whether the token may read the queue, as far as this is known.
+    may_read: bool,
+}
+
+/// A queue, and the life in which it was when its state was known to have everything that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    incarnation: String,
+    life: String,
 }
 
 /// The options of a Replace.
@@ -54,25 +63,37 @@ impl Queue {
     pub async fn producer(&self, source: impl Into<String>) -> Result<Producer, Error> {
         let source = source.into();
         // Before the number, so that a queue that is deleted in between is noticed later.
-        let incarnation = self.incarnation().await?;
-        let last = self.source(&source).await?.and_then(|source| source.sequence).unwrap_or(0);
-        Ok(Producer { queue: self.clone(), source, last: Some(last), resource_version: 0, incarnation })
+        let place = self.present().await?.map(|queue| Place::of(&queue));
+        let last = self.last_sequence(&source).await?;
+        let (queue, last) = (self.clone(), Some(last));
+        Ok(Producer { queue, source, last, resource_version: 0, place, may_read: true })
     }
 
     /// A producer whose calls have no sequence numbers. A call that got no reply is repeated all the same, so its changes may be
-    /// queued twice.
+    /// queued twice. The token needs no grant `read`; without it, a restart of the server counts as a [restore](Error::QueueRestored).
     #[must_use]
     pub fn producer_without_sequence(&self, source: impl Into<String>) -> Producer {
         let (queue, source) = (self.clone(), source.into());
-        Producer { queue, source, last: None, resource_version: 0, incarnation: None }
+        Producer { queue, source, last: None, resource_version: 0, place: None, may_read: true }
     }
 
-    /// The incarnation of the queue; `None` if it does not exist.
-    async fn incarnation(&self) -> Result<Option<String>, Error> {
+    /// The queue; `None` if it does not exist.
+    async fn present(&self) -> Result<Option<QueueDocument>, Error> {
         match self.get().await {
             Err(error) if error.code() == Some("queue-not-found") => Ok(None),
-            queue => Ok(Some(queue?.incarnation)),
+            queue => queue.map(Some),
         }
+    }
+
+    /// The number of the last call of a source; 0 if the queue knows none.
+    async fn last_sequence(&self, source: &str) -> Result<u64, Error> {
+        Ok(self.source(source).await?.and_then(|source| source.sequence).unwrap_or(0))
+    }
+}
+
+impl Place {
+    fn of(queue: &QueueDocument) -> Self {
+        Self { incarnation: queue.incarnation.clone(), life: queue.life.clone() }
     }
 }
 
@@ -92,40 +113,104 @@ impl Producer {
     /// Sends a mixed batch.
     ///
     /// # Errors
-    /// The call failed, [`Error::SequenceTaken`], or [`Error::QueueWentBack`]. Of a queue that was deleted only
-    /// [`Producer::check_queue`] knows, because a call creates a new one.
+    /// The call failed, [`Error::SequenceTaken`], or, if the batch was applied where what was sent before is missing,
+    /// [`Error::QueueDeleted`] or [`Error::QueueRestored`].
     pub async fn deltas(&mut self, deltas: &[DeltaCall<'_>]) -> Result<Produced, Error> {
         let call = self.next_call("deltas").json(&deltas);
         let (produced, attempts): (Produced, _) = self.send(call).await?;
-        self.check(produced.resource_version, produced.duplicate && attempts == 1).await?;
+        self.check_number(produced.duplicate && attempts == 1)?;
+        if let Some(place) = Place::replied(produced.incarnation.as_ref(), produced.life.as_ref()) {
+            self.check_place(&place, produced.resource_version).await?;
+            self.place = Some(place);
+        }
+        self.resource_version = produced.resource_version;
         Ok(produced)
     }
 
-    /// Sends a list. A body that is a stream is sent once.
+    /// Sends a list. A body that is a stream is sent once. The list is whole, so it does not matter what the queue had before.
     ///
     /// # Errors
-    /// As for [`Producer::deltas`]. After [`Error::is_outcome_unknown`], send the whole list again: it gets the next number.
+    /// The call failed, or [`Error::SequenceTaken`]. After [`Error::is_outcome_unknown`], send the whole list again: it gets the next number.
     pub async fn replace(&mut self, options: &ReplaceOptions, list: Body) -> Result<Replaced, Error> {
         let call = options.apply(self.next_call("replace")).body(list);
         let (replaced, attempts): (Replaced, _) = self.send(call.wait(LIST_WAIT)).await?;
-        self.check(replaced.resource_version, replaced.duplicate && attempts == 1).await?;
+        self.check_number(replaced.duplicate && attempts == 1)?;
+        self.place = Place::replied(replaced.incarnation.as_ref(), replaced.life.as_ref())
+            .or_else(|| self.place.take());
+        self.resource_version = replaced.resource_version;
         Ok(replaced)
     }
 
-    /// Asks whether the queue is still the one that takes the calls. Without numbers nothing is asked.
+    /// Asks whether the queue still has everything that was sent. A queue that a server has loaded again is in another life: then the
+    /// version of the last call must be in its history, and the number of the last call must be that of the source. An ordinary restart loses
+    /// neither.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`], also if there is a new queue of the name, which lacks what was sent before; or the call failed.
+    /// [`Error::QueueDeleted`], also if there is a new queue of the name; [`Error::QueueRestored`]; or the call failed.
     pub async fn check_queue(&mut self) -> Result<(), Error> {
-        if self.last.is_none() {
+        if !self.may_read {
             return Ok(());
         }
-        let present = self.queue.incarnation().await?;
-        if self.incarnation.is_some() && present != self.incarnation {
-            return Err(Error::QueueDeleted { queue: self.queue.name().to_owned() });
+        let queue = match self.queue.present().await {
+            Err(error) if self.last.is_none() && is_forbidden(&error) => {
+                self.may_read = false;
+                return Ok(());
+            }
+            queue => queue?,
+        };
+        let Some(queue) = queue else {
+            return if self.place.is_some() { Err(self.deleted()) } else { Ok(()) };
+        };
+        let place = Place::of(&queue);
+        let is_loaded = self.check_place(&place, queue.status.resource_version).await?;
+        if is_loaded
+            && let Some(last) = self.last
+            && self.queue.last_sequence(&self.source).await? != last
+        {
+            return Err(self.restored());
         }
-        self.incarnation = present;
+        self.place = Some(place);
         Ok(())
+    }
+
+    /// Compares the queue with the one that has what was sent. `version` is its newest one. Returns whether a server has loaded the queue since.
+    async fn check_place(&self, place: &Place, version: u64) -> Result<bool, Error> {
+        let Some(before) = &self.place else { return Ok(false) };
+        if before.incarnation != place.incarnation {
+            return Err(self.deleted());
+        }
+        // Also if nothing has loaded the queue: a virtual machine that went back together with its memory.
+        if version < self.resource_version {
+            return Err(self.restored());
+        }
+        let is_loaded = before.life != place.life;
+        if is_loaded && self.resource_version > 0 {
+            self.check_history().await?;
+        }
+        Ok(is_loaded)
+    }
+
+    /// Asks whether the version of the last call is in the history of the queue.
+    async fn check_history(&self) -> Result<(), Error> {
+        let asked = self.queue.synced().resource_version(self.resource_version.to_string()).await;
+        match asked {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some("queue-not-found") => Err(self.deleted()),
+            Err(error)
+                if is_forbidden(&error) || matches!(error.code(), Some("expired" | "version-ahead")) =>
+            {
+                Err(self.restored())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn deleted(&self) -> Error {
+        Error::QueueDeleted { queue: self.queue.name().to_owned() }
+    }
+
+    fn restored(&self) -> Error {
+        Error::QueueRestored { queue: self.queue.name().to_owned() }
     }
 
     fn next_call(&mut self, path: &str) -> Call {
@@ -138,22 +223,27 @@ impl Producer {
         self.queue.client().request_counted(call).await
     }
 
-    async fn check(&mut self, resource_version: u64, is_taken: bool) -> Result<(), Error> {
-        if let Some(sequence) = self.last.filter(|_| is_taken) {
-            let (queue, source_name) = (self.queue.name().to_owned(), self.source.clone());
-            return Err(Error::SequenceTaken { queue, source_name, sequence });
+    fn check_number(&self, is_taken: bool) -> Result<(), Error> {
+        match self.last.filter(|_| is_taken) {
+            Some(sequence) => {
+                let (queue, source_name) = (self.queue.name().to_owned(), self.source.clone());
+                Err(Error::SequenceTaken { queue, source_name, sequence })
+            }
+            None => Ok(()),
         }
-        let went_back = resource_version < self.resource_version;
-        self.resource_version = resource_version;
-        if went_back {
-            return Err(Error::QueueWentBack { queue: self.queue.name().to_owned() });
-        }
-        if self.incarnation.is_none() {
-            // The call has created the queue.
-            self.check_queue().await?;
-        }
-        Ok(())
     }
+}
+
+impl Place {
+    /// The place in a reply.
+    fn replied(incarnation: Option<&String>, life: Option<&String>) -> Option<Self> {
+        Some(Self { incarnation: incarnation?.clone(), life: life?.clone() })
+    }
+}
+
+/// Whether the token may not make the call.
+fn is_forbidden(error: &Error) -> bool {
+    error.problem().is_some_and(|problem| problem.status == 403)
 }
 
 impl ReplaceOptions {

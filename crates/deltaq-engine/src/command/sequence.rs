@@ -5,17 +5,23 @@
 //! sequence has ended. Otherwise, a crash could lose the Replace, and the repeated Replace would then be treated as a
 //! duplicate because of the larger number of the call.
 
-use crate::id::Sequence;
+use crate::id::{Sequence, Source};
 use crate::job::ReplaceJob;
 use crate::limits::SOURCES_MAX;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 
 impl Queue {
+    /// The number of the last call of a source that had one.
+    #[must_use]
+    pub fn last_sequence(&self, source: &Source) -> Option<u64> {
+        self.state().sources.sequence_of(source)
+    }
+
     /// Whether the queue has applied this number or a larger number of the same source.
     #[must_use]
     pub fn has_applied(&self, sequence: &Sequence) -> bool {
-        let last = self.state().sources.sequence_of(&sequence.source);
+        let last = self.last_sequence(&sequence.source);
         last.is_some_and(|last| sequence.number <= last)
     }
 

@@ -6,7 +6,7 @@ use deltaq_engine::command::{
     Call, FailureState, Produced, Progress, Purged, Replace, Replaced, SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::Config;
-use deltaq_engine::id::{Rv, Sequence};
+use deltaq_engine::id::{Rv, Sequence, Source};
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::Trace;
@@ -76,6 +76,14 @@ impl Handle {
             Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
         });
         produced.await?.map_err(|refusal: Refusal| refusal.into())
+    }
+
+    /// The number of the last call of a source that had one.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn last_sequence(self: &Arc<Self>, source: &Source) -> Result<Option<u64>, Error> {
+        self.read(|queue, _| queue.last_sequence(source)).await
     }
 
     /// Settles leases, each one independently.

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 
 use super::upstream::{Reply, Request, Upstream};
-use super::{Reflecting, known, needless};
+use super::{Reflecting, known, needless, restored};
 use crate::harness::waiting::until;
 use crate::system::cli::Server;
 
@@ -387,4 +387,22 @@ fn pages_that_expire_are_listed_as_a_whole() {
     assert_eq!(api.counts(), (2, 0), "one page, and the whole list");
     let wrong = [&["reflect"][..], &line_of("missing", &["--once"])].concat();
     assert!(server.run(&wrong).failed(1).contains("can't read missing (kubeconfig)"));
+}
+
+#[test]
+fn a_restored_queue_gets_all_pods_again() {
+    let mut server = Server::durable();
+    let (api, upstream) = Api::start(true, 20);
+    let config = kubeconfig(&server, &upstream);
+    let reflecting = Reflecting::start(&server, &line_of(&config, &[]));
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    restored::keep(&mut server);
+    api.apply(3, 1);
+    api.apply(20, 0);
+    api.delete(7);
+    until_equal(&server, &api);
+    restored::restore(&mut server);
+    until_equal(&server, &api);
+    assert!(reflecting.log().contains("queue q may have lost what was sent"), "{}", reflecting.log());
+    reflecting.stop();
 }

@@ -8,11 +8,11 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from ..calls import Call
+from .. import reflecting
 from ..errors import NotJson, Problem
 from ..json import Json
 from ..models import Produced
-from ..reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, is_about_the_entry, poll_wait
+from ..reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, Steps, is_about_the_entry, poll_wait
 from ..retry import Attempts
 from .client import Queue
 
@@ -56,8 +56,8 @@ class Reflector:
     async def run(self, stream: AsyncIterable[Entry], *, on_refused: Callable[[Entry, Refusal], None] | None = None) -> None:
         """Applies each entry of a stream. `on_refused` gets the entries that the server refuses, such as lists that would delete most keys, and those
         that can't be written as JSON. Without it, such refusals are logged. The last list that was applied stays in force. Refusals that are not about
-        the entry, such as 401, are raised, and so is `QueueDeleted`."""
-        async for entry in stream:
+        the entry, such as 401, are raised, and so are `QueueDeleted` and `QueueRestored`."""
+        async for entry in self._checked(stream):
             try:
                 await self.apply(entry)
             except (Problem, NotJson) as refusal:
@@ -72,25 +72,42 @@ class Reflector:
         """Applies one entry."""
         if isinstance(entry, Replace):
             entry = Replace(list(entry.objects))
-        client = self._queue.client
-        if check := self._sequence.check(time.monotonic()):
-            self._sequence.checked(await self._ask(check), entry)
+        await self._make(self._sequence.check(time.monotonic(), entry))
         while True:
-            await self._find_last()
-            attempts = Attempts(client.retry, for_ever=True)
-            reply = await client.send(self._sequence.call(entry), attempts=attempts)
-            if self._sequence.is_applied(reply, attempts.failures):
+            await self._make(self._sequence.find_last())
+            attempts = Attempts(self._queue.client.retry, for_ever=True)
+            reply = await self._queue.client.send(self._sequence.call(entry), attempts=attempts)
+            if await self._make(self._sequence.applied(reply, entry, attempts.failures)):
                 return reply
 
-    async def _find_last(self) -> None:
-        while call := self._sequence.ask():
-            self._sequence.found(await self._ask(call))
-
-    async def _ask(self, call: Call[T]) -> T | None:
-        """The reply; None if the queue does not exist."""
+    async def _checked(self, stream: AsyncIterable[Entry]) -> AsyncIterator[Entry]:
+        """The entries. While the source has nothing new, the queue is asked whether it still has what was sent."""
+        entries = aiter(stream)
+        waiting: asyncio.Future[Entry] | None = None
         try:
-            return await self._queue.client.send(call, attempts=Attempts(self._queue.client.retry, for_ever=True))
-        except Problem as problem:
-            if problem.code != "queue-not-found":
-                raise
-            return None
+            while True:
+                waiting = asyncio.ensure_future(anext(entries))
+                while not (await asyncio.wait([waiting], timeout=reflecting.CHECK_SECONDS))[0]:
+                    await self._make(self._sequence.check(time.monotonic(), None))
+                yield waiting.result()
+        except StopAsyncIteration:
+            return
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+
+    async def _make(self, steps: Steps[T]) -> T:
+        """Makes the calls of steps."""
+        retry = self._queue.client.retry
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    reply = await self._queue.client.send(call, attempts=Attempts(retry, for_ever=True))
+                except Problem as problem:
+                    call = steps.throw(problem)
+                else:
+                    call = steps.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
