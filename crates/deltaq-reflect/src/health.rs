@@ -77,9 +77,19 @@ impl Health {
     /// An attempt has failed. The next one follows after the pause.
     pub(super) fn failed(&self, error: &Error, pause: Duration) {
         self.metrics.failed(error);
-        let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
-        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        let again_in = deltaq_types::duration::format(Duration::from_millis(pause_ms));
+        let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
         warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
     }
+
+    /// A page of a list has failed. It is asked for again after the pause, and the pages before it are not.
+    pub(super) fn repeats(&self, error: &Error, pause: Duration) {
+        self.metrics.failed(error);
+        let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
+        warn!(source, queue, %error, %again_in, "a page of the list has failed and is asked for again");
+    }
+}
+
+fn shown(pause: Duration) -> String {
+    let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+    deltaq_types::duration::format(Duration::from_millis(pause_ms))
 }

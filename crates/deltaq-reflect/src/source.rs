@@ -45,6 +45,8 @@ enum Refusal {
     NoConnection,
     /// The TLS handshake failed: a certificate or an authority is not valid, or not valid any more.
     Tls,
+    /// The connection broke, or was silent for too long.
+    Broken,
     /// The server replied with a status other than a success.
     Status(StatusCode),
 }
@@ -59,7 +61,7 @@ impl Error {
         what: impl Into<String>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        Self { what: what.into(), source: Some(source.into()), retry_after: None, refusal: None }
+        Self { source: Some(source.into()), ..Self::new(what) }
     }
 
     /// The error of a source that asks to wait.
@@ -87,6 +89,15 @@ impl Error {
         match self.refusal {
             Some(Refusal::NoConnection) => true,
             Some(Refusal::Status(status)) => busy.contains(&status),
+            Some(Refusal::Broken | Refusal::Tls) | None => false,
+        }
+    }
+
+    /// Whether the same request may succeed a little later.
+    fn is_repeatable(&self) -> bool {
+        match self.refusal {
+            Some(Refusal::NoConnection | Refusal::Broken) => true,
+            Some(Refusal::Status(status)) => self.retry_after.is_some() || http::may_pass(status),
             Some(Refusal::Tls) | None => false,
         }
     }
@@ -151,6 +162,11 @@ impl Output {
     /// All parts of the source can be read again.
     fn recovered(&self) {
         self.health.recovered();
+    }
+
+    /// A page of a list has failed, and is asked for again after the pause.
+    fn repeats(&self, error: Error, pause: Duration) {
+        self.health.repeats(&error.into(), pause);
     }
 
     /// Ends the stream with an error. A list that has begun changes nothing.

@@ -6,6 +6,7 @@ mod deleted;
 mod examples;
 mod files;
 mod kubernetes;
+mod pages;
 mod queue;
 mod rest;
 mod restored;

@@ -1,19 +1,22 @@
-//! HTTP as the sources need it: GET with limits on time and size, errors without secrets.
+//! HTTP as the sources need it: GET with limits on time and size, pages that are repeated, errors without secrets.
+
+mod patience;
 
 use std::error::Error as StdError;
+use std::io;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use deltaq_runtime::clock;
 use deltaq_types::duration::DurationText;
-use reqwest::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
-};
+use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Response, StatusCode, Url};
 
 use serde_json::Value;
 
+use self::patience::retry_after;
+pub(super) use self::patience::{Patience, may_pass};
 use super::{Error, Refusal};
 
 /// Timeout of a connection, the TLS handshake included.
@@ -22,8 +25,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Most redirects of a request.
 const REDIRECTS_MAX: usize = 5;
-/// Longest wait that a server may ask for. A longer one is a mistake of the server.
-const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 /// Most bytes of the body of a refusal that are read.
 const SAID_BYTES_MAX: usize = 16 << 10;
 /// Most characters of it that an error shows.
@@ -87,6 +88,27 @@ impl Client {
         }
         let body = self.body(url, response).await?;
         Ok(Reply { status, headers, body })
+    }
+
+    /// Gets a page behind the first one of a list. After a failure that may pass, only this page is asked for again: a list that began
+    /// anew would meet the same rate limit at the same page, for ever. `headers` is called for each request, so that credentials that
+    /// were replaced meanwhile count. Other failures, such as that of a cursor that has expired, are for the caller.
+    pub(super) async fn page(
+        &self,
+        url: &Url,
+        headers: impl Fn() -> Result<HeaderMap, Error>,
+        patience: &mut Patience<'_>,
+    ) -> Result<Reply, Error> {
+        let mut page = patience.page();
+        loop {
+            let sent = headers()?;
+            let error = match self.get(url, sent.clone()).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let are_new = error.status() == Some(StatusCode::UNAUTHORIZED) && headers()? != sent;
+            page.wait(error, are_new).await?;
+        }
     }
 
     async fn body(&self, url: &Url, mut response: Response) -> Result<Vec<u8>, Error> {
@@ -164,7 +186,7 @@ async fn checked(url: &Url, response: Response) -> Result<Response, Error> {
         }
         _ => "",
     };
-    let retry_after = retry_after(response.headers(), clock::wall_us());
+    let retry_after = retry_after(status, response.headers(), clock::wall_us());
     let said = said(response).await.map_or(String::new(), |said| format!(": {said}"));
     let error = Error::new(format!("{} answered with status {status}{advice}{said}", shown(url)));
     Err(Error { refusal: Some(Refusal::Status(status)), ..error }.retry_after(retry_after))
@@ -201,18 +223,6 @@ fn leads_away(response: &Response) -> bool {
     target.is_some_and(|target| target.origin() != response.url().origin())
 }
 
-/// How long a reply asks to wait: seconds, or until a date.
-fn retry_after(headers: &HeaderMap, now_us: u64) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = if let Ok(seconds) = text.parse() {
-        Duration::from_secs(seconds)
-    } else {
-        let now = UNIX_EPOCH + Duration::from_micros(now_us);
-        httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()
-    };
-    Some(wait.min(RETRY_AFTER_MAX))
-}
-
 /// The error of a request, without its URL, whose query may have a secret.
 pub(super) fn failed(url: &Url, error: reqwest::Error) -> Error {
     let what = if error.is_timeout() {
@@ -222,24 +232,24 @@ pub(super) fn failed(url: &Url, error: reqwest::Error) -> Error {
     } else {
         "the connection broke to"
     };
-    let refusal =
-        if is_tls(&error) { Some(Refusal::Tls) } else { error.is_connect().then_some(Refusal::NoConnection) };
+    let of_tls = cause::<rustls::Error>(&error);
+    let refusal = match of_tls {
+        Some(_) => Refusal::Tls,
+        None if error.is_connect() => Refusal::NoConnection,
+        None => Refusal::Broken,
+    };
     let error = Error::because(format!("{what} {}", shown(url)), error.without_url());
-    Error { refusal, ..error }
+    Error { refusal: Some(refusal), ..error }
 }
 
-/// Whether an error of TLS is among the causes.
-fn is_tls(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&(dyn StdError + 'static)> = error.source();
-    while let Some(error) = cause {
-        if error.is::<rustls::Error>() {
-            return true;
-        }
-        // The source of an I/O error is that of the error in it.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        cause = inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source());
-    }
-    false
+/// The error of this type among an error and its causes.
+fn cause<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+    // An error of the operating system leaves itself out of the chain of its causes.
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error
+        .downcast_ref()
+        .or_else(|| inner.and_then(|inner| cause(inner)))
+        .or_else(|| error.source().and_then(|error| cause(error)))
 }
 
 /// A URL for people: without its query.
@@ -248,22 +258,4 @@ pub(super) fn shown(url: &Url) -> String {
     url.set_query(None);
     url.set_fragment(None);
     url.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_asks_to_wait_for_seconds_or_until_a_date() {
-        let asked = |text| {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
-            retry_after(&headers, 784_111_770_000_000)
-        };
-        assert_eq!(asked(" 7 "), Some(Duration::from_secs(7)));
-        assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
-        assert_eq!(asked("Sun, 06 Nov 1994 08:40:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(asked("Sat, 06 Nov 2094 08:40:00 GMT"), Some(RETRY_AFTER_MAX));
-        assert_eq!((asked("soon"), retry_after(&HeaderMap::new(), 0)), (None, None));
-    }
 }

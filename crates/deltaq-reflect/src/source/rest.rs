@@ -60,7 +60,7 @@ impl Rest {
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         self.next = None;
-        let headers = self.header_file.as_deref().map(headers::read).transpose()?.unwrap_or_default();
+        let mut patience = http::Patience::new(output);
         let mut next = Some(self.pages.first(&self.url));
         let mut seen = Seen::default();
         let mut number = 0;
@@ -69,14 +69,17 @@ impl Rest {
             if number > PAGES_MAX {
                 return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
             }
-            let validators = self.validators.clone().filter(|_| number == 1).unwrap_or_default();
-            let Some(page) = self.page(&url, headers.clone(), validators).await? else {
-                self.next.clone_from(&self.validators);
-                return Ok(());
-            };
-            if number == 1 {
+            let reply = if number == 1 {
+                let Some(reply) = self.first(&url).await? else {
+                    self.next.clone_from(&self.validators);
+                    return Ok(());
+                };
                 output.send(Event::Init).await?;
-            }
+                reply
+            } else {
+                self.http.page(&url, || self.headers(), &mut patience).await?
+            };
+            let page = self.page(&reply, &http::shown(&url))?;
             next = self.pages.next(&self.url, &url, &page)?;
             seen.check(&url, &page, next.as_ref())?;
             if number == 1 && next.is_none() {
@@ -87,32 +90,36 @@ impl Rest {
         output.send(Event::InitDone).await
     }
 
-    /// A page; `None` if the server says that nothing has changed.
-    async fn page(
-        &self,
-        url: &Url,
-        mut headers: HeaderMap,
-        validators: HeaderMap,
-    ) -> Result<Option<Page>, Error> {
-        let of = http::shown(url);
-        let is_conditional = !validators.is_empty();
-        headers.extend(validators);
+    /// The headers of a request, as their file has them now.
+    fn headers(&self) -> Result<HeaderMap, Error> {
+        Ok(self.header_file.as_deref().map(headers::read).transpose()?.unwrap_or_default())
+    }
+
+    /// The reply with the first page; `None` if the server says that nothing has changed.
+    async fn first(&self, url: &Url) -> Result<Option<http::Reply>, Error> {
+        let mut headers = self.headers()?;
+        let is_conditional = self.validators.as_ref().is_some_and(|validators| !validators.is_empty());
+        headers.extend(self.validators.clone().unwrap_or_default());
         let reply = self.http.get(url, headers).await?;
+        let is_unchanged = is_conditional && reply.status == StatusCode::NOT_MODIFIED;
+        Ok((!is_unchanged).then_some(reply))
+    }
+
+    fn page(&self, reply: &http::Reply, of: &str) -> Result<Page, Error> {
         if reply.status == StatusCode::NOT_MODIFIED {
             let why = "without being asked whether the list has changed";
-            let refused = || Error::new(format!("{of} answered with status {}, {why}", reply.status));
-            return is_conditional.then_some(None).ok_or_else(refused);
+            return Err(Error::new(format!("{of} answered with status {}, {why}", reply.status)));
         }
-        let text = utf8(&reply.body, &of)?;
+        let text = utf8(&reply.body, of)?;
         let (objects, cursor) = if self.shape.is_lines(text, reply.has_lines()) {
-            (Shape::of_lines(text, &of)?, None)
+            (Shape::of_lines(text, of)?, None)
         } else {
-            let document = document(text, &of)?;
-            (self.shape.of_document(document, &of)?, self.cursor(document, &of)?)
+            let document = document(text, of)?;
+            (self.shape.of_document(document, of)?, self.cursor(document, of)?)
         };
         let mut links = reply.headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
         let link = links.find_map(headers::next_link);
-        Ok(Some(Page { objects, cursor, link, validators: validators_of(&reply.headers) }))
+        Ok(Page { objects, cursor, link, validators: validators_of(&reply.headers) })
     }
 
     /// The cursor or the URL of the next page.

@@ -1,0 +1,226 @@
+//! How long a server is waited for: what it asks for, and how often a page of a list is asked for again.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use deltaq_client::Backoff;
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use super::super::{Error, Output};
+
+/// Longest wait that a server may ask for. A longer one is a mistake of the server.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+/// How long the pages of one list are waited for, all pauses together. Its first page is as old as that at the end.
+const LIST_MAX: Duration = Duration::from_hours(1);
+/// How often one page is asked for again. The pauses of a server that asks for none are about a minute together.
+const REPEATS_MAX: u32 = 8;
+/// The longest pause before the first repetition of a page, and before any. What the server asks for is added.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A number of seconds that is larger is a time: seconds since 1970.
+const SECONDS_MAX: f64 = 1e9;
+
+/// The patience with the pages of one list. Each pause is logged and counts as a failure; dropping the list ends it.
+#[derive(Debug)]
+pub(in crate::source) struct Patience<'o> {
+    output: &'o Output,
+    left: Duration,
+}
+
+/// The patience with one page.
+#[derive(Debug)]
+pub(super) struct OfPage<'p, 'o> {
+    list: &'p mut Patience<'o>,
+    backoff: Backoff,
+}
+
+impl<'o> Patience<'o> {
+    /// The patience with a list whose events go to this output.
+    pub(in crate::source) const fn new(output: &'o Output) -> Self {
+        Self { output, left: LIST_MAX }
+    }
+
+    pub(super) const fn page(&mut self) -> OfPage<'_, 'o> {
+        OfPage { list: self, backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX) }
+    }
+}
+
+impl OfPage<'_, '_> {
+    /// Waits before the page is asked for again, or returns the failure: it will not pass, or the patience has ended. `is_cured` says that
+    /// the next request differs in what this one has failed for.
+    pub(super) async fn wait(&mut self, error: Error, is_cured: bool) -> Result<(), Error> {
+        let Some(pause) = self.pause(&error, is_cured) else { return Err(error) };
+        self.list.output.repeats(error, pause);
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
+    fn pause(&mut self, error: &Error, is_cured: bool) -> Option<Duration> {
+        if !(error.is_repeatable() || is_cured) || self.backoff.failures() >= REPEATS_MAX {
+            return None;
+        }
+        let pause = error.asked_wait().unwrap_or_default().saturating_add(self.backoff.pause());
+        // The random part does not make a wait of the whole time too long.
+        self.list.left = self.list.left.checked_sub(error.asked_wait().unwrap_or(pause))?;
+        Some(pause)
+    }
+}
+
+/// Whether a server that answers with this status may answer otherwise a little later.
+pub(in crate::source) fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+        || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS]
+            .contains(&status)
+}
+
+/// How long a reply that is no success asks to wait: by `Retry-After`, by the same in milliseconds, or until its rate limit begins anew.
+pub(super) fn retry_after(status: StatusCode, headers: &HeaderMap, now_us: u64) -> Option<Duration> {
+    let texts = |name: &str| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let asked = texts(RETRY_AFTER.as_str()).filter_map(|text| wait(text, now_us)).max();
+    let in_ms = ["retry-after-ms", "x-ms-retry-after-ms"].into_iter().flat_map(texts);
+    let in_ms = in_ms.filter_map(|text| text.trim().parse().ok().map(Duration::from_millis)).max();
+    // A reply of another kind has these headers, too.
+    let has = |name: &str, value: &str| texts(name).any(|text| text.trim() == value);
+    let is_limited = status == StatusCode::TOO_MANY_REQUESTS
+        || ["x-ratelimit-remaining", "x-rate-limit-remaining", "ratelimit-remaining"]
+            .into_iter()
+            .any(|name| has(name, "0"));
+    let resets = ["x-ratelimit-reset", "x-rate-limit-reset", "ratelimit-reset"].into_iter().flat_map(texts);
+    let reset = resets.filter_map(|text| wait(text, now_us)).max().filter(|_| is_limited);
+    Some(asked.or(in_ms).or(reset)?.min(RETRY_AFTER_MAX))
+}
+
+/// The wait that a text asks for: seconds, also with a fraction or a unit, or until a time. Of several values the longest counts: proxies
+/// join the headers of several servers with commas.
+fn wait(text: &str, now_us: u64) -> Option<Duration> {
+    let text = text.trim().trim_matches('"');
+    let gmt = text.replace(" +0000", " GMT").replace(" -0000", " GMT").replace(" UTC", " GMT");
+    let date = httpdate::parse_http_date(&gmt).ok().or_else(|| humantime::parse_rfc3339_weak(text).ok());
+    if let Some(date) = date {
+        let now = UNIX_EPOCH + Duration::from_micros(now_us);
+        return Some(date.duration_since(now).unwrap_or_default());
+    }
+    text.split(',').filter_map(|text| seconds(text, now_us)).max()
+}
+
+fn seconds(text: &str, now_us: u64) -> Option<Duration> {
+    let text = text.trim().to_ascii_lowercase();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.strip_prefix(number).unwrap_or_default() {
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" | "minute" | "minutes" => 60.0,
+        "h" | "hour" | "hours" => 3_600.0,
+        _ => return None,
+    };
+    let seconds = number.trim().parse::<f64>().ok()?;
+    if seconds > SECONDS_MAX {
+        let at = Duration::try_from_secs_f64(seconds).ok()?;
+        return Some(at.saturating_sub(Duration::from_micros(now_us)));
+    }
+    Duration::try_from_secs_f64((seconds * unit).max(0.0)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use deltaq_runtime::clock::Clock;
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::*;
+    use crate::health::Health;
+    use crate::metrics::Metrics;
+    use crate::source::Refusal;
+
+    /// Sun, 06 Nov 1994 08:49:30 GMT.
+    const NOW_US: u64 = 784_111_770_000_000;
+
+    fn asked(status: u16, headers: &[(&'static str, &'static str)]) -> Option<Duration> {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let mut map = HeaderMap::new();
+        headers.iter().map(pair).for_each(|(name, value)| {
+            map.append(name, value);
+        });
+        retry_after(StatusCode::from_u16(status).unwrap(), &map, NOW_US)
+    }
+
+    #[test]
+    fn a_server_asks_to_wait_in_many_forms() {
+        for (text, expected) in [
+            (" 7 ", Some(7.0)),
+            ("4, 5", Some(5.0)),
+            ("50,4", Some(50.0)),
+            ("4.5", Some(4.5)),
+            ("\"7\"", Some(7.0)),
+            ("7s", Some(7.0)),
+            ("30 seconds", Some(30.0)),
+            ("1500ms", Some(1.5)),
+            ("2m", Some(120.0)),
+            ("-1", Some(0.0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7.0)),
+            ("Sun, 06 Nov 1994 08:49:37 +0000", Some(7.0)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(7.0)),
+            ("1994-11-06T08:49:37Z", Some(7.0)),
+            ("Sun, 06 Nov 1994 08:40:00 GMT", Some(0.0)),
+            ("Sat, 06 Nov 2094 08:40:00 GMT", Some(3_600.0)),
+            ("soon", None),
+            ("NaN", None),
+            ("inf", None),
+        ] {
+            let expected = expected.map(Duration::from_secs_f64);
+            assert_eq!(asked(429, &[("retry-after", text)]), expected, "{text}");
+        }
+        assert_eq!(wait("1784111777", 1_784_111_770_000_000), Some(Duration::from_secs(7)));
+        assert_eq!(asked(503, &[]), None);
+        let two = [("retry-after", "2"), ("retry-after", "9")];
+        assert_eq!(asked(503, &two), Some(Duration::from_secs(9)));
+        assert_eq!(asked(429, &[("retry-after-ms", "250")]), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn a_rate_limit_says_when_it_begins_anew() {
+        let seconds = |status, headers: &[_]| asked(status, headers).map(|wait| wait.as_secs());
+        assert_eq!(seconds(429, &[("ratelimit-reset", "12")]), Some(12));
+        let used_up = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "20")];
+        assert_eq!((seconds(403, &used_up), seconds(403, &used_up[1..])), (Some(20), None));
+        assert_eq!(seconds(429, &[("retry-after", "3"), ("x-ratelimit-reset", "60")]), Some(3));
+    }
+
+    #[test]
+    fn a_page_is_repeated_for_a_bounded_time() {
+        let mut metrics = Metrics::new();
+        let health = Health::new("s", "q", metrics.add("s", "q"), Clock::system());
+        let (output, _events) = Output::channel(Arc::new(health));
+        let failure = |refusal, asked: Option<u64>| Error {
+            refusal,
+            ..Error::new("no").retry_after(asked.map(Duration::from_secs))
+        };
+        let (tls, broken) = (Some(Refusal::Tls), Some(Refusal::Broken));
+        for (refusal, is_repeatable) in [
+            (None, false),
+            (tls, false),
+            (broken, true),
+            (Some(Refusal::NoConnection), true),
+            (Some(Refusal::Status(StatusCode::NOT_FOUND)), false),
+            (Some(Refusal::Status(StatusCode::NOT_IMPLEMENTED)), false),
+            (Some(Refusal::Status(StatusCode::BAD_GATEWAY)), true),
+        ] {
+            assert_eq!(failure(refusal, None).is_repeatable(), is_repeatable, "{refusal:?}");
+        }
+        assert!(failure(Some(Refusal::Status(StatusCode::FORBIDDEN)), Some(1)).is_repeatable());
+        let mut patience = Patience::new(&output);
+        let mut page = patience.page();
+        assert_eq!(page.pause(&failure(tls, None), false), None);
+        assert!(page.pause(&failure(tls, None), true).is_some());
+        let pauses: Vec<_> = std::iter::from_fn(|| page.pause(&failure(broken, Some(2)), false)).collect();
+        assert_eq!(pauses.len(), 7);
+        assert!(pauses.iter().all(|pause| *pause >= Duration::from_secs(2)), "{pauses:?}");
+        // The next page has its own repetitions, and what is left of the time.
+        assert_eq!(patience.page().pause(&failure(broken, Some(3_600)), false), None);
+        assert!(patience.page().pause(&failure(broken, Some(3_500)), false).is_some());
+        assert_eq!(patience.page().pause(&failure(broken, Some(3_500)), false), None);
+    }
+}
