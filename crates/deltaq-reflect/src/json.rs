@@ -89,6 +89,12 @@ impl<'de> serde::Deserialize<'de> for Members<'de> {
     }
 }
 
+/// The members of an object.
+pub(super) fn members(object: &RawValue) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
+    let members: Members<'_> = serde_json::from_str(object.get())?;
+    Ok(members.0)
+}
+
 /// The value at a JSON pointer.
 pub(super) fn find<'j>(
     document: &'j RawValue,

@@ -138,7 +138,10 @@ pub struct Rest {
     /// The number of the first page.
     #[serde(default = "one", deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
     pub first_page: u32,
-    /// A file with headers of each request, one per line, which is read at each list.
+    /// Whether a list ends where the other settings say, although a reply has a sign of more objects.
+    #[serde(default)]
+    pub trust_end: bool,
+    /// A file with headers of each request, one per line, which is read for each.
     #[serde(default, deserialize_with = "optional_path")]
     pub header_file: Option<PathBuf>,
     /// Certificates of authorities (PEM) to trust instead of those of the system.

@@ -62,7 +62,10 @@ pub struct Flags {
     /// Number of the first page [default: 1].
     #[arg(long, value_name = "N", help_heading = "Pages")]
     pub first_page: Option<u32>,
-    /// File with headers of the requests, such as "Authorization: Bearer TOKEN"; it is read at each list.
+    /// Take a list as whole where the other flags end it, although a reply has a sign of more objects.
+    #[arg(long, help_heading = "Pages")]
+    pub trust_end: bool,
+    /// File with headers of the requests, such as "Authorization: Bearer TOKEN"; it is read for each request.
     #[arg(long, value_name = "FILE", help_heading = "Access to the source")]
     pub header_file: Option<PathBuf>,
     /// Certificates of authorities (PEM) that the source is trusted by, instead of those of the system.
@@ -221,6 +224,7 @@ impl Flags {
             ("--next-parameter", "next_parameter", text(self.next_parameter.as_ref())),
             ("--page-parameter", "page_parameter", text(self.page_parameter.as_ref())),
             ("--first-page", "first_page", self.first_page.map(|page| whole(page.into()))),
+            ("--trust-end", "trust_end", switch(self.trust_end, true)),
             ("--header-file", "header_file", path(self.header_file.as_ref())),
             ("--source-ca-file", "ca_file", path(self.source_ca_file.as_ref())),
         ];

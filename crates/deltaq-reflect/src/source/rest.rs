@@ -1,16 +1,19 @@
 //! A list behind a URL, in one reply or in pages. A page that fails ends the list, which then changes nothing.
 
 mod headers;
+mod link;
 mod page;
+mod signs;
 
 use std::path::PathBuf;
 
 use deltaq_client::Event;
-use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LINK};
+use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use reqwest::{StatusCode, Url};
 use serde_json::value::RawValue;
 
 use self::page::{Page, Pages, Seen};
+use self::signs::{Read, Signs};
 use super::objects::{Shape, document, utf8};
 use super::{Error, Output, http};
 use crate::json;
@@ -27,6 +30,8 @@ pub(crate) struct Rest {
     shape: Shape,
     header_file: Option<PathBuf>,
     pages: Pages,
+    /// Whether a list ends where the settings say, whatever a reply says.
+    trusts_end: bool,
     /// What the server said about the list that the queue has taken.
     validators: Option<HeaderMap>,
     /// What takes their place once the queue has taken the list that was read last.
@@ -45,6 +50,7 @@ impl Rest {
             shape,
             header_file: rest.header_file.clone(),
             pages: Pages::new(rest),
+            trusts_end: rest.trust_end,
             validators: None,
             next: None,
         })
@@ -62,8 +68,8 @@ impl Rest {
         self.next = None;
         let mut patience = http::Patience::new(output);
         let mut next = Some(self.pages.first(&self.url));
-        let mut seen = Seen::default();
-        let mut number = 0;
+        let (mut seen, mut signs) = (Seen::default(), Signs::default());
+        let (mut number, mut objects) = (0, 0);
         while let Some(url) = next.take() {
             number += 1;
             if number > PAGES_MAX {
@@ -79,9 +85,16 @@ impl Rest {
             } else {
                 self.http.page(&url, || self.headers(), &mut patience).await?
             };
-            let page = self.page(&reply, &http::shown(&url))?;
+            let of = http::shown(&url);
+            let page = self.page(&reply, &of)?;
             next = self.pages.next(&self.url, &url, &page)?;
             seen.check(&url, &page, next.as_ref())?;
+            objects += page.objects.len() as u64;
+            signs = page.signs.after(signs);
+            if next.is_none() && !self.trusts_end {
+                let is_numbered = matches!(self.pages, Pages::Number { .. });
+                signs.check(&of, Read { objects, pages: number.into(), is_numbered })?;
+            }
             if number == 1 && next.is_none() {
                 self.next = Some(page.validators);
             }
@@ -111,15 +124,23 @@ impl Rest {
             return Err(Error::new(format!("{of} answered with status {}, {why}", reply.status)));
         }
         let text = utf8(&reply.body, of)?;
-        let (objects, cursor) = if self.shape.is_lines(text, reply.has_lines()) {
-            (Shape::of_lines(text, of)?, None)
-        } else {
-            let document = document(text, of)?;
-            (self.shape.of_document(document, of)?, self.cursor(document, of)?)
+        let document =
+            if self.shape.is_lines(text, reply.has_lines()) { None } else { Some(document(text, of)?) };
+        let (objects, cursor) = match document {
+            None => (Shape::of_lines(text, of)?, None),
+            Some(document) => (self.shape.of_document(document, of)?, self.cursor(document, of)?),
         };
-        let mut links = reply.headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
-        let link = links.find_map(headers::next_link);
-        Ok(Page { objects, cursor, link, validators: validators_of(&reply.headers) })
+        let link = match link::next(&reply.headers) {
+            // Another way to the next page was set.
+            _ if !matches!(self.pages, Pages::Link) => None,
+            Err(why) if !self.trusts_end => {
+                let remedy = "--next or --page-parameter finds the pages in another way, and --trust-end takes the list as it is";
+                return Err(Error::because(format!("{of} may have another page: {remedy}"), why));
+            }
+            link => link.ok().flatten(),
+        };
+        let signs = Signs::new(&reply.headers, document, &self.shape.items);
+        Ok(Page { objects, cursor, link, signs, validators: validators_of(&reply.headers) })
     }
 
     /// The cursor or the URL of the next page.

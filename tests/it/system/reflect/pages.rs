@@ -105,3 +105,78 @@ fn a_token_that_is_replaced_within_a_list_is_read_again() {
     let line = ["reflect", "q", "--source", "s", "--list", &url, "--header-file", &path, "--once"];
     assert!(server.run(&line).ok().starts_with("s: 8 objects"));
 }
+
+#[test]
+fn a_sign_of_another_page_is_never_the_end() {
+    type Shown = (Vec<String>, Value);
+    let all: Vec<Value> = (1..=5).flat_map(page).collect();
+    let shown: Arc<Mutex<Shown>> = Arc::new(Mutex::new((Vec::new(), json!({ "data": all }))));
+    let state = Arc::clone(&shown);
+    let upstream = Upstream::start(move |request, reply| {
+        let (headers, body) = state.lock().clone();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        match number(request) {
+            1 => reply.send(200, &headers, &body.to_string()),
+            number => reply.send(200, &[], &json!({ "data": page(number) }).to_string()),
+        }
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/?key=hidden-in-query");
+    let once = |options: &[&str]| {
+        let line = ["reflect", "q", "--source", "s", "--list", &url, "--items", "/data", "--once"];
+        server.run(&[&line, options].concat())
+    };
+    once(&[]).ok();
+    let part: Vec<Value> = (1..=4).flat_map(page).collect();
+    for (header, members, expected) in [
+        (
+            "link: <?page=5>; rel=\"ne",
+            json!({}),
+            "the header Link can't be read: at byte 18 the end of a text in quotes",
+        ),
+        (
+            "link: http://a/?page=5&key=hidden-in-query; rel=\"next\"",
+            json!({}),
+            "at byte 0 \"<\" before a URL",
+        ),
+        (
+            "x-next-page: 5",
+            json!({}),
+            "the header x-next-page says that another page follows; --page-parameter",
+        ),
+        (
+            "x-total-count: 20",
+            json!({}),
+            "the header x-total-count says that there are 20 objects, and it has 16",
+        ),
+        ("a: b", json!({ "has_more": true }), "its member /has_more says that another page follows"),
+        (
+            "a: b",
+            json!({ "meta": { "next": "hidden-in-query" } }),
+            "--next /meta/next with --next-parameter NAME leads to it",
+        ),
+        (
+            "a: b",
+            json!({ "pagination": { "total_pages": 2 } }),
+            "says that there are 2 pages, and 1 were read",
+        ),
+    ] {
+        let mut body = json!({ "data": part });
+        body.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
+        *shown.lock() = (vec![header.to_owned()], body);
+        let failed = once(&[]).failed(1);
+        assert!(failed.contains(expected) && failed.contains("--trust-end"), "{header}: {failed}");
+        assert!(!failed.contains("hidden-in-query"), "{failed}");
+        assert_eq!(latest(&server), 20, "{header}");
+    }
+    // A link in UTF-8 and single quotes is followed.
+    *shown.lock() = (vec!["link: <?q=Zürich&page=5>; rel='next'".to_owned()], json!({ "data": part }));
+    assert!(once(&[]).ok().contains("20 objects, 0 replaced, 0 deleted"));
+    *shown.lock() = (vec![], json!({ "data": part, "total": 20 }));
+    assert!(once(&["--trust-end"]).ok().contains("16 objects, 0 replaced, 4 deleted"));
+}
+
+/// The number of keys of the queue `q` whose newest state is an object.
+fn latest(server: &Server) -> usize {
+    server.run(&["latest", "q", "-o", "ndjson"]).ok().lines().count()
+}

@@ -8,6 +8,7 @@ use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::super::{Error, http};
+use super::signs::Signs;
 use crate::settings;
 
 /// A page of a list.
@@ -18,6 +19,8 @@ pub(super) struct Page {
     pub(super) cursor: Option<String>,
     /// The target of the link to the next page.
     pub(super) link: Option<String>,
+    /// What the page says about others.
+    pub(super) signs: Signs,
     /// The headers with which the next list asks whether it has changed.
     pub(super) validators: HeaderMap,
 }
@@ -154,6 +157,7 @@ mod tests {
             objects,
             cursor: cursor.map(str::to_owned),
             link: link.map(str::to_owned),
+            signs: Signs::default(),
             validators: HeaderMap::new(),
         }
     }
