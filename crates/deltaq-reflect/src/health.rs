@@ -87,6 +87,15 @@ impl Health {
         let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
         warn!(source, queue, %error, %again_in, "a page of the list has failed and is asked for again");
     }
+
+    /// A list has many fewer keys than the queue has of the source. It is read once more before anything is deleted.
+    pub(super) fn shrank(&self, keys_before: u64, keys: u64) {
+        let (source, queue) = (&self.source, &self.queue);
+        warn!(
+            source,
+            queue, keys_before, keys, "the list has shrunk by more than a fifth; it is read once more"
+        );
+    }
 }
 
 fn shown(pause: Duration) -> String {

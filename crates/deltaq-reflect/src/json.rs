@@ -120,6 +120,12 @@ pub(super) fn find<'j>(
     Ok(Some(value))
 }
 
+/// The parts of an object's key as text, without those that are absent or empty. The queue makes different keys of different parts.
+pub(super) fn key(object: &RawValue, pointers: &[String]) -> Vec<String> {
+    let part = |pointer: &String| find(object, pointer).ok().flatten().and_then(scalar);
+    pointers.iter().filter_map(part).filter(|part| !part.is_empty()).collect()
+}
+
 /// The objects of a list in a document. With `map_key` the list may be an object, whose members get their names in that member.
 pub(super) fn list(
     document: &RawValue,

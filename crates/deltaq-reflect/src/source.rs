@@ -6,6 +6,7 @@ mod http;
 mod kubernetes;
 mod objects;
 mod queue;
+mod reading;
 mod rest;
 mod sql;
 
@@ -16,11 +17,13 @@ use std::time::Duration;
 use deltaq_client::Event;
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use parking_lot::Mutex;
 use reqwest::StatusCode;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use self::reading::Reading;
 use super::health::Health;
 use crate::settings;
 
@@ -118,6 +121,8 @@ impl Error {
 pub(super) struct Output {
     events: mpsc::Sender<Result<Event, Error>>,
     health: Arc<Health>,
+    /// The list that is read, if its end waits until the list was compared with the keys of the queue.
+    reading: Option<Mutex<Reading>>,
 }
 
 /// Whether an event is a change, and no part of a list.
@@ -131,13 +136,27 @@ impl Output {
         health.began();
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
-        (Self { events, health }, stream)
+        (Self { events, health, reading: None }, stream)
+    }
+
+    /// Keeps back the end of the list. `key` has the pointers of the queue's key.
+    pub(super) fn keep_end(&mut self, key: &[String]) {
+        self.reading = Some(Mutex::new(Reading::new(key)));
     }
 
     pub(super) async fn send(&self, event: Event) -> Result<(), Error> {
         if is_change(&event) {
             self.health.waits();
         }
+        if let Some(reading) = &self.reading
+            && reading.lock().note(&event)
+        {
+            return Ok(());
+        }
+        self.deliver(event).await
+    }
+
+    async fn deliver(&self, event: Event) -> Result<(), Error> {
         self.events.send(Ok(event)).await.map_err(|_| Error::closed())
     }
 
@@ -250,12 +269,7 @@ impl Source {
         }
     }
 
-    /// Whether the source needs the pointers of the queue's key, for [`set_key`](Self::set_key).
-    pub(super) const fn needs_key(&self) -> bool {
-        matches!(self, Self::Files(_))
-    }
-
-    /// Whether the source needs the pointers, and has none.
+    /// Whether the source needs the pointers of the queue's key, and has none.
     pub(super) const fn lacks_key(&self) -> bool {
         matches!(self, Self::Files(files) if files.lacks_key())
     }
@@ -293,6 +307,27 @@ impl Source {
             Self::Queue(queue) => queue.list(output).await,
             Self::Kubernetes(kubernetes) => kubernetes.list(output).await,
         }
+    }
+
+    /// Whether a list is put together from what the source has at several moments, or by a program that may leave something out.
+    /// Others tell what they have at one moment.
+    pub(super) const fn may_be_cut(&self) -> bool {
+        matches!(self, Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_))
+    }
+
+    /// Sends one whole list as [`list`](Self::list). If the end of the list is kept back and the list has many fewer keys than the queue has
+    /// of the source, it is read once more, and sent only if both readings have the same keys.
+    pub(super) async fn list_checked(&mut self, output: &Output, keys_before: u64) -> Result<(), Error> {
+        self.list(output).await?;
+        let Some(reading) = &output.reading else { return Ok(()) };
+        let Some(first) = reading.lock().take() else { return Ok(()) };
+        if first.has_shrunk(keys_before) {
+            output.health.shrank(keys_before, first.len());
+            self.list(output).await?;
+            let second = reading.lock().take();
+            first.check_same(second.as_ref(), keys_before)?;
+        }
+        output.deliver(Event::InitDone).await
     }
 
     /// Sends the changes after a list that the queue has taken.

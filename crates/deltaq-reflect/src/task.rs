@@ -42,6 +42,8 @@ struct Task {
     backoff: ReflectorBackoff,
     /// When the next list must be whole, whatever the source says about its changes.
     relist_at: Instant,
+    /// The pointers of the queue's key; empty if the queue does not exist yet.
+    key: Vec<String>,
 }
 
 impl Plan {
@@ -59,8 +61,8 @@ impl Plan {
     fn begin(self) -> Result<Task, Error> {
         let Self { name, settings, client, health } = self;
         let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
-        let relist_at = Instant::now();
-        Ok(Task { name, settings, source, client, reflector: None, health, backoff, relist_at })
+        let (relist_at, key) = (Instant::now(), Vec::new());
+        Ok(Task { name, settings, source, client, reflector: None, health, backoff, relist_at, key })
     }
 
     /// Sends one list.
@@ -149,10 +151,14 @@ impl Task {
     /// Sends one whole list, or nothing if it has not changed.
     async fn list(&mut self) -> Result<Summary, Error> {
         self.prepare().await?;
+        let keys_before = self.keys_before().await?;
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
-        let (output, events) = Output::channel(Arc::clone(&self.health));
+        let (mut output, events) = Output::channel(Arc::clone(&self.health));
+        if keys_before > 0 {
+            output.keep_end(&self.key);
+        }
         let produced = async {
-            if let Err(error) = self.source.list(&output).await {
+            if let Err(error) = self.source.list_checked(&output, keys_before).await {
                 output.fail(error).await;
             }
             drop(output);
@@ -260,13 +266,13 @@ impl Task {
     /// exists, and refuses one that is its own source.
     async fn prepare(&mut self) -> Result<(), Error> {
         let has_settings = self.settings.create.is_some() || self.source.has_queue_settings();
-        if !has_settings && !self.source.needs_key() {
-            return Ok(());
-        }
         let queue = self.client.queue(self.settings.queue.as_str());
         let found = match queue.get().await {
             Err(error) if error.code() != Some("queue-not-found") => return Err(self.queue_error(error)),
-            Err(_) if !has_settings => return Ok(()),
+            Err(_) if !has_settings => {
+                self.key.clear();
+                return Ok(());
+            }
             Err(_) => {
                 let mut settings = self.source.queue_settings().await?;
                 for (name, value) in self.settings.create.iter().flatten() {
@@ -286,8 +292,18 @@ impl Task {
         if self.source.may_be_queue(&found.name) {
             self.source.refuse_circle(&found.incarnation).await?;
         }
-        self.source.set_key(found.settings.key.iter().map(pointer).collect());
+        self.key = found.settings.key.iter().map(pointer).collect();
+        self.source.set_key(self.key.clone());
         Ok(())
+    }
+
+    /// The keys that a list of the source may delete; 0 if the list needs no comparison with them.
+    async fn keys_before(&mut self) -> Result<u64, Error> {
+        if self.key.is_empty() || !self.source.may_be_cut() {
+            return Ok(0);
+        }
+        let source = self.client.queue(self.settings.queue.as_str()).source(&self.name).await;
+        Ok(source.map_err(|error| self.queue_error(error))?.map_or(0, |source| source.keys))
     }
 
     fn error(&self, error: ReflectorError) -> Error {

@@ -8,6 +8,7 @@ mod files;
 mod kubernetes;
 mod pages;
 mod queue;
+mod readings;
 mod rest;
 mod restored;
 mod sql;

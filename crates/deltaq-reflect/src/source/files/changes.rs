@@ -30,7 +30,7 @@ impl Changes {
             let former = former.as_ref().map(|entry| entry.objects.as_slice()).unwrap_or_default();
             let present = entries.get(path).map(|entry| entry.objects.as_slice()).unwrap_or_default();
             let keys = |objects: &[Box<RawValue>]| -> BTreeSet<Vec<String>> {
-                objects.iter().map(|object| key_of(object, key)).collect()
+                objects.iter().map(|object| json::key(object, key)).collect()
             };
             changes.has_deletions |=
                 !former.is_empty() && (key.is_empty() || !keys(former).is_subset(&keys(present)));
@@ -50,7 +50,7 @@ pub(super) fn shared_key(entries: &BTreeMap<PathBuf, Entry>, key: &[String]) -> 
     let mut files: HashMap<Vec<String>, &PathBuf> = HashMap::new();
     for (path, entry) in entries {
         for object in &entry.objects {
-            let of_object = key_of(object, key);
+            let of_object = json::key(object, key);
             // An object without a key is refused by the queue.
             if of_object.is_empty() {
                 continue;
@@ -62,11 +62,4 @@ pub(super) fn shared_key(entries: &BTreeMap<PathBuf, Entry>, key: &[String]) -> 
         }
     }
     None
-}
-
-/// The parts of an object's key as text, without those that are absent or empty. The queue makes different keys of
-/// different parts.
-fn key_of(object: &RawValue, key: &[String]) -> Vec<String> {
-    let part = |pointer: &String| json::find(object, pointer).ok().flatten().and_then(json::scalar);
-    key.iter().filter_map(part).filter(|part| !part.is_empty()).collect()
 }

@@ -1,0 +1,83 @@
+//! Lists that have shrunk: they are read once more before anything is deleted.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::upstream::Upstream;
+use super::{Reflecting, by_key, drain, known};
+use crate::system::cli::Server;
+
+fn objects(count: usize) -> Vec<Value> {
+    (0..count).map(|at| json!({ "key": format!("k{at}"), "n": at })).collect()
+}
+
+#[test]
+fn two_readings_with_other_keys_delete_nothing() {
+    // The lists of the next requests; the last one stays.
+    let lists = Arc::new(Mutex::new(vec![objects(20)]));
+    let next = Arc::clone(&lists);
+    let upstream = Upstream::start(move |_, reply| {
+        let mut lists = next.lock();
+        let list = if lists.len() > 1 { lists.remove(0) } else { lists[0].clone() };
+        reply.send(200, &[], &Value::from(list).to_string());
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/");
+    let once = || server.run(&["reflect", "q", "--source", "s", "--list", &url, "--once"]);
+    once().ok();
+    let others: Vec<Value> = objects(20).split_off(8);
+    for second in [objects(20), objects(13), others.clone()] {
+        *lists.lock() = vec![objects(12), second];
+        let failed = once().failed(1);
+        assert!(
+            failed.contains("two readings of the list differ, and neither was sent: after 20 keys"),
+            "{failed}"
+        );
+        drain(&server, "q");
+        assert_eq!(known(&server, "q"), by_key(&objects(20)));
+    }
+    // Both readings have the same keys. The objects are those of the second one.
+    let mut second = objects(12);
+    second[0]["n"] = json!(99);
+    *lists.lock() = vec![objects(12), second.clone()];
+    assert!(once().ok().contains("12 objects, 1 replaced, 8 deleted"));
+    drain(&server, "q");
+    assert_eq!(known(&server, "q"), by_key(&second));
+    // A fifth less, or a list of fewer than ten, is read once.
+    for left in [10, 8, 5] {
+        let before = upstream.requests().len();
+        *lists.lock() = vec![second[..left].to_vec()];
+        once().ok();
+        assert_eq!(upstream.requests().len() - before, 1, "{left}");
+    }
+}
+
+#[test]
+fn a_command_that_leaves_something_out_deletes_nothing() {
+    let server = Server::in_memory();
+    let folder = server.folder.path();
+    let (script, short) = (folder.join("dump"), folder.join("short"));
+    // Each other run is cut short once the file exists.
+    let text = format!(
+        "#!/bin/sh\nlast=20\nif [ -e {short} ]; then rm {short}; last=12; elif [ -e {short}.again ]; then touch {short}; fi\n\
+         for n in $(seq $last); do echo \"{{\\\"key\\\":\\\"k$n\\\"}}\"; done\n",
+        short = short.display()
+    );
+    std::fs::write(&script, text).expect("a file");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let program = script.display().to_string();
+    let reflecting =
+        Reflecting::start(&server, &["q", "--source", "s", "--interval", "50ms", "--", &program]);
+    reflecting.until_lists(1);
+    std::fs::write(&short, "").expect("a file");
+    std::fs::write(folder.join("short.again"), "").expect("a file");
+    reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 1.0);
+    std::fs::remove_file(folder.join("short.again")).expect("a file");
+    reflecting.until_lists(2);
+    assert_eq!(server.count("q", "ready"), 20);
+    let log = reflecting.stop();
+    assert!(log.contains("it is read once more") && log.contains("two readings of the list differ"), "{log}");
+}
