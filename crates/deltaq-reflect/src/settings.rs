@@ -14,8 +14,8 @@ use serde::Deserialize;
 use toml::Table;
 
 use self::form::{
-    database, list_url, optional_path, optional_pointer, optional_word, pointer, queue_name, resource, word,
-    words,
+    database, list_url, optional_path, optional_pointer, optional_word, page_end, pointer, queue_name,
+    resource, word, words,
 };
 
 /// The time between two lists, if nothing else is set.
@@ -138,6 +138,9 @@ pub struct Rest {
     /// The number of the first page.
     #[serde(default = "one", deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
     pub first_page: u32,
+    /// How a list of numbered pages ends, besides an empty page.
+    #[serde(default, deserialize_with = "page_end")]
+    pub page_end: Option<PageEnd>,
     /// Whether a list ends where the other settings say, although a reply has a sign of more objects.
     #[serde(default)]
     pub trust_end: bool,
@@ -254,6 +257,29 @@ pub struct Kubernetes {
     pub watch_list: bool,
 }
 
+/// What is behind the last page of a list of numbered pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageEnd {
+    /// Status 400.
+    BadRequest,
+    /// Status 404.
+    NotFound,
+    /// The last page once more.
+    Repeat,
+}
+
+impl PageEnd {
+    /// The status that ends the list.
+    #[must_use]
+    pub const fn status(self) -> Option<u16> {
+        match self {
+            Self::BadRequest => Some(400),
+            Self::NotFound => Some(404),
+            Self::Repeat => None,
+        }
+    }
+}
+
 /// The form of a list of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -365,6 +391,12 @@ impl Rest {
             return Err(fault(
                 ".next_parameter",
                 "next is required with it: the pointer to the cursor in the reply",
+            ));
+        }
+        if self.page_end.is_some() && self.page_parameter.is_none() {
+            return Err(fault(
+                ".page_end",
+                "page_parameter is required with it: the query parameter of the number",
             ));
         }
         if self.format == Format::Ndjson

@@ -62,6 +62,9 @@ pub struct Flags {
     /// Number of the first page [default: 1].
     #[arg(long, value_name = "N", help_heading = "Pages")]
     pub first_page: Option<u32>,
+    /// What is behind the last page instead of an empty one: status 404 or 400, or the last page again (repeat).
+    #[arg(long, value_name = "END", value_parser = ["404", "400", "repeat"], help_heading = "Pages")]
+    pub page_end: Option<String>,
     /// Take a list as whole where the other flags end it, although a reply has a sign of more objects.
     #[arg(long, help_heading = "Pages")]
     pub trust_end: bool,
@@ -224,6 +227,7 @@ impl Flags {
             ("--next-parameter", "next_parameter", text(self.next_parameter.as_ref())),
             ("--page-parameter", "page_parameter", text(self.page_parameter.as_ref())),
             ("--first-page", "first_page", self.first_page.map(|page| whole(page.into()))),
+            ("--page-end", "page_end", text(self.page_end.as_ref())),
             ("--trust-end", "trust_end", switch(self.trust_end, true)),
             ("--header-file", "header_file", path(self.header_file.as_ref())),
             ("--source-ca-file", "ca_file", path(self.source_ca_file.as_ref())),

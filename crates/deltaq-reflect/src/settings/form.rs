@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use deltaq_types::name::Name;
 use deltaq_types::range;
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde::de::{self, Deserializer};
+
+use super::PageEnd;
 
 pub(super) fn queue_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
@@ -31,6 +33,28 @@ pub(super) fn optional_pointer<'de, D: Deserializer<'de>>(
 
 pub(super) fn optional_word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     range::text(deserializer, "a name", |text| (!text.is_empty()).then(|| Some(text.to_owned())))
+}
+
+/// The end of a list of numbered pages: a status, also as a number, or a word.
+pub(super) fn page_end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PageEnd>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Status(u16),
+        Text(String),
+    }
+
+    let text = match Written::deserialize(deserializer) {
+        Ok(Written::Status(status)) => status.to_string(),
+        Ok(Written::Text(text)) => text,
+        Err(_) => String::new(),
+    };
+    match text.as_str() {
+        "400" => Ok(Some(PageEnd::BadRequest)),
+        "404" => Ok(Some(PageEnd::NotFound)),
+        "repeat" => Ok(Some(PageEnd::Repeat)),
+        _ => Err(de::Error::custom("invalid value, expected 404, 400 or \"repeat\"")),
+    }
 }
 
 pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

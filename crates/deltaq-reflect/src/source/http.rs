@@ -3,12 +3,13 @@
 mod patience;
 
 use std::error::Error as StdError;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
 use deltaq_runtime::clock;
 use deltaq_types::duration::DurationText;
+use flate2::read::MultiGzDecoder;
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Response, StatusCode, Url};
@@ -29,6 +30,8 @@ const REDIRECTS_MAX: usize = 5;
 const SAID_BYTES_MAX: usize = 16 << 10;
 /// Most characters of it that an error shows.
 const SAID_CHARS_SHOWN: usize = 300;
+/// The first bytes of gzip, which no JSON begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ACCEPTED: HeaderValue =
     HeaderValue::from_static("application/json, application/x-ndjson;q=0.9, */*;q=0.1");
 
@@ -44,6 +47,8 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: StatusCode,
+    /// Where it came from, behind redirects.
+    pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
 }
@@ -73,7 +78,12 @@ impl Client {
         let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
         let sent = async { checked(url, request.send().await.map_err(|error| failed(url, error))?).await };
         let late = |_| Error::new(format!("no reply in time (timeout) from {}", shown(url)));
-        tokio::time::timeout(self.timeout.get(), sent).await.map_err(late)?
+        let response = tokio::time::timeout(self.timeout.get(), sent).await.map_err(late)??;
+        if is_packed(url, &response)? {
+            let what = format!("{} has the encoding gzip, without being asked for it", shown(url));
+            return Err(Error::new(what));
+        }
+        Ok(response)
     }
 
     /// Gets a URL. Other statuses than successes and 304 are errors.
@@ -86,8 +96,29 @@ impl Client {
             let what = format!("{} answered with status {status}: the list is not complete", shown(url));
             return Err(Error::new(what));
         }
-        let body = self.body(url, response).await?;
-        Ok(Reply { status, headers, body })
+        let (from, is_packed) = (response.url().clone(), is_packed(url, &response)?);
+        let mut body = self.body(url, response).await?;
+        // A file that is served as it is may be packed, too.
+        if is_packed && !body.is_empty() || body.starts_with(&GZIP) {
+            body = self.unpacked(url, &body)?;
+        }
+        Ok(Reply { status, url: from, headers, body })
+    }
+
+    /// The content of a body in the form of gzip. It is not asked for, but some servers and caches send it all the same.
+    fn unpacked(&self, url: &Url, body: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut content = Vec::new();
+        let limited =
+            MultiGzDecoder::new(body).take(self.max_bytes.saturating_add(1)).read_to_end(&mut content);
+        limited.map_err(|error| {
+            Error::because(format!("the reply of {} can't be unpacked as gzip", shown(url)), error)
+        })?;
+        if content.len() as u64 > self.max_bytes { Err(self.too_long(url)) } else { Ok(content) }
+    }
+
+    fn too_long(&self, url: &Url) -> Error {
+        let (url, max_bytes) = (shown(url), self.max_bytes);
+        Error::new(format!("the reply of {url} has more than {max_bytes} bytes (max_bytes)"))
     }
 
     /// Gets a page behind the first one of a list. After a failure that may pass, only this page is asked for again: a list that began
@@ -115,10 +146,7 @@ impl Client {
         let mut body = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(|error| failed(url, error))? {
             if (body.len() + piece.len()) as u64 > self.max_bytes {
-                let (url, max_bytes) = (shown(url), self.max_bytes);
-                return Err(Error::new(format!(
-                    "the reply of {url} has more than {max_bytes} bytes (max_bytes)"
-                )));
+                return Err(self.too_long(url));
             }
             body.extend_from_slice(&piece);
         }
@@ -170,14 +198,7 @@ pub(super) fn certificates(pem: &[u8], of: &str) -> Result<Vec<Certificate>, Err
 async fn checked(url: &Url, response: Response) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
-        return match response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
-            None => Ok(response),
-            Some(encoding) => {
-                let what =
-                    format!("{} has the encoding {encoding:?}, without being asked for it", shown(url));
-                Err(Error::new(what))
-            }
-        };
+        return Ok(response);
     }
     let advice = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check its credentials",
@@ -214,6 +235,20 @@ fn message(document: &Value) -> Option<String> {
         found.as_str().map(str::to_owned).or_else(|| message(found))
     })?;
     Some(found).filter(|found| !found.is_empty())
+}
+
+/// Whether the body has the form of gzip. Other encodings are refused.
+fn is_packed(url: &Url, response: &Response) -> Result<bool, Error> {
+    let encodings = response.headers().get_all(CONTENT_ENCODING);
+    let texts =
+        encodings.iter().map(|encoding| String::from_utf8_lossy(encoding.as_bytes()).to_ascii_lowercase());
+    let all = texts.collect::<Vec<_>>().join(",");
+    let encodings = all.split(',').map(str::trim).filter(|encoding| !["", "identity"].contains(encoding));
+    match encodings.collect::<Vec<_>>().as_slice() {
+        [] => Ok(false),
+        ["gzip" | "x-gzip"] => Ok(true),
+        _ => Err(Error::new(format!("{} has the encoding {all:?}, without being asked for it", shown(url)))),
+    }
 }
 
 /// Whether a redirect leads to another server.

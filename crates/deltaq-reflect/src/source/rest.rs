@@ -69,13 +69,12 @@ impl Rest {
         let mut patience = http::Patience::new(output);
         let mut next = Some(self.pages.first(&self.url));
         let (mut seen, mut signs) = (Seen::default(), Signs::default());
-        let (mut number, mut objects) = (0, 0);
+        let (mut pages, mut objects) = (0, 0);
         while let Some(url) = next.take() {
-            number += 1;
-            if number > PAGES_MAX {
+            if pages == PAGES_MAX {
                 return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
             }
-            let reply = if number == 1 {
+            let reply = if pages == 0 {
                 let Some(reply) = self.first(&url).await? else {
                     self.next.clone_from(&self.validators);
                     return Ok(());
@@ -83,22 +82,29 @@ impl Rest {
                 output.send(Event::Init).await?;
                 reply
             } else {
-                self.http.page(&url, || self.headers(), &mut patience).await?
+                match self.http.page(&url, || self.headers(), &mut patience).await {
+                    Err(error) if self.pages.is_end(&error) => break,
+                    reply => reply.map_err(|error| self.pages.advised(error))?,
+                }
             };
-            let of = http::shown(&url);
-            let page = self.page(&reply, &of)?;
-            next = self.pages.next(&self.url, &url, &page)?;
-            seen.check(&url, &page, next.as_ref())?;
+            let page = self.page(&url, &reply)?;
+            if seen.is_repeated(&page) {
+                self.pages.check_repeated(&url, pages)?;
+                break;
+            }
+            pages += 1;
+            next = self.pages.next(&self.url, &url, &reply.url, &page)?;
+            seen.check(&url, next.as_ref())?;
             objects += page.objects.len() as u64;
             signs = page.signs.after(signs);
-            if next.is_none() && !self.trusts_end {
-                let is_numbered = matches!(self.pages, Pages::Number { .. });
-                signs.check(&of, Read { objects, pages: number.into(), is_numbered })?;
-            }
-            if number == 1 && next.is_none() {
+            if pages == 1 && next.is_none() {
                 self.next = Some(page.validators);
             }
             output.list(page.objects).await?;
+        }
+        if !self.trusts_end {
+            let is_numbered = matches!(self.pages, Pages::Number { .. });
+            signs.check(&http::shown(&self.url), Read { objects, pages: pages.into(), is_numbered })?;
         }
         output.send(Event::InitDone).await
     }
@@ -118,14 +124,15 @@ impl Rest {
         Ok((!is_unchanged).then_some(reply))
     }
 
-    fn page(&self, reply: &http::Reply, of: &str) -> Result<Page, Error> {
+    fn page(&self, asked: &Url, reply: &http::Reply) -> Result<Page, Error> {
+        let of = &http::shown(asked);
         if reply.status == StatusCode::NOT_MODIFIED {
             let why = "without being asked whether the list has changed";
             return Err(Error::new(format!("{of} answered with status {}, {why}", reply.status)));
         }
         let text = utf8(&reply.body, of)?;
-        let document =
-            if self.shape.is_lines(text, reply.has_lines()) { None } else { Some(document(text, of)?) };
+        let is_lines = self.shape.is_lines(text, reply.has_lines());
+        let document = if is_lines { None } else { Some(document(text, of)?) };
         let (objects, cursor) = match document {
             None => (Shape::of_lines(text, of)?, None),
             Some(document) => (self.shape.of_document(document, of)?, self.cursor(document, of)?),

@@ -1,8 +1,11 @@
 //! Lists of several pages whose server is slow, busy, broken or ambiguous.
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -179,4 +182,106 @@ fn a_sign_of_another_page_is_never_the_end() {
 /// The number of keys of the queue `q` whose newest state is an object.
 fn latest(server: &Server) -> usize {
     server.run(&["latest", "q", "-o", "ndjson"]).ok().lines().count()
+}
+
+#[test]
+fn a_list_of_numbered_pages_ends_as_the_api_ends_it() {
+    let upstream = Upstream::start(|request, reply| {
+        let number = number(request);
+        let body = |number| json!({ "results": page(number) }).to_string();
+        match (request.target.split('?').next(), number) {
+            // Knows no parameter.
+            (Some("/same"), _) => reply.send(200, &[], &body(1)),
+            (Some("/gone"), _) => reply.send(404, &[], "{}"),
+            (_, 1 | 2) => reply.send(200, &[], &body(number)),
+            (Some("/repeat"), _) => reply.send(200, &[], &body(2)),
+            (Some("/400"), _) => reply.send(400, &[], "{}"),
+            (Some("/empty"), _) => reply.send(200, &[], "{\"results\":[]}"),
+            _ => reply.send(404, &[], "{\"detail\":\"Invalid page.\"}"),
+        }
+    });
+    let server = Server::in_memory();
+    let once = |path: &str, options: &[&str]| {
+        let url = upstream.url(path);
+        let line = ["reflect", "q", "--source", "s", "--list", &url, "--items", "/results", "--once"];
+        server.run(&[&line[..], &["--page-parameter", "page"], options].concat())
+    };
+    for end in ["404", "400", "repeat"] {
+        assert!(once(&format!("/{end}"), &["--page-end", end]).ok().starts_with("s: 8 objects"), "{end}");
+        assert!(once("/empty", &["--page-end", end]).ok().starts_with("s: 8 objects"), "{end}");
+        let failed = once(&format!("/{end}"), &[]).failed(1);
+        assert!(failed.contains(&format!("if the list ends so, --page-end {end} says that")), "{failed}");
+    }
+    for (path, end, expected) in [
+        ("/same", "repeat", "does the server know the parameter of the page?"),
+        ("/gone", "404", "answered with status 404"),
+        ("/400", "404", "answered with status 400"),
+        ("/404", "repeat", "answered with status 404"),
+    ] {
+        let failed = once(path, &["--page-end", end]).failed(1);
+        assert!(failed.contains(expected), "{path}: {failed}");
+    }
+    assert_eq!(latest(&server), 8);
+    let alone = ["reflect", "q", "--source", "s", "--list", "http://a/", "--page-end", "404"];
+    assert!(server.run(&alone).failed(2).contains("--page-end: page_parameter is required with it"));
+}
+
+#[test]
+fn links_are_relative_to_the_page_behind_a_redirect() {
+    let upstream = Upstream::start(|request, reply| match request.target.as_str() {
+        "/list" => reply.send(302, &["location: /v2/all/?size=4"], ""),
+        "/v2/all/?size=4" => {
+            reply.send(
+                200,
+                &["link: <2>; rel=next"],
+                &json!({ "next": "?page=2", "d": page(1) }).to_string(),
+            );
+        }
+        "/v2/all/2" | "/v2/all/?page=2" => reply.send(200, &[], &json!({ "d": page(2) }).to_string()),
+        _ => reply.send(404, &[], ""),
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/list");
+    for options in [&[][..], &["--next", "/next"]] {
+        let line = ["reflect", "q", "--source", "s", "--list", &url, "--items", "/d", "--once"];
+        assert!(server.run(&[&line, options].concat()).ok().starts_with("s: 8 objects"), "{options:?}");
+    }
+}
+
+#[test]
+fn a_reply_in_gzip_is_read_although_nobody_asked_for_it() {
+    let packed = |text: &str| {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+        packed.write_all(text.as_bytes()).and_then(|()| packed.finish()).expect("memory")
+    };
+    let list = packed(&Value::from(page(1)).to_string());
+    let large = packed(&format!("[{}]", " ".repeat(1 << 20)));
+    let upstream = Upstream::start(move |request, reply| match request.target.as_str() {
+        "/gzip" => reply.send_bytes(&["content-encoding: gzip"], &list),
+        "/x-gzip" => reply.send_bytes(&["content-encoding: X-GZIP"], &list),
+        "/file" => reply.send_bytes(&["content-type: application/gzip"], &list),
+        "/cut" => reply.send_bytes(&["content-encoding: gzip"], &list[..list.len() - 9]),
+        "/large" => reply.send_bytes(&["content-encoding: gzip"], &large),
+        "/plain" => reply.send_bytes(&["content-encoding: gzip"], b"[]"),
+        "/twice" => reply.send_bytes(&["content-encoding: gzip, gzip"], &list),
+        _ => reply.send_bytes(&["content-encoding: br"], b"[]"),
+    });
+    let server = Server::in_memory();
+    let once = |path: &str| {
+        let url = upstream.url(path);
+        server.run(&["reflect", "q", "--source", "s", "--list", &url, "--max-bytes", "65536", "--once"])
+    };
+    for path in ["/gzip", "/x-gzip", "/file"] {
+        assert!(once(path).ok().starts_with("s: 4 objects"), "{path}");
+    }
+    for (path, expected) in [
+        ("/cut", "can't be unpacked as gzip"),
+        ("/plain", "can't be unpacked as gzip"),
+        ("/large", "has more than 65536 bytes (max_bytes)"),
+        ("/twice", "has the encoding \"gzip, gzip\", without being asked for it"),
+        ("/br", "has the encoding \"br\", without being asked for it"),
+    ] {
+        let failed = once(path).failed(1);
+        assert!(failed.contains(expected), "{path}: {failed}");
+    }
 }

@@ -262,7 +262,7 @@ fn replies_that_are_no_list_are_failures() {
     let upstream = Upstream::start(|request, reply| match request.target.split('?').next() {
         Some("/unasked") => reply.send(304, &[], ""),
         Some("/part") => reply.send(206, &[], "[{\"key\":\"a\"}]"),
-        Some("/packed") => reply.send(200, &["content-encoding: gzip"], "[]"),
+        Some("/packed") => reply.send(200, &["content-encoding: zstd"], "[]"),
         Some("/again") => reply.send(302, &["location: /again"], ""),
         Some("/busy") => reply.send(503, &["retry-after: Sat, 06 Nov 2094 08:49:37 GMT"], ""),
         _ => reply.send(200, &[], "[{\"key\":\"a\"}]"),
@@ -274,7 +274,7 @@ fn replies_that_are_no_list_are_failures() {
             "answered with status 304 Not Modified, without being asked whether the list has changed",
         ),
         ("/part", "answered with status 206 Partial Content: the list is not complete"),
-        ("/packed", "has the encoding \"gzip\", without being asked for it"),
+        ("/packed", "has the encoding \"zstd\", without being asked for it"),
         ("/again", "answered with status 302 Found\n"),
         ("/busy", "answered with status 503 Service Unavailable\n"),
         ("/same", "in a row have the same objects; does the server know the parameter of the page?"),

@@ -53,6 +53,16 @@ impl Reply {
         self.write(&format!("{head}\r\n{}", &body[..at]));
     }
 
+    /// A reply with a body of any bytes.
+    pub(super) fn send_bytes(&mut self, headers: &[&str], body: &[u8]) {
+        let headers: String = headers.iter().map(|header| [header, "\r\n"].concat()).collect();
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n");
+        self.write(&head);
+        let _closed = self.0.write_all(body);
+    }
+
     /// Writes to the connection. False if the client has closed it.
     pub(super) fn write(&mut self, text: &str) -> bool {
         self.0.write_all(text.as_bytes()).and_then(|()| self.0.flush()).is_ok()

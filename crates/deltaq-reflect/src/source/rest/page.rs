@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::super::{Error, http};
 use super::signs::Signs;
-use crate::settings;
+use crate::settings::{self, PageEnd};
 
 /// A page of a list.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub(super) struct Page {
 pub(super) enum Pages {
     /// With the cursor at this pointer of the reply, in this query parameter. Without a parameter the cursor is a URL.
     Cursor { pointer: String, parameter: Option<String> },
-    /// With the next number in this query parameter, until a page is empty.
-    Number { parameter: String, first: u32 },
+    /// With the next number in this query parameter, until a page is empty or ends the list in another way.
+    Number { parameter: String, first: u32, end: Option<PageEnd> },
     /// With the header `Link`, if the reply has one.
     Link,
 }
@@ -42,7 +42,9 @@ impl Pages {
             (Some(pointer), _) => {
                 Self::Cursor { pointer: pointer.clone(), parameter: rest.next_parameter.clone() }
             }
-            (None, Some(parameter)) => Self::Number { parameter: parameter.clone(), first: rest.first_page },
+            (None, Some(parameter)) => {
+                Self::Number { parameter: parameter.clone(), first: rest.first_page, end: rest.page_end }
+            }
             (None, None) => Self::Link,
         }
     }
@@ -58,22 +60,58 @@ impl Pages {
     /// The URL of the first page.
     pub(super) fn first(&self, list: &Url) -> Url {
         match self {
-            Self::Number { parameter, first } => with_parameter(list, parameter, &first.to_string()),
+            Self::Number { parameter, first, .. } => with_parameter(list, parameter, &first.to_string()),
             Self::Cursor { .. } | Self::Link => list.clone(),
         }
     }
 
-    /// The URL of the page after `page`, which was at `url`; `None` after the last page.
-    pub(super) fn next(&self, list: &Url, url: &Url, page: &Page) -> Result<Option<Url>, Error> {
+    /// Whether a failure of a page behind the first one says that there is no such page.
+    pub(super) fn is_end(&self, error: &Error) -> bool {
+        let end = match self {
+            Self::Number { end, .. } => end.and_then(PageEnd::status),
+            Self::Cursor { .. } | Self::Link => None,
+        };
+        end.is_some() && end == error.status().map(|status| status.as_u16())
+    }
+
+    /// A failure of a page behind the first one, with the setting that makes it the end of the list.
+    pub(super) fn advised(&self, error: Error) -> Error {
+        let status = error.status().map(|status| status.as_u16());
+        match (self, status) {
+            (Self::Number { .. }, Some(status @ (400 | 404))) => Error {
+                what: format!("{}; if the list ends so, --page-end {status} says that", error.what),
+                ..error
+            },
+            _ => error,
+        }
+    }
+
+    /// Refuses a page that has the objects of the page before, unless the list ends so. `pages` is the number of pages before it.
+    pub(super) fn check_repeated(&self, url: &Url, pages: u32) -> Result<(), Error> {
+        let ends = matches!(self, Self::Number { end: Some(PageEnd::Repeat), .. });
+        // A server that does not know the parameter sends the first page again.
+        if ends && pages > 1 {
+            return Ok(());
+        }
+        let advice = match self {
+            Self::Number { .. } if pages > 1 => "; if the list ends so, --page-end repeat says that",
+            _ => "; does the server know the parameter of the page?",
+        };
+        let shown = http::shown(url);
+        Err(Error::new(format!("two pages of {shown} in a row have the same objects{advice}")))
+    }
+
+    /// The URL of the page after `page`, which was asked for at `url` and came from `base`, behind redirects; `None` after the last page.
+    pub(super) fn next(&self, list: &Url, url: &Url, base: &Url, page: &Page) -> Result<Option<Url>, Error> {
         Ok(Some(match self {
             Self::Cursor { parameter, .. } => {
                 let Some(cursor) = &page.cursor else { return Ok(None) };
                 match parameter {
                     Some(parameter) => with_parameter(list, parameter, cursor),
-                    None => joined(list, url, cursor)?,
+                    None => joined(list, base, cursor)?,
                 }
             }
-            Self::Number { parameter, first } => {
+            Self::Number { parameter, first, .. } => {
                 if page.objects.is_empty() {
                     return Ok(None);
                 }
@@ -82,7 +120,7 @@ impl Pages {
                 with_parameter(list, parameter, &number.saturating_add(1).to_string())
             }
             Self::Link => match &page.link {
-                Some(link) => joined(list, url, link)?,
+                Some(link) => joined(list, base, link)?,
                 None => return Ok(None),
             },
         }))
@@ -98,19 +136,19 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Notes a page. It must not be the page before once more, nor lead back to a page.
-    pub(super) fn check(&mut self, url: &Url, page: &Page, next: Option<&Url>) -> Result<(), Error> {
-        let shown = http::shown(url);
+    /// Notes the objects of a page. True if they are those of the page before.
+    pub(super) fn is_repeated(&mut self, page: &Page) -> bool {
         let mut hasher = DefaultHasher::new();
         page.objects.iter().for_each(|object| object.get().hash(&mut hasher));
         let last = self.last.replace(hasher.finish());
-        if last == self.last && !page.objects.is_empty() {
-            return Err(Error::new(format!(
-                "two pages of {shown} in a row have the same objects; does the server know the parameter of the page?"
-            )));
-        }
+        last == self.last && !page.objects.is_empty()
+    }
+
+    /// Notes a page, which must not lead back to one.
+    pub(super) fn check(&mut self, url: &Url, next: Option<&Url>) -> Result<(), Error> {
         self.urls.insert(url.clone());
         if next.is_some_and(|next| self.urls.contains(next)) {
+            let shown = http::shown(url);
             return Err(Error::new(format!(
                 "the page {shown} names a page that was read before as the next one"
             )));
@@ -145,6 +183,10 @@ fn with_parameter(url: &Url, name: &str, value: &str) -> Url {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::StatusCode;
+
+    use super::super::super::Refusal;
+
     use super::*;
 
     fn url(text: &str) -> Url {
@@ -166,52 +208,76 @@ mod tests {
     fn a_cursor_takes_the_place_of_the_one_before() {
         let pages = Pages::Cursor { pointer: "/next".to_owned(), parameter: Some("after".to_owned()) };
         let list = url("http://a/b?limit=2");
-        let second = pages.next(&list, &list, &page(Some("x y&"), None, 2)).unwrap().unwrap();
+        let second = pages.next(&list, &list, &list, &page(Some("x y&"), None, 2)).unwrap().unwrap();
         assert_eq!(second.as_str(), "http://a/b?limit=2&after=x+y%26");
-        let third = pages.next(&list, &second, &page(Some("z"), None, 2)).unwrap().unwrap();
+        let third = pages.next(&list, &second, &second, &page(Some("z"), None, 2)).unwrap().unwrap();
         assert_eq!(third.as_str(), "http://a/b?limit=2&after=z");
-        assert!(pages.next(&list, &third, &page(None, None, 2)).unwrap().is_none());
+        assert!(pages.next(&list, &third, &third, &page(None, None, 2)).unwrap().is_none());
     }
 
     #[test]
     fn a_list_that_goes_in_a_circle_ends() {
         let (one, two) = (url("http://a/b?page=1"), url("http://a/b?page=2"));
         let mut seen = Seen::default();
-        seen.check(&one, &page(None, None, 2), Some(&two)).unwrap();
-        let back = seen.check(&two, &page(None, None, 1), Some(&one)).unwrap_err().to_string();
+        seen.check(&one, Some(&two)).unwrap();
+        let back = seen.check(&two, Some(&one)).unwrap_err().to_string();
         assert_eq!(back, "the page http://a/b names a page that was read before as the next one");
+        assert!(Seen::default().check(&one, Some(&one)).is_err());
         let mut seen = Seen::default();
-        assert!(seen.check(&one, &page(None, None, 2), Some(&one)).is_err());
-        let mut seen = Seen::default();
-        seen.check(&one, &page(None, None, 2), Some(&two)).unwrap();
-        let same = seen.check(&two, &page(None, None, 2), None).unwrap_err().to_string();
-        assert!(same.starts_with("two pages of http://a/b in a row have the same objects"), "{same}");
-        let mut seen = Seen::default();
-        seen.check(&one, &page(None, None, 0), Some(&two)).unwrap();
-        seen.check(&two, &page(None, None, 0), None).unwrap();
+        let repeated = [2, 2, 1, 0, 0].map(|objects| seen.is_repeated(&page(None, None, objects)));
+        assert_eq!(repeated, [false, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_list_of_numbers_ends_as_the_settings_say() {
+        let number = |end| Pages::Number { parameter: "page".to_owned(), first: 1, end };
+        let status = |status| StatusCode::from_u16(status).ok().map(Refusal::Status);
+        let failure = |number: u16| Error { refusal: status(number), ..Error::new("no") };
+        let ends = |end| [400, 404, 410, 500].map(|status| number(end).is_end(&failure(status)));
+        assert_eq!(ends(None), [false; 4]);
+        assert_eq!(ends(Some(PageEnd::Repeat)), [false; 4]);
+        assert_eq!(ends(Some(PageEnd::BadRequest)), [true, false, false, false]);
+        assert_eq!(ends(Some(PageEnd::NotFound)), [false, true, false, false]);
+        let advised = number(None).advised(failure(404)).to_string();
+        assert_eq!(advised, "no; if the list ends so, --page-end 404 says that");
+        let (url, repeat) = (url("http://a/b"), Some(PageEnd::Repeat));
+        assert!(number(repeat).check_repeated(&url, 2).is_ok());
+        for (pages, before, expected) in [
+            (
+                number(repeat),
+                1,
+                "in a row have the same objects; does the server know the parameter of the page?",
+            ),
+            (number(None), 2, "; if the list ends so, --page-end repeat says that"),
+            (Pages::Link, 2, "; does the server know the parameter of the page?"),
+        ] {
+            let refused = pages.check_repeated(&url, before).unwrap_err().to_string();
+            assert!(refused.ends_with(expected), "{refused}");
+        }
     }
 
     #[test]
     fn numbers_go_on_until_a_page_is_empty() {
-        let pages = Pages::Number { parameter: "page".to_owned(), first: 0 };
+        let pages = Pages::Number { parameter: "page".to_owned(), first: 0, end: None };
         let list = url("http://a/b?page=9&size=2");
         let first = pages.first(&list);
         assert_eq!(first.as_str(), "http://a/b?size=2&page=0");
-        let second = pages.next(&list, &first, &page(None, None, 1)).unwrap().unwrap();
+        let second = pages.next(&list, &first, &first, &page(None, None, 1)).unwrap().unwrap();
         assert_eq!(second.as_str(), "http://a/b?size=2&page=1");
-        assert!(pages.next(&list, &second, &page(None, None, 0)).unwrap().is_none());
+        assert!(pages.next(&list, &second, &second, &page(None, None, 0)).unwrap().is_none());
     }
 
     #[test]
     fn the_next_page_is_of_the_same_server() {
         let (pages, list) = (Pages::Link, url("https://a/b"));
-        let next = |link| pages.next(&list, &list, &page(None, Some(link), 1));
-        assert_eq!(next("?page=2").unwrap().unwrap().as_str(), "https://a/b?page=2");
+        let next = |link| pages.next(&list, &list, &url("https://a/v2/b"), &page(None, Some(link), 1));
+        assert_eq!(next("?page=2").unwrap().unwrap().as_str(), "https://a/v2/b?page=2");
         for other in ["https://b/b", "http://a/b", "//c/b"] {
             assert!(next(other).unwrap_err().to_string().contains("of another server"), "{other}");
         }
         let pages = Pages::Cursor { pointer: "/next".to_owned(), parameter: None };
-        let error = pages.next(&list, &list, &page(Some("https://["), None, 1)).unwrap_err().to_string();
+        let error =
+            pages.next(&list, &list, &list, &page(Some("https://["), None, 1)).unwrap_err().to_string();
         assert!(error.contains("needs next_parameter"), "{error}");
     }
 }
