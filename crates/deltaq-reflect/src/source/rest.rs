@@ -6,9 +6,11 @@ mod page;
 mod signs;
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use deltaq_client::Event;
-use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use deltaq_types::duration::DurationText;
+use reqwest::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use reqwest::{StatusCode, Url};
 use serde_json::value::RawValue;
 
@@ -22,10 +24,17 @@ use crate::settings;
 /// Most pages of a list. A list that has more is taken for a circle.
 const PAGES_MAX: u32 = 100_000;
 
+/// A list that is not older may be written once more in the same second, which is the unit of `Last-Modified`.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// A list behind a URL.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    http: http::Client,
+    /// `None` before the first list and after a failure: certificates of authorities may have been replaced.
+    http: Option<http::Client>,
+    ca_file: Option<PathBuf>,
+    timeout: DurationText,
+    max_bytes: u64,
     url: Url,
     shape: Shape,
     header_file: Option<PathBuf>,
@@ -43,9 +52,11 @@ impl Rest {
         let shape = Shape { items: rest.items.clone(), map_key: rest.map_key.clone(), format: rest.format };
         let url = Url::parse(&rest.list)
             .map_err(|error| Error::because("the URL of the list is not valid", error))?;
-        let http = http::Client::new(rest.ca_file.as_deref(), source.timeout, source.max_bytes)?;
         Ok(Self {
-            http,
+            http: None,
+            ca_file: rest.ca_file.clone(),
+            timeout: source.timeout,
+            max_bytes: source.max_bytes,
             url,
             shape,
             header_file: rest.header_file.clone(),
@@ -61,11 +72,16 @@ impl Rest {
     }
 
     pub(super) fn forget(&mut self) {
-        (self.validators, self.next) = (None, None);
+        (self.http, self.validators, self.next) = (None, None, None);
     }
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         self.next = None;
+        let http = match self.http.take() {
+            Some(http) => http,
+            None => http::Client::new(self.ca_file.as_deref(), self.timeout, self.max_bytes)?,
+        };
+        self.http = Some(http.clone());
         let mut patience = http::Patience::new(output);
         let mut next = Some(self.pages.first(&self.url));
         let (mut seen, mut signs) = (Seen::default(), Signs::default());
@@ -75,14 +91,14 @@ impl Rest {
                 return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
             }
             let reply = if pages == 0 {
-                let Some(reply) = self.first(&url).await? else {
+                let Some(reply) = self.first(&http, &url).await? else {
                     self.next.clone_from(&self.validators);
                     return Ok(());
                 };
                 output.send(Event::Init).await?;
                 reply
             } else {
-                match self.http.page(&url, || self.headers(), &mut patience).await {
+                match http.page(&url, || self.headers(), &mut patience).await {
                     Err(error) if self.pages.is_end(&error) => break,
                     reply => reply.map_err(|error| self.pages.advised(error))?,
                 }
@@ -115,11 +131,11 @@ impl Rest {
     }
 
     /// The reply with the first page; `None` if the server says that nothing has changed.
-    async fn first(&self, url: &Url) -> Result<Option<http::Reply>, Error> {
+    async fn first(&self, http: &http::Client, url: &Url) -> Result<Option<http::Reply>, Error> {
         let mut headers = self.headers()?;
         let is_conditional = self.validators.as_ref().is_some_and(|validators| !validators.is_empty());
         headers.extend(self.validators.clone().unwrap_or_default());
-        let reply = self.http.get(url, headers).await?;
+        let reply = http.get(url, headers).await?;
         let is_unchanged = is_conditional && reply.status == StatusCode::NOT_MODIFIED;
         Ok((!is_unchanged).then_some(reply))
     }
@@ -166,9 +182,54 @@ impl Rest {
     }
 }
 
-/// The headers with which the next request asks whether the list has changed.
+/// The headers with which the next request asks whether the list has changed. A list that was written in the second of the reply, or later, may
+/// be written again without another time: neither the time nor a tag, which many servers make of it, would tell.
 fn validators_of(reply: &HeaderMap) -> HeaderMap {
+    let date = |name| httpdate::parse_http_date(reply.get(name)?.to_str().ok()?).ok();
+    let is_settled = |modified: SystemTime| {
+        date(DATE).and_then(|date| date.duration_since(modified).ok()).is_some_and(|age| age > SETTLED)
+    };
+    if reply.contains_key(LAST_MODIFIED) && !date(LAST_MODIFIED).is_some_and(is_settled) {
+        return HeaderMap::new();
+    }
     let pairs = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
     let found = pairs.into_iter().filter_map(|(said, asked)| Some((asked, reply.get(said)?.clone())));
     found.collect::<HeaderMap<HeaderValue>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn a_list_that_has_just_been_written_has_no_validator() {
+        let validators = |headers: &[(HeaderName, &'static str)]| {
+            let pairs = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+            let found = validators_of(&pairs.collect());
+            found.keys().map(|name| name.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        let date = (DATE, "Fri, 27 Nov 2026 10:00:10 GMT");
+        let modified = |text| (LAST_MODIFIED, text);
+        let tag = (ETAG, "\"6a1f-10\"");
+        let old = modified("Fri, 27 Nov 2026 10:00:08 GMT");
+        assert_eq!(validators(&[date.clone(), old.clone()]), ["if-modified-since"]);
+        assert_eq!(
+            validators(&[date.clone(), tag.clone(), old.clone()]),
+            ["if-none-match", "if-modified-since"]
+        );
+        assert_eq!(validators(std::slice::from_ref(&tag)), ["if-none-match"]);
+        for young in [
+            "Fri, 27 Nov 2026 10:00:09 GMT",
+            "Fri, 27 Nov 2026 10:00:10 GMT",
+            // The clock of another machine.
+            "Fri, 27 Nov 2026 10:00:40 GMT",
+            "yesterday",
+        ] {
+            assert!(validators(&[date.clone(), modified(young), tag.clone()]).is_empty(), "{young}");
+        }
+        // The age of the list is not known.
+        assert!(validators(&[old, tag]).is_empty());
+    }
 }

@@ -1,7 +1,10 @@
 //! A REST list: pages, validators, headers, failures in the middle.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use deltaq_runtime::clock;
+use httpdate::fmt_http_date;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -194,6 +197,40 @@ fn a_list_that_has_not_changed_is_not_sent() {
     assert_eq!(known(&server, "prices"), by_key(&objects(4)));
     let log = reflecting.stop();
     assert!(log.contains("its last list stays in force") && !log.contains("panick"), "{log}");
+}
+
+#[test]
+fn a_file_that_is_written_twice_in_a_second_is_read_again() {
+    // As a server of files does it: the time in seconds, and a tag of it and the size. The second content has the same of both.
+    let state = Arc::new(Mutex::new((objects(3), now())));
+    let shown = Arc::clone(&state);
+    let upstream = Upstream::start(move |request, reply| {
+        let (objects, written) = shown.lock().clone();
+        let text = Value::from(objects).to_string();
+        let (modified, now) = (fmt_http_date(written), fmt_http_date(now()));
+        let tag = format!("\"{modified}-{}\"", text.len());
+        let is_same = request
+            .header("if-none-match")
+            .map_or_else(|| request.header("if-modified-since") == Some(&modified), |known| known == tag);
+        let headers = [format!("date: {now}"), format!("last-modified: {modified}"), format!("etag: {tag}")];
+        let headers = headers.each_ref().map(String::as_str);
+        if is_same { reply.send(304, &headers, "") } else { reply.send(200, &headers, &text) }
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/");
+    let line = ["prices", "--source", "shop", "--list", &url, "--interval", "20ms"];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    state.lock().0[0]["price"] = json!(9);
+    reflecting.until_metric("deltaq_reflect_changes_total", "type=\"replaced\"", 4.0);
+    // Once the file is older, the server tells that it has not changed.
+    reflecting.until_metric("deltaq_reflect_lists_total", "result=\"unchanged\"", 2.0);
+    assert_eq!(drain(&server, "prices"), counts(&[("Replaced", 4)]));
+    reflecting.stop();
+}
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(clock::wall_us())
 }
 
 #[test]
