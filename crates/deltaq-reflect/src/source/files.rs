@@ -1,7 +1,7 @@
 //! A file, or the files of a folder with its subfolders. Each file is an object or a list of objects.
 //!
 //! The folder is watched, and looked at once per interval as well, so that nothing is missed where the kernel can't tell. A file is
-//! read again only if its size, time or inode has changed. A file that can't be read keeps the objects that it had; a list is sent
+//! read again only if its size, its inode or one of its times has changed. A file that can't be read keeps the objects that it had; a list is sent
 //! only if each file has been read once.
 
 mod changes;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -217,4 +220,59 @@ fn two_files_with_one_key_are_named() {
     fs::write(folder.join("b.json"), "{\"key\":\"b\"}").expect("a file");
     reflecting.until_metric("deltaq_reflect_up", "", 1.0);
     reflecting.stop();
+}
+
+#[test]
+fn new_content_with_the_same_size_and_time_is_read() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    fs::create_dir(&folder).expect("a folder");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    let write = |path: &Path, n: usize| {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        fs::write(path, json!({ "key": name, "n": n }).to_string()).expect("a file");
+        fs::File::options().write(true).open(path).and_then(|file| file.set_modified(time)).expect("a time");
+    };
+    let names = ["in-place", "removed", "renamed", "copied"];
+    for name in names {
+        write(&folder.join(name), 10);
+    }
+    let shown = folder.display().to_string();
+    let line = ["q", "--source", "s", "--files", &shown, "--interval", "50ms"];
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    assert_eq!(drain(&server, "q"), counts(&[("Replaced", 4)]));
+    write(&folder.join("in-place"), 20);
+    // The next file often gets the inode that has become free.
+    fs::remove_file(folder.join("removed")).expect("a file");
+    write(&folder.join("removed"), 20);
+    let aside = server.folder.path().join("renamed");
+    write(&aside, 20);
+    fs::rename(&aside, folder.join("renamed")).expect("a rename");
+    let source = server.folder.path().join("copied");
+    write(&source, 20);
+    let copied = Command::new("cp").arg("-p").arg(&source).arg(folder.join("copied")).status();
+    assert!(copied.expect("cp runs").success());
+    until_all(&server, 20, names.len());
+    // Again, a moment later: the clocks of file systems are coarse.
+    for n in 21..25 {
+        write(&folder.join("in-place"), n);
+    }
+    until_all(&server, 24, 1);
+    // A file whose mode alone changes is read again, and is no change.
+    drain(&server, "q");
+    fs::set_permissions(folder.join("in-place"), fs::Permissions::from_mode(0o600)).expect("a mode");
+    write(&folder.join("copied"), 30);
+    until_all(&server, 30, 1);
+    assert_eq!(drain(&server, "q"), counts(&[("Updated", 1)]));
+    reflecting.stop();
+}
+
+/// Waits until this many newest objects have this number.
+#[track_caller]
+fn until_all(server: &Server, n: usize, count: usize) {
+    until(&format!("{count} objects have {n}"), || {
+        let rows = server.run(&["latest", "q", "-o", "ndjson"]).ok();
+        rows.matches(&format!("\"n\":{n}")).count() == count
+    });
 }

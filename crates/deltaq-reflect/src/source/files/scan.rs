@@ -46,6 +46,8 @@ struct Signature {
     bytes: u64,
     modified_ns: i128,
     inode: u64,
+    /// When the kernel has noted the last change of content, name or mode. Programs set the time of modification, and not this one.
+    changed_ns: i128,
 }
 
 /// What a scan has found.
@@ -72,13 +74,15 @@ impl Scan {
 
 impl Signature {
     fn new(metadata: &Metadata) -> Self {
-        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        Self { bytes: metadata.len(), modified_ns, inode: metadata.ino() }
+        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        let modified_ns = ns(metadata.mtime(), metadata.mtime_nsec());
+        let changed_ns = ns(metadata.ctime(), metadata.ctime_nsec());
+        Self { bytes: metadata.len(), modified_ns, inode: metadata.ino(), changed_ns }
     }
 
     /// Whether the file may still be written. A time in the future is that of another clock, and says nothing.
     fn is_young(&self) -> bool {
-        (0..SETTLED_US).contains(&(i128::from(clock::wall_us()) - self.modified_ns / 1_000))
+        (0..SETTLED_US).contains(&(i128::from(clock::wall_us()) - self.changed_ns / 1_000))
     }
 }
 
