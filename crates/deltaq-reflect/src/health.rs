@@ -88,6 +88,16 @@ impl Health {
         warn!(source, queue, %error, %again_in, "a page of the list has failed and is asked for again");
     }
 
+    /// A list has changed rows that the looks at the column before it should have found.
+    pub(super) fn missed(&self, rows: u64) {
+        let (source, queue) = (&self.source, &self.queue);
+        let why = "a value of the column since that is ahead of the others hides later changes, and so does a transaction that is slow";
+        warn!(
+            source,
+            queue, rows, why, "a list has found changes that the looks between two lists have missed"
+        );
+    }
+
     /// A list has many fewer keys than the queue has of the source. It is read once more before anything is deleted.
     pub(super) fn shrank(&self, keys_before: u64, keys: u64) {
         let (source, queue) = (&self.source, &self.queue);

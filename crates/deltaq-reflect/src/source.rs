@@ -341,11 +341,15 @@ impl Source {
         }
     }
 
-    /// The queue has taken the list that was sent last.
-    pub(super) fn accepted(&mut self) {
-        if let Self::Rest(rest) = self {
-            rest.accepted();
+    /// The queue has taken the list that was sent last, which has changed this many objects. Returns how many of them the source should have
+    /// sent before the list, as changes.
+    pub(super) fn accepted(&mut self, changed: u64) -> u64 {
+        match self {
+            Self::Rest(rest) => rest.accepted(),
+            Self::Sql(sql) => return sql.accepted(changed),
+            Self::Command(_) | Self::Files(_) | Self::Queue(_) | Self::Kubernetes(_) => {}
         }
+        0
     }
 
     /// The queue may not have what was sent: the next step must be a whole list.

@@ -152,6 +152,8 @@ impl Task {
     async fn list(&mut self) -> Result<Summary, Error> {
         self.prepare().await?;
         let keys_before = self.keys_before().await?;
+        // Otherwise the queue may lack changes that the source has sent.
+        let is_followed_up = self.reflector.is_some();
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (mut output, events) = Output::channel(Arc::clone(&self.health));
         if keys_before > 0 {
@@ -177,13 +179,16 @@ impl Task {
                 return Err(self.error(error));
             }
         };
-        self.source.accepted();
+        let missed = self.source.accepted(report.counts.replaced);
         self.reflector = Some(reflector);
         let summary = summary(&report);
         if matches!(summary, Summary::Sent { .. }) {
             self.relist_at = Instant::now() + jittered(self.settings.relist());
         }
         self.health.listed(summary);
+        if missed > 0 && is_followed_up {
+            self.health.missed(missed);
+        }
         if self.source.lacks_key() {
             self.prepare().await?;
         }

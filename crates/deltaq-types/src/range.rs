@@ -346,6 +346,21 @@ pub fn database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Some(text))
 }
 
+/// A URL of PostgreSQL whose host is no IPv6 address in brackets: it stands in the parameter `host`, as the driver needs it.
+#[must_use]
+pub fn plain_host(url: &str) -> String {
+    let (location, query) = url.split_once('?').unwrap_or((url, ""));
+    let Some((scheme, rest)) = location.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let (user, host) = authority.rsplit_once('@').map_or(("", authority), |(user, host)| (user, host));
+    let Some((address, port)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) else {
+        return url.to_owned();
+    };
+    let at = if user.is_empty() { "" } else { "@" };
+    // A parameter of the URL that names another host counts, as in libpq.
+    format!("{scheme}://{user}{at}localhost{port}{path}?host={address}&{query}")
+}
+
 /// A list of texts, or one text with commas between the entries, which is easier to write in the environment.
 pub fn words<'de, D: Deserializer<'de>, U>(
     deserializer: D,

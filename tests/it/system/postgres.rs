@@ -13,7 +13,7 @@ mod node_tls;
 mod nodes;
 mod outages;
 pub(crate) mod patroni;
-mod pgbouncer;
+pub(crate) mod pgbouncer;
 pub(crate) mod proxy;
 mod secrets;
 mod store;

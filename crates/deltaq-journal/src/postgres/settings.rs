@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use deltaq_types::range::plain_host;
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::PgConnectOptions;
 use tracing::subscriber::{NoSubscriber, with_default};
@@ -116,7 +117,7 @@ fn parameters(query: &str) -> Result<(String, bool), InvalidUrl> {
 /// The options for one host.
 fn options(url: &str) -> Result<PgConnectOptions, InvalidUrl> {
     // The driver logs lines of the password file that it can't parse, with the password.
-    let options = with_default(NoSubscriber::new(), || PgConnectOptions::from_str(url));
+    let options = with_default(NoSubscriber::new(), || PgConnectOptions::from_str(&plain_host(url)));
     let options = options.map_err(|error| match error {
         sqlx::Error::Configuration(source) => invalid(&source.to_string()),
         error => invalid(&error.to_string()),
@@ -132,6 +133,7 @@ fn name(hosts: &[PgConnectOptions]) -> String {
     let host = |options: &PgConnectOptions| {
         let host = match options.get_socket() {
             Some(socket) => socket.display().to_string(),
+            None if options.get_host().contains(':') => format!("[{}]", options.get_host()),
             None => options.get_host().to_owned(),
         };
         if options.get_port() == 5_432 { host } else { format!("{host}:{}", options.get_port()) }
@@ -172,6 +174,21 @@ mod tests {
         assert_eq!(name_of("postgres://a@/q?host=/run/pg&port=5433"), "a@/run/pg:5433/q");
         assert_eq!(name_of("postgres://a@h"), "a@h/a", "as libpq: the database has the name of the user");
         assert_eq!(name_of("postgres://a@[::1]:5433/q"), "a@[::1]:5433/q");
+        assert_eq!(name_of("postgres://a@[2001:db8::1],h2/q?sslmode=require"), "a@[2001:db8::1],h2/q");
+    }
+
+    #[test]
+    fn an_address_in_brackets_is_a_host() {
+        for (url, host, port) in [
+            ("postgres://a@[::1]:5433/q", "::1", 5_433),
+            ("postgres://[::1]/q", "::1", 5_432),
+            ("postgres://a@[fe80::1%25eth0]/q?sslmode=disable", "fe80::1%eth0", 5_432),
+            ("postgres://a@h:5433/q", "h", 5_433),
+            ("postgres://a@[::1]/q?host=h", "h", 5_432),
+        ] {
+            let settings = Settings::parse(url).unwrap();
+            assert_eq!((settings.hosts[0].get_host(), settings.hosts[0].get_port()), (host, port), "{url}");
+        }
     }
 
     #[test]

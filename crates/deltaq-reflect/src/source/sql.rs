@@ -1,9 +1,11 @@
 //! The rows of a query, in SQLite or PostgreSQL. Nothing is written: the connections are read only.
 //!
 //! With a column that grows with each change (`since`), the rows that have changed are read between two lists. Rows with the last
-//! value are read again, because a later transaction may add rows with the same value; those that were sent are left out. Only a list
-//! sees that a row is gone, and the changes of rows without a value (NULL).
+//! value are read again, because a later transaction may add rows with the same value; those that were sent are left out. A value that is a
+//! time after that of the database would hide all changes until then, so it does not count as the last one, and its rows are read again. Only a
+//! list sees that a row is gone, and the changes of rows without a value (NULL).
 
+mod moment;
 mod postgres;
 mod sqlite;
 
@@ -20,7 +22,7 @@ use tokio::time::{Instant, timeout};
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
 use super::{Error, NextList, Output, jittered};
-use crate::settings;
+use crate::{json, settings};
 
 /// A query.
 #[derive(Debug)]
@@ -31,6 +33,10 @@ pub(crate) struct Sql {
     timeout: DurationText,
     /// How far the changes were read.
     reached: Reached,
+    /// Hashes of the rows of the last list that have no value.
+    without_value: HashSet<u64>,
+    /// The rows of the last list that no look at the changes could have sent before it; `None` if none was to send the others.
+    unseen: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -39,7 +45,7 @@ enum Database {
     Postgres(Box<Postgres>),
 }
 
-/// The largest value of the column `since` that was read, and the rows that had it.
+/// The largest value of the column `since` that was read and is not ahead of time, and the rows that have it or a later one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reached {
     value: Option<Value>,
@@ -56,6 +62,26 @@ pub(super) enum Value {
     Text(String),
 }
 
+impl Value {
+    fn number(&self) -> Option<f64> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "it is compared with a clock")]
+            Self::Integer(number) => Some(*number as f64),
+            Self::Real(number) => Some(*number),
+            Self::Text(text) => text.parse().ok(),
+        }
+    }
+
+    /// Whether a value is smaller than another one. Texts are compared as they are, whatever the collation of the database is.
+    fn is_before(&self, other: &Self) -> bool {
+        match (self.number().zip(other.number()), self, other) {
+            (Some((one, other)), ..) => one < other,
+            (None, Self::Text(one), Self::Text(other)) => one < other,
+            (None, one, _) => !matches!(one, Self::Text(_)),
+        }
+    }
+}
+
 impl Sql {
     pub(super) fn new(sql: &settings::Sql, source: &settings::Source) -> Result<Self, Error> {
         // A line break ends a comment at the end of the query.
@@ -65,7 +91,16 @@ impl Sql {
             None => Database::Postgres(Box::new(Postgres::new(&sql.database, query, sql.since.as_deref())?)),
         };
         let (interval, timeout) = (source.interval, source.timeout);
-        Ok(Self { database, since: sql.since.clone(), interval, timeout, reached: Reached::default() })
+        let since = sql.since.clone();
+        Ok(Self {
+            database,
+            since,
+            interval,
+            timeout,
+            reached: Reached::default(),
+            without_value: HashSet::new(),
+            unseen: None,
+        })
     }
 
     /// Whether the source can tell changes.
@@ -75,35 +110,65 @@ impl Sql {
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         output.send(Event::Init).await?;
-        self.reached = self.read(output, Event::InitApply, None).await?;
+        let before = std::mem::take(&mut self.reached);
+        let read = self.read(output, Event::InitApply, None, &before).await?;
+        (self.reached, self.without_value) = (read.reached, read.without_value);
+        self.unseen = before.value.is_some().then_some(read.unseen);
         output.send(Event::InitDone).await
+    }
+
+    /// The queue has taken the list that was sent last. Returns how many of the rows that this has changed a look should have found.
+    pub(super) fn accepted(&mut self, changed: u64) -> u64 {
+        self.unseen.take().map_or(0, |unseen| changed.saturating_sub(unseen))
     }
 
     /// Sends the rows that have changed, once per interval.
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         loop {
             tokio::time::sleep(jittered(self.interval.get())).await;
-            self.reached = self.read(output, Event::Apply, Some(self.reached.clone())).await?;
+            let from = std::mem::take(&mut self.reached);
+            self.reached = self.read(output, Event::Apply, Some(&from), &from).await?.reached;
             output.read();
         }
     }
 
-    /// Reads all rows, or those that follow on an earlier read, and returns how far that has got.
+    /// Reads all rows, or those that follow on an earlier read, and returns how far that has got. `before` is how far that was.
     async fn read(
         &self,
         output: &Output,
         event: fn(Box<RawValue>) -> Event,
-        from: Option<Reached>,
-    ) -> Result<Reached, Error> {
-        let reached = from.clone().unwrap_or_default();
+        from: Option<&Reached>,
+        before: &Reached,
+    ) -> Result<Read, Error> {
         let (timeout, left) = (self.timeout, self.timeout.get());
-        let mut rows = Rows { output, event, from, reached, timeout, left };
+        let reached = Reached { value: from.and_then(|from| from.value.clone()), rows: HashSet::new() };
+        let read = Read { reached, without_value: HashSet::new(), unseen: 0 };
+        let mut rows = Rows {
+            output,
+            event,
+            from,
+            before,
+            without_value: &self.without_value,
+            read,
+            now: moment::now(),
+            is_first: true,
+            timeout,
+            left,
+        };
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.read(&mut rows).await?,
             Database::Postgres(postgres) => postgres.read(&mut rows).await?,
         }
-        Ok(rows.reached)
+        Ok(rows.read)
     }
+}
+
+/// What a read has found.
+struct Read {
+    reached: Reached,
+    without_value: HashSet<u64>,
+    /// Rows that no look before this read could have sent: changed ones without a value, and those with a later one than was reached.
+    unseen: u64,
 }
 
 /// Where the rows of a read begin.
@@ -122,8 +187,15 @@ pub(super) struct Rows<'a> {
     output: &'a Output,
     event: fn(Box<RawValue>) -> Event,
     /// How far the read before has got; `None` reads all rows.
-    from: Option<Reached>,
-    reached: Reached,
+    from: Option<&'a Reached>,
+    /// The same, also for a read of all rows.
+    before: &'a Reached,
+    /// Hashes of the rows of the list before that have no value.
+    without_value: &'a HashSet<u64>,
+    read: Read,
+    /// The clock of the database, in seconds since 1970.
+    now: f64,
+    is_first: bool,
     timeout: DurationText,
     /// How much longer the database may take. The time in which the queue takes the rows does not count.
     left: Duration,
@@ -132,11 +204,16 @@ pub(super) struct Rows<'a> {
 impl Rows<'_> {
     /// Where the rows begin.
     fn start(&self) -> Start<'_> {
-        match &self.from {
+        match self.from {
             None => Start::All,
             Some(Reached { value: None, .. }) => Start::AnyValue,
             Some(Reached { value: Some(value), .. }) => Start::Value(value),
         }
+    }
+
+    /// Takes over the clock of the database.
+    const fn set_clock(&mut self, now: f64) {
+        self.now = now;
     }
 
     /// Waits for the database.
@@ -149,23 +226,48 @@ impl Rows<'_> {
 
     /// Sends a row, unless the read before has sent it. Rows come in the order of their values.
     async fn take(&mut self, text: String, value: Option<Value>) -> Result<(), Error> {
+        let object =
+            RawValue::from_string(text).map_err(|error| Error::because("a row is not JSON", error))?;
+        if std::mem::take(&mut self.is_first) {
+            refuse_twins(&object)?;
+        }
         let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
+        object.get().hash(&mut hasher);
         let row = hasher.finish();
-        let is_sent = |from: &Reached| value == from.value && from.rows.contains(&row);
-        let is_repeated = self.from.as_ref().is_some_and(is_sent);
-        if value.is_some() {
-            if self.reached.value != value {
-                self.reached = Reached { value, rows: HashSet::new() };
+        let is_repeated = self.from.is_some_and(|from| from.rows.contains(&row));
+        let (known, is_behind) = match (&value, &self.before.value) {
+            (None, _) => (self.without_value, false),
+            (Some(value), Some(before)) => (&self.before.rows, value.is_before(before)),
+            (Some(_), None) => (&self.before.rows, false),
+        };
+        self.read.unseen += u64::from(!is_behind && !known.contains(&row));
+        if let Some(value) = value {
+            let reached = &mut self.read.reached;
+            if !moment::is_ahead(&value, reached.value.as_ref(), self.now)
+                && reached.value.as_ref() != Some(&value)
+            {
+                *reached = Reached { value: Some(value), rows: HashSet::new() };
             }
-            self.reached.rows.insert(row);
+            reached.rows.insert(row);
+        } else {
+            self.read.without_value.insert(row);
         }
         if is_repeated {
             return Ok(());
         }
-        let object =
-            RawValue::from_string(text).map_err(|error| Error::because("a row is not JSON", error))?;
         self.output.send((self.event)(object)).await
+    }
+}
+
+/// Refuses rows with two columns of one name: a member would be lost.
+fn refuse_twins(row: &RawValue) -> Result<(), Error> {
+    let mut names = HashSet::new();
+    let members = json::members(row).map_err(|error| Error::because("a row is not JSON", error))?;
+    match members.iter().find(|(name, _)| !names.insert(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(Error::new(format!(
+            "the query has failed: there are two columns {name:?}; give one of them another name with AS"
+        ))),
     }
 }
 

@@ -16,13 +16,18 @@ use crate::store;
 const PORT: u16 = 6432;
 
 /// A pooler with two connections to the server. The pooler ends when the value is dropped.
-struct Pooler {
+pub(crate) struct Pooler {
     process: Child,
     folder: PathBuf,
 }
 
 impl Pooler {
     fn start(cluster: &Cluster) -> Self {
+        Self::in_mode(cluster, "transaction")
+    }
+
+    /// Starts a pooler whose other settings are the defaults.
+    pub(crate) fn in_mode(cluster: &Cluster, mode: &str) -> Self {
         let program = cluster::in_path("pgbouncer");
         let program = program
             .expect("pgbouncer is not installed: install the Debian package pgbouncer, as .ci/run does");
@@ -34,10 +39,9 @@ impl Pooler {
             listen_port = {PORT}
             unix_socket_dir = {folder}
             auth_type = any
-            pool_mode = transaction
+            pool_mode = {mode}
             default_pool_size = 2
             max_client_conn = 50
-            ignore_startup_parameters = extra_float_digits
             logfile = {folder}/pgbouncer.log
             ",
             folder = folder.display()
@@ -56,7 +60,7 @@ impl Pooler {
         pooler
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         // Before version 1.21, PgBouncer does not keep prepared statements.
         let folder = self.folder.display();
         format!("postgres://deltaq@localhost:{PORT}/deltaq?host={folder}&statement-cache-capacity=0")

@@ -1,13 +1,18 @@
 //! Queries of SQLite and PostgreSQL.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use serde_json::json;
 
 use super::{Reflecting, counts, drain, known};
+use crate::harness::process::Run;
 use crate::harness::waiting::until;
 use crate::system::cli::Server;
 use crate::system::postgres::cluster::Cluster;
+use crate::system::postgres::pgbouncer::Pooler;
 
 /// Runs statements in a file of SQLite.
 pub(super) fn sqlite(path: &str, statements: &str) {
@@ -234,4 +239,195 @@ fn a_query_ends_with_its_time() {
     assert!(server.run(&line).failed(1).contains("the query has not ended within 1s (timeout)"));
     let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND application_name = 'deltaq-reflect'";
     until("the server runs the query no more", || cluster.sql(running) == "0");
+}
+
+/// Sends the rows of a query of a database once.
+fn once(server: &Server, queue: &str, database: &str, query: &str, options: &[&str]) -> Run {
+    let line = ["reflect", queue, "--source", "s", "--sql", database, "--query", query, "--once"];
+    server.run(&[&line, options].concat())
+}
+
+#[test]
+fn columns_may_have_any_name_but_no_two_the_same() {
+    let server = Server::in_memory();
+    let cluster = Cluster::start();
+    cluster.sql(
+        "CREATE TYPE pair AS (key text, x int);
+         CREATE TABLE colours (key text, r int, \"R\" int, \"r.*\" text, row text, since int);
+         INSERT INTO colours VALUES ('red', 255, 1, 'x', 'y', 3);
+         CREATE TABLE pairs (key text, r pair); INSERT INTO pairs VALUES ('a', ROW('OTHER', 1));
+         GRANT SELECT ON colours, pairs TO deltaq",
+    );
+    let database = cluster.url();
+    for since in [&[][..], &["--since", "since"], &["--since", "r"], &["--since", "R"]] {
+        once(&server, "colours", &database, "SELECT * FROM colours", since).ok();
+    }
+    once(&server, "pairs", &database, "SELECT * FROM pairs", &[]).ok();
+    once(&server, "pairs", &database, "SELECT * FROM pairs AS r", &["--since", "key"]).ok();
+    drain(&server, "colours");
+    drain(&server, "pairs");
+    let red = json!({ "key": "red", "r": 255, "R": 1, "r.*": "x", "row": "y", "since": 3 });
+    assert_eq!(known(&server, "colours"), [("red".to_owned(), red)].into());
+    let pair = json!({ "key": "a", "r": { "key": "OTHER", "x": 1 } });
+    assert_eq!(known(&server, "pairs"), [("a".to_owned(), pair)].into());
+
+    let path = server.folder.path().join("shop.db").display().to_string();
+    sqlite(
+        &path,
+        "CREATE TABLE colours (key TEXT, r INTEGER, Version INTEGER); INSERT INTO colours VALUES ('red', 255, 3)",
+    );
+    let lite = format!("sqlite:{path}");
+    once(&server, "lite", &lite, "SELECT *, 1 AS R2 FROM colours", &["--since", "version"]).ok();
+    once(&server, "lite", &lite, "SELECT key, r, 'x' AS \"R\" FROM colours", &[]).ok();
+    for (database, since) in [(&database, &[][..]), (&lite, &[]), (&lite, &["--since", "n"])] {
+        let query = "SELECT 'a' AS key, 1 AS n, 'b' AS key";
+        let failed = once(&server, "twins", database, query, since).failed(1);
+        assert!(
+            failed.contains("there are two columns \"key\"; give one of them another name with AS"),
+            "{failed}"
+        );
+    }
+    // With since, SQLite does not tell them apart.
+    let failed =
+        once(&server, "twins", &lite, "SELECT 'a' AS key, 'b' AS KEY, 1 AS n", &["--since", "n"]).failed(1);
+    assert!(failed.contains("there are two columns \"KEY\""), "{failed}");
+    // An empty table tells as well.
+    let failed =
+        once(&server, "twins", &lite, "SELECT * FROM colours WHERE false", &["--since", "changed"]).failed(1);
+    assert!(failed.contains("it has no column \"changed\" (since)"), "{failed}");
+}
+
+#[test]
+fn a_value_ahead_of_the_clock_hides_no_change() {
+    let server = Server::in_memory();
+    let cluster = Cluster::start();
+    let path = server.folder.path().join("shop.db").display().to_string();
+    sqlite(
+        &path,
+        "CREATE TABLE text (key TEXT, n INTEGER, at TEXT); CREATE TABLE number (key TEXT, n INTEGER, at INTEGER)",
+    );
+    for (name, kind) in
+        [("zone", "timestamptz"), ("plain", "timestamp"), ("epoch", "bigint"), ("day", "date")]
+    {
+        cluster.sql(&format!(
+            "CREATE TABLE {name} (key text, n int, at {kind}); GRANT SELECT ON {name} TO deltaq"
+        ));
+    }
+    let (database, local) = (cluster.url(), format!("sqlite:{path}"));
+    let epoch = |shift: &str| format!("extract(epoch FROM now() + interval '{shift}')::bigint");
+    let unix = |shift: &str| format!("unixepoch('now', '{shift}')");
+    // The past, the present, and a time ahead of both.
+    let tables = [
+        ("zone", &database, ["now() - interval '1 day'", "now()", "'2199-01-01'"].map(str::to_owned)),
+        (
+            "plain",
+            &database,
+            ["now() - interval '1 day'", "now() - interval '1 s'", "'infinity'"].map(str::to_owned),
+        ),
+        ("epoch", &database, [epoch("-1 day"), epoch("0"), epoch("2 days")]),
+        ("day", &database, ["now() - interval '1 day'", "now()", "'2199-01-01'"].map(str::to_owned)),
+        (
+            "text",
+            &local,
+            ["datetime('now', '-1 day')", "datetime('now')", "'2199-01-01T00:00:00Z'"].map(str::to_owned),
+        ),
+        ("number", &local, [unix("-1 day"), unix("0 days"), unix("+2 days")]),
+    ];
+    let run = |database: &str, sql: &str| {
+        if database == local { sqlite(&path, sql) } else { drop(cluster.sql(sql)) }
+    };
+    for (table, database, [past, now, ahead]) in tables {
+        run(database, &format!("INSERT INTO {table} VALUES ('a', 1, {past}), ('b', 1, {ahead})"));
+        let query = format!("SELECT * FROM {table}");
+        let line = [
+            table,
+            "--source",
+            "s",
+            "--sql",
+            database,
+            "--query",
+            &query,
+            "--since",
+            "at",
+            "--interval",
+            "30ms",
+        ];
+        let reflecting = Reflecting::start(&server, &line);
+        until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+        run(database, &format!("UPDATE {table} SET n = 2, at = {now} WHERE key = 'a'"));
+        reflecting.until_metric("deltaq_reflect_changes_total", "type=\"change\"", 1.0);
+        // The row that is ahead is sent as often as it changes, and not at each look.
+        run(database, &format!("UPDATE {table} SET n = 3 WHERE key = 'b'"));
+        reflecting.until_metric("deltaq_reflect_changes_total", "type=\"change\"", 2.0);
+        run(database, &format!("UPDATE {table} SET n = 4 WHERE key = 'b'"));
+        reflecting.until_metric("deltaq_reflect_changes_total", "type=\"change\"", 3.0);
+        let log = reflecting.stop();
+        assert!(!log.contains("have missed"), "{table}: {log}");
+        assert_eq!(drain(&server, table), counts(&[("Replaced", 2), ("Updated", 3)]), "{table}");
+    }
+}
+
+#[test]
+fn a_list_tells_what_the_looks_have_missed() {
+    let server = Server::in_memory();
+    let path = server.folder.path().join("shop.db").display().to_string();
+    sqlite(
+        &path,
+        "CREATE TABLE prices (key TEXT, n INTEGER, version INTEGER);
+         INSERT INTO prices VALUES ('a', 1, 1), ('b', 1, 2), ('c', 1, 999999), ('d', 1, NULL)",
+    );
+    let database = format!("sqlite:{path}");
+    let line =
+        ["q", "--source", "s", "--sql", &database, "--query", "SELECT * FROM prices", "--since", "version"];
+    let reflecting =
+        Reflecting::start(&server, &[&line[..], &["--interval", "20ms", "--relist", "1s"]].concat());
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    // Rows without a value are for the list.
+    sqlite(&path, "UPDATE prices SET n = 2 WHERE key = 'd'");
+    reflecting.until_metric("deltaq_reflect_changes_total", "type=\"replaced\"", 5.0);
+    reflecting.until_lists(1);
+    assert!(!reflecting.log().contains("have missed"), "{}", reflecting.log());
+    sqlite(&path, "UPDATE prices SET n = 2, version = 3 WHERE key = 'a'");
+    reflecting.until_metric("deltaq_reflect_changes_total", "type=\"replaced\"", 6.0);
+    until("the list tells it", || reflecting.log().contains("the looks between two lists have missed"));
+    let log = reflecting.stop();
+    assert!(log.contains("\"rows\":1"), "{log}");
+}
+
+#[test]
+fn a_query_runs_through_pgbouncer_and_over_ipv6() {
+    let server = Server::in_memory();
+    let cluster = Cluster::start();
+    cluster.sql("CREATE TABLE t (key text, v float8); INSERT INTO t VALUES ('a', 0.1), ('b', 1e-7), ('c', 0.1::float8 + 0.2); GRANT SELECT ON t TO deltaq");
+    for mode in ["session", "transaction"] {
+        let pooler = Pooler::in_mode(&cluster, mode);
+        for _ in 0..3 {
+            once(&server, mode, &pooler.url(), "SELECT * FROM t", &["--since", "v"]).ok();
+        }
+        let text = server.run(&["items", mode, "-o", "ndjson"]).ok();
+        assert!(text.contains("\"v\":1e-07") && text.contains("\"v\":0.30000000000000004"), "{mode}: {text}");
+    }
+    let Some(port) = forward(&cluster) else { return };
+    let database = format!("postgres://deltaq@[::1]:{port}/deltaq");
+    once(&server, "six", &database, "SELECT * FROM t", &[]).ok();
+}
+
+/// Passes the connections to a port of the IPv6 loopback on to the server; `None` on a machine without IPv6.
+fn forward(cluster: &Cluster) -> Option<u16> {
+    let listener = TcpListener::bind("[::1]:0").ok()?;
+    let (port, socket) = (listener.local_addr().expect("an address").port(), cluster.socket());
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) =
+                (client.expect("a connection"), UnixStream::connect(&socket).expect("a server"));
+            let (from, to) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+            std::thread::spawn(move || copy(from, to));
+            std::thread::spawn(move || copy(server, client));
+        }
+    });
+    Some(port)
+}
+
+fn copy(mut from: impl Read, mut to: impl Write) {
+    let _broken = std::io::copy(&mut from, &mut to);
 }

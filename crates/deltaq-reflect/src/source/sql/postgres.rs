@@ -1,45 +1,52 @@
 //! PostgreSQL. The database itself writes the rows as JSON, so numbers keep every digit.
 
+use deltaq_types::range::plain_host;
 use futures_util::TryStreamExt as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _};
+use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::{Error, Rows, Start, Value, failed, quoted};
 
-/// One snapshot for the whole read, and no writes. The text of a value that is compared must mean itself.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL standard_conforming_strings = on; SAVEPOINT begun";
+/// One snapshot for the whole read, and no writes. The text of a value that is compared must mean itself, and a float keeps every digit:
+/// poolers refuse `extra_float_digits` at the start of a connection. All settings end with the transaction, also in a pooler.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL standard_conforming_strings = on; SET LOCAL extra_float_digits = 3; SAVEPOINT begun";
 /// Ends a query whose client has gone. Servers before version 14, and those on some systems, refuse it.
 const END_WITH_CLIENT: &str = "SET LOCAL client_connection_check_interval = '1s'";
 const GO_ON: &str = "ROLLBACK TO SAVEPOINT begun";
+/// The time of the transaction, in seconds since 1970.
+const NOW: &str = "SELECT extract(epoch FROM now())::float8";
 
 /// A query in a database.
 #[derive(Debug)]
 pub(super) struct Postgres {
-    options: PgConnectOptions,
+    url: String,
     query: String,
     since: Option<String>,
 }
 
 impl Postgres {
     pub(super) fn new(url: &str, query: String, since: Option<&str>) -> Result<Self, Error> {
-        let options: PgConnectOptions =
-            url.parse().map_err(|error| failed("the URL of the database is not valid", error))?;
-        Ok(Self {
-            options: options.application_name("deltaq-reflect"),
-            query,
-            since: since.map(str::to_owned),
-        })
+        options(url)?;
+        Ok(Self { url: url.to_owned(), query, since: since.map(str::to_owned) })
     }
 
     pub(super) async fn read(&self, rows: &mut Rows<'_>) -> Result<(), Error> {
+        // The password file may have been replaced.
+        let options = options(&self.url)?;
         let mut connection: PgConnection = rows
-            .wait(self.options.connect())
+            .wait(options.connect())
             .await?
             .map_err(|error| failed("can't connect to the database", error))?;
         let of = "the query has failed";
         rows.wait(connection.execute(BEGIN)).await?.map_err(|error| failed(of, error))?;
         if rows.wait(connection.execute(END_WITH_CLIENT)).await?.is_err() {
             rows.wait(connection.execute(GO_ON)).await?.map_err(|error| failed(of, error))?;
+        }
+        if self.since.is_some() {
+            let now = sqlx::query_scalar(NOW).persistent(false).fetch_one(&mut connection);
+            let now = rows.wait(now).await?.map_err(|error| failed(of, error))?;
+            rows.set_clock(now);
         }
         // It is new for each value, so it must not stay prepared.
         let query = sqlx::query(AssertSqlSafe(self.statement(rows.start()))).persistent(false);
@@ -55,10 +62,12 @@ impl Postgres {
     }
 
     /// A query of each row as JSON, with the value of the column `since` as text. The text of a value gets the type of the column.
+    ///
+    /// `r.*` is the row, also if one of its columns is named `r`, which `r` alone would be.
     fn statement(&self, start: Start<'_>) -> String {
         let query = &self.query;
         let Some(since) = self.since.as_deref().map(quoted) else {
-            return format!("SELECT row_to_json(r)::text, NULL::text FROM ({query}) AS r");
+            return format!("SELECT row_to_json(r.*)::text, NULL::text FROM ({query}) AS r");
         };
         let from = match start {
             Start::Value(Value::Text(value)) => format!("WHERE r.{since} >= '{}'", value.replace('\'', "''")),
@@ -66,9 +75,17 @@ impl Postgres {
             Start::All => String::new(),
         };
         format!(
-            "SELECT row_to_json(r)::text, r.{since}::text FROM ({query}) AS r {from} ORDER BY r.{since} NULLS FIRST"
+            "SELECT row_to_json(r.*)::text, r.{since}::text FROM ({query}) AS r {from} ORDER BY r.{since} NULLS FIRST"
         )
     }
+}
+
+/// The options of a URL, with what the environment and the password file add.
+fn options(url: &str) -> Result<PgConnectOptions, Error> {
+    // The driver logs lines of the password file that it can't parse, with the password.
+    let options = with_default(NoSubscriber::new(), || plain_host(url).parse::<PgConnectOptions>());
+    let options = options.map_err(|error| failed("the URL of the database is not valid", error))?;
+    Ok(options.application_name("deltaq-reflect").extra_float_digits(None))
 }
 
 #[cfg(test)]
@@ -81,7 +98,7 @@ mod tests {
             Postgres::new("postgres://a@h/d", "SELECT 1 -- all\n".to_owned(), Some("at\"x")).unwrap();
         assert_eq!(
             postgres.statement(Start::Value(&Value::Text("it's".to_owned()))),
-            "SELECT row_to_json(r)::text, r.\"at\"\"x\"::text FROM (SELECT 1 -- all\n) AS r WHERE r.\"at\"\"x\" >= 'it''s' \
+            "SELECT row_to_json(r.*)::text, r.\"at\"\"x\"::text FROM (SELECT 1 -- all\n) AS r WHERE r.\"at\"\"x\" >= 'it''s' \
              ORDER BY r.\"at\"\"x\" NULLS FIRST"
         );
     }

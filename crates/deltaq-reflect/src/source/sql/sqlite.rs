@@ -5,7 +5,10 @@ use std::time::Duration;
 use futures_util::TryStreamExt as _;
 use serde_json::{Map, Number, Value as Json};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, Column as _, ConnectOptions as _, Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::{
+    AssertSqlSafe, Column as _, ConnectOptions as _, Executor as _, Row as _, SqlSafeStr as _,
+    Statement as _, TypeInfo as _, ValueRef as _,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Rows, Start, Value, failed, quoted};
@@ -41,6 +44,12 @@ impl Sqlite {
         handle.set_progress_handler(STEPS, move || !unwanted.is_cancelled());
         drop(handle);
         let of = format!("the query of {} has failed", self.path);
+        if let Some(since) = &self.since {
+            let query = connection.prepare(AssertSqlSafe(self.query.clone()).into_sql_str());
+            let query = rows.wait(query).await?.map_err(|error| failed(&of, error))?;
+            let names: Vec<_> = query.columns().iter().map(sqlx::Column::name).collect();
+            check(&names, since).map_err(|why| Error::new(format!("{of}: {why}")))?;
+        }
         let mut query = sqlx::query(AssertSqlSafe(self.statement(rows.start())));
         query = match rows.start() {
             Start::All | Start::AnyValue => query,
@@ -68,17 +77,12 @@ impl Sqlite {
 
     /// The row as an object, and its value of the column `since`.
     fn object(&self, row: &SqliteRow) -> Result<(String, Option<Value>), String> {
-        let has_column = |since: &String| row.columns().iter().any(|column| column.name() == since);
-        // SQLite takes the name of an absent column for a text.
-        if let Some(since) = self.since.as_ref().filter(|since| !has_column(since)) {
-            return Err(format!("it has no column {since:?} (since)"));
-        }
         let mut object = Map::new();
         let mut value = None;
         for (index, column) in row.columns().iter().enumerate() {
             let name = column.name();
             let member = member(row, index).map_err(|why| format!("column {name:?}: {why}"))?;
-            if self.since.as_deref() == Some(name) {
+            if self.since.as_deref().is_some_and(|since| since.eq_ignore_ascii_case(name)) {
                 value = match &member {
                     Json::Number(number) => {
                         number.as_i64().map(Value::Integer).or(number.as_f64().map(Value::Real))
@@ -88,11 +92,29 @@ impl Sqlite {
                 };
             }
             if object.insert(name.to_owned(), member).is_some() {
-                return Err(format!("there are two columns {name:?}; give one of them another name with AS"));
+                return Err(two_columns(name));
             }
         }
         Ok((Json::Object(object).to_string(), value))
     }
+}
+
+/// Refuses a query in which a name of a column is not one of its own. SQLite takes the name of an absent column for a text, and gives one of
+/// two columns of one name, in whatever case, another name.
+fn check(names: &[&str], since: &str) -> Result<(), String> {
+    let has = |names: &[&str], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    if !has(names, since) {
+        return Err(format!("it has no column {since:?} (since)"));
+    }
+    let twin = names.iter().enumerate().find(|(at, name)| has(names.get(..*at).unwrap_or_default(), name));
+    match twin {
+        None => Ok(()),
+        Some((_, name)) => Err(two_columns(name)),
+    }
+}
+
+fn two_columns(name: &str) -> String {
+    format!("there are two columns {name:?}; give one of them another name with AS")
 }
 
 /// A value of a row. A blob becomes hexadecimal text, as PostgreSQL writes it.
