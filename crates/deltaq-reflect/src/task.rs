@@ -323,8 +323,36 @@ impl Task {
     }
 
     fn queue_error(&self, source: deltaq_client::Error) -> Error {
-        Error::Queue { queue: self.settings.queue.as_str().to_owned(), source }
+        Error::Queue { queue: self.settings.queue.as_str().to_owned(), source: of_source(source) }
     }
+}
+
+/// A refusal in words of a source instead of those of the API. A list is sent in lines, so the number of a line is that of an object, from 1.
+fn of_source(mut error: deltaq_client::Error) -> deltaq_client::Error {
+    if let deltaq_client::Error::Problem(problem) = &mut error {
+        let number = problem.line.or(problem.index.map(|index| index + 1)).unwrap_or_default();
+        let places = [format!("line {number}: "), format!("object {}: ", number.saturating_sub(1))];
+        let detail = places.iter().find_map(|place| problem.detail.strip_prefix(place.as_str()));
+        if let Some(detail) = detail {
+            problem.detail = format!("object {number} of the list: {detail}");
+        } else if let Some(lines) = problem.detail.strip_prefix("lines ") {
+            problem.detail = format!("objects {lines}");
+        }
+        match problem.code.as_str() {
+            "mass-delete" => {
+                let detail = problem.detail.replace("max_delete_percent", "--max-delete-percent");
+                problem.detail = detail.replace("max_deletes", "--max-deletes");
+                let hint = "if the list is complete and right, allow it once with --max-delete-percent 100, or with --allow-empty for an empty list";
+                problem.hint = Some(hint.to_owned());
+            }
+            "duplicate-key" => {
+                let hint = "let the source name each key once, or keep the last object of each key with --last-duplicate";
+                problem.hint = Some(hint.to_owned());
+            }
+            _ => {}
+        }
+    }
+    error
 }
 
 /// The pointer of a part of a key.

@@ -1,6 +1,7 @@
 //! `deltaq reflect` as a process against real sources. In each test the known objects end equal to the source, the deltas are
 //! counted, and a failing source deletes nothing.
 
+mod clues;
 mod command;
 mod deleted;
 mod examples;

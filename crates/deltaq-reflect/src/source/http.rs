@@ -30,6 +30,8 @@ const REDIRECTS_MAX: usize = 5;
 const SAID_BYTES_MAX: usize = 16 << 10;
 /// Most characters of it that an error shows.
 const SAID_CHARS_SHOWN: usize = 300;
+/// How much of another reply an error shows, in bytes.
+const SHOWN_BYTES: usize = 100;
 /// The first bytes of gzip, which no JSON begins with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ACCEPTED: HeaderValue =
@@ -155,6 +157,16 @@ impl Client {
 }
 
 impl Reply {
+    /// What an error says about a reply that is not what was expected: its kind, where it came from, and how it begins.
+    pub(super) fn clue(&self, asked: &Url) -> String {
+        let kind =
+            self.headers.get(CONTENT_TYPE).map(|kind| in_one_line(&String::from_utf8_lossy(kind.as_bytes())));
+        let kind = kind.unwrap_or_else(|| "no content type".to_owned());
+        let from = if self.url == *asked { String::new() } else { format!(" from {}", shown(&self.url)) };
+        let begin = self.body.get(..self.body.len().min(SHOWN_BYTES)).unwrap_or_default();
+        format!("{kind}{from}, which begins with {:?}", in_one_line(&String::from_utf8_lossy(begin)))
+    }
+
     /// Whether the reply says that it has one object per line.
     pub(super) fn has_lines(&self) -> bool {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -175,6 +187,12 @@ pub(super) fn builder() -> reqwest::ClientBuilder {
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_keepalive(KEEPALIVE)
         .user_agent(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")))
+}
+
+/// A text of a server for people: in one line and without control characters.
+fn in_one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The certificates of a PEM file.
@@ -223,8 +241,7 @@ async fn said(mut response: Response) -> Option<String> {
     }
     let said = serde_json::from_slice::<Value>(&body).ok().as_ref().and_then(message);
     let text = said.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let shown: String = words.collect::<Vec<_>>().join(" ").chars().take(SAID_CHARS_SHOWN).collect();
+    let shown: String = in_one_line(&text).chars().take(SAID_CHARS_SHOWN).collect();
     (!shown.is_empty()).then_some(shown)
 }
 
@@ -268,12 +285,20 @@ pub(super) fn failed(url: &Url, error: reqwest::Error) -> Error {
         "the connection broke to"
     };
     let of_tls = cause::<rustls::Error>(&error);
+    let is_plain = matches!(of_tls, Some(rustls::Error::InvalidMessage(_)));
+    let is_no_http =
+        cause::<hyper::Error>(&error).is_some_and(|error| error.is_parse() || error.is_incomplete_message());
+    let advice = match url.scheme() {
+        "https" if is_plain => "; a server without TLS needs http://",
+        "http" if is_no_http => "; a server with TLS needs https://",
+        _ => "",
+    };
     let refusal = match of_tls {
         Some(_) => Refusal::Tls,
         None if error.is_connect() => Refusal::NoConnection,
         None => Refusal::Broken,
     };
-    let error = Error::because(format!("{what} {}", shown(url)), error.without_url());
+    let error = Error::because(format!("{what} {}{advice}", shown(url)), error.without_url());
     Error { refusal: Some(refusal), ..error }
 }
 

@@ -146,9 +146,10 @@ impl Rest {
             let why = "without being asked whether the list has changed";
             return Err(Error::new(format!("{of} answered with status {}, {why}", reply.status)));
         }
-        let text = utf8(&reply.body, of)?;
+        let clue = |error| Error::because(format!("{of} answered with {}", reply.clue(asked)), error);
+        let text = utf8(&reply.body, "it").map_err(clue)?;
         let is_lines = self.shape.is_lines(text, reply.has_lines());
-        let document = if is_lines { None } else { Some(document(text, of)?) };
+        let document = if is_lines { None } else { Some(document(text, "it").map_err(clue)?) };
         let (objects, cursor) = match document {
             None => (Shape::of_lines(text, of)?, None),
             Some(document) => (self.shape.of_document(document, of)?, self.cursor(document, of)?),
