@@ -56,7 +56,7 @@ enum Refusal {
 
 impl Error {
     pub(super) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), source: None, retry_after: None, refusal: None }
+        Self { what: printable(&what.into()), source: None, retry_after: None, refusal: None }
     }
 
     /// The error with its cause.
@@ -114,6 +114,14 @@ impl Error {
     fn closed() -> Self {
         Self::new("the queue takes no more events")
     }
+}
+
+/// A text for a terminal or a log. Names of files and texts of servers may have characters that move the cursor, or begin a line of their own.
+fn printable(text: &str) -> String {
+    let is_plain =
+        |c: char| !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let printable = |c: char| if is_plain(c) { c.to_string() } else { c.escape_unicode().to_string() };
+    text.chars().map(printable).collect()
 }
 
 /// Where a source puts its events.

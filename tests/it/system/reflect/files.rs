@@ -276,3 +276,20 @@ fn until_all(server: &Server, n: usize, count: usize) {
         rows.matches(&format!("\"n\":{n}")).count() == count
     });
 }
+
+#[test]
+fn names_of_files_are_shown_without_control_characters() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    fs::create_dir(&folder).expect("a folder");
+    let shown = folder.display().to_string();
+    for name in ["bad\u{1b}[31m\nFAKE LINE", "bell\u{7}\rover", "bidi\u{202e}txt"] {
+        let path = folder.join(format!("{name}.json"));
+        fs::write(&path, "{").expect("a file");
+        let failed = server.run(&["reflect", "q", "--source", "s", "--files", &shown, "--once"]).failed(1);
+        let is_raw = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+        assert!(!failed.contains(is_raw) && !failed.contains("\nFAKE"), "{failed:?}");
+        assert!(failed.contains("is not JSON") || failed.contains("is not a JSON object"), "{failed}");
+        fs::remove_file(path).expect("a file");
+    }
+}

@@ -65,8 +65,8 @@ impl Watch {
             // A folder that is gone is a failure of the look.
             Err(error) if !self.has_failed && self.path.exists() => {
                 self.has_failed = true;
-                let folder = self.path.display();
-                warn!(%folder, %error, "the kernel can't watch the folder; it is read once per interval");
+                let folder = &self.path;
+                warn!(?folder, %error, "the kernel can't watch the folder; it is read once per interval");
             }
             Err(_) => {}
         }
