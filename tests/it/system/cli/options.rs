@@ -112,13 +112,14 @@ fn delays_and_backoff_are_passed_on() {
     server.run(&["add", "jobs", "--key", "done", "--key", "failed"]).ok();
     for command in ["done", "nack"] {
         let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
-        let line = match command {
-            "done" => ["done", "jobs", lease.trim(), "--delay", "5m"],
-            _ => ["nack", "jobs", lease.trim(), "--delay", "2h"],
+        let line: &[&str] = match command {
+            "done" => &["done", "jobs", lease.trim(), "--delay", "5m"],
+            _ => &["nack", "jobs", lease.trim(), "--delay", "2h", "--floor"],
         };
-        server.run(&line).ok();
+        server.run(line).ok();
     }
-    assert_eq!(server.count("jobs", "delayed"), 3);
+    server.run(&["add", "jobs", "--key", "failed"]).ok();
+    assert_eq!(server.count("jobs", "delayed"), 3, "no add ends the wait of a nack with a floor");
     assert_eq!(server.json(&["items", "jobs", "failed"])["failures"], 1);
 
     server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
