@@ -385,7 +385,7 @@ impl Kubernetes {
 
     /// Sends all pages, and returns the version of the list; `None` if the rest of the pages has expired.
     async fn pages(&self, output: &Output, limit: Option<u32>) -> Result<Option<String>, Error> {
-        let mut next = String::new();
+        let (mut next, mut patience) = (String::new(), http::Patience::new(output));
         loop {
             let mut url = self.url();
             if let Some(limit) = limit {
@@ -394,11 +394,14 @@ impl Kubernetes {
             if !next.is_empty() {
                 url.query_pairs_mut().append_pair("continue", &next);
             }
-            let reply = match self.access.client().get(&url, self.access.headers()?).await {
-                Err(error) if error.status() == Some(StatusCode::GONE) && !next.is_empty() => {
-                    return Ok(None);
+            let (client, headers) = (self.access.client(), || self.access.headers());
+            let reply = if next.is_empty() {
+                client.get(&url, headers()?).await?
+            } else {
+                match client.page(&url, headers, &mut patience).await {
+                    Err(error) if error.status() == Some(StatusCode::GONE) => return Ok(None),
+                    reply => reply?,
                 }
-                reply => reply?,
             };
             let of = http::shown(&url);
             let page = page(&reply.body, &of)?;

@@ -288,3 +288,25 @@ fn an_open_watch_is_up_without_an_event() {
     until("the source is up", || is_up(&reflecting));
     reflecting.stop();
 }
+
+#[test]
+fn pages_behind_a_rate_limit_are_asked_for_again() {
+    let server = Server::in_memory();
+    let (api, upstream) = Api::start(true, 1_001);
+    let config = kubeconfig(&server, &upstream);
+    let refused: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&refused);
+    api.0.0.lock().hook = Some(Arc::new(move |request, reply| {
+        let Some(page) = request.parameter("continue").map(str::to_owned) else { return false };
+        let mut seen = seen.lock();
+        let is_new = !seen.contains(&page);
+        if is_new {
+            reply.send(429, &["retry-after: 0"], &status(429, "Too many requests, please try again later."));
+            seen.push(page);
+        }
+        is_new
+    }));
+    let once = [&["reflect"][..], &line_of(&config, &["--no-watch-list", "--once"])].concat();
+    assert_eq!(server.run(&once).ok(), "s: 1001 objects, 1001 replaced, 0 deleted, 0 unchanged\n");
+    assert_eq!((refused.lock().len(), api.counts()), (2, (3, 0)), "each page once more, and no list anew");
+}
