@@ -12,11 +12,11 @@ use super::super::{Error, Output};
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 /// How long the pages of one list are waited for, all pauses together. Its first page is as old as that at the end.
 const LIST_MAX: Duration = Duration::from_hours(1);
-/// How often one page is asked for again. The pauses of a server that asks for none are about a minute together.
-const REPEATS_MAX: u32 = 8;
+/// How often one page is asked for again. The pauses of a server that asks for none are at most half a minute together.
+const REPEATS_MAX: u32 = 7;
 /// The longest pause before the first repetition of a page, and before any. What the server asks for is added.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// A number of seconds that is larger is a time: seconds since 1970.
 const SECONDS_MAX: f64 = 1e9;
 
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(page.pause(&failure(tls, None), false), None);
         assert!(page.pause(&failure(tls, None), true).is_some());
         let pauses: Vec<_> = std::iter::from_fn(|| page.pause(&failure(broken, Some(2)), false)).collect();
-        assert_eq!(pauses.len(), 7);
+        assert_eq!(pauses.len(), 6);
         assert!(pauses.iter().all(|pause| *pause >= Duration::from_secs(2)), "{pauses:?}");
         // The next page has its own repetitions, and what is left of the time.
         assert_eq!(patience.page().pause(&failure(broken, Some(3_600)), false), None);
