@@ -25,7 +25,7 @@ export class Client {
         return new Queue<string>(this.#transport, name, parseAroundObjects);
     }
 
-    /** The queues by name. Their pages have the queues that can't be read at present in `unavailable`. */
+    /** The queues by name. The pages list queues that currently can't be read in `unavailable`. */
     queues(options: CallOptions & { prefix?: string; limit?: number } = {}): List<QueueDocument, QueuePage> {
         const { prefix, limit, ...call } = options;
         return new List(async token => {
@@ -39,7 +39,7 @@ export class Client {
         return (await this.#transport.send({ method: "GET", path: ["v1", "info"] }, options)) as Info;
     }
 
-    /** Returns once the server has loaded all queues; with the default options within two minutes, else it throws. */
+    /** Returns once the server has loaded all queues. Throws after the time limit of the retries, two minutes by default. */
     async ready(options: CallOptions = {}): Promise<void> {
         await this.#transport.send({ method: "GET", path: ["readyz"] }, options);
     }

@@ -5,7 +5,7 @@
 
 import type { Duration } from "./duration.js";
 
-/** A value of a known list, or one of a newer server. */
+/** One of the known values, or a value of a newer server. */
 export type Open<Known extends string> = Known | (string & {});
 
 /** An instant: RFC 3339 in UTC with milliseconds. */
@@ -17,13 +17,13 @@ export type SettleAs = "ack" | "done" | "nack" | "release" | "reject" | "extend"
 export type ItemState = "ready" | "delayed" | "leased" | "parked";
 export type View = "latest" | "known";
 
-/** A refusal (RFC 9457). `code` is the name to program against. */
+/** A problem document (RFC 9457). Programs should compare `code`. */
 export interface Problem {
     type: string;
     title: string;
     status: number;
     detail: string;
-    /** What to do, such as `did you mean "wait"?`. */
+    /** A suggestion, such as `did you mean "wait"?`. */
     hint?: string;
     code: string;
     retryable: boolean;
@@ -40,13 +40,13 @@ export interface Problem {
     errors?: { pointer: string; schema_pointer: string; detail: string }[];
     settled?: Settled[];
     stale?: number;
-    /** Of `expired`: why. */
+    /** The reason of `expired`. */
     reason?: Open<"ahead" | "too_old" | "lost" | "wrong_list">;
-    /** Of `count-changed`: the number of keys that the selection has now. */
+    /** For `count-changed`: the current number of selected keys. */
     count?: number;
-    /** Of `would-remove`: the settings that a PUT would remove. */
+    /** For `would-remove`: the settings that a PUT would remove. */
     fields?: string[];
-    /** Some problems have more fields. */
+    /** Further fields of some problems. */
     [field: string]: unknown;
 }
 
@@ -77,7 +77,7 @@ export interface PoppedItem<T> {
     attempt: number;
     failures: number;
     is_in_initial_list: boolean;
-    /** Every change since the last ack, oldest first. Mode events has the oldest alone, mode keys has none. */
+    /** Every change since the last ack, oldest first. In mode events only the oldest, in mode keys none. */
     deltas: Delta<T>[];
     /** With `with: "known"`: the object that was acknowledged last. */
     known?: T;
@@ -97,24 +97,24 @@ export type SettledLeases = { lease_id: string; lease_ids?: never } | { lease_id
 /** Leases to settle or extend. */
 export type Settle = SettledLeases & {
     as: SettleAs;
-    /** Of a nack or done. */
+    /** For a nack or done. */
     delay?: Duration | undefined;
-    /** Of a nack: no change delivers the keys before the end of `delay` or their backoff. */
+    /** For a nack: no change delivers the keys before the end of `delay` or their backoff. */
     floor?: boolean | undefined;
-    /** Of a nack or reject. */
+    /** For a nack or reject. */
     error?: string | undefined;
-    /** Of an extend. */
+    /** For an extend. */
     lease_duration?: Duration | undefined;
 };
 
-/** What has become of a lease. */
+/** The result for one lease. */
 export type Settled = Ended | Extended;
 
 export interface Ended {
     lease_id: string;
     as: Exclude<SettleAs, "extend">;
     result: Open<"ok" | "repeated" | "stale">;
-    /** How a lease that is `stale` had ended. */
+    /** For `stale`: how the lease had ended. */
     outcome: LeaseOutcome | null;
     failures: number | null;
     due_at: Timestamp | null;
@@ -153,7 +153,7 @@ export interface Produced {
     incarnation: string | null;
     /** The life to which `resource_version` belongs; in another one than before, what was sent may be lost: `synced` with its version says so. */
     life: string | null;
-    /** Of a rate-limited add. */
+    /** For a rate-limited add. */
     keys: { key: string; failures: number; due_at: Timestamp | null; parked: boolean }[] | null;
 }
 
@@ -178,7 +178,7 @@ export interface DeltaCall<T> {
     final_state_unknown?: boolean;
 }
 
-/** An object that becomes known without a delta. */
+/** An object to store as known without queueing a delta. */
 export interface SeedCall<T> {
     key?: string;
     source?: string | null;
@@ -207,7 +207,7 @@ export interface ObjectDocument<T> {
 /** A key with waiting or leased deltas. */
 export interface Item<T> {
     key: string;
-    /** Null for a key that has only failures. */
+    /** Null for a key without deltas that only has a failure count. */
     state: Open<ItemState> | null;
     deltas: Delta<T>[];
     leased_deltas: Delta<T>[];
@@ -232,7 +232,7 @@ export interface Explanation {
     has_more_ahead: boolean;
 }
 
-/** An error of parked keys; an empty one means keys without an error. */
+/** An error of parked keys; an empty text stands for keys without an error. */
 export interface ParkedError {
     error: string;
     keys: number;
@@ -240,7 +240,7 @@ export interface ParkedError {
 }
 
 export interface ParkedErrorsPage extends Page<ParkedError> {
-    /** Keys whose errors no page has, because there are too many. */
+    /** Number of keys whose errors are not listed, because there are too many errors. */
     other_keys: number;
 }
 
@@ -307,7 +307,7 @@ export interface IndexValue {
 export interface Synced {
     synced: boolean;
     remaining: number;
-    /** With a version: whether everything up to it is acknowledged. */
+    /** If the call has a version: whether all changes up to it are acknowledged. */
     reached: boolean | null;
     resource_version: number | null;
     parked: number | null;
@@ -365,12 +365,12 @@ export interface QueueSettings {
     indexes: Record<string, string>;
 }
 
-/** Settings as a call takes them; null, like a member that a PUT leaves out, is the default. */
+/** Settings for a call. Null, or a member missing in a PUT, means the default. */
 export type SettingsInput = { [Name in keyof Omit<QueueSettings, "key">]?: QueueSettings[Name] | null } & {
     key?: QueueSettings["key"] | string | null;
 };
 
-/** The settings of a queue as of an ETag. */
+/** The settings of a queue with their ETag. */
 export interface TaggedSettings {
     settings: QueueSettings;
     /** For `if_match` of a later call. */
@@ -406,9 +406,9 @@ export interface QueueStatus {
 
 export interface QueueDocument {
     name: string;
-    /** Another one after the queue was deleted and created again. */
+    /** Changes when the queue is deleted and created again. */
     incarnation: string;
-    /** Another one after each start of the server. */
+    /** Changes with each start of the server. */
     life: string;
     auto_created: boolean;
     created_at: Timestamp;
@@ -427,7 +427,7 @@ export interface Info {
     version: string;
     durability: string;
     store: { kind: string; replicated: boolean | null };
-    /** Null if the server is alone. */
+    /** Null for a server that is not a node. */
     node: { name: string; partitions: number; owned: number[] } | null;
     uptime_ms: number;
     /** The token of the call and what it permits; null on a server without tokens. */

@@ -5,21 +5,21 @@ import type { Problem } from "./documents.js";
 /** Statuses after which a call without a problem document, such as one that a proxy has answered, may succeed later. */
 const RETRYABLE_STATUSES = new Set([408, 429, 502, 503, 504]);
 
-/** Codes with a status of 500 or more that say that nothing was applied. */
+/** Codes with a status of 500 or more that guarantee that nothing was applied. */
 const KNOWN_OUTCOMES = new Set(["draining", "recovering", "too-many-connections", "journal-behind", "index-building"]);
 
-/** Codes of Node's errors that say that there was no connection, so nothing was sent. Browsers do not tell why a call has failed. */
+/** Codes of Node's errors for a failed connection, so nothing was sent. Browsers do not report why a call has failed. */
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]);
 
 /** A call that was refused or failed. */
 export class DeltaqError extends Error {
-    /** The name to program against: the `code` of the problem document, or `unexpected-reply` if the reply has none. */
+    /** The name for programs to compare: the `code` of the problem document, or `unexpected-reply` if the reply has none. */
     readonly code: string;
     /** The HTTP status; 0 if there was no reply. */
     readonly status: number;
     /** Whether the same call may succeed later. */
     readonly retryable: boolean;
-    /** How long the server asks to wait before the call is repeated, in milliseconds. */
+    /** The wait that the server requests before the call is repeated, in milliseconds. */
     readonly retryAfterMs: number | undefined;
     /** The problem document, if the reply has one. */
     readonly problem: Problem | undefined;
@@ -34,7 +34,7 @@ export class DeltaqError extends Error {
         this.problem = fields.problem;
     }
 
-    /** What to do, if the server knows it. */
+    /** A suggestion of the server, if it has one. */
     get hint(): string | undefined {
         return this.problem?.hint;
     }
@@ -65,7 +65,7 @@ export function problemError(problem: Problem, call: string, retryAfterMs = prob
     return new DeltaqError(`${call}: ${detail}${hint === undefined ? "" : `; ${hint}`} (${code})`, { code, status, retryable, retryAfterMs, problem });
 }
 
-/** The error for a reply that is not of this API. */
+/** The error for a reply that does not come from this API. */
 export function unexpectedReply(call: string, status: number, what: string, retryAfterMs?: number): DeltaqError {
     const retryable = RETRYABLE_STATUSES.has(status);
     return new DeltaqError(`${call}: status ${status}: ${what}`, { code: "unexpected-reply", status, retryable, retryAfterMs });
@@ -81,7 +81,7 @@ export function isAbsent(error: unknown): boolean {
     return error instanceof DeltaqError && error.code === "queue-not-found";
 }
 
-/** Whether the call seems to have succeeded, and its reply is not that of this API. */
+/** Whether the status is a success, but the reply does not come from this API. */
 function isDefect({ code, status }: DeltaqError): boolean {
     return code === "unexpected-reply" && status >= 200 && status < 300;
 }
@@ -91,7 +91,7 @@ export function isOutcomeUnknown({ status, code, cause }: DeltaqError): boolean 
     return status === 0 ? !wasNotSent(cause) : status >= 500 && !KNOWN_OUTCOMES.has(code);
 }
 
-/** Whether an error of `fetch` says that there was no connection. A host with several addresses has an error for each of them. */
+/** Whether an error of `fetch` means that there was no connection. It has one error for each address of the host. */
 function wasNotSent(error: unknown): boolean {
     if (error instanceof AggregateError) {
         return error.errors.length > 0 && error.errors.every(wasNotSent);
@@ -108,7 +108,7 @@ export function retryAfter(header: string | null, nowMs: number): number | undef
     return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
-/** The message of anything that was thrown, also of an object that has no text. */
+/** The message of any thrown value, even of an object that cannot be converted to text. */
 export function messageOf(thrown: unknown): string {
     try {
         return String(thrown instanceof Error ? thrown.message || thrown.name : thrown);

@@ -9,19 +9,19 @@ import { Signal } from "./signal.js";
 import { type Indexers, type ReadStore, Store } from "./store.js";
 import { type WatcherEvent, type WatchTransport, watcher } from "./watcher.js";
 
-/** Changes that may wait for a handler. Then the informer reads no further, and the server merges the changes of each key. */
+/** Maximum number of changes that wait for a handler. At this limit the informer stops reading, and the server merges the changes of each key. */
 const PENDING_MAX = 10_000;
 
 export interface InformerOptions<T> {
     /** `latest` (the default) has the newest objects, `known` those that workers have acknowledged. */
     view?: View;
-    /** Only keys that begin so. */
+    /** Only keys with this prefix. */
     prefix?: string;
     /** Only one part of all keys, such as `0/4`. */
     shard?: string;
     /** The indexes of the store. */
     indexers?: Indexers<T>;
-    /** The resync period of handlers that set none, in milliseconds. Default: none. */
+    /** The resync period of handlers that do not set one, in milliseconds. Default: no resync. */
     resyncMs?: number;
     /** The interval of bookmarks. A stream that is silent for two and a half of them is opened again. Default 15s. */
     bookmark?: Duration;
@@ -34,7 +34,7 @@ export interface InformerOptions<T> {
 /**
  * Keeps a store in step with a view of a queue, and calls handlers for each change.
  *
- * Invariant: what a handler has been notified of is exactly the store, once nothing is pending.
+ * Invariant: once nothing is pending, each handler has been notified of exactly the contents of the store.
  */
 export class Informer<T> implements Syncable {
     readonly #queue: Queue<T>;
@@ -47,7 +47,7 @@ export class Informer<T> implements Syncable {
     #ended: Error | undefined;
     /** Aborted when the informer stops. */
     readonly #stop = new AbortController();
-    /** What `onError` itself has thrown first. */
+    /** The first error that `onError` itself has thrown. */
     #failure: { readonly error: unknown } | undefined;
 
     constructor(queue: Queue<T>, options: InformerOptions<T> = {}) {
@@ -93,14 +93,14 @@ export class Informer<T> implements Syncable {
         return registration;
     }
 
-    /** The handler gets nothing more. */
+    /** Removes a handler, which gets no further changes. */
     removeEventHandler(registration: Registration<T>): void {
         this.#registrations.delete(registration);
         registration.end(new Error("the handler was removed"));
     }
 
     /**
-     * Follows the view until the signal is aborted. It connects again after everything that a repetition can help, and waits for a queue that does
+     * Follows the view until the signal is aborted. It connects again after each error that a retry can solve, and waits for a queue that does
      * not exist. It throws after other errors, such as an unknown token. An informer runs once.
      */
     async run({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
@@ -231,7 +231,7 @@ export class Informer<T> implements Syncable {
     }
 }
 
-/** Waits until informers and handlers have processed their initial lists. Rejects if one ends before, or if the signal is aborted. */
+/** Waits until informers and handlers have processed their initial lists. Rejects if one of them ends before that, or if the signal is aborted. */
 export async function waitForCacheSync(syncables: Syncable | readonly Syncable[], options: { signal?: AbortSignal } = {}): Promise<void> {
     const list: readonly Syncable[] = "hasSynced" in syncables ? [syncables] : syncables;
     await Promise.all(list.map(syncable => syncable.whenSynced(options)));

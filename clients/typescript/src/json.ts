@@ -107,7 +107,7 @@ class Parser {
         return text.includes("\\") ? JSON.parse(text) : text.slice(1, -1);
     }
 
-    /** The text of the next value, whatever it is. Only its brackets and strings are looked at. */
+    /** The text of the next value of any type. Only its brackets and strings are checked. */
     #piece(): string {
         const start = this.#at;
         let depth = 0;

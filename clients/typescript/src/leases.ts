@@ -1,4 +1,4 @@
-/** The leases that a worker holds: extends them while handlers run, and says when one is lost. */
+/** The leases of a worker: extends them while handlers run, and detects lost leases. */
 
 import type { Extended, PoppedItem } from "./documents.js";
 import type { Duration } from "./duration.js";
@@ -7,9 +7,9 @@ import { askedMs, Backoff, ONCE, type RetryOptions } from "./retry.js";
 
 /** Leases that become due within this part of their length are extended in the same call. */
 const TOGETHER = 1 / 20;
-/** The most leases of one extend. */
+/** Maximum number of leases in one extend. */
 const EXTEND_MAX = 10_000;
-/** The longest time that an extend gets, in milliseconds. */
+/** Timeout of an extend, in milliseconds. */
 const EXTEND_TIMEOUT_MS_MAX = 30_000;
 /** The longest time before the end of a lease at which it counts as lost if it could not be extended, in milliseconds. */
 const MARGIN_MS_MAX = 5_000;
@@ -66,7 +66,7 @@ interface Held {
     /** When the lease counts as lost: some time before the server may give the key to another worker. */
     deadline: number;
     extendAt: number;
-    /** The server has asked to wait until then. */
+    /** The server has requested a wait until this time. */
     notBefore: number;
     readonly backoff: Backoff;
 }
@@ -94,7 +94,7 @@ export class Leases {
         this.#onError = onError;
     }
 
-    /** Takes a lease that has just been delivered. */
+    /** Adds a lease that has just been delivered. */
     add(item: PoppedItem<unknown>): Context {
         const lengthMs = item.lease.expires_in_ms;
         const now = performance.now();
@@ -106,7 +106,7 @@ export class Leases {
         return context;
     }
 
-    /** Ends the care for a lease. False if the lease was lost before. */
+    /** Stops extending a lease. False if the lease was already lost. */
     remove(leaseId: string): boolean {
         return this.#held.delete(leaseId);
     }
@@ -118,7 +118,7 @@ export class Leases {
         }
     }
 
-    /** Extends no more. */
+    /** Stops extending leases. */
     stop(): void {
         this.#held.clear();
         clearTimeout(this.#timer);

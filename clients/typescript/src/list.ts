@@ -31,7 +31,7 @@ export class List<Item, P extends ListPage<Item> = Page<Item>> implements AsyncI
         }
     }
 
-    /** All items. The memory that this takes is that of the whole list. */
+    /** All items. This keeps the whole list in memory. */
     async all(): Promise<Item[]> {
         const items: Item[] = [];
         for await (const page of this.pages()) {

@@ -3,7 +3,7 @@
 import { Signal } from "./signal.js";
 
 /**
- * An object that was deleted while nobody watched: its last state is not known for sure. `object` is the last one that the store had.
+ * An object that was deleted while the informer was not watching, so its last state is uncertain. `object` is the last one that the store had.
  */
 export class DeletedFinalStateUnknown<T> {
     readonly key: string;
@@ -19,7 +19,7 @@ export class DeletedFinalStateUnknown<T> {
 export interface ResourceEventHandler<T> {
     /** A new object. `isInInitialList` says whether the object was there when the handler began. */
     onAdd?(object: T, isInInitialList: boolean, key: string): unknown;
-    /** A changed object, or a resync of an unchanged one. `old` is what the handler got last for the key. */
+    /** A changed object, or a resync of an unchanged one. `old` is the object that the handler got last for the key. */
     onUpdate?(old: T, object: T, key: string): unknown;
     onDelete?(object: T | DeletedFinalStateUnknown<T>, key: string): unknown;
 }
@@ -28,13 +28,13 @@ export type Notification<T> =
     | { readonly kind: "add"; readonly key: string; readonly object: T; readonly isInInitialList: boolean }
     | { readonly kind: "update"; readonly key: string; readonly old: T; readonly object: T; readonly isResync?: boolean }
     | { readonly kind: "delete"; readonly key: string; readonly object: T | DeletedFinalStateUnknown<T> }
-    /** All objects of the beginning were delivered before. */
+    /** Marks the end of the initial objects. */
     | { readonly kind: "synced" };
 
 /** Something that has an initial list to process. */
 export interface Syncable {
     hasSynced(): boolean;
-    /** Resolves once `hasSynced()`. Rejects if that will never be. */
+    /** Resolves once `hasSynced()` is true. Rejects if it can no longer become true. */
     whenSynced(options?: { signal?: AbortSignal }): Promise<void>;
 }
 
@@ -74,7 +74,7 @@ export class Registration<T> implements Syncable {
         await this.#changed.until(() => this.pending < count || this.#ended !== undefined);
     }
 
-    /** Takes changes. For the informer. */
+    /** Adds changes. For the informer. */
     push(notifications: Iterable<Notification<T>>): void {
         if (this.#ended !== undefined) {
             return;
@@ -98,7 +98,7 @@ export class Registration<T> implements Syncable {
         }, ms);
     }
 
-    /** Delivers nothing more. For the informer. */
+    /** Stops the deliveries. For the informer. */
     end(reason: Error): void {
         this.#ended ??= reason;
         this.#pending = [];
@@ -140,7 +140,7 @@ export class Registration<T> implements Syncable {
     }
 }
 
-/** Waits for a condition. Rejects if the wait has become pointless, or if the signal is aborted. */
+/** Waits for a condition. Rejects if the condition can no longer hold, or if the signal is aborted. */
 export async function until(
     changed: Signal,
     condition: () => boolean,

@@ -1,11 +1,11 @@
-/** Parameters of the calls on a queue. Those of the API have their names there, as in docs/api.md. */
+/** Parameters of the calls on a queue. Parameters of the API have the same names as in docs/api.md. */
 
 import type { ItemState, Settle, View } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { CallOptions } from "./transport.js";
 
 export interface PatchOptions extends CallOptions {
-    /** The ETag of the settings that the caller has seen: others are refused (412 `precondition-failed`). */
+    /** The ETag of the settings that the caller has read. If they have changed, the call is refused (412 `precondition-failed`). */
     if_match?: string;
 }
 
@@ -15,12 +15,12 @@ export interface PutOptions extends PatchOptions {
 }
 
 export interface SelectedOptions extends CallOptions {
-    /** The number of keys that the caller has seen: another one is refused (409 `count-changed`). */
+    /** The number of keys that the caller has read. If it has changed, the call is refused (409 `count-changed`). */
     expected_count?: number;
 }
 
 export interface ProduceOptions extends CallOptions {
-    /** The producer, who owns the keys from now on. */
+    /** The name of the producer, which becomes the owner of the keys. */
     source?: string;
     /** With `source`: the number of the call, which is applied once. A repeat with the same number changes nothing. */
     sequence?: number;
@@ -30,7 +30,7 @@ export interface ProduceOptions extends CallOptions {
 
 export interface AddOptions extends ProduceOptions {
     delay?: Duration;
-    /** The key of a single object that does not carry it. */
+    /** The key of a single object that does not contain it. */
     key?: string;
 }
 
@@ -46,7 +46,7 @@ export interface ReplaceOptions extends ProduceOptions {
 export interface PopOptions extends CallOptions {
     /** How long to wait for a key, at most 55s. */
     wait?: Duration;
-    /** The most keys, at most 1,000. */
+    /** Maximum number of keys, up to 1,000. */
     max?: number;
     lease_duration?: Duration;
     worker?: string;
@@ -65,7 +65,7 @@ export interface FailOptions extends CallOptions {
 }
 
 export interface ListOptions extends CallOptions {
-    /** The most items of a page. */
+    /** Maximum number of items in a page. */
     limit?: number;
 }
 

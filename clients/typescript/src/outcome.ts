@@ -4,7 +4,7 @@ import type { Ended } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { messageOf } from "./error.js";
 
-/** How a lease is settled. Made by `Ack`, `Done`, `Nack`, `Reject` and `Release`. */
+/** How a lease is settled. `Ack`, `Done`, `Nack`, `Reject` and `Release` create outcomes. */
 export interface Outcome {
     readonly as: Ended["as"];
     readonly delay?: Duration;
@@ -41,7 +41,7 @@ export function Release(): Outcome {
 const SETTLE_AS = new Set(["ack", "done", "nack", "reject", "release"]);
 /** The longest delay of a key, in milliseconds. */
 const DELAY_MS_MAX = 366 * 86_400_000;
-/** The most bytes that the server takes as the error of a failure. */
+/** Maximum size of the error of a failure that the server accepts, in bytes. */
 const ERROR_BYTES_MAX = 4_096;
 
 /** The failure of a handler that has thrown. */
@@ -64,7 +64,7 @@ export function bounded(outcome: Outcome): Outcome {
     return { ...outcome, error: text };
 }
 
-/** Throws if the outcome is none, or has a delay that the server would refuse. */
+/** Throws if the value is not an outcome, or if the server would refuse its delay. */
 export function checkOutcome(outcome: Outcome | undefined): void {
     if (!SETTLE_AS.has(outcome?.as as string)) {
         throw new TypeError("the handler has returned something else than Ack(), Done(), Nack(), Reject() or Release()");

@@ -65,7 +65,7 @@ type Query = NonNullable<Call["query"]>;
 /** One lease or several, by their ids. */
 export type LeaseIds = string | readonly string[];
 
-/** Keys of a state: these, those with this error (empty: those without one), or all. */
+/** Selects keys of a state: the named keys, the keys with this error (empty: without an error), or all. */
 export type Selection = readonly string[] | { error: string } | { all: true };
 
 /**
@@ -185,12 +185,12 @@ export class Queue<T> {
         return this.#produce("deltas", {}, options, enclosedText(deltas));
     }
 
-    /** Queues a `Sync` delta for every known key that waits for nothing. */
+    /** Queues a `Sync` delta for every known key without waiting or leased changes. */
     resync(options: CallOptions & { traceparent?: string } = {}): Promise<Produced> {
         return this.#produce("resync", {}, options, undefined, true);
     }
 
-    /** Makes objects known without a delta. The documents of `known` can be sent unchanged. */
+    /** Stores objects as known without queueing a delta. The documents of `known` can be sent unchanged. */
     seed(objects: readonly SeedCall<T | string>[], options: CallOptions = {}): Promise<Produced> {
         return this.#produce("seed", {}, options, enclosedText(objects.map(({ key, source, object }) => ({ key, source, object }))), true);
     }
@@ -200,13 +200,13 @@ export class Queue<T> {
         return this.#post(["forget"], {}, options, { keys });
     }
 
-    /** Leases keys. Each pop has an id, so a lost reply costs nothing. */
+    /** Leases keys. Each pop has an id, so a repeat after a lost reply returns the same leases. */
     pop(options: PopOptions = {}): Promise<Popped<T>> {
         const { signal: _signal, retry: _retry, timeoutMs: _timeout, settle = [], id = crypto.randomUUID(), ...query } = options;
         return this.#post(["pop"], { ...query, id }, options, { settle });
     }
 
-    /** Settles leases, each in its own way. Leases that had ended are `stale` in the reply, and no error. */
+    /** Settles leases, each in its own way. A lease that had already ended is `stale` in the reply, which is not an error. */
     settle(settle: readonly Settle[], options: CallOptions = {}): Promise<SettledList> {
         return this.#results(this.#post(["settle"], {}, options, { settle }));
     }
@@ -236,7 +236,7 @@ export class Queue<T> {
         return this.#end("reject", leases, options, { error: options.error });
     }
 
-    /** Sets the deadline of leases. Leases that had ended are `stale` in the reply, and no error. */
+    /** Sets the deadline of leases. A lease that had already ended is `stale` in the reply, which is not an error. */
     extend(leases: LeaseIds, options: CallOptions & { lease_duration?: Duration | undefined } = {}): Promise<SettledList<Extended>> {
         return this.#end("extend", leases, options, { lease_duration: options.lease_duration });
     }
@@ -333,7 +333,7 @@ export class Queue<T> {
     }
 
     /**
-     * One stream of changes of a view. It ends when the server ends it, and throws if the connection is lost or the server refuses to go on: the
+     * One stream of changes of a view. It ends when the server ends it, and throws if the connection is lost or the server refuses to continue: the
      * `Informer` connects again.
      */
     async *watch(options: WatchOptions = {}): AsyncGenerator<WatchRow<T>, void, void> {

@@ -9,7 +9,7 @@ import { DeltaqError } from "./error.js";
  * (`Retry-After`), that time is added. A call whose next attempt would begin later than `totalMs` after the first one is not repeated any more.
  */
 export interface RetryOptions {
-    /** The most attempts, the first one included; 1 repeats nothing. Default: no limit but `totalMs`. */
+    /** Maximum number of attempts, including the first; 1 turns off retries. Default: limited only by `totalMs`. */
     attempts: number;
     /** The longest pause before the first repetition, in milliseconds. Default 250. */
     firstMs: number;
@@ -24,7 +24,7 @@ export const DEFAULT_RETRY: RetryOptions = { attempts: Infinity, firstMs: 250, m
 /** A single attempt, for loops that repeat calls by rules of their own. */
 export const ONCE: Partial<RetryOptions> = { attempts: 1 };
 
-/** The longest time that `setTimeout` takes. */
+/** The longest delay that `setTimeout` accepts. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /** The failures so far, and the pauses that follow from them. */
@@ -51,7 +51,7 @@ export class Backoff {
         return askedMs(error) + this.#random() * limit;
     }
 
-    /** A success: the pauses begin with the first one again. */
+    /** Records a success: the next pause is the first one again. */
     reset(): void {
         this.#failures = 0;
     }
@@ -62,7 +62,7 @@ export function absentBackoff(): Backoff {
     return new Backoff({ firstMs: 1_000, maxMs: 15_000 }, () => 1);
 }
 
-/** How long the server asks to wait, in milliseconds. */
+/** The wait that the server requests, in milliseconds. */
 export function askedMs(error: unknown): number {
     return error instanceof DeltaqError ? (error.retryAfterMs ?? 0) : 0;
 }

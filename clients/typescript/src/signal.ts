@@ -3,7 +3,7 @@
 export class Signal {
     #waiting: (() => void)[] = [];
 
-    /** Something has changed: the conditions of all who wait are looked at again. */
+    /** Signals a change: all waiting conditions are checked again. */
     notify(): void {
         const waiting = this.#waiting;
         this.#waiting = [];

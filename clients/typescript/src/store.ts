@@ -12,7 +12,7 @@ export interface Stored<T> {
     readonly resource_version: number;
 }
 
-/** What a program may do with the store of an informer: read. The names are those of client-go's Indexer. */
+/** The read access of a program to the store of an informer. The names are those of client-go's Indexer. */
 export interface ReadStore<T> {
     readonly size: number;
     getByKey(key: string): T | undefined;
@@ -24,7 +24,7 @@ export interface ReadStore<T> {
     listIndexFuncValues(index: string): string[];
 }
 
-/** Invariant: a key is in an index under exactly the values that its index function gives for its present object. */
+/** Invariant: a key is in an index under exactly the values that its index function gives for its current object. */
 export class Store<T> implements ReadStore<T> {
     readonly #stored = new Map<string, Stored<T>>();
     readonly #indexers: Indexers<T>;

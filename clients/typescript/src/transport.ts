@@ -10,7 +10,7 @@ export interface ClientOptions {
     token?: string | (() => string | Promise<string>);
     /** How calls are repeated. */
     retry?: Partial<RetryOptions>;
-    /** The longest time of one attempt, in milliseconds, beside the time for which the call waits on purpose. Default 30,000. */
+    /** Timeout of one attempt in milliseconds, not counting the `wait` of the call. Default 30,000. */
     timeoutMs?: number;
     /** Sends requests instead of the runtime's `fetch`. */
     fetch?: typeof globalThis.fetch;
@@ -22,7 +22,7 @@ export interface CallOptions {
     signal?: AbortSignal | undefined;
     /** How this call is repeated, instead of the options of the client. */
     retry?: Partial<RetryOptions> | undefined;
-    /** The longest time of one attempt, instead of that of the client. */
+    /** Timeout of one attempt, instead of that of the client. */
     timeoutMs?: number | undefined;
 }
 
@@ -41,7 +41,7 @@ export interface Call {
     headers?: Readonly<Record<string, string | undefined>>;
     /** For how long the server waits before it answers, in milliseconds. */
     waitMs?: number;
-    /** Whether a second application has another effect. Such a call is repeated only if it was certainly not applied. */
+    /** Whether the call is not idempotent. Such a call is repeated only if it was certainly not applied. */
     countsTwice?: boolean;
     /** Whether the result is the document and its ETag. */
     isTagged?: boolean;

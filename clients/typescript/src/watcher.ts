@@ -1,4 +1,4 @@
-/** Lists a view and watches it, over lost connections, restarts of the server and versions that the server has forgotten. */
+/** Lists a view and watches it, and handles lost connections, restarts of the server and expired versions. */
 
 import type { ObjectDocument, View, WatchRow } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
@@ -10,7 +10,7 @@ import { Signal } from "./signal.js";
 
 /** The pauses after failures. */
 const PAUSES = { firstMs: 100, maxMs: 5_000 };
-/** Objects of one page of a list. */
+/** Number of objects in one page of a list. */
 const PAGE = 1_000;
 /** Rows of an `EventSource` that may wait for the program. */
 const EVENTS_MAX = 10_000;
@@ -26,18 +26,18 @@ export interface WatcherOptions {
     shard: string | undefined;
     bookmark: Duration;
     transport: WatchTransport;
-    /** Gets the errors after which the watcher goes on. */
+    /** Gets the errors after which the watcher continues. */
     onError: (error: unknown) => void;
 }
 
-/** What a watcher has found out about the view. */
+/** An event of a watcher. */
 export type WatcherEvent<T> =
-    /** All objects of the view. Whatever is not among them is not in the view. */
+    /** The complete list of the objects in the view. */
     | { readonly kind: "list"; readonly objects: ReadonlyMap<string, ObjectDocument<T>> }
     /** A change of a key. It may be older than the list, and may be a deletion of a key that was never there. */
     | { readonly kind: "row"; readonly key: string; readonly row: WatchRow<T> };
 
-/** The events of a view until the signal is aborted. Throws after an error that no repetition helps. */
+/** The events of a view until the signal is aborted. Throws after an error that a retry cannot solve. */
 export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, signal: AbortSignal): AsyncGenerator<WatcherEvent<T>, void, void> {
     const backoff = new Backoff(PAUSES);
     /** The version up to which the program has everything. The server refuses it if the queue was deleted or has lost it. */
@@ -61,7 +61,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 version = row.resource_version ?? version;
             }
             if (options.transport === "eventsource") {
-                // An EventSource does not say why it has ended. A page of the same watch does.
+                // An EventSource does not report why it has ended. The reply to a page of the same watch does.
                 await queue.watchPage({ ...from(), limit: 1, retry: ONCE });
             }
             if (!isUseful) {
@@ -77,7 +77,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 throw error;
             }
             options.onError(error);
-            // The list after an expired version need not wait, unless it helps nothing.
+            // The first list after an expired version need not wait. Repeated ones do.
             const isAtOnce = isExpired(error) && backoff.failures === 0;
             const pause = backoff.after(error);
             await sleep(isAtOnce ? askedMs(error) : pause, signal).catch(() => undefined);

@@ -43,7 +43,7 @@ export class WorkerRun<T> {
     #isPopping = false;
     /** Whether neither pops nor jobs will add outcomes. */
     #isDrained = false;
-    /** What `onError` itself has thrown first. */
+    /** The first error that `onError` itself has thrown. */
     #failure: { readonly error: unknown } | undefined;
 
     constructor(queue: Queue<T>, handler: BatchHandler<T>, isBatch: boolean, options: WorkerOptions) {
