@@ -59,6 +59,7 @@ judges:
     just crash-nodes 120
     just crash-failovers 20
     just crash-steps
+    just lives
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -70,6 +71,11 @@ nightly:
 # Simulated runs of the service with faults; one seed is one run.
 simulate seeds="100000":
     DELTAQ_SIMULATION_SEEDS={{seeds}} cargo test --locked -p deltaq --test it chaos::simulation::seeds -- --nocapture
+
+# Random histories of starts, copies, restores and wrong clocks: no number of a lost time comes back, and none of a kept one is refused. `rounds`
+# are histories of real processes.
+lives seeds="1000" rounds="20":
+    DELTAQ_LIVES_SEEDS={{seeds}} DELTAQ_LIVES_ROUNDS={{rounds}} cargo test --locked -p deltaq --test it chaos::simulation::lives:: -- --nocapture
 
 # Random commands on the engine and on a naive model of it.
 properties commands="30000000":

@@ -35,7 +35,7 @@ mod retrying;
 mod sequences;
 mod snapshot;
 mod versions;
-mod wall_clock;
+pub(crate) mod wall_clock;
 pub(crate) mod watchers;
 mod worker;
 

@@ -24,6 +24,7 @@ mod disk;
 mod finale;
 mod followers;
 mod ledger;
+mod lives;
 mod owners;
 mod pinned;
 mod plan;

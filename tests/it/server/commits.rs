@@ -44,7 +44,7 @@ pub(crate) struct Bench {
 }
 
 /// The API of a registry.
-pub(super) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) -> axum::Router {
+pub(crate) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) -> axum::Router {
     router(AppState::from(Parts {
         request_metrics: RequestMetrics::new(registry.metrics()),
         partitions: Arc::new(Partitions::single(registry.clone())),

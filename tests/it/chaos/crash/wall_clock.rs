@@ -17,7 +17,7 @@ const DAY_S: i64 = 86_400;
 
 /// The wall clock of the processes that were started with it. It stays where it is when they restart.
 #[derive(Debug)]
-pub(super) struct WallClock {
+pub(crate) struct WallClock {
     library: PathBuf,
     path: PathBuf,
     file: File,
@@ -25,7 +25,7 @@ pub(super) struct WallClock {
 
 impl WallClock {
     /// A clock that is right, in a file of this name.
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         let library = preload::library("tests/it/chaos/crash/wall_clock.c");
         let file = File::create_new(&path).expect("a new file");
         let clock = Self { library, path, file };
@@ -34,12 +34,12 @@ impl WallClock {
     }
 
     /// Gives a process this clock.
-    pub(super) fn give(&self, command: &mut Command) {
+    pub(crate) fn give(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library).env("WALL_CLOCK", &self.path);
     }
 
     /// Sets how many seconds the clock is ahead.
-    pub(super) fn set(&self, seconds: i64) {
+    pub(crate) fn set(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the file can be written");
     }
 }
