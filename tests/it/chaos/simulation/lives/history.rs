@@ -203,7 +203,8 @@ impl History {
     fn given(&mut self, kind: Kind, text: String, number: u64) -> usize {
         let index = self.items.len();
         let floor = self.timeline.starts.last().map_or(0, |(_, floor)| *floor);
-        if matches!(kind, Kind::Version | Kind::Lease) && floor >= self.before {
+        let is_new = floor >= self.before;
+        if matches!(kind, Kind::Version | Kind::Lease) && is_new {
             assert!(
                 number > self.before,
                 "{number} is not above {}, which was given out before",
@@ -220,7 +221,7 @@ impl History {
         assert!(repeated.is_none(), "{text} was given out in a time that is lost: {repeated:?}");
         self.newest = self.newest.max(number);
         self.note(&format!("{index}: {kind:?} {text}"));
-        self.items.push(Item { kind, text, number });
+        self.items.push(Item { kind, text, number, is_new });
         self.timeline.items.insert(index);
         index
     }

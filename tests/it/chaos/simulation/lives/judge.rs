@@ -13,6 +13,8 @@ pub(super) struct Item {
     /// What a caller sends.
     pub(super) text: String,
     pub(super) number: u64,
+    /// Whether its life began above everything that was given out before. Otherwise a time that comes back may have the same numbers.
+    pub(super) is_new: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl Timeline {
     /// the same numbers.
     fn can_tell(&self, index: usize, item: &Item) -> bool {
         let since = self.starts.iter().filter(|(before, _)| *before > index);
-        since.clone().count() > 0 && since.clone().all(|(_, floor)| *floor >= item.number)
+        item.is_new && since.clone().count() > 0 && since.clone().all(|(_, floor)| *floor >= item.number)
     }
 
     /// Uses an item as a caller does, and checks the replies. Returns what was checked; nothing if nobody can tell.
