@@ -9,6 +9,7 @@ mod consume;
 mod failure;
 mod indexes;
 mod input;
+mod left_out;
 mod output;
 mod pages;
 mod patience;

@@ -45,9 +45,9 @@ pub struct Reflect {
     /// Format of the log [default: auto, human on a terminal, else JSON].
     #[arg(long, value_name = "FORMAT", default_value = "auto", hide_default_value = true)]
     pub log_format: LogFormat,
-    /// The least severe level that is logged [default: info]; `RUST_LOG` overrides it.
-    #[arg(long, value_name = "LEVEL", default_value = "info", hide_default_value = true)]
-    pub log_level: LogLevel,
+    /// The least severe level that is logged [default: info, or warn with --once]; `RUST_LOG` overrides it.
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<LogLevel>,
     /// The server.
     #[command(flatten)]
     pub connection: Connection,
@@ -65,13 +65,13 @@ impl Reflect {
         let reflectors = Reflectors::new(&settings, &self.connection.retrying(RETRY)?, &Clock::system());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
+        let level = self.log_level.unwrap_or(if self.once { LogLevel::Warn } else { LogLevel::Info });
+        let log = telemetry::init(Log { format: self.log_format, level }, config::rust_log().as_deref());
+        let _log = log.map_err(|error| Failure::Other(deltaq_runtime::causes::with_causes(&error)))?;
+        telemetry::report_panics();
         let done = if self.once {
             Ok(report(runtime.block_on(reflectors.once())))
         } else {
-            let log = Log { format: self.log_format, level: self.log_level };
-            let log = telemetry::init(log, config::rust_log().as_deref());
-            let _log = log.map_err(|error| Failure::Other(deltaq_runtime::causes::with_causes(&error)))?;
-            telemetry::report_panics();
             runtime.block_on(reflect(reflectors, &settings)).map(|()| ExitCode::SUCCESS)
         };
         // A blocking thread may still read a file.

@@ -9,6 +9,7 @@ pub(super) mod conditional;
 pub(super) mod context;
 pub(super) mod cursor;
 pub(super) mod documents;
+pub(super) mod invalid;
 pub(super) mod params;
 pub(super) mod received;
 pub(super) mod replace_list;

@@ -25,6 +25,7 @@ mod requests;
 mod sequences;
 mod settings;
 mod settling;
+mod skipping;
 mod stopping;
 mod tracing;
 mod versions;

@@ -155,6 +155,9 @@ export interface Produced {
     life: string | null;
     /** For a rate-limited add. */
     keys: { key: string; failures: number; due_at: Timestamp | null; parked: boolean }[] | null;
+    /** With `skip_invalid`: the number of objects that were left out, and the first 10 of them. */
+    invalid: number;
+    invalid_objects: { index: number; key: string | null; code: string; detail: string }[];
 }
 
 export interface ReplaceCounts {
@@ -419,6 +422,7 @@ export interface QueueDocument {
 }
 
 export interface QueuePage extends ListPage<QueueDocument> {
+    resource_version: null;
     unavailable: { name: string; code: string; detail: string }[];
 }
 

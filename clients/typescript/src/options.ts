@@ -40,6 +40,8 @@ export interface ReplaceOptions extends ProduceOptions {
     max_deletes?: number;
     allow_empty?: boolean;
     duplicates?: "last";
+    /** Leave out objects that are not valid, at most one or a tenth of the list. Their keys keep what they have. */
+    skip_invalid?: boolean;
     dry_run?: boolean;
 }
 

@@ -180,9 +180,9 @@ export class Queue<T> {
         return this.#send(call, options);
     }
 
-    /** Queues a mixed batch, all or nothing. */
-    deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions = {}): Promise<Produced> {
-        return this.#produce("deltas", {}, options, enclosedText(deltas));
+    /** Queues a mixed batch, all or nothing; with `skip_invalid` everything that is valid. */
+    deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions & { skip_invalid?: boolean } = {}): Promise<Produced> {
+        return this.#produce("deltas", { skip_invalid: options.skip_invalid }, options, enclosedText(deltas));
     }
 
     /** Queues a `Sync` delta for every known key without waiting or leased changes. */

@@ -68,6 +68,9 @@ pub struct ReflectorOptions {
     pub allow_empty: bool,
     /// Whether the last of several objects of a key counts. Otherwise such a list is refused.
     pub keep_last: bool,
+    /// Whether objects that the queue refuses are left out: their keys keep what they have, and the replies name them. Of a list, at most
+    /// one or a tenth of the objects. Otherwise one such object stops the source.
+    pub skip_invalid: bool,
     /// Whether calls have sequence numbers, so that a repeated call is applied once. The token then needs the grant `read`, too.
     pub sequence: bool,
     /// Most changes of one call, at most 10,000.
@@ -86,6 +89,7 @@ impl ReflectorOptions {
             max_deletes: None,
             allow_empty: false,
             keep_last: false,
+            skip_invalid: true,
             sequence: true,
             batch: 1_000,
         }
@@ -285,6 +289,7 @@ impl Reflector {
                 max_deletes: self.options.max_deletes,
                 allow_empty: self.options.allow_empty,
                 keep_last: self.options.keep_last,
+                skip_invalid: self.options.skip_invalid,
                 ..ReplaceOptions::default()
             };
             let begun = list::begin(events.as_mut()).await?;
@@ -311,7 +316,8 @@ impl Reflector {
     }
 
     async fn changes(&mut self, batch: &Batch) -> Result<(), ReflectorError> {
-        let sent = self.producer().await?.deltas(&batch.deltas()).await;
+        let skip_invalid = self.options.skip_invalid;
+        let sent = self.producer().await?.deltas_with(&batch.deltas(), skip_invalid).await;
         let produced = sent.map_err(|error| {
             // A producer that failed is not used again.
             self.producer = None;

@@ -176,6 +176,10 @@ impl IntoIterator for ObjectList {
 pub struct Replace {
     /// The objects.
     pub list: ObjectList,
+    /// Further keys that the source has, whose objects are not known. Nothing is queued for them, and they are not deleted.
+    pub kept: KeySet,
+    /// Whether the list deletes nothing: the source has an object whose key is not known.
+    pub keeps_all: bool,
     /// The source of the list.
     pub source: Option<Source>,
     /// The sequence number of the call. A list without a source has no sequence number.
@@ -203,6 +207,8 @@ impl Replace {
         let default_limit = DefaultLimit::None;
         Self {
             list,
+            kept: KeySet::default(),
+            keeps_all: false,
             source,
             sequence: None,
             only_changed,

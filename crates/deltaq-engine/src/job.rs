@@ -27,6 +27,10 @@ pub(super) struct ReplaceJob {
     pub(super) id: ReplaceId,
     pub(super) items: IntoIter<(Key, Object)>,
     pub(super) keys: KeySet,
+    /// Further keys that the source has.
+    pub(super) kept: KeySet,
+    /// Whether nothing is deleted.
+    pub(super) keeps_all: bool,
     /// The length of the longest object in the list.
     pub(super) longest_bytes: usize,
     pub(super) source: Option<Source>,
@@ -98,6 +102,12 @@ impl ReplaceJob {
     /// Whether the queue can't become synced before this job has ended.
     pub(super) fn may_be_first(&self) -> bool {
         self.may_be_first && !self.is_dry && self.phase != Phase::Duplicate
+    }
+
+    /// Whether the list deletes this key, if the source owns it.
+    pub(super) fn deletes(&self, key: &Key) -> bool {
+        let has = self.keeps_all || self.keys.contains(key) || self.kept.contains(key);
+        !has && !self.called.contains_key(key)
     }
 
     /// Whether room must be kept for the listed object of the key. The plan has counted that object, and calls with

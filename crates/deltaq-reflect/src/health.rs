@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use deltaq_client::types::ReplaceCounts;
+use deltaq_client::types::{InvalidObject, ReplaceCounts};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use tracing::{info, warn};
@@ -36,6 +36,31 @@ impl Health {
             let (source, queue) = (&self.source, &self.queue);
             let ReplaceCounts { replaced, deleted, unchanged, .. } = counts;
             info!(source, queue, objects, replaced, deleted, unchanged, "a list was accepted");
+        }
+    }
+
+    /// A list was accepted, so no object is left out but those of this list.
+    pub(super) fn begins_list(&self) {
+        self.metrics.left_out.set(0.0);
+    }
+
+    /// The queue has left out objects that it refuses. Their keys keep what they have.
+    pub(super) fn left_out(&self, count: u64, objects: &[InvalidObject]) {
+        self.metrics.leaves_out(count);
+        let (source, queue) = (&self.source, &self.queue);
+        for InvalidObject { key, code, detail, .. } in objects {
+            warn!(
+                source,
+                queue,
+                key,
+                code,
+                detail,
+                "the queue refuses an object, which is left out; its key keeps what it has"
+            );
+        }
+        let more = count.saturating_sub(objects.len() as u64);
+        if more > 0 {
+            warn!(source, queue, more, "the queue refuses more objects, which are left out");
         }
     }
 

@@ -12,6 +12,7 @@ use super::Error;
 const UP: &str = "deltaq_reflect_up";
 const LAST_SUCCESS: &str = "deltaq_reflect_last_success_timestamp_seconds";
 const OBJECTS: &str = "deltaq_reflect_objects";
+const LEFT_OUT: &str = "deltaq_reflect_left_out_objects";
 const LISTS: &str = "deltaq_reflect_lists_total";
 const CHANGES: &str = "deltaq_reflect_changes_total";
 const FAILURES: &str = "deltaq_reflect_failures_total";
@@ -44,6 +45,7 @@ pub(super) struct SourceMetrics {
     is_up: Gauge,
     succeeded_at: Gauge,
     objects: Gauge,
+    pub(super) left_out: Gauge,
     lists: Counter,
     unchanged_lists: Counter,
     replaced: Counter,
@@ -68,6 +70,10 @@ impl Metrics {
                 "When the queue took a list or changes for the last time, or the source had nothing new; 0 before the first time."
             );
             describe_gauge!(OBJECTS, "Objects of the last list that was accepted.");
+            describe_gauge!(
+                LEFT_OUT,
+                "Objects that the queue has refused since the last list, that list included. Their keys keep what they had."
+            );
             describe_counter!(LISTS, "Lists, by whether the source said that nothing has changed.");
             describe_counter!(CHANGES, "Deltas that were queued.");
             describe_counter!(FAILURES, "Failed attempts, by the side that failed.");
@@ -88,6 +94,7 @@ impl Metrics {
             is_up: gauge!(UP, labels.clone()),
             succeeded_at: gauge!(LAST_SUCCESS, labels.clone()),
             objects: gauge!(OBJECTS, labels.clone()),
+            left_out: gauge!(LEFT_OUT, labels.clone()),
             lists: count(LISTS, "result", "sent"),
             unchanged_lists: count(LISTS, "result", "unchanged"),
             replaced: count(CHANGES, "type", "replaced"),
@@ -128,6 +135,11 @@ impl SourceMetrics {
             self.unchanged_lists.increment(1);
         }
         self.succeeded(now_us);
+    }
+
+    /// Counts objects that the queue has left out.
+    pub(super) fn leaves_out(&self, count: u64) {
+        self.left_out.increment(count as f64);
     }
 
     /// Counts changes that were accepted, by the deltas that they made.

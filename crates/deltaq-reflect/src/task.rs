@@ -260,10 +260,16 @@ impl Task {
         options.allow_empty = settings.allow_empty;
         options.keep_last = settings.last_duplicate || self.source.may_repeat();
         let health = Arc::clone(&self.health);
-        Reflector::new(self.client.clone(), options).on_step(move |step| {
-            if let Step::Changes { changes, produced } = step {
+        Reflector::new(self.client.clone(), options).on_step(move |step| match step {
+            Step::Changes { changes, produced } => {
                 health.changed(*changes, produced.queued);
+                health.left_out(produced.invalid, &produced.invalid_objects);
             }
+            Step::List { replaced, .. } => {
+                health.begins_list();
+                health.left_out(replaced.invalid, &replaced.invalid_objects);
+            }
+            Step::Restart { .. } => {}
         })
     }
 

@@ -46,7 +46,7 @@ pub use self::kinds::Members;
 pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
-    DeltaCall, DeltaCallType, FailedKey, ForgetBody, KeysCount, Produced, Replaced, SeedCall,
+    DeltaCall, DeltaCallType, FailedKey, ForgetBody, InvalidObject, KeysCount, Produced, Replaced, SeedCall,
 };
 pub use self::queue::{
     FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,

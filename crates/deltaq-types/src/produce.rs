@@ -35,6 +35,24 @@ pub struct Produced {
     /// With rate_limited: the keys of the call, in its order.
     #[schema(required = true)]
     pub keys: Option<Vec<FailedKey>>,
+    /// With skip_invalid: the objects that were left out.
+    pub invalid: u64,
+    /// The first 10 of the objects that were left out.
+    pub invalid_objects: Vec<InvalidObject>,
+}
+
+/// An object that a call with `skip_invalid` has left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InvalidObject {
+    /// The index of the object in the call, from 0.
+    pub index: u64,
+    /// The key; null if it can't be read.
+    #[schema(required = true)]
+    pub key: Option<String>,
+    /// The code of the problem that the call would get without skip_invalid.
+    pub code: String,
+    /// What is wrong.
+    pub detail: String,
 }
 
 /// The failures of a key, and when the key is delivered again.
@@ -52,7 +70,7 @@ pub struct FailedKey {
 }
 
 /// The reply to a Replace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Replaced {
     /// The number of the queue's newest event after the Replace.
     pub resource_version: u64,
@@ -78,6 +96,10 @@ pub struct Replaced {
     /// that may be older: `synced?resource_version=` says whether the number of an earlier reply is still in its history.
     #[schema(required = true)]
     pub life: Option<String>,
+    /// With skip_invalid: the objects that were left out. Their keys keep what they have.
+    pub invalid: u64,
+    /// The first 10 of the objects that were left out.
+    pub invalid_objects: Vec<InvalidObject>,
 }
 
 /// An entry of a mixed batch.

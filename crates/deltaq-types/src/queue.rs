@@ -39,6 +39,10 @@ pub struct QueuePage<D = QueueDocument> {
     #[serde(rename = "continue")]
     #[schema(required = true)]
     pub next: Option<String>,
+    /// Always null: each queue has numbers of its own.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub resource_version: Option<u64>,
 }
 
 /// A queue that can't be read.

@@ -9,6 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::failure::{Failure, at_object};
 use super::input::{Input, Piece, Pieces};
+use super::left_out::tell_invalid;
 use super::output::counted;
 use super::progress::Progress;
 use super::replace::{Replace, Seed};
@@ -131,6 +132,9 @@ pub struct Deltas {
     /// The producer of the deltas that do not name one.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// Leave out deltas whose object is not valid instead of refusing the call, and name them.
+    #[arg(long)]
+    pub skip_invalid: bool,
     /// Sequence number of the call: the server applies each number of a source once, in order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
@@ -205,7 +209,11 @@ impl Execute for Deltas {
     const OPERATIONS: &'static [&'static str] = &["deltas"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let parameters = [("source", self.source.clone()), ("delay", None), ("key", None)];
+        let parameters = [
+            ("source", self.source.clone()),
+            ("skip_invalid", self.skip_invalid.then(|| "true".to_owned())),
+            ("key", None),
+        ];
         let calls =
             Batches { session, operation: "deltas", queue: &self.queue, parameters, sequence: self.sequence };
         calls.input(self.input.as_deref()).await
@@ -372,6 +380,7 @@ struct Total {
 impl Total {
     fn add(&mut self, text: Box<RawValue>) -> Result<(), Failure> {
         let produced: Produced = parse(&text)?;
+        tell_invalid(produced.invalid, &produced.invalid_objects);
         self.resource_version = produced.resource_version;
         self.queued += produced.queued;
         self.merged += produced.merged;

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use super::failure::{Failure, at_object};
 use super::input::{Input, Piece, Pieces};
+use super::left_out::tell_invalid;
 use super::output::{Cell, Tone, counted};
 use super::progress::Progress;
 use super::reply::parse;
@@ -52,6 +53,9 @@ pub struct Replace {
     /// If the list names a key several times, keep its last object instead of refusing the list.
     #[arg(long)]
     pub keep_last: bool,
+    /// Leave out objects that are not valid instead of refusing the list: at most one, or a tenth of the list. Their keys keep what they have.
+    #[arg(long)]
+    pub skip_invalid: bool,
     /// The number of objects that the list must have.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
@@ -88,6 +92,7 @@ impl Execute for Replace {
             .query("max_deletes", self.max_deletes)
             .switch("dry_run", self.dry_run)
             .switch("allow_empty", self.allow_empty)
+            .switch("skip_invalid", self.skip_invalid)
             .query("duplicates", self.keep_last.then_some("last"))
             .query("count", self.count);
         let (replaced, text) = send::<Replaced>(session, call, input, self.count.is_none()).await?;
@@ -101,6 +106,7 @@ impl Execute for Replace {
         ];
         let stale = (counts.stale > 0).then(|| ("stale", Cell::count(counts.stale, Tone::Notice)));
         let fields = fields.into_iter().chain(stale).collect();
+        tell_invalid(replaced.invalid, &replaced.invalid_objects);
         if replaced.duplicate {
             eprintln!("the sequence number had been applied; nothing was changed");
         }

@@ -198,7 +198,7 @@ fn merged(parts: Vec<Part>, limit: usize) -> QueuePage {
         }
     }
     let next = ends_at.map(|name| cursor::encode_queues(&name));
-    QueuePage { items, unavailable, next }
+    QueuePage { items, unavailable, next, resource_version: None }
 }
 
 /// The size of the schema in bytes. The schema is the only part of a queue's document that may be large.

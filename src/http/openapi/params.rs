@@ -78,6 +78,7 @@ parameters! {
     DeltasQuery in Query {
         "source" Label "The producer of the entries that name none.";
         "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
+        "skip_invalid" Flag "Leave out entries whose object is not valid, instead of refusing the call; the reply names them.";
     }
     ReplaceQuery in Query {
         "source" Label "The owner of the set.";
@@ -87,6 +88,7 @@ parameters! {
         "max_deletes" Count "Refuse to delete more than this many keys.";
         "allow_empty" Flag "Let an empty list delete everything of the source.";
         "duplicates" Duplicates "`last` keeps the last object of a key that the list names several times; without it such a list is refused.";
+        "skip_invalid" Flag "Leave out objects that are not valid, instead of refusing the list; the reply names them. Their keys keep what they have. At most a tenth of the list, or one object.";
         "dry_run" Flag "Reply with the counts and change nothing.";
         "count" Count "The number of objects in the list. NDJSON needs it, or a last line {\"$end\":N}.";
     }

@@ -15,7 +15,7 @@ use super::received::{BatchLimit, empty_body, object_bytes_max};
 use crate::http::problem::Problem;
 
 /// A document of a body.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::http) struct Document {
     /// The text that contains the document. A body may be large, so it is not copied.
     body: Arc<String>,
@@ -93,10 +93,11 @@ pub(in crate::http) async fn documents(
     incoming: Incoming,
     most: BatchLimit,
     config: &Config,
+    skip_invalid: bool,
 ) -> Result<Vec<Document>, Problem> {
     let (mut all, account) = (Vec::new(), incoming.account());
     if incoming.format == Format::Ndjson {
-        let longest = object_bytes_max(&incoming, config);
+        let longest = object_bytes_max(&incoming, config, skip_invalid);
         let mut lines = Lines::new(incoming, longest);
         while let Some(text) = lines.next().await? {
             most.check(all.len() + 1)?;

@@ -6,6 +6,7 @@ use deltaq_engine::object::{self, Object, Objects, SyntaxError};
 use deltaq_engine::refusal::Refusal;
 
 use super::body::{Format, Incoming, Start, hinted, line_hinted};
+use super::invalid::SKIPPED_BYTES_MAX;
 use super::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
@@ -29,7 +30,7 @@ pub(in crate::http) async fn objects(
 ) -> Result<(Vec<ReceivedObject>, bool), Problem> {
     let (mut all, account) = (Vec::new(), incoming.account());
     if incoming.format == Format::Ndjson {
-        let longest = object_bytes_max(&incoming, config);
+        let longest = object_bytes_max(&incoming, config, false);
         let mut lines = Lines::new(incoming, longest);
         while let Some(line) = lines.next().await? {
             most.check(all.len() + 1)?;
@@ -55,10 +56,13 @@ pub(in crate::http) async fn objects(
     Ok((all, is_list))
 }
 
-/// Maximum size of an object on a line. With pruning, an object may be as large as a whole body before it is pruned.
-pub(in crate::http) fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
+/// Maximum size of an object on a line. With pruning, an object may be as large as a whole body before it is pruned. An object that
+/// is left out because it is too large is read for its key.
+pub(in crate::http) fn object_bytes_max(incoming: &Incoming, config: &Config, skip_invalid: bool) -> usize {
     let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune.is_empty());
-    if prunes { config.max_object_bytes.max(incoming.bytes_max()) } else { config.max_object_bytes }
+    let of_body = if prunes { incoming.bytes_max() } else { 0 };
+    let skipped = if skip_invalid { SKIPPED_BYTES_MAX } else { 0 };
+    config.max_object_bytes.max(of_body).max(skipped)
 }
 
 /// Reads the last line.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use deltaq_engine::command::ObjectList;
 use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::key::Key;
 use deltaq_engine::object::Objects;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use super::admitted::{AdmissionRules, ObjectUse, Reader};
 use super::body::{Format, Incoming, hinted};
+use super::invalid::Invalid;
 use super::ndjson::Lines;
 use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
 use crate::http::problem::{Code, Problem};
@@ -28,11 +30,21 @@ struct End<C> {
 }
 
 /// The list of a Replace.
+#[derive(Default)]
 pub(in crate::http) struct ReadList {
     pub(in crate::http) list: ObjectList,
     /// Whether the body is a single object and not a list.
     pub(in crate::http) is_single: bool,
     pub(in crate::http) places: Places,
+    /// The objects that were left out. `None` without `skip_invalid`: the first such object ends the call.
+    pub(in crate::http) invalid: Option<Invalid>,
+}
+
+impl ReadList {
+    /// The number of objects that were read.
+    fn len(&self) -> usize {
+        self.list.len() + self.invalid.as_ref().map_or(0, |invalid| invalid.count)
+    }
 }
 
 /// The positions of the objects in a list.
@@ -89,39 +101,42 @@ pub(in crate::http) async fn read_list(
     rules: &AdmissionRules,
     most: BatchLimit,
     count: Option<u64>,
+    skip_invalid: bool,
 ) -> Result<ReadList, Problem> {
-    let (mut list, mut places) = (ObjectList::default(), Places::default());
-    let (mut end, mut is_single) = (None, false);
+    let mut read = ReadList { invalid: skip_invalid.then(Invalid::default), ..ReadList::default() };
+    let mut end = None;
     if incoming.format == Format::Ndjson {
-        end = read_lines(&mut list, &mut places, incoming, rules, most).await?;
+        end = read_lines(&mut read, incoming, rules, most).await?;
         if count.is_none() && end.is_none() {
-            let have = list.len();
+            let have = read.len();
             return Err(incomplete(&format!(
                 "{have} objects arrived, but nothing declares that the list is complete"
             ))
             .hint("send count=N or a last line {\"$end\":N}"));
         }
     } else {
-        match read_objects(&mut list, incoming, rules, most).await? {
+        match read_objects(&mut read, incoming, rules, most).await? {
             None if count != Some(0) => {
                 return Err(incomplete("the body is empty").hint("[] or count=0 empties a source"));
             }
-            is_list => is_single = is_list == Some(false),
+            is_list => read.is_single = is_list == Some(false),
         }
     }
     for stated in [count, end].into_iter().flatten() {
-        let have = list.len() as u64;
+        let have = read.len() as u64;
         if stated != have {
             return Err(incomplete(&format!("the list declares {stated} objects, and {have} arrived")));
         }
     }
-    Ok(ReadList { list, is_single, places })
+    let objects = read.list.len();
+    read.invalid.as_mut().map_or(Ok(()), |invalid| invalid.check_share(objects))?;
+    Ok(read)
 }
 
 /// Reads the objects of a list in JSON. Returns whether the body is a list; `None` if it is empty. The first wrong object ends
 /// the reading.
 async fn read_objects(
-    list: &mut ObjectList,
+    read: &mut ReadList,
     incoming: Incoming,
     rules: &AdmissionRules,
     most: BatchLimit,
@@ -134,13 +149,13 @@ async fn read_objects(
     let mut objects = Objects::new(&text).map_err(|error| hinted(error.into(), &text))?;
     let (mut gathered, mut bytes) = (Vec::new(), 0);
     while objects.has_next() {
-        most.check(list.len() + gathered.len() + 1)?;
+        most.check(read.len() + gathered.len() + 1)?;
         let scanned = match objects.next_object(&rules.config.key) {
             Ok(Some(scanned)) => scanned,
             Ok(None) => break,
             Err(error) => {
                 // An earlier wrong object is reported first.
-                take(list, gathered, rules).await?;
+                take(read, gathered, rules).await?;
                 return Err(hinted(error.into(), &text));
             }
         };
@@ -148,11 +163,11 @@ async fn read_objects(
         bytes += scanned.object.bytes();
         gathered.push(ReceivedObject { object: scanned.object, key: scanned.key, line: None });
         if bytes >= GATHERED_BYTES || gathered.len() == rules.slice_len() {
-            take(list, std::mem::take(&mut gathered), rules).await?;
+            take(read, std::mem::take(&mut gathered), rules).await?;
             bytes = 0;
         }
     }
-    take(list, gathered, rules).await?;
+    take(read, gathered, rules).await?;
     let is_list = objects.is_list();
     account.release(text.len());
     Ok(Some(is_list))
@@ -160,56 +175,81 @@ async fn read_objects(
 
 /// Reads the lines of a list. Returns the number of objects that the last line declares.
 async fn read_lines(
-    list: &mut ObjectList,
-    places: &mut Places,
+    read: &mut ReadList,
     incoming: Incoming,
     rules: &AdmissionRules,
     most: BatchLimit,
 ) -> Result<Option<u64>, Problem> {
-    let longest = object_bytes_max(&incoming, &rules.config);
+    let longest = object_bytes_max(&incoming, &rules.config, read.invalid.is_some());
     let mut lines = Lines::new(incoming, longest);
     let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
     loop {
-        let index = list.len() + gathered.len();
+        let index = read.len() + gathered.len();
         let parsed = match next_object(&mut lines, &mut end, index, most, &rules.config).await {
-            Ok(Some(parsed)) => parsed,
+            Ok(Some(Ok(parsed))) => parsed,
             Ok(None) => break,
-            Err(problem) => {
+            Ok(Some(Err((key, problem)))) => {
                 // An earlier wrong object is reported first.
-                take(list, gathered, rules).await?;
+                take(read, std::mem::take(&mut gathered), rules).await?;
+                let Some(invalid) = &mut read.invalid else { return Err(problem) };
+                invalid.note(index, key, problem);
+                bytes = 0;
+                continue;
+            }
+            Err(problem) => {
+                take(read, gathered, rules).await?;
                 return Err(problem);
             }
         };
-        places.note(index, lines.number());
         bytes += parsed.object.bytes();
         // An object without a key is reported at once, even if the rest arrives slowly.
         let is_due = parsed.key.is_err() || bytes >= GATHERED_BYTES;
         gathered.push(parsed);
         if is_due || gathered.len() == rules.slice_len() {
-            take(list, std::mem::take(&mut gathered), rules).await?;
+            take(read, std::mem::take(&mut gathered), rules).await?;
             bytes = 0;
             tokio::task::yield_now().await;
         }
     }
-    take(list, gathered, rules).await?;
+    take(read, gathered, rules).await?;
     Ok(end)
 }
 
 /// Admits received objects and adds them to the list.
 async fn take(
-    list: &mut ObjectList,
+    read: &mut ReadList,
     parsed: Vec<ReceivedObject>,
     rules: &AdmissionRules,
 ) -> Result<(), Problem> {
-    let before = list.len();
+    let (before, skips) = (read.len(), read.invalid.is_some());
     let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
         let keyed = reader.keyed(parsed, None, ObjectUse::Stored).and_then(|(key, object)| {
             reader.version(&object, ObjectUse::Stored)?;
+            // Without skip_invalid the queue does this, when the list has arrived.
+            if skips {
+                reader.check_length(&object)?;
+            }
             Ok((key, object))
         });
-        keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
+        match keyed {
+            Ok((key, object)) => Ok(Ok((key, object, parsed.line))),
+            Err(problem) => {
+                let problem = problem.in_item(before + index, parsed.line);
+                if skips { Ok(Err((before + index, parsed.key.clone().ok(), problem))) } else { Err(problem) }
+            }
+        }
     });
-    keyed.await?.into_iter().for_each(|(key, object)| list.push(key, object));
+    for keyed in keyed.await? {
+        match keyed {
+            Ok((key, object, line)) => {
+                if let Some(line) = line {
+                    read.places.note(read.list.len(), line);
+                }
+                read.list.push(key, object);
+            }
+            Err((index, key, problem)) => read.invalid.get_or_insert_default().note(index, key, problem),
+        }
+    }
     Ok(())
 }
 
@@ -220,7 +260,7 @@ async fn next_object(
     index: usize,
     most: BatchLimit,
     config: &Config,
-) -> Result<Option<ReceivedObject>, Problem> {
+) -> Result<Option<Result<ReceivedObject, (Option<Key>, Problem)>>, Problem> {
     while let Some(line) = lines.next().await? {
         if let Some(end) = end {
             let number = lines.number();
@@ -231,13 +271,16 @@ async fn next_object(
         if end.is_none() {
             most.check(index + 1)?;
             lines.account().reserve_object(0)?;
-            let parsed = parsed_line(&line, lines, index, config)?;
+            let parsed = match parsed_line(&line, lines, index, config) {
+                Ok(parsed) => parsed,
+                Err(problem) => return Ok(Some(Err((config.key.read(&line).ok(), problem)))),
+            };
             if parsed.key.is_err() && end_of::<Value>(&line).is_some() {
                 let number = lines.number();
                 let detail = format!("line {number}: $end takes the number of objects before it");
                 return Err(incomplete(&detail).with("line", number));
             }
-            return Ok(Some(parsed));
+            return Ok(Some(Ok(parsed)));
         }
     }
     Ok(None)

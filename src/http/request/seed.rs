@@ -28,7 +28,7 @@ pub(in crate::http) async fn read_seeds(
     let account = incoming.account();
     let mut seeds = SeedReader { seeds: Vec::new(), documents: Vec::new(), bytes: 0, rules };
     if incoming.format == Format::Ndjson {
-        let longest = object_bytes_max(&incoming, &rules.config);
+        let longest = object_bytes_max(&incoming, &rules.config, false);
         let mut lines = Lines::new(incoming, longest);
         loop {
             let text = match lines.next().await {

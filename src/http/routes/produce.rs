@@ -30,6 +30,7 @@ use crate::http::reply::Reply;
 use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use crate::http::request::call::QueueCall;
 use crate::http::request::documents::{Document, documents};
+use crate::http::request::invalid::Invalid;
 use crate::http::request::params::{Params, check_name, read_duration, wrong};
 use crate::http::request::received::{BatchLimit, ReceivedObject, empty_body, objects};
 use crate::http::request::replace_list::{read_keys_again, read_list};
@@ -159,15 +160,54 @@ pub(in crate::http) async fn deltas(
 ) -> Result<Reply<Produced>, Problem> {
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let sequence = read_sequence(&params, source.as_ref())?;
+    let skip_invalid = params.flag("skip_invalid")?;
     let rules = AdmissionRules::of(&state, &name, &incoming);
-    let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config).await?;
+    let mut came =
+        Arc::new(documents(incoming, BatchLimit::of_batch(&state), &rules.config, skip_invalid).await?);
+    let mut invalid = Invalid::default();
+    if skip_invalid {
+        came = Arc::new(without_invalid(&rules, came, &mut invalid).await?);
+    }
     let trace = context.trace();
-    let produced = apply(&state, &name, rules, sequence, Arc::new(came), move |reader, index, document| {
+    let produced = apply(&state, &name, rules, sequence, came, move |reader, index, document| {
         let call = delta_call(document, reader, trace.clone());
         let call = call.map_err(|problem| document.problem(index, problem))?;
         Ok(Call { source: call.source.or_else(|| source.clone()), ..call })
     });
-    Ok(context.reply(produced.await?))
+    let produced = produced.await?;
+    let (invalid, invalid_objects) = invalid.reply();
+    Ok(context.reply(Produced { invalid, invalid_objects, ..produced }))
+}
+
+/// The documents of which calls can be made.
+async fn without_invalid(
+    rules: &AdmissionRules,
+    came: Arc<Vec<Document>>,
+    invalid: &mut Invalid,
+) -> Result<Vec<Document>, Problem> {
+    let checked = rules.each(came.clone(), |reader, index, document| {
+        let checked = delta_call(document, reader, None);
+        Ok(checked
+            .err()
+            .map(|problem| (delta_key(document, reader.config), document.problem(index, problem))))
+    });
+    let mut valid = Vec::with_capacity(came.len());
+    let checked = checked.await?;
+    let documents = Arc::try_unwrap(came).unwrap_or_else(|shared| Vec::clone(&shared));
+    for (index, (document, wrong)) in documents.into_iter().zip(checked).enumerate() {
+        match wrong {
+            None => valid.push(document),
+            Some((key, problem)) => invalid.note(index, key, problem),
+        }
+    }
+    Ok(valid)
+}
+
+/// The key of a delta whose object is not valid, if it can be read.
+fn delta_key(document: &Document, config: &Config) -> Option<Key> {
+    let call: DeltaCall<'_> = document.envelope().ok()?;
+    let explicit = call.key.as_deref().and_then(|key| Key::new(key).ok());
+    explicit.or_else(|| config.key.read(call.object?.get()).ok())
 }
 
 /// Applies the calls that `read` creates from the received objects, using the settings of the queue. If the settings
@@ -308,6 +348,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
     let allow_empty = params.flag("allow_empty")?;
+    let skip_invalid = params.flag("skip_invalid")?;
     let keeps_last = match params.text("duplicates") {
         None => false,
         Some("last") => true,
@@ -317,9 +358,12 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     };
 
     let rules = AdmissionRules::of(&state, &name, &incoming);
-    let read = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
+    let read = read_list(incoming, &rules, BatchLimit::of_list(&state), count, skip_invalid).await?;
     let places = read.places;
-    let is_empty = read.list.is_empty();
+    let mut left_out = read.invalid.unwrap_or_default();
+    let is_empty = read.list.is_empty() && left_out.count == 0;
+    let (kept, keeps_all) = (std::mem::take(&mut left_out.keys), left_out.lacks_key);
+    let (invalid, invalid_objects) = left_out.reply();
     let default_limit = match (read.is_single, is_empty) {
         (true, _) => DefaultLimit::SingleObject,
         (false, true) => DefaultLimit::EmptyList,
@@ -332,6 +376,8 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let mut config = rules.config;
     let mut replace = Replace {
         list: places.without_duplicates(read.list, keeps_last)?,
+        kept,
+        keeps_all,
         source,
         sequence,
         only_changed,
@@ -345,7 +391,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     if dry_run && registry.find(&name).is_none() {
         let dry_run = registry.dry_run(replace)?;
         let replaced = run_blocking(account, move || dry_run.run()).await?;
-        return Ok(context.reply(wire::replaced(replaced)));
+        return Ok(context.reply(Replaced { invalid, invalid_objects, ..wire::replaced(replaced) }));
     }
     let handle = registry.get_or_create(&name, FirstCall::Replace(&replace))?;
     let now = handle.config();
@@ -362,7 +408,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let replaced = wire::replaced(handle.replace(config, replace, account).await?);
     let sequence = last_sequence(&handle, numbered, replaced.duplicate).await?;
     let (incarnation, life) = wire::place(&handle, replaced.resource_version);
-    Ok(context.reply(Replaced { sequence, incarnation, life, ..replaced }))
+    Ok(context.reply(Replaced { sequence, incarnation, life, invalid, invalid_objects, ..replaced }))
 }
 
 /// Deliver every known object again whose key has no waiting delta.

@@ -59,7 +59,7 @@ pub(in crate::http) async fn list(
 /// The page with these fields of each queue.
 fn selected(page: QueuePage, fields: Fields) -> QueuePage<Selected<QueueDocument>> {
     let items = page.items.into_iter().map(|queue| fields.of(queue)).collect();
-    QueuePage { items, unavailable: page.unavailable, next: page.next }
+    QueuePage { items, unavailable: page.unavailable, next: page.next, resource_version: None }
 }
 
 /// One queue.

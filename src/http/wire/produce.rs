@@ -45,9 +45,7 @@ pub fn replaced(replaced: command::Replaced) -> Replaced {
     let counts = counts(replaced.counts);
     let queued = counts.replaced + counts.deleted;
     let resource_version = replaced.resource_version.get();
-    let (duplicate, merged, ignored) = (replaced.duplicate, 0, 0);
-    let (sequence, incarnation, life) = (None, None, None);
-    Replaced { resource_version, queued, merged, ignored, counts, duplicate, sequence, incarnation, life }
+    Replaced { resource_version, queued, counts, duplicate: replaced.duplicate, ..Replaced::default() }
 }
 
 /// The counts of a Replace.

@@ -151,6 +151,7 @@ def replace(
     max_deletes: int | None = None,
     allow_empty: bool = False,
     duplicates: str | None = None,
+    skip_invalid: bool = False,
     dry_run: bool = False,
 ) -> Call[Replaced]:
     """Sends the whole list of a source. The list may have any length."""
@@ -164,6 +165,7 @@ def replace(
         "max_deletes": max_deletes,
         "allow_empty": allow_empty,
         "duplicates": duplicates,
+        "skip_invalid": skip_invalid,
         "dry_run": dry_run,
     }
     return _call("POST", _queue(queue, "/replace"), Replaced.read, query, body)
@@ -175,9 +177,10 @@ def deltas(
     *,
     source: str | None = None,
     sequence: int | None = None,
+    skip_invalid: bool = False,
 ) -> Call[Produced]:
-    """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none."""
-    return _produce(queue, "deltas", deltas, source, sequence)
+    """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none; with `skip_invalid` all that are valid."""
+    return _produce(queue, "deltas", deltas, source, sequence, skip_invalid=skip_invalid)
 
 
 def resync(queue: str) -> Call[Produced]:

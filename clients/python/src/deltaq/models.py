@@ -174,6 +174,10 @@ class Produced:
     life: str | None = None
     #: Of a rate-limited add: `key`, `failures`, `due_at` and `parked` of each key.
     keys: list[Json] | None = None
+    #: With `skip_invalid`: the number of objects that were left out.
+    invalid: int = 0
+    #: `index`, `key`, `code` and `detail` of the first 10 of them.
+    invalid_objects: list[Json] = field(default_factory=list)
 
     @classmethod
     def read(cls, fields: Json) -> Produced:
@@ -218,7 +222,7 @@ class Replaced(Produced):
 
 
 def _counts(fields: Json, *more: str) -> Json:
-    names = ("resource_version", "queued", "merged", "ignored", "stale", "duplicate", *more)
+    names = ("resource_version", "queued", "merged", "ignored", "stale", "duplicate", "invalid", "invalid_objects", *more)
     place = {name: fields.get(name) for name in ("sequence", "incarnation", "life")}
     return {name: fields[name] for name in names} | place
 

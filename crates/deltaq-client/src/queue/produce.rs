@@ -50,6 +50,8 @@ requests! {
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
         sequence number "sequence";
+        /// Leaves out entries whose object is not valid, instead of failing. The reply names them.
+        skip_invalid flag "skip_invalid";
     }
 }
 

@@ -49,6 +49,8 @@ pub struct ReplaceOptions {
     pub allow_empty: bool,
     /// Keep the last object of a key that the list names several times, instead of refusing the list.
     pub keep_last: bool,
+    /// Leave out objects that are not valid, at most one or a tenth of the list. Their keys keep what they have.
+    pub skip_invalid: bool,
     /// Reply with the counts, and change nothing.
     pub dry_run: bool,
     /// The number of objects in the list. Without it, the list ends with a line that has the number.
@@ -116,7 +118,16 @@ impl Producer {
     /// The call failed, [`Error::SequenceTaken`], or, if the batch was applied where what was sent before is missing,
     /// [`Error::QueueDeleted`] or [`Error::QueueRestored`].
     pub async fn deltas(&mut self, deltas: &[DeltaCall<'_>]) -> Result<Produced, Error> {
-        let call = self.next_call("deltas").json(&deltas);
+        self.deltas_with(deltas, false).await
+    }
+
+    /// [`deltas`](Self::deltas), but entries whose object is not valid may be left out. The reply names them.
+    pub(crate) async fn deltas_with(
+        &mut self,
+        deltas: &[DeltaCall<'_>],
+        skip_invalid: bool,
+    ) -> Result<Produced, Error> {
+        let call = self.next_call("deltas").switch("skip_invalid", skip_invalid).json(&deltas);
         let (produced, attempts): (Produced, _) = self.send(call).await?;
         self.check_number(produced.duplicate && attempts == 1)?;
         if let Some(place) = Place::replied(produced.incarnation.as_ref(), produced.life.as_ref()) {
@@ -253,6 +264,7 @@ impl ReplaceOptions {
             .query("max_deletes", self.max_deletes)
             .switch("allow_empty", self.allow_empty)
             .query("duplicates", self.keep_last.then_some("last"))
+            .switch("skip_invalid", self.skip_invalid)
             .switch("dry_run", self.dry_run)
             .query("count", self.count)
     }

@@ -80,6 +80,8 @@ impl Queue {
             phase,
             items: items.into_iter(),
             keys,
+            kept: replace.kept,
+            keeps_all: replace.keeps_all,
             longest_bytes,
             source: replace.source,
             sequence: sequence.filter(|_| !replace.dry_run && !duplicate),
@@ -249,7 +251,7 @@ impl Queue {
             let keys = || slots.iter().map(|slot| &self.state().entry(*slot).key);
             job.cursor = cursor;
             job.owned += slots.len() as u64;
-            let goes = |key: &&Key| !job.keys.contains(key) && !job.called.contains_key(*key);
+            let goes = |key: &&Key| job.deletes(key);
             job.deletions += keys().filter(goes).count() as u64;
             if job.cursor.is_under_way() {
                 return;
@@ -354,12 +356,8 @@ impl Queue {
     }
 
     fn queue_deletions(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> bool {
-        let goes = |entry: &Entry| {
-            is_owned_by(entry, job.source.as_ref())
-                && !job.keys.contains(&entry.key)
-                && !job.called.contains_key(&entry.key)
-        };
         let mut cursor = std::mem::take(&mut job.cursor);
+        let goes = |entry: &Entry| is_owned_by(entry, job.source.as_ref()) && job.deletes(&entry.key);
         let slots = cursor.next_slots(self.state(), budget, goes);
         job.cursor = cursor;
         let origin = Origin::replace(job.may_be_first);

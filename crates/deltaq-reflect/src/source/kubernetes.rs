@@ -37,6 +37,8 @@ const WATCH_SECONDS: u64 = 300;
 const SILENCE_MAX: Duration = Duration::from_secs(150);
 /// The longest time between two initial objects of a watch. A server that does not know `sendInitialEvents` never ends them.
 const INITIAL_SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The longest object of a queue: the API server takes requests of 3 MiB, and adds some members.
+const OBJECT_BYTES_MAX: u64 = 4 << 20;
 /// Refusals of a watch that say that the resource has none, or not for this user.
 const NO_WATCH: [StatusCode; 6] = [
     StatusCode::BAD_REQUEST,
@@ -118,7 +120,7 @@ impl Kubernetes {
     /// The settings of a queue that takes the objects.
     pub(super) fn queue_settings() -> Map<String, Value> {
         let namespace = json!({ "pointer": "/metadata/namespace", "optional": true });
-        let settings = json!({ "key": [namespace, "/metadata/name"] });
+        let settings = json!({ "key": [namespace, "/metadata/name"], "max_object_bytes": OBJECT_BYTES_MAX });
         settings.as_object().cloned().unwrap_or_default()
     }
 

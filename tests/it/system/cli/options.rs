@@ -140,6 +140,32 @@ fn tool(folder: &std::path::Path, line: &[&str]) -> Run {
 }
 
 #[test]
+fn a_floor_holds_although_the_object_changes() {
+    let server = Server::durable();
+    for (floor, state) in [(&[][..], "ready"), (&["--floor"][..], "delayed")] {
+        server.run(&["add", "jobs", r#"{"key":"a"}"#]).ok();
+        let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+        server.run(&[&["nack", "jobs", lease.trim(), "--delay", "2h"], floor].concat()).ok();
+        server.run(&["update", "jobs", r#"{"key":"a","try":2}"#]).ok();
+        assert_eq!(names(&server, &["items", "jobs", "--state", state]), ["a"]);
+    }
+}
+
+#[test]
+fn objects_that_are_not_valid_are_left_out_and_named() {
+    let server = Server::durable();
+    let list = r#"[{"key":"a"},{"key":"b"},{"price":1}]"#;
+    server.run(&["replace", "prices", "--source", "erp", list]).failed(1);
+    let run = server.run(&["replace", "prices", "--source", "erp", "--skip-invalid", list]);
+    assert!(run.stderr.contains("left out: an object without a readable key"), "{run:?}");
+    assert_eq!(names(&server, &["items", "prices"]), ["a", "b"]);
+    let deltas = r#"[{"type":"Deleted","key":"a"},{"type":"Added","object":{"price":1}}]"#;
+    server.run(&["deltas", "prices", deltas]).failed(1);
+    let run = server.run(&["deltas", "prices", "--skip-invalid", deltas]);
+    assert!(run.stderr.contains("left out: an object without a readable key"), "{run:?}");
+}
+
+#[test]
 fn tools_print_and_write_what_they_are_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = |line: &[&str]| tool(folder.path(), line);

@@ -90,14 +90,22 @@ fn a_refused_list_is_told_in_objects_and_flags() {
         let list = match request.target.as_str() {
             "/all" => good,
             "/one" => good[..1].to_vec(),
-            _ => vec![good[0].clone(), json!({ "key": "b" }), json!({ "name": "c" })],
+            "/few" => vec![good[0].clone(), json!({ "key": "b" }), json!({ "name": "c" })],
+            _ => vec![good[0].clone(), json!({ "name": "b" }), json!({ "name": "c" })],
         };
         reply.send(200, &[], &Value::from(list).to_string());
     });
     let server = Server::in_memory();
     let url = upstream.url("/bad");
     let failed = server.run(&["reflect", "q", "--source", "s", "--list", &url, "--once"]).failed(1);
-    assert!(failed.contains("object 3 of the list: ") && !failed.contains("line"), "{failed}");
+    assert!(failed.contains("object 2 of the list: ") && !failed.contains("line"), "{failed}");
+    let url = upstream.url("/few");
+    let run = server.run(&["reflect", "q", "--source", "s", "--list", &url, "--once"]);
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (Some(0), "s: 3 objects, 2 replaced, 0 deleted, 0 unchanged\n")
+    );
+    assert!(run.stderr.contains("the queue refuses an object, which is left out"), "{run:?}");
     let url = upstream.url("/all");
     server.run(&["reflect", "q", "--source", "s", "--list", &url, "--once"]).ok();
     let url = upstream.url("/one");

@@ -15,6 +15,9 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct ModelReplace {
     pub(crate) items: Vec<(Name, Content)>,
+    /// Keys that are not deleted although they have no item.
+    pub(crate) kept: BTreeSet<Name>,
+    pub(crate) keeps_all: bool,
     pub(crate) source: Label,
     pub(crate) sequence: Option<u64>,
     pub(crate) only_changed: bool,
@@ -538,6 +541,8 @@ impl Model {
             && !item.newest_is_deleted()
             && item.owner() == job.list.source
             && !job.calls.contains_key(key)
+            && !job.list.keeps_all
+            && !job.list.kept.contains(key)
             && job.list.items.iter().all(|(listed, _)| *listed != key)
     }
 

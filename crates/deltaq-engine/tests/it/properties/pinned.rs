@@ -1,5 +1,7 @@
 //! Shrunk cases that failed in the past, each with its cause.
 
+use std::collections::BTreeSet;
+
 use deltaq_engine::command::DefaultLimit;
 use deltaq_engine::delta::DeltaKind::{Added, Deleted, Updated};
 use deltaq_types::Mode;
@@ -52,6 +54,8 @@ fn produce(calls: &[ModelCall]) -> Command {
 fn replace(items: Vec<(Name, Content)>) -> ModelReplace {
     ModelReplace {
         items,
+        kept: BTreeSet::new(),
+        keeps_all: false,
         source: None,
         sequence: None,
         only_changed: true,

@@ -381,6 +381,8 @@ impl Generator {
         }
         ModelReplace {
             items,
+            kept: self.maybe(4, Self::key).into_iter().collect(),
+            keeps_all: self.one_in(12),
             source: self.label(),
             sequence: self.sequence(),
             only_changed: self.rng.bool(),

@@ -243,6 +243,8 @@ impl World {
     fn accept(&mut self, list: &ModelReplace) -> Result<(), Difference> {
         let replace = Replace {
             list: list.items.iter().map(|(name, content)| (key(name), object(*content))).collect(),
+            kept: list.kept.iter().map(|name| key(name)).collect(),
+            keeps_all: list.keeps_all,
             source: label(list.source).map(Source::from),
             sequence: list.sequence,
             only_changed: list.only_changed,

@@ -310,3 +310,39 @@ fn pages_behind_a_rate_limit_are_asked_for_again() {
     assert_eq!(server.run(&once).ok(), "s: 1001 objects, 1001 replaced, 0 deleted, 0 unchanged\n");
     assert_eq!((refused.lock().len(), api.counts()), (2, (3, 0)), "each page once more, and no list anew");
 }
+
+#[test]
+fn an_object_that_the_queue_refuses_does_not_stop_the_others() {
+    let server = Server::in_memory();
+    let (api, upstream) = Api::start(true, 5);
+    let reflecting = start(&server, &api, &upstream, &["--create", "max_object_bytes=1024"]);
+    let former = api.objects();
+    let large = |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "shop" }, "data": "x".repeat(2_000) });
+    api.change("MODIFIED", "pod-0001", |_| large("pod-0001"));
+    api.apply(2, 7);
+    api.delete(3);
+    let expected = |api: &Api| {
+        let mut objects = api.objects();
+        objects.insert("shop/pod-0001".to_owned(), former["shop/pod-0001"].clone());
+        objects
+    };
+    let until_right = || {
+        until("the other changes arrive", || {
+            let rows = server.run(&["latest", "q", "-o", "ndjson"]).ok();
+            let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
+            let latest =
+                rows.map(|row| (row["key"].as_str().expect("a key").to_owned(), row["object"].clone()));
+            latest.collect::<BTreeMap<_, _>>() == expected(&api)
+        });
+    };
+    until_right();
+    reflecting.until_metric("deltaq_reflect_left_out_objects", "", 1.0);
+    // The same in a list.
+    api.fail(Fault::ExpiredEvent);
+    api.until_met();
+    api.apply(2, 8);
+    until_right();
+    assert!(is_up(&reflecting));
+    let log = reflecting.stop();
+    assert!(log.contains("which is left out") && log.contains("shop/pod-0001"), "{log}");
+}

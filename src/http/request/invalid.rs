@@ -1,0 +1,60 @@
+//! Objects that a call leaves out because they are not valid, with `skip_invalid`.
+
+use deltaq_engine::key::{Key, KeySet};
+use deltaq_types::InvalidObject;
+
+use crate::http::problem::Problem;
+
+/// Objects that the reply names.
+const NAMED_MAX: usize = 10;
+/// Longest line with an object that is left out, in bytes, so that its key can be read.
+pub(in crate::http) const SKIPPED_BYTES_MAX: usize = 16 << 20;
+
+/// The objects that a call leaves out.
+#[derive(Default)]
+pub(in crate::http) struct Invalid {
+    pub(in crate::http) count: usize,
+    /// The keys of those objects whose key can be read.
+    pub(in crate::http) keys: KeySet,
+    /// Whether the key of an object can't be read.
+    pub(in crate::http) lacks_key: bool,
+    first: Vec<InvalidObject>,
+    problem: Option<Problem>,
+}
+
+impl Invalid {
+    /// Leaves out an object.
+    pub(in crate::http) fn note(&mut self, index: usize, key: Option<Key>, problem: Problem) {
+        self.count += 1;
+        self.lacks_key |= key.is_none();
+        if self.first.len() < NAMED_MAX {
+            let (code, detail) = (problem.code().name().to_owned(), problem.detail().to_owned());
+            let key = key.as_ref().map(|key| key.as_str().to_owned());
+            self.first.push(InvalidObject { index: index as u64, key, code, detail });
+        }
+        if let Some(key) = key {
+            self.keys.insert(key);
+        }
+        self.problem.get_or_insert(problem);
+    }
+
+    /// Refuses a list of which more than a tenth is not valid, because its source is broken. One object of several is always left out.
+    pub(in crate::http) fn check_share(&mut self, objects: usize) -> Result<(), Problem> {
+        let total = objects + self.count;
+        let is_one_of_several = self.count == 1 && objects > 0;
+        if is_one_of_several || self.count * 10 <= total {
+            return Ok(());
+        }
+        let Some(problem) = self.problem.take() else { return Ok(()) };
+        let share = format!(
+            "{} of {total} objects are not valid; skip_invalid leaves out at most a tenth",
+            self.count
+        );
+        Err(problem.hint(share))
+    }
+
+    /// What the reply says.
+    pub(in crate::http) fn reply(self) -> (u64, Vec<InvalidObject>) {
+        (self.count as u64, self.first)
+    }
+}

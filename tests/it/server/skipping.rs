@@ -1,0 +1,138 @@
+//! `skip_invalid`: a call leaves out objects that are not valid.
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, listed};
+use crate::harness::{Reply, Service};
+
+/// The settings of a queue whose objects have a price, and at most 1 KiB.
+fn settings() -> Value {
+    json!({ "schema": { "properties": { "price": { "type": "number" } } }, "max_object_bytes": 1024 })
+}
+
+async fn send(service: &Service, call: &str, lines: &[&str]) -> Reply {
+    let mut client = service.client().await;
+    let text = lines.join("\n");
+    let path = format!("{QUEUE}/{call}");
+    client.send_text("POST", &path, &[("content-type", "application/x-ndjson")], &text).await;
+    client.reply().await
+}
+
+/// Objects with the keys of a range, and the line that ends a list of so many and `more`.
+fn list(count: usize, more: &[&str]) -> Vec<String> {
+    let mut lines: Vec<_> =
+        (0..count).map(|number| format!("{{\"key\":\"k{number:02}\",\"price\":1}}")).collect();
+    lines.extend(more.iter().map(|line| (*line).to_owned()));
+    lines.push(format!("{{\"$end\":{}}}", count + more.len()));
+    lines
+}
+
+async fn replace(service: &Service, options: &str, lines: &[String]) -> Reply {
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    send(service, &format!("replace?source=erp&only_changed=true{options}"), &lines).await
+}
+
+fn too_large(key: &str) -> String {
+    json!({ "key": key, "text": "x".repeat(2_000) }).to_string()
+}
+
+#[tokio::test]
+async fn a_list_leaves_out_what_is_not_valid_and_deletes_none_of_it() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &settings()).await.ok();
+    replace(&service, "", &list(30, &[])).await.ok();
+    // Keys 28 and 29 have objects that are not valid, and 27 is gone.
+    for (wrong, code) in [
+        ("{\"key\":\"k28\",\"price\":\"a\"}".to_owned(), "invalid-object"),
+        (too_large("k28"), "object-too-large"),
+        ("{\"key\":\"k28\",\"price\":\"\\ud800\"}".to_owned(), "invalid-json"),
+    ] {
+        let lines = list(27, &[&too_large("k29"), &wrong]);
+        replace(&service, "", &lines).await.problem("object-too-large");
+        let replaced = replace(&service, "&skip_invalid=true&max_deletes=1", &lines).await.ok();
+        assert_eq!((&replaced["deleted"], &replaced["unchanged"]), (&json!(1), &json!(27)), "{replaced}");
+        assert_eq!(replaced["invalid"], 2);
+        let left_out = replaced["invalid_objects"].as_array().expect("a list");
+        assert_eq!((&left_out[0]["index"], &left_out[0]["key"]), (&json!(27), &json!("k29")));
+        assert_eq!(
+            (&left_out[1]["index"], &left_out[1]["key"], &left_out[1]["code"]),
+            (&json!(28), &json!("k28"), &json!(code))
+        );
+        for key in ["k28", "k29"] {
+            let row = service.get(&format!("{QUEUE}/latest/{key}")).await.ok();
+            assert_eq!(row["object"]["price"], 1, "it keeps what it has");
+        }
+        replace(&service, "", &list(30, &[])).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn a_list_with_an_unreadable_key_deletes_nothing() {
+    let service = Service::start().await;
+    replace(&service, "", &list(30, &[])).await.ok();
+    for wrong in
+        ["{\"price\":1}", "{\"key\":null}", "{\"key\":\"\\ud800\"}", "{\"key\":\"", "[]", "{\"key\":[1]}"]
+    {
+        let replaced = replace(&service, "&skip_invalid=true", &list(20, &[wrong])).await.ok();
+        assert_eq!(
+            (&replaced["deleted"], &replaced["invalid"]),
+            (&json!(0), &json!(1)),
+            "{wrong}: {replaced}"
+        );
+        assert_eq!(replaced["invalid_objects"][0]["key"], Value::Null);
+        let dry = replace(&service, "&skip_invalid=true&dry_run=true", &list(20, &[wrong])).await.ok();
+        assert_eq!(dry["deleted"], 0);
+    }
+    assert_eq!(listed(&service, "ready").await.len(), 30);
+    assert_eq!(replace(&service, "", &list(20, &[])).await.ok()["deleted"], 10, "a valid list deletes them");
+}
+
+#[tokio::test]
+async fn a_list_of_which_a_tenth_is_not_valid_is_refused() {
+    let service = Service::start().await;
+    replace(&service, "", &list(30, &[])).await.ok();
+    let wrong = "{\"price\":1}";
+    for (good, bad, is_taken) in [(27, 3, true), (26, 3, false), (1, 1, true), (0, 1, false), (8, 2, false)] {
+        let reply = replace(&service, "&skip_invalid=true", &list(good, &vec![wrong; bad])).await;
+        if is_taken {
+            assert_eq!(reply.ok()["invalid"], bad);
+        } else {
+            let refused = reply.problem("no-key");
+            let hint = refused["hint"].as_str().expect("a text");
+            assert!(hint.starts_with(&format!("{bad} of {} objects are not valid", good + bad)), "{hint}");
+        }
+    }
+    assert_eq!(listed(&service, "ready").await.len(), 30);
+    // The number at the end counts every object that was sent.
+    let cut = [wrong, "{\"$end\":2}"].map(str::to_owned);
+    replace(&service, "&skip_invalid=true", &cut).await.problem("incomplete-list");
+}
+
+#[tokio::test]
+async fn a_batch_of_deltas_leaves_out_what_is_not_valid() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &settings()).await.ok();
+    let big = format!("{{\"type\":\"Updated\",\"object\":{}}}", too_large("a"));
+    let lines = [
+        "{\"type\":\"Added\",\"object\":{\"key\":\"b\",\"price\":1}}",
+        &big,
+        "{\"type\":\"Updated\",\"key\":\"c\",\"object\":{\"price\":\"x\"}}",
+        "{\"type\":\"Updated\",\"object\":{\"price\":1}}",
+        "{\"type\":\"Added\",\"object\":{\"key\":\"d\"}}",
+    ];
+    send(&service, "deltas?source=erp&sequence=1", &lines).await.problem("object-too-large");
+    let produced = send(&service, "deltas?source=erp&sequence=1&skip_invalid=true", &lines).await.ok();
+    assert_eq!((&produced["queued"], &produced["invalid"]), (&json!(2), &json!(3)));
+    let named: Vec<_> = produced["invalid_objects"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|object| (object["index"].clone(), object["key"].clone()))
+        .collect();
+    assert_eq!(named, [(json!(1), json!("a")), (json!(2), json!("c")), (json!(3), Value::Null)]);
+    assert_eq!(listed(&service, "ready").await, ["b", "d"]);
+    // A call of which nothing is left uses its number.
+    let produced = send(&service, "deltas?source=erp&sequence=2&skip_invalid=true", &lines[1..2]).await.ok();
+    assert_eq!((&produced["queued"], &produced["invalid"]), (&json!(0), &json!(1)));
+    assert_eq!(send(&service, "deltas?source=erp&sequence=2", &lines[..1]).await.ok()["duplicate"], true);
+}
