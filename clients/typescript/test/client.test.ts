@@ -35,7 +35,7 @@ test("the life of a key", async t => {
     const document = await queue.get();
     assert.deepEqual([incarnation, life], [document.incarnation, document.life]);
     assert.ok(Number.isSafeInteger(resource_version) && resource_version > 0);
-    assert.deepEqual(counts, { queued: 2, merged: 0, ignored: 0, stale: 0, duplicate: false, sequence: null, keys: null });
+    assert.deepEqual(counts, { queued: 2, merged: 0, ignored: 0, stale: 0, duplicate: false, sequence: null, keys: null, invalid: 0, invalid_objects: [] });
     const sequence = 2 ** 53 - 1;
     assert.equal((await queue.update({ key: "a", price: 3 }, { source: "erp", sequence })).queued, 1);
     assert.equal((await queue.update({ key: "a", price: 4 }, { source: "erp", sequence: 5 })).duplicate, true);

@@ -72,7 +72,7 @@ impl Metrics {
             describe_gauge!(OBJECTS, "Objects of the last list that was accepted.");
             describe_gauge!(
                 LEFT_OUT,
-                "Objects that the queue has refused since the last list, that list included. Their keys keep what they had."
+                "Refusals of objects by the queue since the last list, that list included. Their keys keep what they had."
             );
             describe_counter!(LISTS, "Lists, by whether the source said that nothing has changed.");
             describe_counter!(CHANGES, "Deltas that were queued.");

@@ -15,7 +15,7 @@ use super::received::{BatchLimit, empty_body, object_bytes_max};
 use crate::http::problem::Problem;
 
 /// A document of a body.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::http) struct Document {
     /// The text that contains the document. A body may be large, so it is not copied.
     body: Arc<String>,
@@ -52,6 +52,11 @@ impl Document {
     /// Parses the document.
     pub(in crate::http) fn envelope<'t, T: Deserialize<'t>>(&'t self) -> Result<T, Problem> {
         read_envelope(self.text(), self.start)
+    }
+
+    /// The document, although an object in it may not be valid. Used only to find out what was left out.
+    pub(in crate::http) fn outline<'t, T: Deserialize<'t>>(&'t self) -> Option<T> {
+        serde_json::from_str(self.text()).ok()
     }
 
     /// Adds the position of the document to a problem.

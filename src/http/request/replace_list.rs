@@ -128,8 +128,12 @@ pub(in crate::http) async fn read_list(
             return Err(incomplete(&format!("the list declares {stated} objects, and {have} arrived")));
         }
     }
-    let objects = read.list.len();
-    read.invalid.as_mut().map_or(Ok(()), |invalid| invalid.check_share(objects))?;
+    if let Some(invalid) = read.invalid.as_mut().filter(|invalid| invalid.count > 0) {
+        invalid.check_share(read.list.len())?;
+        // A valid object of such a key may be an older one.
+        let valid = read.list.into_iter().filter(|(key, _)| !invalid.keys.contains(key));
+        read.list = valid.collect();
+    }
     Ok(read)
 }
 

@@ -162,66 +162,87 @@ pub(in crate::http) async fn deltas(
     let sequence = read_sequence(&params, source.as_ref())?;
     let skip_invalid = params.flag("skip_invalid")?;
     let rules = AdmissionRules::of(&state, &name, &incoming);
-    let mut came =
-        Arc::new(documents(incoming, BatchLimit::of_batch(&state), &rules.config, skip_invalid).await?);
-    let mut invalid = Invalid::default();
-    if skip_invalid {
-        came = Arc::new(without_invalid(&rules, came, &mut invalid).await?);
-    }
+    let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config, skip_invalid).await?;
     let trace = context.trace();
-    let produced = apply(&state, &name, rules, sequence, came, move |reader, index, document| {
-        let call = delta_call(document, reader, trace.clone());
-        let call = call.map_err(|problem| document.problem(index, problem))?;
-        Ok(Call { source: call.source.or_else(|| source.clone()), ..call })
+    let produced = apply(&state, &name, rules, sequence, Arc::new(came), move |reader, index, document| {
+        let of_source = |call: Call| Call { source: call.source.or_else(|| source.clone()), ..call };
+        let problem = match delta_call(document, reader, trace.clone()) {
+            Ok(call) => return Ok(Entry::Call(of_source(call))),
+            Err(problem) => problem,
+        };
+        if !skip_invalid || !is_of_object(&problem) {
+            return Err(document.problem(index, problem));
+        }
+        let key = delta_key(document, reader.config);
+        // A deletion needs the key only. It must not get lost because of the last state of the object.
+        if let Some(call) = bare_deletion(document, key.as_ref(), reader, trace.clone()) {
+            return Ok(Entry::Call(of_source(call)));
+        }
+        Ok(Entry::Invalid { index, key, problem: document.problem(index, problem) })
     });
-    let produced = produced.await?;
-    let (invalid, invalid_objects) = invalid.reply();
-    Ok(context.reply(Produced { invalid, invalid_objects, ..produced }))
+    Ok(context.reply(produced.await?))
 }
 
-/// The documents of which calls can be made.
-async fn without_invalid(
-    rules: &AdmissionRules,
-    came: Arc<Vec<Document>>,
-    invalid: &mut Invalid,
-) -> Result<Vec<Document>, Problem> {
-    let checked = rules.each(came.clone(), |reader, index, document| {
-        let checked = delta_call(document, reader, None);
-        Ok(checked
-            .err()
-            .map(|problem| (delta_key(document, reader.config), document.problem(index, problem))))
-    });
-    let mut valid = Vec::with_capacity(came.len());
-    let checked = checked.await?;
-    let documents = Arc::try_unwrap(came).unwrap_or_else(|shared| Vec::clone(&shared));
-    for (index, (document, wrong)) in documents.into_iter().zip(checked).enumerate() {
-        match wrong {
-            None => valid.push(document),
-            Some((key, problem)) => invalid.note(index, key, problem),
-        }
+/// What an entry of a produce call becomes.
+enum Entry {
+    Call(Call),
+    /// It is left out.
+    Invalid {
+        index: usize,
+        key: Option<Key>,
+        problem: Problem,
+    },
+}
+
+impl From<Call> for Entry {
+    fn from(call: Call) -> Self {
+        Self::Call(call)
     }
-    Ok(valid)
+}
+
+/// Whether a problem is one of an object, and not of the call.
+fn is_of_object(problem: &Problem) -> bool {
+    use Code::{InvalidJson, InvalidKey, InvalidObject, NoKey, ObjectTooLarge};
+    matches!(problem.code(), InvalidJson | InvalidKey | InvalidObject | NoKey | ObjectTooLarge)
+}
+
+/// The deletion of a key, without the object of the document; `None` if the document is no deletion.
+fn bare_deletion(
+    document: &Document,
+    key: Option<&Key>,
+    reader: &mut Reader<'_>,
+    trace: Option<Trace>,
+) -> Option<Call> {
+    let call: DeltaCall<'_> = document.outline()?;
+    let key = Some(key.filter(|_| call.kind == DeltaCallType::Deleted)?.as_str().to_owned());
+    call_of(&DeltaCall { key, object: None, ..call }, document, reader, trace).ok()
 }
 
 /// The key of a delta whose object is not valid, if it can be read.
 fn delta_key(document: &Document, config: &Config) -> Option<Key> {
-    let call: DeltaCall<'_> = document.envelope().ok()?;
+    let call: DeltaCall<'_> = document.outline()?;
     let explicit = call.key.as_deref().and_then(|key| Key::new(key).ok());
     explicit.or_else(|| config.key.read(call.object?.get()).ok())
 }
 
 /// Applies the calls that `read` creates from the received objects, using the settings of the queue. If the settings
 /// change during the call, the objects are read again. A refused call does not create a queue.
-async fn apply<C: Send + Sync + 'static>(
+async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
     state: &AppState,
     name: &Name,
     mut rules: AdmissionRules,
     sequence: Option<Sequence>,
     came: Arc<Vec<C>>,
-    read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<Call, Problem> + Clone + Send + 'static,
+    read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<E, Problem> + Clone + Send + 'static,
 ) -> Result<Produced, Problem> {
     for _ in 0..READINGS_MAX {
-        let calls = rules.each(came.clone(), read.clone()).await?;
+        let (mut calls, mut left_out) = (Vec::with_capacity(came.len()), Invalid::default());
+        for entry in rules.each(came.clone(), read.clone()).await? {
+            match entry.into() {
+                Entry::Call(call) => calls.push(call),
+                Entry::Invalid { index, key, problem } => left_out.note(index, key, problem),
+            }
+        }
         let there = rules.handle.clone();
         let was_there = there.is_some();
         let handle = if let Some(handle) = there {
@@ -236,7 +257,8 @@ async fn apply<C: Send + Sync + 'static>(
             produced => {
                 let document = produced_document(&handle, &calls, produced?);
                 let sequence = last_sequence(&handle, sequence, document.duplicate).await?;
-                return Ok(Produced { sequence, ..document });
+                let (invalid, invalid_objects) = left_out.reply();
+                return Ok(Produced { sequence, invalid, invalid_objects, ..document });
             }
         }
     }
@@ -282,8 +304,16 @@ async fn last_sequence(
 }
 
 fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>) -> Result<Call, Problem> {
+    call_of(&document.envelope()?, document, reader, trace)
+}
+
+fn call_of(
+    call: &DeltaCall<'_>,
+    document: &Document,
+    reader: &mut Reader<'_>,
+    trace: Option<Trace>,
+) -> Result<Call, Problem> {
     let config = reader.config;
-    let call: DeltaCall<'_> = document.envelope()?;
     let kind = match call.kind {
         DeltaCallType::Added => DeltaKind::Added,
         DeltaCallType::Updated => DeltaKind::Updated,
@@ -395,6 +425,10 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     }
     let handle = registry.get_or_create(&name, FirstCall::Replace(&replace))?;
     let now = handle.config();
+    if invalid > 0 && *now != *config {
+        // What was left out may be valid by the present settings, and its text is gone.
+        return Err(Refusal::ConfigChanged.into());
+    }
     // After a change of the admission rules the objects can't be read again, because their original text is no longer
     // available.
     let reads_otherwise = now.key != config.key || now.version != config.version;

@@ -136,3 +136,50 @@ async fn a_batch_of_deltas_leaves_out_what_is_not_valid() {
     assert_eq!((&produced["queued"], &produced["invalid"]), (&json!(0), &json!(1)));
     assert_eq!(send(&service, "deltas?source=erp&sequence=2", &lines[..1]).await.ok()["duplicate"], true);
 }
+
+#[tokio::test]
+async fn a_deletion_is_never_left_out_if_its_key_can_be_read() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({ "max_object_bytes": 1024, "version": "/v" })).await.ok();
+    let objects = json!([{"key":"a","v":1}, {"key":"b","v":1}, {"key":"c","v":1}]);
+    service.post(&format!("{QUEUE}/add"), &objects).await.ok();
+    let large = format!("{{\"type\":\"Deleted\",\"object\":{}}}", too_large("a"));
+    let lines = [
+        &*large,
+        "{\"type\":\"Deleted\",\"object\":{\"key\":\"b\",\"v\":[]}}",
+        "{\"type\":\"Deleted\",\"object\":{\"key\":\"c\",\"text\":\"\\ud800\"}}",
+        "{\"type\":\"Updated\",\"object\":{\"key\":\"d\",\"v\":1,\"text\":\"\\ud800\"}}",
+        "{\"type\":\"Deleted\",\"object\":{\"v\":1}}",
+    ];
+    let produced = send(&service, "deltas?skip_invalid=true", &lines).await.ok();
+    assert_eq!((&produced["queued"], &produced["invalid"]), (&json!(3), &json!(2)), "{produced}");
+    for key in ["a", "b", "c"] {
+        service.get(&format!("{QUEUE}/latest/{key}")).await.problem("key-not-found");
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_outside_the_object_refuses_the_call() {
+    let service = Service::start().await;
+    for wrong in [
+        "{\"type\":\"Update\",\"object\":{\"key\":\"b\"}}",
+        "{\"type\":\"Added\",\"object\":{\"key\":\"b\"},\"delay\":\"soon\"}",
+        "{\"type\":\"Added\",\"object\":{\"key\":\"b\"},\"final_state_unknown\":true}",
+        "{\"type\":\"Added\",\"object\":{\"key\":\"b\"},\"more\":1}",
+    ] {
+        let lines = ["{\"type\":\"Added\",\"object\":{\"key\":\"a\"}}", wrong];
+        assert_eq!(send(&service, "deltas?skip_invalid=true", &lines).await.status / 100, 4, "{wrong}");
+        assert_eq!(service.get(QUEUE).await.status, 404, "nothing was applied");
+    }
+}
+
+#[tokio::test]
+async fn a_key_keeps_what_it_has_although_the_list_has_an_older_object_too() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &settings()).await.ok();
+    replace(&service, "", &list(30, &[])).await.ok();
+    let lines = list(29, &["{\"key\":\"k29\",\"price\":7}", &too_large("k29")]);
+    let replaced = replace(&service, "&skip_invalid=true&duplicates=last", &lines).await.ok();
+    assert_eq!((&replaced["replaced"], &replaced["deleted"]), (&json!(0), &json!(0)), "{replaced}");
+    assert_eq!(service.get(&format!("{QUEUE}/latest/k29")).await.ok()["object"]["price"], 1);
+}

@@ -222,9 +222,10 @@ class Replaced(Produced):
 
 
 def _counts(fields: Json, *more: str) -> Json:
-    names = ("resource_version", "queued", "merged", "ignored", "stale", "duplicate", "invalid", "invalid_objects", *more)
+    names = ("resource_version", "queued", "merged", "ignored", "stale", "duplicate", *more)
     place = {name: fields.get(name) for name in ("sequence", "incarnation", "life")}
-    return {name: fields[name] for name in names} | place
+    left_out = {"invalid": fields.get("invalid", 0), "invalid_objects": fields.get("invalid_objects") or []}
+    return {name: fields[name] for name in names} | place | left_out
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,13 @@ impl Producer {
         deltas: &[DeltaCall<'_>],
         skip_invalid: bool,
     ) -> Result<Produced, Error> {
-        let call = self.next_call("deltas").switch("skip_invalid", skip_invalid).json(&deltas);
+        let call = self.next_call("deltas");
+        // In lines an entry that is not valid JSON leaves the others alone.
+        let call = if skip_invalid {
+            call.switch("skip_invalid", true).body(lines(deltas))
+        } else {
+            call.json(&deltas)
+        };
         let (produced, attempts): (Produced, _) = self.send(call).await?;
         self.check_number(produced.duplicate && attempts == 1)?;
         if let Some(place) = Place::replied(produced.incarnation.as_ref(), produced.life.as_ref()) {
@@ -255,6 +261,17 @@ impl Place {
 /// Whether the token may not make the call.
 fn is_forbidden(error: &Error) -> bool {
     error.problem().is_some_and(|problem| problem.status == 403)
+}
+
+/// One entry per line. Line breaks inside an object can only be between its tokens, so a space takes their place.
+fn lines(deltas: &[DeltaCall<'_>]) -> Body {
+    let mut lines = Vec::new();
+    for delta in deltas {
+        let line = serde_json::to_vec(delta).unwrap_or_default();
+        lines.extend(line.into_iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+        lines.push(b'\n');
+    }
+    Body::Lines(lines.into())
 }
 
 impl ReplaceOptions {
