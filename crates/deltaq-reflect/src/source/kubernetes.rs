@@ -9,7 +9,7 @@ mod events;
 mod lines;
 mod short;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use deltaq_client::Event;
@@ -151,6 +151,11 @@ impl Kubernetes {
             // The rest of the pages has expired. A list without pages can't.
             output.send(Event::Init).await?;
             version = self.pages(output, None).await?;
+            if version.is_none() {
+                return Err(Error::new(
+                    "the rest of the list has expired (410), although no pages were asked for",
+                ));
+            }
         }
         output.send(Event::InitDone).await?;
         (self.version, self.is_fresh) = (version, true);
@@ -170,7 +175,7 @@ impl Kubernetes {
             };
             output.read();
             let began = Instant::now();
-            let mut had_event = false;
+            let (begun_at, mut had_bookmark) = (self.version.clone(), false);
             let why = loop {
                 let line = match lines.next(SILENCE_MAX).await {
                     Ok(Next::Line(line)) => line,
@@ -188,19 +193,22 @@ impl Kubernetes {
                         self.version = Some(version);
                     }
                     Ok(Watched::Bookmark { version, .. }) => {
-                        self.version = Some(version);
+                        (self.version, had_bookmark) = (Some(version), true);
                         output.read();
                     }
                     Ok(Watched::Expired) => return Ok(self.expired("the version has expired (410)")),
-                    Ok(Watched::Failed { what, retry_after }) => {
-                        let error = Error::new(format!("the watch has ended: {what}"));
-                        return Err(self.refused(error.retry_after(retry_after)));
+                    Ok(Watched::Failed(error)) if error.status() == Some(StatusCode::GATEWAY_TIMEOUT) => {
+                        return Ok(self.expired(&error.to_string()));
                     }
-                    Err(error) => return Err(self.refused(error)),
+                    Ok(Watched::Failed(error)) | Err(error) => return Err(self.refused(error)),
                 }
-                (had_event, self.is_expired) = (true, false);
-                self.short.had_event();
+                self.is_expired = false;
             };
+            // A server that sends the same objects again and again goes nowhere.
+            let had_event = had_bookmark || self.version != begun_at;
+            if had_event {
+                self.short.had_event();
+            }
             if let Some(error) = &why {
                 let error = with_causes(error);
                 info!(resource = self.settings.resource, %error, "the watch goes on with a new connection");
@@ -371,9 +379,8 @@ impl Kubernetes {
                     return Ok(self
                         .no_watch_list(&Error::new("the watch has ended within its initial objects (410)")));
                 }
-                Watched::Failed { what, .. } => {
-                    return Ok(self.no_watch_list(&Error::new(format!("the list has failed: {what}"))));
-                }
+                Watched::Failed(error) if error.is_passing() => return Err(error),
+                Watched::Failed(error) => return Ok(self.no_watch_list(&error)),
             }
         }
     }
@@ -388,6 +395,7 @@ impl Kubernetes {
     /// Sends all pages, and returns the version of the list; `None` if the rest of the pages has expired.
     async fn pages(&self, output: &Output, limit: Option<u32>) -> Result<Option<String>, Error> {
         let (mut next, mut patience) = (String::new(), http::Patience::new(output));
+        let mut seen = HashSet::new();
         loop {
             let mut url = self.url();
             if let Some(limit) = limit {
@@ -412,6 +420,11 @@ impl Kubernetes {
                 output.send(Event::InitApply(with_kind(object, &page.api_version, kind)?)).await?;
             }
             match page.metadata.next.filter(|next| !next.is_empty()) {
+                Some(continued) if !seen.insert(continued.clone()) => {
+                    return Err(Error::new(format!(
+                        "{of} names a page that was read before as the next one"
+                    )));
+                }
                 Some(continued) => next = continued,
                 None => return Ok(Some(page.metadata.resource_version)),
             }

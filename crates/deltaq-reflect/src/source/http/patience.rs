@@ -115,7 +115,9 @@ fn seconds(text: &str, now_us: u64) -> Option<Duration> {
     };
     let seconds = number.trim().parse::<f64>().ok()?;
     if seconds > SECONDS_MAX {
-        let at = Duration::try_from_secs_f64(seconds).ok()?;
+        // Some APIs give the time in milliseconds, and some in microseconds.
+        let unit = [1.0, 1e3, 1e6].into_iter().find(|unit| seconds / unit < SECONDS_MAX * 100.0)?;
+        let at = Duration::try_from_secs_f64(seconds / unit).ok()?;
         return Some(at.saturating_sub(Duration::from_micros(now_us)));
     }
     Duration::try_from_secs_f64((seconds * unit).max(0.0)).ok()

@@ -67,13 +67,13 @@ struct Kubeconfig {
 #[derive(Debug, Deserialize)]
 struct NamedCluster {
     name: String,
-    cluster: Cluster,
+    cluster: Option<Cluster>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Cluster {
-    server: String,
+    server: Option<String>,
     certificate_authority: Option<PathBuf>,
     certificate_authority_data: Option<String>,
     insecure_skip_tls_verify: Option<bool>,
@@ -84,12 +84,12 @@ struct Cluster {
 #[derive(Debug, Deserialize)]
 struct NamedContext {
     name: String,
-    context: Context,
+    context: Option<Context>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Context {
-    cluster: String,
+    cluster: Option<String>,
     /// Absent or empty for a server without authentication, such as `kubectl proxy`.
     user: Option<String>,
 }
@@ -205,6 +205,10 @@ impl Credentials {
         let certificate =
             of_pair(user.client_certificate.as_deref(), user.client_certificate_data.as_deref())?;
         let key = of_pair(user.client_key.as_deref(), user.client_key_data.as_deref())?;
+        if certificate.is_some() != key.is_some() {
+            let why = "the user has a client certificate without its key, or a key without its certificate";
+            return Err(Error::new(format!("{shown}: {why}")));
+        }
         let identity =
             certificate.zip(key).map(|(certificate, key)| [certificate, b"\n".to_vec(), key].concat());
         let token = user.token.filter(|token| !token.is_empty());
@@ -217,7 +221,13 @@ impl Credentials {
             (None, None) => Token::None,
         };
         let trusts_all = cluster.insecure_skip_tls_verify.unwrap_or_default();
-        Ok(Self { server: parse(&cluster.server)?, authorities, trusts_all, identity, token })
+        Ok(Self {
+            server: parse(&cluster.server.unwrap_or_default())?,
+            authorities,
+            trusts_all,
+            identity,
+            token,
+        })
     }
 
     fn client(&self, timeout: DurationText, max_bytes: u64) -> Result<http::Client, Error> {
@@ -246,10 +256,13 @@ impl Kubeconfig {
             return Err("it has no current-context; set context".to_owned());
         }
         let context = self.contexts.into_iter().flatten().find(|known| known.name == name);
-        let context = context.ok_or_else(|| format!("it has no context {name:?}"))?.context;
-        let cluster = self.clusters.into_iter().flatten().find(|known| known.name == context.cluster);
-        let cluster = cluster.ok_or_else(|| format!("it has no cluster {:?}", context.cluster))?.cluster;
-        refuse_others("cluster", &context.cluster, &cluster.others)?;
+        let context = context.and_then(|known| known.context);
+        let context = context.ok_or_else(|| format!("it has no context {name:?}"))?;
+        let name = context.cluster.unwrap_or_default();
+        let cluster = self.clusters.into_iter().flatten().find(|known| known.name == name);
+        let cluster = cluster.and_then(|known| known.cluster);
+        let cluster = cluster.ok_or_else(|| format!("it has no cluster {name:?}"))?;
+        refuse_others("cluster", &name, &cluster.others)?;
         let Some(name) = context.user.filter(|name| !name.is_empty()) else {
             return Ok((cluster, User::default()));
         };
@@ -343,7 +356,10 @@ users:
     #[test]
     fn a_context_leads_to_a_cluster_and_a_user() {
         let (cluster, user) = chosen(FILE, None).unwrap();
-        assert_eq!((cluster.server.as_str(), user.token.as_deref()), ("https://east:6443", Some("abc")));
+        assert_eq!(
+            (cluster.server.as_deref().unwrap_or_default(), user.token.as_deref()),
+            ("https://east:6443", Some("abc"))
+        );
         assert_eq!(cluster.certificate_authority.as_deref(), Some(Path::new("ca.crt")));
         let refused = chosen(FILE, Some("bare")).unwrap_err();
         assert!(

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::Error;
 use super::super::objects::utf8;
+use super::super::{Error, Refusal};
 use crate::json;
 
 /// The annotation of the bookmark that ends the initial objects.
@@ -33,10 +34,7 @@ pub(super) enum Watched {
     /// The server has forgotten the version.
     Expired,
     /// The server ends the watch for another reason.
-    Failed {
-        what: String,
-        retry_after: Option<Duration>,
-    },
+    Failed(Error),
 }
 
 #[derive(Debug, Deserialize)]
@@ -53,6 +51,8 @@ struct Status {
     code: i64,
     #[serde(default)]
     reason: String,
+    #[serde(default)]
+    message: String,
     #[serde(default)]
     details: Option<Details>,
 }
@@ -93,7 +93,11 @@ impl Watched {
         }
         let seconds = status.details.as_ref().map(|details| details.retry_after_seconds);
         let retry_after = seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs);
-        Self::Failed { what: format!("status {} {}", status.code, status.reason), retry_after }
+        let Status { code, reason, message, .. } = status;
+        let message = if message.is_empty() { String::new() } else { format!(": {message}") };
+        let refusal = u16::try_from(*code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+        let error = Error::new(format!("the watch has ended: status {code} {reason}{message}"));
+        Self::Failed(Error { refusal: refusal.map(Refusal::Status), ..error }.retry_after(retry_after))
     }
 }
 
@@ -148,14 +152,16 @@ mod tests {
         ));
         let status = |code: u16, reason: &str| {
             format!(
-                "{{\"type\":\"ERROR\",\"object\":{{\"kind\":\"Status\",\"code\":{code},\"reason\":\"{reason}\",\"details\":{{\"retryAfterSeconds\":3}}}}}}"
+                "{{\"type\":\"ERROR\",\"object\":{{\"kind\":\"Status\",\"code\":{code},\"reason\":\"{reason}\",\"message\":\"etcdserver: no leader\",\"details\":{{\"retryAfterSeconds\":3}}}}}}"
             )
         };
         assert!(matches!(read(&status(410, "Expired")), Ok(Watched::Expired)));
-        let Ok(Watched::Failed { what, retry_after }) = read(&status(500, "InternalError")) else {
-            panic!("no failure")
-        };
-        assert_eq!((what.as_str(), retry_after), ("status 500 InternalError", Some(Duration::from_secs(3))));
+        let Ok(Watched::Failed(error)) = read(&status(500, "InternalError")) else { panic!("no failure") };
+        assert_eq!(error.to_string(), "the watch has ended: status 500 InternalError: etcdserver: no leader");
+        assert_eq!((error.is_passing(), error.asked_wait()), (false, Some(Duration::from_secs(3))));
+        assert!(
+            matches!(read(&status(429, "TooManyRequests")), Ok(Watched::Failed(error)) if error.is_passing())
+        );
         for wrong in [
             "{\"type\":\"ADDED\",\"object\":{}}",
             "{\"type\":\"NEW\",\"object\":{\"metadata\":{\"resourceVersion\":\"1\"}}}",
