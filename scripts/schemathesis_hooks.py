@@ -33,7 +33,7 @@ def documents(context, response):
 
 
 # The options of a settle, and the ways to settle with which they go.
-OPTIONS = {"delay": ("nack", "done"), "error": ("nack", "reject"), "lease_duration": ("extend",)}
+OPTIONS = {"delay": ("nack", "done"), "error": ("nack", "reject"), "floor": ("nack",), "lease_duration": ("extend",)}
 
 
 def settles_contradict(settles):
@@ -143,6 +143,9 @@ def filter_case(context, case):
         return not settles_contradict(fields.get("settle"))
     if name in ("ack", "done", "release", "nack", "reject", "extend"):
         return not (isinstance(body, dict) and settles_contradict([{**fields, "as": name}]))
+    # Entries that are not valid are left out, whatever the document says of them.
+    if name in ("deltas", "replace") and query.get("skip_invalid") in (True, "true"):
+        return False
     if name == "deltas":
         return not deltas_contradict(body)
     if name == "watch":
