@@ -203,6 +203,8 @@ pub(crate) struct Generator {
     rng: Rng,
     /// A separate generator for traces, so that the other choices of a seed do not depend on them.
     traces: Rng,
+    /// As `traces`, for the keys that a Replace keeps.
+    kept: Rng,
     /// As `traces`, for sequence numbers.
     sequences: Rng,
     /// As `traces`, for the versions of objects.
@@ -237,12 +239,13 @@ impl Generator {
         let keys = rng.usize(2..=KEYS.len());
         let slow = rng.u8(..4) == 0;
         let traces = Rng::with_seed(rng.get_seed());
+        let kept = Rng::with_seed(rng.get_seed().rotate_left(32));
         let sequences = Rng::with_seed(!rng.get_seed());
         let mut versions = Rng::with_seed(rng.get_seed().rotate_left(32));
         let version = versions.bool().then_some(IN_ORDER);
         let (number, next) = (0, VecDeque::new());
         let mut generator =
-            Self { rng, traces, sequences, versions, version, number, mode, weights, keys, slow, next };
+            Self { rng, traces, kept, sequences, versions, version, number, mode, weights, keys, slow, next };
         if generator.rng.bool() {
             generator.begin();
         }
@@ -381,8 +384,8 @@ impl Generator {
         }
         ModelReplace {
             items,
-            kept: self.maybe(4, Self::key).into_iter().collect(),
-            keeps_all: self.one_in(12),
+            kept: (self.kept.u8(..4) == 0).then(|| KEYS[self.kept.usize(..self.keys)]).into_iter().collect(),
+            keeps_all: self.kept.u8(..12) == 0,
             source: self.label(),
             sequence: self.sequence(),
             only_changed: self.rng.bool(),
