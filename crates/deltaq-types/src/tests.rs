@@ -27,10 +27,10 @@ fn replies_survive_a_round_trip() {
     same::<QueueDocument>(&queue);
     same::<QueueDocument>(&queue.replace(r#""drained":null"#, r#""drained":true"#));
     same::<Produced>(
-        r#"{"resource_version":4,"queued":1,"merged":2,"ignored":0,"stale":0,"duplicate":false,"sequence":7,"incarnation":"7a1e0b52","life":"2f319c5d","keys":null}"#,
+        r#"{"resource_version":4,"queued":1,"merged":2,"ignored":0,"stale":0,"duplicate":false,"sequence":7,"incarnation":"7a1e0b52","life":"2f319c5d","keys":null,"invalid":1,"invalid_objects":[{"index":3,"key":null,"code":"no-key","detail":"no key"}]}"#,
     );
     same::<Replaced>(
-        r#"{"resource_version":8,"queued":2,"merged":0,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4,"stale":5,"duplicate":true,"sequence":null,"incarnation":null,"life":null}"#,
+        r#"{"resource_version":8,"queued":2,"merged":0,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4,"stale":5,"duplicate":true,"sequence":null,"incarnation":null,"life":null,"invalid":0,"invalid_objects":[]}"#,
     );
     same::<SettledList>(
         r#"{"settled":[{"lease_id":"a-1","as":"ack","result":"ok","outcome":null,"failures":null,"due_at":null,"parked":null},{"lease_id":"a-2","as":"nack","result":"stale","outcome":"expired","failures":null,"due_at":null,"parked":null},{"lease_id":"a-3","as":"nack","result":"ok","outcome":null,"failures":2,"due_at":"2026-11-21T04:20:03.491Z","parked":false}],"stale":1}"#,
