@@ -55,7 +55,7 @@ pub enum Event {
 pub struct ReflectorOptions {
     /// The queue.
     pub queue: String,
-    /// The name of the source, which owns its keys in the queue.
+    /// The name of the source. It owns the keys that it sends to the queue.
     pub source: String,
     /// Whether an object of a list that has not changed is left out.
     pub only_changed: bool,

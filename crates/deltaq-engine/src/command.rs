@@ -356,7 +356,7 @@ pub enum How {
     Nack {
         /// The wait. Overrides the rate limiter.
         delay: Option<Duration>,
-        /// Whether no change delivers the key before the wait has passed.
+        /// If true, a newer change does not shorten the wait.
         floor: bool,
         /// The error text.
         error: Option<Arc<str>>,

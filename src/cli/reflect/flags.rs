@@ -20,7 +20,7 @@ pub struct Flags {
     /// The queue.
     #[arg(required_unless_present = "config")]
     pub queue: Option<String>,
-    /// Name of the source, which owns its keys in the queue.
+    /// Name of the source; it owns the keys that it sends to the queue.
     #[arg(long, value_name = "NAME", required_unless_present = "config")]
     pub source: Option<String>,
     /// URL of a list of objects.

@@ -174,7 +174,7 @@ pub(super) fn closing_response(problem: &Problem) -> Bytes {
     )
 }
 
-/// The same to an `EventSource`.
+/// The same for an `EventSource`: status 200, and the problem as a server-sent event.
 pub(super) fn closing_events(problem: &Problem) -> Bytes {
     let request_id = request_id();
     let body = wire::refused_events(problem, "", &request_id);

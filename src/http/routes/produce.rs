@@ -1,4 +1,4 @@
-//! Calls of producers: add, update, delete, deltas, replace, resync and seed; and forget.
+//! Calls with the OpenAPI tag `producing`: add, update, delete, deltas, replace, resync, seed and forget.
 
 use std::collections::HashSet;
 use std::sync::Arc;

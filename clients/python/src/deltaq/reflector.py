@@ -1,4 +1,4 @@
-"""A reflector: sends the lists and changes of a source to a queue, in order, each one once."""
+"""A reflector: sends the lists and changes of a source to a queue, in order; each takes effect once."""
 
 from __future__ import annotations
 

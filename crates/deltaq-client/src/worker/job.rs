@@ -88,7 +88,7 @@ pub enum Outcome {
     Nack {
         /// The wait, instead of the backoff; a longer one than the server takes is cut to 366 days.
         delay: Option<Duration>,
-        /// Whether no change delivers the key before that wait has passed.
+        /// If true, a newer change does not shorten that wait.
         floor: bool,
         /// The reason.
         error: Option<String>,

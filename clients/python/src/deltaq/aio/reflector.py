@@ -1,4 +1,4 @@
-"""A reflector for asyncio: sends the lists and changes of a source to a queue, in order, each one once."""
+"""A reflector for asyncio: sends the lists and changes of a source to a queue, in order; each takes effect once."""
 
 from __future__ import annotations
 
