@@ -1,4 +1,4 @@
-// Calls of the public API. The token is kept for this tab only, is sent in a header, and never becomes part of a URL.
+// Calls of the API. The token is kept for this tab only, sent in a header, and never part of a URL.
 
 import { observe } from "./clock.js";
 import { parse } from "./json.js";
@@ -6,9 +6,9 @@ import { ofTab } from "./storage.js";
 
 const STORED = "deltaq-token";
 const BASE = new URL("../", document.baseURI.split("#")[0]);
-/** How long a reply may take, in milliseconds. */
+/** How long a reply may take, in ms. */
 const PATIENCE = 30_000;
-/** How often a change is sent while no node owns its queue, and the least time between two tries, in milliseconds. */
+/** How often a change is sent while no node owns its queue, and the least time between two tries, in ms. */
 const TRIES = 5;
 const AGAIN_AFTER = 500;
 

@@ -1,4 +1,4 @@
-// The clock of the server, from which ages are counted. The clock of the browser's machine may be wrong.
+// The clock of the server, which ages are measured by: the clock of the browser may be wrong.
 
 /** The header Date has whole seconds, and a reply takes a while, so smaller differences say nothing. In milliseconds. */
 const TOLERANCE = 2000;

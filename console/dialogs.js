@@ -1,4 +1,4 @@
-// Dialogs: a confirmation, with a word to type where data is lost; the token; the keyboard shortcuts.
+// Dialogs: confirmation, with a word to type where data is lost; token; keyboard shortcuts.
 
 import { h, seen, setText, show } from "./dom.js";
 import { ofVisits } from "./storage.js";

@@ -47,14 +47,14 @@ export function show(element, ...children) {
   return element;
 }
 
-/** Replaces the children of an element. A link that has the focus has it again if it is among the new ones. */
+/** Replaces the children of an element. A link keeps the focus if it is among the new ones. */
 export function showAgain(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   show(element, ...children);
   if (focused !== null) [...element.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
 }
 
-/** A text as nodes in which each unseen character is spelled out, so that it can neither hide nor reorder. */
+/** A text as nodes. An unseen character is spelled out, so that it can neither hide nor reorder. */
 export function seen(text, isLine = true) {
   return spelled(text, isLine ? UNSEEN_IN_LINE : UNSEEN);
 }

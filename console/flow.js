@@ -1,5 +1,5 @@
-// The life of a key as a drawing, with the number of keys in each state. It is drawn twice, for wide and for narrow pages;
-// the style sheet shows the one that fits.
+// The life of a key as a drawing, with the number of keys in each state, wide and narrow. The style sheet shows
+// one.
 
 import { compact, count, s, setText } from "./dom.js";
 import { toKeys, toParked } from "./routes.js";

@@ -1,5 +1,4 @@
-// JSON without loss. `JSON.parse` rounds numbers beyond 2^53 and drops the zeros of 1.50; here an object of a producer is shown as it
-// was written.
+// JSON as it was written. `JSON.parse` rounds numbers beyond 2^53 and drops the zeros of 1.50.
 
 /** The text of a value that was not parsed. */
 export class Raw {
@@ -29,7 +28,7 @@ function stringEnd(text, at) {
   }
 }
 
-/** The end of the object or list that begins at `at`. It looks at brackets and strings only, because an object may have megabytes. */
+/** The end of the object or list that begins at `at`. Only brackets and strings are read: an object may have megabytes. */
 function valueEnd(text, at) {
   let depth = 0;
   let isString = false;

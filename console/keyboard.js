@@ -1,4 +1,4 @@
-// Keyboard shortcuts. They never act while a user types, in a dialog, or together with Ctrl, Alt or Meta.
+// Keyboard shortcuts. They never act while a user types, in a dialog, or with Ctrl, Alt or Meta.
 
 import { showHelp, usesKeys } from "./dialogs.js";
 import { toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
@@ -17,7 +17,7 @@ function move(step) {
   next.closest("tr, li").scrollIntoView({ block: "nearest" });
 }
 
-/** Starts listening. `placeNow` is the present place; `toggleLive` and `reload` are what `p` and `r` do. */
+/** `placeNow` is the present place; `toggleLive` and `reload` are what `p` and `r` do. */
 export function listen({ placeNow, toggleLive, reload }) {
   let goUntil = 0;
   const go = (key) => {

@@ -1,5 +1,5 @@
-// Repeated reads. A read begins when the one before it has ended, so a slow server gets no more than one at a time; failures
-// are repeated later and later; a page that nobody sees reads nothing.
+// Repeated reads. A read begins when the one before it has ended, so a slow server gets one at a time; failures are
+// repeated later and later; a page that nobody sees reads nothing.
 
 import { Problem } from "./api.js";
 
@@ -29,7 +29,7 @@ function showState() {
   state = now;
 }
 
-/** A function by which one read says what became of it: "waiting", "stopped", or nothing if it has succeeded. */
+/** A function that takes what became of a read: "waiting", "stopped", or nothing if it has succeeded. */
 export function reporter(signal) {
   const me = {};
   const report = (what = null) => {

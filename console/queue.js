@@ -1,4 +1,4 @@
-// One queue: the life of its keys, who feeds it, who works on it, who follows it, and the switches of an operator.
+// One queue: the life of its keys, who feeds it, works on it and follows it, and the switches of an operator.
 
 import { call, get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
@@ -96,7 +96,7 @@ function followersTable(followers) {
     number({ "data-label": "Time behind" }, follow ? span(follow.lag_ms) : "–")));
 }
 
-/** The buttons of the switches. Those that the caller may not use are off, and a sentence says why. */
+/** The switches. Those that the caller may not use are off, and a sentence says why. */
 function buttons({ queue, who, refresh, problem, signal }) {
   const switches = switchesOf(queue);
   const elements = Object.fromEntries(Object.entries(switches).map(([name, one]) => {

@@ -55,7 +55,7 @@ async function readAll(signal) {
   return { queues, unavailable };
 }
 
-/** Events per second since a sample; null if the queue was loaded again in between: each of its lives has numbers of its own. */
+/** Events per second since a sample; null if the queue was loaded in between, which begins a life with other numbers. */
 export function rateOf(sample, { life, status }, at) {
   return sample?.life === life ? (status.resource_version - sample.version) / ((at - sample.at) / 1000) : null;
 }

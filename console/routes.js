@@ -1,5 +1,4 @@
-// Places of the console. The fragment of the URL holds all of a place, so that a link can be shared. The calls of a page still
-// name its keys.
+// Places of the console. The fragment of the URL holds all of a place, so that a link can be shared.
 
 /** The fragment of a place: parts of a path, and a query. */
 export function href(parts, query = {}) {

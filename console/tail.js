@@ -32,7 +32,7 @@ const OBJECTS = new Set(["object"]);
 const ROW = /^\{"type":"(Added|Updated|Deleted)"/;
 /** The version of a row is behind its key, before its object. */
 const VERSION = /^\{"type":"\w+","key":"(?:[^"\\]|\\.)*","resource_version":(\d+)(,"object":)?/;
-/** Of a longer line only the start is looked at, because the browser's own parser is faster, though it keeps no text of the object. */
+/** Only the start of a longer line is read: the browser's parser is faster, but keeps no text of the object. */
 const LONG = 4096;
 const TYPES = ["", "Added", "Updated", "Deleted"];
 const VIEWS = [["latest", "Accepted"], ["known", "Acknowledged"]];

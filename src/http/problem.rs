@@ -73,7 +73,7 @@ const DETAIL_CHARS_MAX: usize = 1_500;
 /// The hint for a reader that must start again.
 const LIST_AGAIN: &str = "list the view again";
 /// The hint if the outcome of a request is unknown.
-pub(super) const REPEAT_SAFELY: &str = "repeat the request, which is safe";
+pub(super) const REPEAT_IF_SAFE: &str = "changes, settles and pops with an id are safe to repeat";
 /// The hint if nothing of a request was applied.
 pub(super) const REPEAT: &str = "repeat the request";
 
@@ -126,7 +126,7 @@ impl Problem {
             "the request took longer than {} (server.request_timeout); whether it took effect is unknown",
             deltaq_types::duration::format(limit)
         );
-        Self::new(Code::Timeout, detail).hint(REPEAT_SAFELY).with("limit_ms", whole_ms(limit))
+        Self::new(Code::Timeout, detail).hint(REPEAT_IF_SAFE).with("limit_ms", whole_ms(limit))
     }
 
     /// Adds a field.
@@ -420,7 +420,7 @@ impl From<deltaq_service::Error> for Problem {
                 Code::DiskFull,
                 "the journal's disk is full; whether the request took effect is unknown",
             )
-            .hint("make room on the disk; the server recovers by itself. Then repeat the request, which is safe"),
+            .hint("make room on the disk; the server recovers by itself. Changes and settles are safe to repeat"),
             Error::Journal(JournalError::Backlog { limit }) => Self::new(
                 Code::JournalBehind,
                 format!("{detail}; nothing of the request was applied"),
@@ -431,7 +431,7 @@ impl From<deltaq_service::Error> for Problem {
                 Code::JournalUnavailable,
                 "the journal could not confirm the write; whether it took effect is unknown",
             )
-            .hint(REPEAT_SAFELY),
+            .hint(REPEAT_IF_SAFE),
         }
     }
 }

@@ -53,7 +53,7 @@ pub struct Replace {
     /// If the list names a key several times, keep its last object instead of refusing the list.
     #[arg(long)]
     pub keep_last: bool,
-    /// Leave out objects that are not valid instead of refusing the list: at most one, or a tenth of the list. Their keys keep what they have.
+    /// Leave out objects that are not valid, at most a tenth of a longer list, instead of refusing it. Their keys keep what they have.
     #[arg(long)]
     pub skip_invalid: bool,
     /// The number of objects that the list must have.

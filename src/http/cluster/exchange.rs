@@ -22,7 +22,7 @@ use crate::http::gate::in_flight::CountedReply;
 use crate::http::node::forwarded_leases::{ForwardedLeases, ReturnPath};
 use crate::http::node::{self, CallError, Node};
 use crate::http::operation::Class;
-use crate::http::problem::{Code, PassedOn, Problem, REPEAT, REPEAT_SAFELY};
+use crate::http::problem::{Code, PassedOn, Problem, REPEAT, REPEAT_IF_SAFE};
 use crate::http::reply::delivery::{DeliveryBody, Leases};
 use crate::http::request::context::{REQUEST_ID, RequestContext};
 
@@ -150,7 +150,7 @@ pub(in crate::http) fn interrupted(peer: &Peer) -> Problem {
          effect is unknown",
         peer.name
     );
-    Problem::new(Code::NotOwner, detail).hint(REPEAT_SAFELY)
+    Problem::new(Code::NotOwner, detail).hint(REPEAT_IF_SAFE)
 }
 
 /// The problem of an owner that does not accept this node.
@@ -169,7 +169,7 @@ pub(in crate::http) fn not_the_node(peer: &Peer) -> Problem {
          is unknown",
         peer.name
     );
-    Problem::new(Code::NotOwner, detail).hint(REPEAT_SAFELY)
+    Problem::new(Code::NotOwner, detail).hint(REPEAT_IF_SAFE)
 }
 
 /// The request as it is sent to another node.

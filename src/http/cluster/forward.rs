@@ -20,7 +20,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use super::exchange::forwarded;
 use crate::http::node::{self, Node};
 use crate::http::operation::Operation;
-use crate::http::problem::{Code, Problem, REPEAT, REPEAT_SAFELY};
+use crate::http::problem::{Code, Problem, REPEAT, REPEAT_IF_SAFE};
 use crate::http::request::call::{Handler, ResponseFuture, boxed};
 use crate::http::request::context::RequestContext;
 use crate::http::request::params::Query;
@@ -87,7 +87,7 @@ async fn own(context: Arc<RequestContext>, response: ResponseFuture) -> Response
     if !is_sure(state) {
         return not_owner(
             "this node can't be sure that it still owns the queue; whether the request took effect is unknown",
-            REPEAT_SAFELY,
+            REPEAT_IF_SAFE,
         );
     }
     let mut response = if response.body().size_hint().exact().is_some() {

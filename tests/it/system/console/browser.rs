@@ -151,7 +151,13 @@ impl Browser {
     pub(super) fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let waiting = std::panic::AssertUnwindSafe(|| until(what, &mut holds));
         let is_in_time = std::panic::catch_unwind(waiting).is_ok();
-        assert!(is_in_time, "not in time: {what}; {} has\n{}", self.url(), self.text());
+        let log = if is_in_time { Vec::new() } else { self.log() };
+        assert!(
+            is_in_time,
+            "not in time: {what}; {} has\n{}\nand has logged {log:?}",
+            self.url(),
+            self.text()
+        );
     }
 
     pub(super) fn count(&self, selector: &str) -> u64 {
@@ -256,13 +262,18 @@ impl Browser {
         self.begin_with(&format!("(() => {{ const read = Date.now; Date.now = () => read() + {ms}; }})()"));
     }
 
-    /// What the browser has logged since the last call, except replies with an error, which the tests cause themselves.
-    pub(super) fn complaints(&self) -> Vec<String> {
+    /// What the browser has logged since the last call.
+    fn log(&self) -> Vec<String> {
         let command = Extension { path: "se/log", body: json!({ "type": "browser" }) };
         let lines = self.runtime.block_on(self.client.issue_cmd(command)).expect("the log");
         let lines = lines.as_array().cloned().unwrap_or_default();
-        let messages = lines.iter().map(|line| line["message"].as_str().unwrap_or_default().to_owned());
-        messages
+        lines.iter().map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// The log without replies with an error, which the tests cause themselves.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let lines = self.log().into_iter();
+        lines
             .filter(|text| !text.contains("Failed to load resource") && !text.contains("net::ERR_"))
             .collect()
     }

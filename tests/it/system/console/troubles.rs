@@ -64,6 +64,20 @@ fn a_refusal_that_passes_is_shown_until_it_has_passed() {
 }
 
 #[test]
+fn a_console_whose_files_do_not_all_arrive_says_so_and_loads_again() {
+    let server = Server::in_memory();
+    for file in ["main.js", "queues.js", "api.js"] {
+        let proxy = Proxy::start(server.address, "");
+        proxy.answer(&format!("/console/{file}"), 502, "text/html", "<h1>Bad gateway</h1>", usize::MAX);
+        let browser = Browser::start(proxy.address);
+        browser.visit(&format!("http://{}/console/", proxy.address));
+        browser.until_text("The console can't be loaded");
+        proxy.pass_all();
+        browser.until_text("There is no queue yet");
+    }
+}
+
+#[test]
 fn a_change_is_sent_again_until_a_node_owns_the_queue() {
     let server = Server::in_memory();
     let at = server.address;
