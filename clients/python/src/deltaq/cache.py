@@ -17,7 +17,7 @@ Index = str | Callable[[Any], Iterable[str]]
 
 
 class DeletedFinalStateUnknown(ViewObject):
-    """A deleted object whose last state is not known: a list lacked it, or the server says so. `object` is the last one that the store had."""
+    """A deleted object whose last state is unknown: a new list lacks it, or the server reports `final_state_unknown`. `object` is the store's last one."""
 
     @classmethod
     def of(cls, entry: ViewObject) -> DeletedFinalStateUnknown:
@@ -38,7 +38,7 @@ class Updated:
 
 @dataclass(frozen=True)
 class Deleted:
-    #: A `DeletedFinalStateUnknown` if the last state is not known.
+    #: A `DeletedFinalStateUnknown` if the last state is unknown.
     entry: ViewObject
 
 
@@ -46,9 +46,9 @@ Event = Added | Updated | Deleted
 
 
 def pointer_values(pointer: str) -> Callable[[Any], list[str]]:
-    """The string at a JSON pointer, or the strings of an array there."""
+    """An index function: its values are the string at a JSON pointer, or the strings in the array at the pointer."""
     if not pointer.startswith("/"):
-        raise ValueError(f"{pointer!r} is no JSON pointer: it must begin with /")
+        raise ValueError(f"{pointer!r} is not a JSON pointer: it must begin with /")
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
 
     def values(value: Any) -> list[str]:
@@ -66,7 +66,7 @@ def pointer_values(pointer: str) -> Callable[[Any], list[str]]:
 
 
 class Store:
-    """The objects of a view, with indexes. Threads may read it at any time; only its informer changes it."""
+    """The objects of a view, with indexes. Any thread may read the store at any time; only its informer changes it."""
 
     def __init__(self, indexes: Mapping[str, Index] | None = None) -> None:
         self._entries: dict[str, ViewObject] = {}
@@ -89,7 +89,7 @@ class Store:
             return [*self._entries]
 
     def by_index(self, name: str, value: str) -> builtins.list[ViewObject]:
-        """The objects that have the value in the index, by key."""
+        """The objects that have the value in the index, in key order."""
         with self._lock:
             keys = self._index(name).get(value, ())
             return [self._entries[key] for key in sorted(keys)]
@@ -113,7 +113,7 @@ class Store:
         return self._indexed[name]
 
     def put(self, entry: ViewObject) -> ViewObject | None:
-        """Stores an object. The result is the one before, which stays if an index function raises an exception."""
+        """Stores an object and returns the previous one. If an index function raises an exception, the store keeps the previous object."""
         with self._lock:
             indexed = {name: {*values(entry.object)} for name, values in self._indexers.items()}
             old = self.remove(entry.key)
@@ -139,15 +139,15 @@ class Store:
 class Cache:
     """Applies the rows of watches to a store.
 
-    A watch from version 0 begins with all objects. They are collected until they are complete, and then replace the contents of the store.
-    So a stream that ends in the middle leaves the store as it was.
+    A watch from version 0 begins with all objects. Once all of them have arrived, they replace the contents of the store. If the stream ends
+    earlier, the store does not change.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         #: Whether the store has had a complete list.
         self.has_synced = False
-        #: The version from which the next watch goes on; None: it begins with all objects. Another queue of the name does not have it, and answers 410.
+        #: The version from which the next watch continues. None: the next watch begins with all objects. A recreated queue answers 410 to an old version.
         self.version: int | None = None
         self._list: dict[str, ViewObject] = {}
 
@@ -161,7 +161,7 @@ class Cache:
         self.version = None
 
     def apply(self, row: Json) -> Generator[Event, None, None]:
-        """Applies a row. The store has changed before each event is returned. An exception of an index function is raised."""
+        """Applies a row. The store changes before each event is returned. An exception of an index function is raised."""
         try:
             kind = row["type"]
             if kind == "Error":
@@ -170,7 +170,7 @@ class Cache:
             version = row["resource_version"]
             entry = ViewObject.read(row) if kind in ("Added", "Updated", "Deleted") else None
         except (KeyError, TypeError) as error:
-            raise BadReply(f"a row of the watch is not as the API says: {error!r}: {row!r}", is_json=True) from error
+            raise BadReply(f"a row of the watch does not match the API: {error!r}: {row!r}", is_json=True) from error
         if self.version is None:
             if entry is not None:
                 self._list_entry(kind, entry)
@@ -179,7 +179,7 @@ class Cache:
             return
         if entry is not None:
             yield from self._change(kind, entry, is_state_known=not row.get("final_state_unknown"))
-        # Behind the event: if its handler is interrupted, the row is sent again.
+        # The version is set after the event was handled. If the handler is interrupted, the server sends the row again.
         self.version = version
 
     def _list_entry(self, kind: str, entry: ViewObject) -> None:
@@ -212,7 +212,7 @@ class Cache:
             yield Updated(old, entry)
 
     def _remove(self, key: str, state: ViewObject | None) -> Iterator[Event]:
-        """`state` is the last state, or None if it is not known."""
+        """`state` is the last state, or None if it is unknown."""
         old = self.store.remove(key)
         if old is not None:
             yield Deleted(DeletedFinalStateUnknown.of(old) if state is None else state)

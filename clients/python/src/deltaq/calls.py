@@ -28,13 +28,13 @@ class Call(Generic[T_co]):
     read: Callable[[Any], T_co]
     #: How long the server may wait before it replies, in seconds.
     wait: float = 0.0
-    #: A problem with this code is read like a reply.
+    #: A problem document with this code is read like a successful reply.
     read_problem: str | None = None
-    #: Whether a second application has another effect. Such a call is repeated only if it was certainly not applied.
+    #: Whether the call is not idempotent. Such a call is repeated only if it was certainly not applied.
     counts_twice: bool = False
-    #: Further headers.
+    #: Additional headers.
     headers: dict[str, str] = field(default_factory=dict)
-    #: Whether `read` gets the reply with its ETag, as a pair.
+    #: Whether `read` gets a pair of the reply and its ETag.
     is_tagged: bool = False
 
 
@@ -109,7 +109,8 @@ def add(
     delay: Duration | None = None,
     rate_limited: bool = False,
 ) -> Call[Produced]:
-    """Adds an object or a list of objects, all or none; in mode `keys`, `key` alone. With `source` and `sequence`, once for each number."""
+    """Adds an object or a list of objects, all or none. In mode `keys`, `key` alone is enough. With `source` and `sequence`, the server applies the call
+    once, however often it is repeated."""
     query = {"key": key, "delay": None if delay is None else duration_text(delay), "rate_limited": rate_limited}
     return _produce(queue, "add", objects, source, sequence, **query)
 
@@ -136,7 +137,7 @@ def delete(
     source: str | None = None,
     sequence: int | None = None,
 ) -> Call[Produced]:
-    """Deletes keys: by object, by a list of objects, or by `key` alone."""
+    """Deletes the keys of an object or of a list of objects, or the key `key`."""
     return _produce(queue, "delete", objects, source, sequence, key=key)
 
 
@@ -154,7 +155,9 @@ def replace(
     skip_invalid: bool = False,
     dry_run: bool = False,
 ) -> Call[Replaced]:
-    """Sends the whole list of a source. The list may have any length."""
+    """Sends the whole list of a source. The list may have any length. With `skip_invalid`, invalid objects are left out: at most a tenth of the list. A
+    single invalid object in a list of several is always left out; a list whose only object is invalid is refused. The keys of these objects keep their
+    state."""
     body, count = dump_lines(objects)
     body += dump({"$end": count}) + b"\n"
     query = {
@@ -179,12 +182,13 @@ def deltas(
     sequence: int | None = None,
     skip_invalid: bool = False,
 ) -> Call[Produced]:
-    """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none; with `skip_invalid` all that are valid."""
+    """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many
+    they are, and the others are applied."""
     return _produce(queue, "deltas", deltas, source, sequence, skip_invalid=skip_invalid)
 
 
 def resync(queue: str) -> Call[Produced]:
-    """Queues a `Sync` of every known object without newer changes."""
+    """Queues a `Sync` delta for each known key that has no waiting change and is neither leased nor parked."""
     return _call("POST", _queue(queue, "/resync"), Produced.read, counts_twice=True)
 
 
@@ -203,7 +207,7 @@ def forget(queue: str, keys: Sequence[str]) -> Call[Json]:
 
 
 def new_pop_id() -> str:
-    """A name for a pop that other clients can't guess."""
+    """A random id for a pop, which other clients can't guess."""
     return uuid.uuid4().hex
 
 
@@ -218,7 +222,7 @@ def pop(
     known: bool = False,
     settle: Sequence[Json] = (),
 ) -> Call[Popped]:
-    """Leases up to `max` keys, after settling earlier leases. A repeat with the same `id` returns the same leases; without it, the call gets a new one."""
+    """Settles earlier leases, and then leases up to `max` keys. A repeat with the same `id` returns the same leases. The default `id` is a new one."""
     query = {
         "max": max,
         "lease_duration": None if lease_duration is None else duration_text(lease_duration),
@@ -246,12 +250,12 @@ def _settle_all(queue: str, how: str, leases: str | Sequence[str], **fields: obj
 
 
 def ack(queue: str, leases: str | Sequence[str]) -> Call[list[Settled]]:
-    """Ends a lease, or several: their work is done."""
+    """Acknowledges leases: their work is done."""
     return _settle_all(queue, "ack", leases)
 
 
 def done(queue: str, leases: str | Sequence[str], *, delay: Duration | None = None) -> Call[list[Settled]]:
-    """Mode `keys`: ends leases and keeps the failures; with `delay` the keys are added again after it."""
+    """Mode `keys`: ends leases and keeps the failure counts. With `delay`, the keys are added again after that time."""
     return _settle_all(queue, "done", leases, delay=None if delay is None else duration_text(delay))
 
 
@@ -263,7 +267,8 @@ def nack(
     floor: bool = False,
     error: str | None = None,
 ) -> Call[list[Settled]]:
-    """Ends leases: their work has failed and is delivered again after `delay`, or their backoff; with `floor` no change delivers it earlier."""
+    """Reports failures: the keys are delivered again after `delay` or, without it, after their backoff. With `floor`, a change does not shorten this
+    wait."""
     wait = None if delay is None else duration_text(delay)
     return _settle_all(queue, "nack", leases, delay=wait, floor=floor or None, error=error)
 
@@ -300,22 +305,22 @@ def _selection(keys: Sequence[str] | None, error: str | None, all: bool, expecte
 
 
 def promote(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None, all: bool = False, expected_count: int | None = None) -> Call[Json]:
-    """Makes delayed keys ready before they are due: these keys, those with this error (empty: those without one), or all. Another number of keys than
-    `expected_count` is refused."""
+    """Makes delayed keys ready before they are due: `keys`, the keys whose last error is `error` (empty: keys without an error), or all. The call is
+    refused if it does not select exactly `expected_count` keys."""
     body = _selection(keys, error, all, expected_count)
     return _call("POST", _queue(queue, "/delayed/promote"), _document, None, body, counts_twice=True)
 
 
 def redrive(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None, all: bool = False, expected_count: int | None = None) -> Call[Json]:
-    """Makes parked keys ready: these keys, those with this error (empty: those without one), or all. Another number of keys than `expected_count` is
-    refused."""
+    """Makes parked keys ready: `keys`, the keys whose last error is `error` (empty: keys without an error), or all. The call is refused if it does not
+    select exactly `expected_count` keys."""
     body = _selection(keys, error, all, expected_count)
     return _call("POST", _queue(queue, "/parked/redrive"), _document, None, body, counts_twice=True)
 
 
 def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None = None, all: bool = False, expected_count: int | None = None) -> Call[Json]:
-    """Drops parked keys with their changes: these keys, those with this error (empty: those without one), or all. Another number of keys than
-    `expected_count` is refused."""
+    """Drops parked keys with their changes: `keys`, the keys whose last error is `error` (empty: keys without an error), or all. The call is refused if
+    it does not select exactly `expected_count` keys."""
     body = _selection(keys, error, all, expected_count)
     return _call("POST", _queue(queue, "/parked/discard"), _document, None, body, counts_twice=True)
 
@@ -340,7 +345,7 @@ def _change(method: str, queue: str, values: Json, if_match: str | None, if_none
 
 
 def put_settings(queue: str, values: Json | None = None, *, if_match: str | None = None, if_none_match: str | None = None) -> Call[Settings]:
-    """Creates the queue with these settings, or replaces all of its settings: one that is left out or None has its default. With `if_match`, only if the
+    """Creates the queue with these settings, or replaces all of its settings: a missing setting gets its default. With `if_match`, only if the
     settings have this ETag; with `if_none_match="*"`, only if the queue does not exist."""
     return _change("PUT", queue, values or {}, if_match, if_none_match)
 
@@ -361,7 +366,7 @@ def get(queue: str) -> Call[Json]:
 
 
 def place(queue: str) -> Call[Place]:
-    """Which queue of the name there is, in which life, and its newest version."""
+    """The incarnation, the life and the newest version of the queue."""
     return _call("GET", _queue(queue), Place.read)
 
 
@@ -386,17 +391,17 @@ def resume(queue: str) -> Call[Json]:
 
 
 def close(queue: str, *, wait_for: str | None = None, drain: bool = False, wait: Duration | None = None) -> Call[Json]:
-    """Lets pops drain the queue and then end."""
+    """Closes the queue: pops drain it, and then get 410 `queue-closed`."""
     return _call("POST", _queue(queue, "/close"), _document, {"wait_for": wait_for, "drain": drain}, wait=wait)
 
 
 def reopen(queue: str) -> Call[Json]:
-    """Undoes a close."""
+    """Opens a closed queue again."""
     return _call("POST", _queue(queue, "/reopen"), _document)
 
 
 def purge(queue: str) -> Call[Json]:
-    """Drops the changes that wait."""
+    """Drops ready and delayed keys, and changes that arrived during a lease."""
     return _call("POST", _queue(queue, "/purge"), _document, counts_twice=True)
 
 
@@ -412,7 +417,7 @@ def items(
     limit: int | None = None,
     continue_: str | None = None,
 ) -> Call[Page[Json]]:
-    """Keys with waiting or leased changes, in pages; of all states, unless `state` names some."""
+    """Ready, delayed, leased and parked keys, in pages. `state` selects some of these states."""
     query = {"state": state, "worker": worker, "key": key, "limit": limit, "continue": continue_}
     return _call("GET", _queue(queue, "/items"), Page.reader(_document), query)
 
@@ -459,7 +464,7 @@ def known(
     continue_: str | None = None,
     wait: Duration | None = None,
 ) -> Call[Page[ViewObject]]:
-    """The acknowledged objects, in pages; with `index` and `value`, those that an index finds."""
+    """The acknowledged objects, in pages. With `index` and `value`, only the objects that have this value in the index."""
     query = {"prefix": prefix, "source": source, "shard": shard, "fields": fields, "index": index, "value": value}
     return _view(queue, "known", query | {"limit": limit, "continue": continue_}, wait)
 
@@ -470,12 +475,12 @@ def _object(queue: str, view: str, key: str, min_resource_version: int | None) -
 
 
 def latest_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[ViewObject]:
-    """The newest accepted object of a key. It has all changes up to `min_resource_version`; a version that the queue does not have is refused."""
+    """The newest accepted object of a key. The call is refused if the queue does not have the version `min_resource_version`."""
     return _object(queue, "latest", key, min_resource_version)
 
 
 def known_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[ViewObject]:
-    """The acknowledged object of a key. `min_resource_version` is a version that the queue must have."""
+    """The acknowledged object of a key. The call is refused if the queue does not have the version `min_resource_version`."""
     return _object(queue, "known", key, min_resource_version)
 
 
@@ -486,12 +491,12 @@ def history(queue: str, key: str, *, limit: int | None = None, continue_: str | 
 
 
 def sources(queue: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
-    """The sources that own keys or have called, in pages."""
+    """The sources that own keys or have made calls, in pages."""
     return _call("GET", _queue(queue, "/sources"), Page.reader(_document), {"limit": limit, "continue": continue_})
 
 
 def workers(queue: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
-    """The workers that hold leases or wait, in pages."""
+    """The workers that hold leases or wait for keys, in pages."""
     return _call("GET", _queue(queue, "/workers"), Page.reader(_document), {"limit": limit, "continue": continue_})
 
 
@@ -514,7 +519,7 @@ def index_values(
 
 
 def synced(queue: str, *, resource_version: int | str | None = None, wait: Duration | None = None) -> Call[Synced]:
-    """Whether the initial list, or everything up to a version, is acknowledged."""
+    """Whether the initial list is processed or, with `resource_version`, every change up to that version is acknowledged."""
     return _call("GET", _queue(queue, "/synced"), Synced.read, {"resource_version": resource_version}, wait=wait)
 
 

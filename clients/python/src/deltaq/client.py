@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Client:
     """A deltaq server. Threads share one client, which keeps connections open. Close it, or use it in a `with` block.
 
-    `parse_float` makes the numbers of objects that are not whole: `decimal.Decimal` keeps all of their digits.
+    `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Client:
         self._transport.close()
 
     def queue(self, name: str) -> Queue:
-        """The calls of one queue. The queue need not exist."""
+        """The calls of one queue, which may not exist yet."""
         return Queue(self, name)
 
     def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[Json]:
@@ -66,7 +66,7 @@ class Client:
         return self.send(calls.info())
 
     def send(self, call: Call[T], *, cancel: Cancel | None = None, attempts: Attempts | None = None) -> T:
-        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has other rules."""
+        """Sends a call, and repeats it after a retryable error: at most `retry.max_attempts` attempts in all. `attempts` replaces these rules."""
         attempts = attempts or Attempts(self.retry)
         while True:
             try:
@@ -78,7 +78,7 @@ class Client:
             pause(wait, cancel)
 
     def send_once(self, call: Call[T], *, cancel: Cancel | None = None, timeout: float | None = None) -> T:
-        """Sends a call once. A shorter `timeout` than that of the client counts."""
+        """Sends a call once. `timeout` applies if it is shorter than the timeout of the client."""
         return read_reply(self.codec, call, self._transport.request(call, cancel, timeout))
 
     def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:
@@ -98,7 +98,7 @@ def pause(seconds: float, cancel: Cancel | None) -> None:
 
 
 def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], T]:
-    """The method of a call: it has the parameters of the call without the queue."""
+    """Makes a method of `Queue` from a function that builds a call. The method has the same parameters, except `queue`."""
 
     def send(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.client.send(build(self.name, *args, **kwargs))

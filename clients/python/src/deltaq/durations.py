@@ -25,7 +25,7 @@ def duration_text(duration: Duration) -> str:
 
 
 def delay_text(delay: Duration) -> str:
-    """The text of a delay of a key. A ValueError says why it is none, before the server refuses the call that has it."""
+    """The text of a key's delay. Raises a ValueError for a delay that the server would refuse."""
     if duration_seconds(delay) > DELAY_SECONDS_MAX:
         raise ValueError(f"a delay may have 366 days, and this one is {delay}")
     return duration_text(delay)
@@ -39,5 +39,5 @@ def duration_seconds(duration: Duration) -> float:
         return float(duration)
     parts = PART.findall(duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
-        raise ValueError(f"{duration!r} is no duration: write a number and a unit, such as 30s or 1m30s")
+        raise ValueError(f"{duration!r} is not a duration: write a number and a unit, such as 30s or 1m30s")
     return sum(float(number) * UNITS[unit] for number, unit in parts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: Statuses after which a call may succeed later if the reply is no problem document: that of a proxy in between.
+#: The statuses of retryable replies without a problem document. Such a reply comes from a proxy.
 RETRYABLE_STATUSES = (408, 429, 502, 503, 504)
-#: Codes with a status of 500 or more that say that nothing was applied.
+#: Problem codes with a status of 500 or more that guarantee that nothing was applied.
 KNOWN_OUTCOMES = ("draining", "recovering", "too-many-connections", "journal-behind", "index-building")
 
 
@@ -21,7 +21,7 @@ class Error(Exception):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether a loop that runs for ever, such as that of a worker, goes on: the error is retryable, or a defect of the server or of a proxy."""
+        """Whether an endless loop, such as that of a worker, continues: the error is retryable, or a defect of the server or of a proxy."""
         return self.is_retryable
 
     @property
@@ -47,7 +47,7 @@ class ConnectionLost(Error):
 
 
 class Cancelled(Error):
-    """The call was given up because its worker or informer stops."""
+    """The call was cancelled because its worker or informer stops."""
 
 
 class BadReply(Error):
@@ -55,7 +55,7 @@ class BadReply(Error):
 
     def __init__(self, message: str = "", *, is_json: bool = False) -> None:
         super().__init__(message)
-        #: Whether the reply is JSON. A loop that runs for ever repeats such a call a few times, because its reply may always be the same.
+        #: Whether the reply is JSON. An endless loop repeats such a call only a few times, because the reply may be the same each time.
         self.is_json = is_json
 
     @property
@@ -72,13 +72,13 @@ class NotJson(Error, ValueError):
 
 
 class QueueDeleted(Error):
-    """The queue of a reflector was deleted, also if there is a new queue of the name. The new one lacks what was sent before, so the source must be listed
-    again."""
+    """The queue of a reflector was deleted, and possibly created again. The new queue lacks the objects that were sent before, so the source must be
+    listed again."""
 
 
 class QueueRestored(QueueDeleted):
-    """The queue of a reflector may have lost what was sent, as after a backup was restored, or the token may not ask whether it has. The source must be
-    listed again."""
+    """The queue of a reflector may have lost changes, for example because a backup was restored, or the token does not permit the check. The source must
+    be listed again."""
 
 
 class LeaseLost(Error):

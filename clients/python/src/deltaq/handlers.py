@@ -1,4 +1,4 @@
-"""The handlers of an informer. No input or output: what to call is returned."""
+"""The handlers of an informer. No I/O: this module returns the calls, and the informer makes them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from .cache import Added, Event, Store, Updated
 from .models import ViewObject
 
-#: A function and its arguments. The informer with threads calls it, the other one also awaits its result.
+#: A function and its arguments. The informer with threads calls the function; the informer for asyncio also awaits its result.
 Notification = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
 class Handler:
-    """What to call for each change of the store. Functions that are None are not called.
+    """The functions that are called after each change of the store. Each may be None.
 
-    `on_add` gets the entry and whether it was in the initial list. `on_delete` gets a `DeletedFinalStateUnknown` if the last state is not known.
+    `on_add` gets the entry and whether it was in the initial list. `on_delete` gets a `DeletedFinalStateUnknown` if the last state is unknown.
     """
 
     on_add: Callable[[ViewObject, bool], Any] | None = None
@@ -32,11 +32,11 @@ class Handler:
         return self.on_delete and (self.on_delete, (event.entry,))
 
     def first(self, store: Store) -> list[Notification]:
-        """What a handler that is added late gets: an add for each object."""
+        """The calls for a handler that is added late: an add for each object."""
         on_add = self.on_add
         return [(on_add, (entry, True)) for entry in store.list()] if on_add else []
 
     def resync(self, store: Store) -> list[Notification]:
-        """An update of each object with itself."""
+        """The calls of a resync: an update of each object, from its current state to the same state."""
         on_update = self.on_update
         return [(on_update, (entry, entry)) for entry in store.list()] if on_update else []

@@ -33,7 +33,7 @@ class Registration:
         return self._synced.is_set()
 
     def wait_for_sync(self, timeout: float | None = None) -> bool:
-        """Waits until `has_synced`. False: the time is over."""
+        """Waits until `has_synced`. Returns False after the timeout."""
         return self._synced.wait(timeout)
 
     def mark_synced(self) -> None:
@@ -44,8 +44,8 @@ class Registration:
 class Informer:
     """Lists and watches a view of a queue. Use it in a `with` block, or call `start` and `stop`.
 
-    Handlers are called one at a time, in the order of the changes. A slow handler slows the watch, and then gets the newest state of each key
-    once. An exception of a handler is logged. `resync` is the period after which handlers get each object again.
+    Handlers are called one at a time, in the order of the changes. A slow handler slows the watch; several changes of a key then arrive as one, with
+    the newest state. An exception of a handler is logged. `resync` is the interval at which handlers get every object again.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Informer:
         bookmark: Duration | None = None,
     ) -> None:
         self.store = Store(indexes)
-        #: The error that has ended the informer, if one has.
+        #: The error that ended the informer; None if there was none.
         self.error: BaseException | None = None
         self._queue = queue
         self._view, self._prefix, self._shard, self._bookmark = view, prefix, shard, bookmark
         self._resync_seconds = None if resync is None else duration_seconds(resync)
         self._cache = Cache(self.store)
         self._registrations: list[Registration] = []
-        # Held while a row is applied and its handlers are called. It may be taken again by a handler that adds a handler.
+        # Held while a row is applied and its handlers are called. The lock is reentrant, because a handler may add a handler.
         self._lock = threading.RLock()
         # Set once the store has synced, or the informer has ended.
         self._settled = threading.Event()
@@ -92,7 +92,7 @@ class Informer:
         return registration
 
     def start(self) -> None:
-        """Begins in a thread of its own."""
+        """Starts the informer in a new thread."""
         if self._threads:
             raise RuntimeError("the informer was started before")
         targets = [self._run, self._resync] if self._resync_seconds else [self._run]
@@ -111,7 +111,7 @@ class Informer:
         return self._cache.has_synced
 
     def wait_for_sync(self, timeout: float | None = None) -> bool:
-        """Waits until `has_synced`. False: the time is over, or the informer was stopped. Raises the error that has ended the informer."""
+        """Waits until `has_synced`. Returns False after the timeout, or if the informer was stopped. Raises the error that ended the informer."""
         self._settled.wait(timeout)
         if self.error is not None:
             raise self.error
@@ -182,7 +182,7 @@ class Informer:
 
 
 def wait_for_cache_sync(*informers: Informer | Registration, timeout: float | None = None) -> bool:
-    """Waits until all informers, or handlers of them, have synced. False: the time is over."""
+    """Waits until all of these informers and handlers have synced. Returns False after the timeout."""
     end = None if timeout is None else time.monotonic() + timeout
     waits: list[Any] = [informer.wait_for_sync for informer in informers]
     return all(wait(None if end is None else max(end - time.monotonic(), 0.0)) for wait in waits)

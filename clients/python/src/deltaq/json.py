@@ -1,4 +1,4 @@
-"""JSON in which numbers stay exact: whole numbers of any size, and the others with `parse_float=decimal.Decimal`."""
+"""JSON with exact numbers: integers of any size, and other numbers with `parse_float=decimal.Decimal`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .errors import BadReply, NotJson
 #: An object of a queue, or a document of the API.
 Json = dict[str, Any]
 
-# The standard encoder knows no decimals: it writes them as text behind this random mark, which is removed afterwards together with the quotes.
+# The standard encoder can't write a Decimal as a number. So it writes a string that begins with this random mark; mark and quotes are removed afterwards.
 DECIMAL = uuid.uuid4().hex
 DECIMALS = re.compile(f'"{DECIMAL}([^"]*)"')
 
@@ -49,12 +49,12 @@ def _whole(digits: str) -> int | Decimal:
     try:
         return int(digits)
     except ValueError:
-        # Python limits the digits of an int's text. A Decimal has all of them, and is written with all of them.
+        # `int` limits the number of digits that it reads. A `Decimal` keeps all of them, and is written with all of them.
         return Decimal(digits)
 
 
 class Codec:
-    """Reads JSON. `parse_float` makes the numbers that are not whole, from their text."""
+    """Reads JSON. `parse_float` converts the text of each number that is not an integer."""
 
     def __init__(self, parse_float: Callable[[str], Any] | None = None) -> None:
         self._parse_float = parse_float

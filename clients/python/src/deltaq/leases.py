@@ -1,6 +1,6 @@
-"""The leases that a worker holds: when to extend them, when they are lost, and what is left to settle. No input, no output but a log, and no clock.
+"""The leases that a worker holds: when to extend them, when they are lost, and which outcomes are to be sent. No I/O except the log, and no clock.
 
-Invariant: a lease is held from `take` until its outcome is settled for good, or until it is lost. The outcome of a handler whose lease is lost is not
+Invariant: a lease is held from `take` until its outcome is settled, or until it is lost. The outcome of a handler whose lease is lost is not
 sent. A lease whose handler has ended is never lost: its outcome is sent, and the server says whether the lease had ended. Every method takes the
 present time as seconds of a monotonic clock. The methods are not thread-safe; a worker calls them under its lock.
 """
@@ -19,15 +19,15 @@ from .retry import RetryPolicy
 
 log = logging.getLogger("deltaq")
 
-#: Most leases of one settle or extend.
+#: Maximum number of leases in one settle or extend.
 BATCH_MAX = 1000
-#: How long an outcome waits for the next pop, which would carry it, in seconds.
+#: How long an outcome waits for the next pop, which can send it along, in seconds.
 SETTLE_AFTER_SECONDS = 0.1
-#: The longest time before the end of a lease at which it counts as lost if it could not be extended, in seconds.
+#: Maximum safety margin, in seconds: a lease that could not be extended counts as lost this long before its end.
 MARGIN_SECONDS_MAX = 5.0
 #: The longest random wait before an extend is repeated, in seconds.
 EXTEND_WAIT_SECONDS_MAX = 1.0
-#: A time that never comes, in seconds: locks can't wait for infinity.
+#: A time in the far future, in seconds. Locks can't wait for infinity.
 FAR = 1e18
 
 
@@ -37,13 +37,13 @@ class Context:
     def __init__(self, lease: Lease) -> None:
         #: The lease; `lease.token` is the fencing token.
         self.lease = lease
-        #: Newer changes of the key that wait behind the lease, as of the last extend.
+        #: Number of changes of the key that have arrived during the lease, as of the last extend.
         self.pending_deltas = 0
         #: Whether the newest of these changes is a deletion.
         self.is_deleted = False
         #: Whether the lease has ended: another worker may hold the key. The handler must write nothing more.
         self.is_lost = False
-        #: Whether the worker stops. The handler may go on to its end.
+        #: Whether the worker is stopping. The handler may still finish.
         self.is_stopping = False
 
     @property
@@ -59,7 +59,7 @@ class Context:
 
 @dataclass(eq=False)
 class Held:
-    """A lease of the worker."""
+    """A lease that the worker holds, with its item."""
 
     item: Item
     context: Context
@@ -71,7 +71,7 @@ class Held:
     on_lost: Callable[[], object] = field(default=lambda: None)
 
     def begin(self, now: float, length_ms: int) -> None:
-        """The lease has this length from now on."""
+        """Starts the time of the lease: it ends `length_ms` after `now`."""
         seconds = length_ms / 1000
         self.extend_at = now + seconds / 3
         self.lost_at = now + seconds - min(MARGIN_SECONDS_MAX, seconds / 6)
@@ -88,19 +88,19 @@ def extend_policy(policy: RetryPolicy) -> RetryPolicy:
 
 class Leases:
     def __init__(self) -> None:
-        #: Handlers that have begun and not ended, also those whose leases are lost.
+        #: The number of running handlers, including handlers whose leases are lost.
         self.running = 0
-        # Leases without an outcome, those whose outcome waits to be sent since a time, and those whose outcome is being sent.
+        # Leases without an outcome; outcomes that wait to be sent, each with the time since when; outcomes that are being sent.
         self._held: dict[str, Held] = {}
         self._outbox: list[tuple[Held, Outcome, float]] = []
         self._sending: dict[str, tuple[Held, Outcome, float]] = {}
-        # Not before this time is an extend repeated that has failed.
+        # A failed extend is not repeated before this time.
         self._extend_not_before = 0.0
 
     # Items.
 
     def take(self, items: Iterable[Item], now: float) -> list[Held]:
-        """The leases of a pop."""
+        """Adds the leases of a pop."""
         taken = []
         for item in items:
             held = Held(item, Context(item.lease))
@@ -114,7 +114,7 @@ class Leases:
         return [held for held in self._held.values() if not held.is_started]
 
     def start(self, held: Held) -> bool:
-        """Begins the work. False: the lease is lost or released, and nobody works on it."""
+        """Begins the work. Returns False if the lease was lost or released: then the handler must not run."""
         if held.context.is_lost or held.id not in self._held:
             return False
         held.is_started = True
@@ -153,13 +153,13 @@ class Leases:
         return [outcome.settle(held.id) for held, outcome, _ in batch]
 
     def settled(self, entries: Sequence[Json], results: Iterable[Settled]) -> list[Settled]:
-        """Ends the leases of a call. The result has the leases that had ended before."""
+        """Removes the leases that a call has settled. Returns the results of those that had ended before the call."""
         for entry in entries:
             self._sending.pop(entry["lease_id"], None)
         return [result for result in results if result.result == "stale"]
 
     def unsettled(self, entries: Sequence[Json]) -> None:
-        """A call had no reply, and is not repeated: its outcomes wait again to be sent."""
+        """Puts the outcomes of a call without a reply back into the queue of outcomes to send."""
         self._outbox[:0] = [self._sending.pop(entry["lease_id"]) for entry in entries]
 
     # Extends.
@@ -177,12 +177,12 @@ class Leases:
         return [held.id for held in self._unsettled() if held.extend_at <= now][:BATCH_MAX]
 
     def extend_patience(self, now: float) -> float:
-        """How long an extend may take, in seconds: another attempt fits behind one without a reply, before the first lease is lost."""
+        """The timeout of an extend, in seconds. It leaves time for a second attempt before the first lease is lost."""
         ends = [held.lost_at for held in self._unsettled() if held.lost_at > now]
         return (min(ends, default=FAR) - now) / 2
 
     def extended(self, results: Iterable[Settled], sent_at: float) -> None:
-        """The reply to an extend that was sent at `sent_at`."""
+        """Processes the reply to an extend that was sent at `sent_at`."""
         by_id = {held.id: held for held in self._unsettled()}
         for result in results:
             held = by_id.get(result.lease_id)
@@ -197,7 +197,7 @@ class Leases:
                 held.extend_at = FAR
 
     def extend_failed(self, now: float, wait: float) -> None:
-        """An extend had no success. It is repeated after `wait`."""
+        """Schedules the next attempt of a failed extend after `wait`."""
         self._extend_not_before = now + wait
 
     def lost_at(self) -> float | None:
@@ -205,7 +205,7 @@ class Leases:
         return min((held.lost_at for held in self._held.values()), default=None)
 
     def expire(self, now: float) -> None:
-        """Loses the leases whose time has passed."""
+        """Marks the leases whose time has passed as lost."""
         for held in list(self._held.values()):
             if held.lost_at <= now:
                 self._lose(held, "no extend has succeeded in time")
@@ -217,6 +217,6 @@ class Leases:
         held.on_lost()
 
     def stop(self) -> None:
-        """Lets running handlers know that the worker stops."""
+        """Tells the running handlers that the worker is stopping."""
         for held in self._held.values():
             held.context.is_stopping = True

@@ -1,4 +1,4 @@
-"""What the API replies, as dataclasses. Fields that a newer server adds are ignored."""
+"""The replies of the API as dataclasses. Fields that a newer server adds are ignored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Delta:
     queued_at: str
     object: Any
     source: str | None = None
-    #: Older deltas that were merged into this one.
+    #: Number of older deltas that were merged into this one.
     coalesced: int = 0
     traceparent: str | None = None
     final_state_unknown: bool = False
@@ -56,7 +56,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Item:
-    """A popped key with everything that has happened to it since the last ack."""
+    """A popped key with all of its changes since the last ack."""
 
     key: str
     lease: Lease
@@ -66,7 +66,7 @@ class Item:
     is_in_initial_list: bool
     #: The changes, oldest first. In mode `events` there is one, in mode `keys` none.
     deltas: list[Delta]
-    #: The object that was acknowledged last, of a pop with `known`; None if there is none.
+    #: After a pop with `known`: the object that was acknowledged last, or None if there is none.
     known: Any = None
 
     @classmethod
@@ -90,7 +90,7 @@ class Item:
 
     @property
     def object(self) -> Any:
-        """The newest object; of a deleted key, the last one."""
+        """The newest object. For a deleted key, its last object."""
         return self.newest.object
 
     @property
@@ -101,7 +101,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Settled:
-    """What has become of a lease: `ok`, `repeated` (as good as ok), or `stale` with the `outcome` of the lease."""
+    """The result for one lease: `ok`, `repeated` (equivalent to `ok`), or `stale` with the `outcome` of the lease."""
 
     lease_id: str
     how: str
@@ -114,7 +114,7 @@ class Settled:
     #: After an extend.
     expires_at: str | None = None
     expires_in_ms: int = 0
-    #: Newer changes that wait behind the lease.
+    #: Number of changes that have arrived during the lease.
     pending_deltas: int = 0
     #: Whether the newest of them is a deletion.
     deleted: bool = False
@@ -155,28 +155,28 @@ class Popped:
 
 @dataclass(frozen=True)
 class Produced:
-    """The reply to a call that produces."""
+    """The reply to a produce call."""
 
     resource_version: int
     queued: int = 0
-    #: Mode `keys`: adds of keys that were ready already.
+    #: Mode `keys`: adds of keys that were already ready.
     merged: int = 0
     ignored: int = 0
     #: Objects that were not newer than the newest state of their key.
     stale: int = 0
-    #: Whether the sequence number of the call was applied before, so that this call changed nothing.
+    #: Whether the sequence number had already been applied, so that this call changed nothing.
     duplicate: bool = False
-    #: With a sequence number: that of the last call of the source that was applied.
+    #: With a sequence number: the last number of the source that was applied.
     sequence: int | None = None
-    #: The queue: another one than before has nothing of what was sent. None in a dry run without a queue.
+    #: The id of the queue. If it has changed, the queue was deleted and created again, and lacks earlier objects. None in a dry run without a queue.
     incarnation: str | None = None
-    #: The life to which `resource_version` belongs: in another one than before, what was sent may be lost. `synced` with its version says so.
+    #: The life to which `resource_version` belongs. If it has changed, changes may be lost: `synced` with the version of an earlier reply shows whether.
     life: str | None = None
-    #: Of a rate-limited add: `key`, `failures`, `due_at` and `parked` of each key.
+    #: For a rate-limited add: `key`, `failures`, `due_at` and `parked` of each key.
     keys: list[Json] | None = None
     #: With `skip_invalid`: the number of objects that were left out.
     invalid: int = 0
-    #: `index`, `key`, `code` and `detail` of the first 10 of them.
+    #: With `skip_invalid`: `index`, `key`, `code` and `detail` of the first 10 objects that were left out.
     invalid_objects: list[Json] = field(default_factory=list)
 
     @classmethod
@@ -186,11 +186,11 @@ class Produced:
 
 @dataclass(frozen=True)
 class Place:
-    """A queue, and the life in which it has a version."""
+    """The incarnation, the life and the newest version of a queue."""
 
-    #: The queue: a later one of the name has another incarnation.
+    #: The id of the queue. A queue that is created again under the same name has a new id.
     incarnation: str
-    #: A life begins each time a server loads the queue.
+    #: The id of the life. A life begins each time a server loads the queue.
     life: str
     resource_version: int
 
@@ -200,7 +200,7 @@ class Place:
 
     @classmethod
     def of(cls, reply: Produced) -> Place | None:
-        """None in the reply of an older server."""
+        """The place in a reply; None if an older server has sent the reply."""
         if reply.incarnation is None or reply.life is None:
             return None
         return cls(reply.incarnation, reply.life, reply.resource_version)
@@ -233,13 +233,13 @@ class Settings:
     """The settings of a queue."""
 
     values: Json
-    #: For `if_match` of a later call, which is refused if somebody has changed them.
+    #: The ETag of the settings. A later call with this `if_match` is refused if the settings have changed.
     etag: str
 
 
 @dataclass(frozen=True)
 class ViewObject:
-    """An object of a view. Fields that the call left out are None."""
+    """An object of a view. Fields that the reply lacks are None."""
 
     key: str
     source: str | None
@@ -254,7 +254,7 @@ class ViewObject:
 
 @dataclass(frozen=True)
 class Synced:
-    """Whether the initial list, or everything up to a version, is acknowledged."""
+    """Whether the initial list is processed or, for a version, every change up to it is acknowledged."""
 
     synced: bool
     remaining: int
@@ -270,15 +270,15 @@ class Synced:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """A part of a list. `continue_` is the token for the next part, or None."""
+    """A page of a list. `continue_` is the token of the next page; None on the last page."""
 
     items: list[T]
     continue_: str | None
     #: The number of the queue's newest event; None in the list of queues.
     resource_version: int | None
-    #: Queues of the list of queues that can't be read.
+    #: In the list of queues: the queues that can't be read.
     unavailable: list[Json] = field(default_factory=list)
-    #: Of the list of parked errors: keys whose errors no page has, because there are too many.
+    #: In the list of parked errors: the number of keys whose errors are not listed, because there are too many different errors.
     other_keys: int = 0
 
     @classmethod

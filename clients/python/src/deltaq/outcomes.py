@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .durations import Duration, delay_text
 from .json import Json
 
-#: The longest error text that is sent, in characters. The beginning of a longer one is cut off: the end of a message says more.
+#: Maximum length of an error text, in characters. Only the end of a longer text is sent, because the end says more.
 ERROR_LENGTH_MAX = 1000
 
 
@@ -44,7 +44,7 @@ class Ack(Outcome):
 
 
 class Nack(Outcome):
-    """The work has failed: the key is delivered again after `delay`, or after the backoff of its queue; with `floor` no change delivers it earlier.
+    """The work has failed: the key is delivered again after `delay` or, without it, after its backoff. With `floor`, a change does not shorten this wait.
     `error` is a text or an exception."""
 
     how = "nack"
@@ -63,7 +63,7 @@ class Reject(Outcome):
 
 
 class Done(Outcome):
-    """Mode `keys`: the work is done, and failures stay. With `delay`, the key is added again after it."""
+    """Mode `keys`: the work is done, and the failure count is kept. With `delay`, the key is added again after that time."""
 
     how = "done"
 
@@ -81,12 +81,12 @@ class Release(Outcome):
 
 
 def error_text(error: object, text_of: Callable[[object], str] = str) -> str:
-    """The text of an error, as the server takes it. An exception may have any text, and even none."""
+    """The text of an error, in a form that the server accepts. Even if `text_of` raises an exception, there is a text."""
     try:
         text = text_of(error)
     except Exception as failure:
         text = f"{type(failure).__name__} while the text of the error was made"
-    # A file name that is not UTF-8 has halves of characters, which JSON can't have.
+    # The name of a file that is not UTF-8 contains lone surrogates, which UTF-8 can't encode.
     return text[-ERROR_LENGTH_MAX:].encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""The pops of a worker: their settings, and what their refusals mean. No input, and no output but a log."""
+"""The pops of a worker: their settings, and what their refusals mean. No I/O except the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .retry import RetryPolicy
 
 log = logging.getLogger("deltaq")
 
-#: Most keys of one pop.
+#: Maximum number of keys in one pop.
 POP_MAX = 1000
 #: How long the last calls of a stopping worker may take, in seconds.
 LAST_CALLS_SECONDS = 5.0
@@ -64,14 +64,14 @@ class WorkerSettings:
 
 
 class Absence:
-    """Pops of a queue that does not exist."""
+    """Counts the pops of a queue that does not exist yet."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
         self._pops = 0
 
     def wait(self) -> float:
-        """The wait before the next pop, in seconds. The first one is logged."""
+        """The wait before the next pop, in seconds. The first wait is logged."""
         self._pops += 1
         if self._pops == 1:
             log.warning("queue %s does not exist yet", self._queue)

@@ -1,4 +1,4 @@
-"""How replies become results or errors. No input or output."""
+"""Turns replies into results or errors. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Reply:
-    """A status with the headers that say something, and the whole body."""
+    """The status, the relevant headers and the whole body of a reply."""
 
     status: int
     body: bytes
@@ -40,11 +40,11 @@ def read_reply(codec: Codec, call: Call[T], reply: Reply) -> T:
     try:
         return call.read((fields, reply.etag or "") if call.is_tagged else fields)
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadReply(f"the reply to {call.method} {call.target} is not as the API says: {error!r}", is_json=bool(body)) from error
+        raise BadReply(f"the reply to {call.method} {call.target} does not match the API: {error!r}", is_json=bool(body)) from error
 
 
 def read_problem(codec: Codec, reply: Reply) -> Problem:
-    """The problem of a reply that is none of success; other bodies than problem documents count as empty."""
+    """The problem of a reply whose status is not a success. A body that is not a problem document counts as empty."""
     try:
         fields = codec.load(reply.body)
     except BadReply:

@@ -15,7 +15,7 @@ from .models import Place, Produced
 
 T = TypeVar("T")
 
-#: Calls that are made one after the other. Each one gets its reply, or throws its problem.
+#: A generator of calls, which its caller makes one after the other. The caller sends each reply into it, or throws the problem.
 Steps = Generator[Call[Any], Any, T]
 
 
@@ -47,10 +47,10 @@ class Change:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-#: How often a reflector asks whether the queue still has what was sent, in seconds.
+#: Interval at which a reflector checks that the queue still has the objects that were sent, in seconds.
 CHECK_SECONDS = 5.0
 
-#: What a source has: its whole list, or changes that are applied together.
+#: An entry of a source: its whole list, or changes that are applied together.
 Entry = Replace | Change | list[Change]
 
 
@@ -67,7 +67,7 @@ def is_about_the_entry(refusal: Refusal) -> bool:
 
 
 def poll_wait(interval: float) -> float:
-    """The wait before the next list, in seconds: within a tenth of the interval, so that many processes spread."""
+    """The wait before the next list, in seconds: the interval plus or minus up to a tenth at random, so that many processes do not list at once."""
     return interval * random.uniform(0.9, 1.1)
 
 
@@ -82,23 +82,23 @@ class ReplaceOptions:
 
 
 class Sequence:
-    """The numbers of a source's calls. An entry keeps its number over all of its repeats."""
+    """The sequence numbers of a source's calls. A repeated entry keeps its number."""
 
     def __init__(self, queue: str, source: str, options: ReplaceOptions) -> None:
         self._queue = queue
         self.source = source
         self._options = options
-        # The last number of the source; None: the server has not been asked yet.
+        # The last number of the source; None until the server was asked.
         self._last: int | None = None
-        # The queue that has what was sent, and when to ask for it next. None: it does not exist yet, or was not asked for.
+        # The queue that has the objects that were sent, and the time of the next check. None if the queue does not exist yet or was not checked.
         self._place: Place | None = None
         self._check_at = 0.0
         # The version in the last reply.
         self._version = 0
 
     def check(self, now: float, entry: Entry | None) -> Steps[None]:
-        """Asks which queue takes the calls, unless that was asked a short time ago. The entry is None while the source has nothing new. A change must not
-        go to a queue that lacks what was sent before; a list may."""
+        """Checks that the queue is still the same, unless the last check was a short time ago. The entry is None while the source has nothing new. A change
+        must not go to a queue that lacks earlier changes; a list may."""
         if self._place is not None and now < self._check_at:
             return
         self._check_at = now + CHECK_SECONDS
@@ -135,7 +135,7 @@ class Sequence:
         return calls.deltas(self._queue, [change.delta() for change in changes], source=self.source, sequence=number)
 
     def applied(self, reply: Produced, entry: Entry, failures: int) -> Steps[bool]:
-        """Whether the entry was applied. If not, another process has used its number: the last number is asked for again, and the entry is sent again."""
+        """Whether the entry was applied. If not, another process has used its number: the entry is sent again, with a number after the current last one."""
         assert self._last is not None
         if reply.duplicate and failures == 0:
             self._last = None
@@ -143,17 +143,17 @@ class Sequence:
         self._last += 1
         place = Place.of(reply)
         if place is not None:
-            # The number in the queue is that of this call, which says nothing of those before.
+            # The last number in the queue is now that of this call, so it says nothing about earlier calls.
             yield from self._compare(place, entry, None)
             self._version = reply.resource_version
         return True
 
     def _compare(self, place: Place | None, entry: Entry | None, number: int | None) -> Steps[None]:
-        """Compares the queue with the one that has what was sent. One that a server has loaded since is in another life: it must have the version of the
-        last reply, and the number of the last call."""
+        """Checks that the queue has the changes that were sent before. If a server has loaded the queue since, the queue is in another life: then it must
+        have the version of the last reply, and the number of the last call."""
         before = self._place
         if isinstance(entry, Replace) or before is None:
-            # A list is whole, so it does not matter what the queue had. A queue that is asked before the call may have another last number.
+            # A list is complete, so the earlier content of the queue does not matter. A queue in another life may have another last number.
             if before is not None and number is not None and (place is None or place.life != before.life):
                 self._last = None
             self._place = place
@@ -180,7 +180,7 @@ class Sequence:
         try:
             yield calls.synced(self._queue, resource_version=self._version)
         except Problem as problem:
-            # 403: the token may not ask.
+            # 403: the token does not permit the check.
             if problem.code in ("expired", "version-ahead") or problem.status == 403:
                 return False
             raise

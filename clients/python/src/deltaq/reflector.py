@@ -21,21 +21,21 @@ T = TypeVar("T")
 
 
 def polled(fetch: Callable[[], Iterable[Json]], interval: float) -> Iterator[Replace]:
-    """The lists of a source that can only be asked, about every `interval` seconds. An error of `fetch` is logged: the last list stays in force."""
+    """Polls a source: yields the list of `fetch` about every `interval` seconds. An error of `fetch` is logged, and the last list stays in force."""
     while True:
         try:
             objects = list(fetch())
         except Exception as error:
-            log.warning("the source has no list, so the last one stays in force: %s: %s", type(error).__name__, error)
+            log.warning("can't list the source, so its last list stays in force: %s: %s", type(error).__name__, error)
         else:
             yield Replace(objects)
         time.sleep(poll_wait(interval))
 
 
 class Reflector:
-    """Keeps a queue in step with a source. One reflector per source: two would use each other's sequence numbers.
+    """Keeps a queue in step with a source. Run one reflector per source: two would take sequence numbers from each other.
 
-    Lists are sent with `only_changed`. Calls are repeated for ever while their errors are temporary.
+    Lists are sent with `only_changed` by default. After a temporary error a call is repeated without limit.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Reflector:
         self._cancel.set()
 
     def _make(self, steps: Steps[T]) -> T:
-        """Makes the calls of steps."""
+        """Makes the calls of `steps`."""
         retry = self._queue.client.retry
         try:
             call = next(steps)

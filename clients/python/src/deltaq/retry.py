@@ -1,4 +1,4 @@
-"""When a call is repeated, and after which wait. No input, and no output but a log: the clients of both kinds use these rules."""
+"""When a call is repeated, and after which wait. Both clients, with threads and for asyncio, use these rules. No I/O except the log."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .errors import BadReply, Error, Problem
 
 log = logging.getLogger("deltaq")
 
-#: The longest wait that a server can ask for, in seconds: Python can't wait for any time.
+#: Maximum wait that the client grants to a server, in seconds. Python can't wait for arbitrarily long times.
 ASKED_SECONDS_MAX = 86400.0
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter: a random wait between 0 and the exponential one, but never less than the server asks for."""
+    """Exponential backoff with full jitter: a random wait between 0 and the backoff, in addition to the wait that the server asks for."""
 
-    #: How often a call is sent at most.
+    #: Maximum number of attempts, including the first.
     max_attempts: int = 8
-    #: The longest first wait, in seconds. It doubles with each attempt.
+    #: Maximum of the first wait, in seconds. The maximum doubles with each attempt.
     base: float = 0.1
-    #: The longest wait, in seconds; a longer Retry-After is obeyed, up to a day.
+    #: Maximum wait, in seconds, not counting a Retry-After, which is obeyed up to a day.
     max: float = 10.0
     #: A random number from 0 to 1. Tests replace it.
     random: Callable[[], float] = field(default=random.random, repr=False)
@@ -34,13 +34,13 @@ class RetryPolicy:
 
     def backoff(self, failures: int) -> float:
         """The wait after this many failures in a row, in seconds."""
-        # 2^32 times any base is more than any sensible maximum, and a float can hold it.
+        # The exponent is limited so that the float can't overflow. 2^32 times the base is above any sensible maximum.
         return min(self.max, self.base * 2.0 ** min(failures - 1, 32)) * self.random()
 
 
 class Attempts:
-    """The attempts of one call. With `for_ever` their number has no bound, and they go on after defects of the server, too. Only replies of JSON that
-    can't be read are bounded: so many in a row as an ordinary call has attempts."""
+    """The attempts of one call. With `for_ever` their number is not limited, and they continue after defects of the server too. The exception is JSON
+    that can't be read: after `max_attempts` such replies in a row the call has failed."""
 
     def __init__(self, policy: RetryPolicy, *, for_ever: bool = False) -> None:
         self.failures = 0
@@ -49,7 +49,7 @@ class Attempts:
         self._for_ever = for_ever
 
     def wait_after(self, error: Error) -> float | None:
-        """The wait before the next attempt, in seconds, or None: the call has failed."""
+        """The wait before the next attempt, in seconds; None if the call has failed."""
         self.failures += 1
         self._unreadable = self._unreadable + 1 if isinstance(error, BadReply) and error.is_json else 0
         if self._for_ever:

@@ -21,7 +21,7 @@ IDLE_SECONDS_MAX = 60.0
 
 
 class Cancel:
-    """Lets one thread end the calls and waits of another one."""
+    """Lets one thread cancel the calls and waits of another thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -39,7 +39,7 @@ class Cancel:
                 _shut_down(connected)
 
     def wait(self, seconds: float) -> bool:
-        """Waits, and says whether it was cancelled."""
+        """Waits, and returns whether the wait was cancelled."""
         return self._event.wait(seconds)
 
     @contextmanager
@@ -58,7 +58,7 @@ class Cancel:
 
 def _shut_down(connected: socket.socket) -> None:
     with suppress(OSError):
-        # The method of the class itself: that of an SSL socket would change the state of the object under its reader.
+        # The method of the plain socket: `SSLSocket.shutdown` would change the state of the object while another thread reads from it.
         socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
@@ -93,7 +93,7 @@ class Transport:
     def __init__(self, url: str, *, token: str | None, timeout: float, ssl_context: ssl.SSLContext | None) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no URL of a server, such as http://localhost:7070")
+            raise ValueError(f"{url!r} is not the URL of a server, such as http://localhost:7070")
         self._host, self._port = parts.hostname, parts.port
         self._prefix = parts.path.rstrip("/")
         self._timeout = timeout
@@ -135,9 +135,9 @@ class Transport:
                 connection.close()
 
     def stream(self, call: Call[object], silence: float, cancel: Cancel) -> Stream | Reply:
-        """Begins a reply that is a stream of lines, which ends with an error after `silence` seconds without a byte. A refusal is a `Reply`."""
+        """Opens a stream of lines. The stream ends with an error after `silence` seconds without a byte. A refusal is returned as a `Reply`."""
         connection = self._connection(self._timeout)
-        # A connection that the reply closes has no socket any more, and the reply is still read from it.
+        # If the reply closes the connection, the connection has no socket any more; the stream still reads from this socket.
         connected = connection.sock
         try:
             with cancel.covers(connected):
@@ -170,7 +170,7 @@ class Transport:
                 if not self._idle:
                     break
                 since, connection = self._idle.pop()
-            # A kept-alive connection that can be read was closed by the server.
+            # An idle connection becomes readable when the server closes it.
             if since > oldest and not _is_readable(connection.sock):
                 connection.sock.settimeout(timeout)
                 return connection
@@ -192,7 +192,7 @@ def _is_readable(connected: socket.socket) -> bool:
         poll = select.poll()
         poll.register(connected, select.POLLIN)
         return bool(poll.poll(0))
-    # Windows has no poll, and its select takes any descriptor, unlike that of Unix, which takes the first 1,024.
+    # Windows has no `poll`. Its `select` accepts any descriptor; on Unix, `select` accepts only the first 1,024.
     return bool(select.select([connected], [], [], 0)[0])
 
 

@@ -1,4 +1,4 @@
-"""What an informer does after the end of a watch. No input or output."""
+"""What an informer does after the end of a watch. No I/O."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .retry import Attempts, RetryPolicy
 
 #: Interval of the bookmarks of a watch, in seconds, if the watch does not set it.
 BOOKMARK_SECONDS = 15.0
-#: A watch on which nothing arrives for this many intervals of bookmarks is lost.
+#: A watch that receives nothing for this many bookmark intervals counts as lost.
 SILENT_BOOKMARKS = 2.5
 
 
 def silence_seconds(bookmark: Duration | None) -> float:
-    """How long nothing may arrive on a watch with this interval of bookmarks, in seconds."""
+    """How long a watch with this bookmark interval may be silent, in seconds."""
     return SILENT_BOOKMARKS * (BOOKMARK_SECONDS if bookmark is None else duration_seconds(bookmark))
 
 
@@ -36,10 +36,10 @@ class Watching:
             self._attempts.failures = 0
 
     def wait_after(self, error: Error | None) -> float | None:
-        """The wait before the next watch, in seconds, after an error or the end of a stream. None: the error is final."""
+        """The wait before the next watch, in seconds, after an error or the end of a stream; None if the error is final."""
         had_rows, self._has_rows = self._has_rows, False
         if self._cache.version != self._version:
-            # Rows alone are no progress: a list may have a row that can't be read.
+            # Only a new version is progress. Rows alone are not, because a list may have a row that can't be read.
             self._version, self._attempts = self._cache.version, Attempts(self._policy, for_ever=True)
         if error is None:
             # The server ends each stream after some minutes. A stream without a row is a failure, so that there is no busy loop.

@@ -25,7 +25,7 @@ from .transport import Cancel
 
 log = logging.getLogger("deltaq")
 
-#: Longest wait of a thread, in seconds. It then looks again.
+#: Maximum wait of a thread, in seconds. After that, the thread checks its condition again.
 WAIT_SECONDS_MAX = 3600.0
 
 #: Works on a key. It returns or raises an outcome; None is an Ack, and any other exception is a Nack with its message.
@@ -64,7 +64,7 @@ class Worker:
         self._has_keys = threading.Condition(self._lock)
         # For the thread that extends: there are new leases.
         self._has_leases = threading.Condition(self._lock)
-        # For the thread that gives up leases, which makes no calls: there are new leases.
+        # For the thread that marks leases as lost, which makes no calls: there are new leases.
         self._has_ends = threading.Condition(self._lock)
         # For the thread that settles: there are outcomes.
         self._has_outcomes = threading.Condition(self._lock)
@@ -75,7 +75,7 @@ class Worker:
         self._is_popping = False
         self._failure: BaseException | None = None
         self._ready: list[Held] = []
-        # Ends the waiting pop when the worker stops, and the other calls when the time for the last ones is over.
+        # The first cancels the waiting pop when the worker stops; the second cancels all other calls when their time limit has passed.
         self._pop_cancel = Cancel()
         self._cancel = Cancel()
 
@@ -92,7 +92,7 @@ class Worker:
 
         Raises the first error that is not temporary.
         """
-        # Another thread would cost a switch for each key.
+        # A separate thread would cost a context switch for each key.
         handlers = self.settings.concurrency if self.settings.concurrency > 1 else 0
         for part in [self._handle] * handlers + [self._extend, self._expire, self._settle]:
             self._start_thread(part)
@@ -112,7 +112,7 @@ class Worker:
             condition.notify_all()
 
     def _start_thread(self, part: Callable[[], None]) -> None:
-        """Runs a part of the worker, whose failure is that of the worker."""
+        """Runs a part of the worker in a thread. If the part fails, the worker fails."""
 
         def run() -> None:
             try:
@@ -120,7 +120,7 @@ class Worker:
             except BaseException as error:
                 self._fail(error)
 
-        # Daemons: a handler that does not end must not keep the process.
+        # The threads are daemons, so that a handler that never returns does not keep the process alive.
         threading.Thread(target=run, name=f"deltaq{part.__name__.replace('_', '-')}", daemon=True).start()
 
     def _for_ever(self) -> Attempts:
@@ -161,7 +161,7 @@ class Worker:
         return not self._ready and self._leases.running < self.settings.concurrency
 
     def _pop(self, pop_id: str, settles: list[Json]) -> Popped | None:
-        """Pops until there is a reply. Waits for a queue that does not exist, whose `settles` are dropped. None: the queue is closed."""
+        """Pops until there is a reply; None if the queue is closed. While the queue does not exist, it waits, and drops `settles`."""
         absence = Absence(self._queue.name)
         while True:
             call = self.settings.pop(self._queue.name, pop_id, settles)
@@ -191,9 +191,9 @@ class Worker:
                 self._wake(self._has_ends, self._leases.lost_at())
 
     def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
-        """Repeats a pop that a stop has cancelled: keys that it has leased are released, and its settles are not lost."""
+        """Repeats the pop that `stop` has cancelled, so that the keys that it leased are released and its settles are not lost."""
         call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
-        # Other calls go on after this one is given up: running handlers still need extends and settles.
+        # A timeout cancels only this call, because running handlers still need extends and settles.
         cancel = Cancel()
         with self._time_limit(cancel):
             try:
@@ -202,12 +202,12 @@ class Worker:
                 self._settled(settles, settled_of(problem))
             except Error as error:
                 self._unsettled(settles)
-                log.warning("the last pop has no reply, so keys that it leased wait for the end of their leases: %s", error)
+                log.warning("the last pop got no reply; keys that it leased are delivered again when their leases expire: %s", error)
 
     # Handlers.
 
     def _handle(self) -> None:
-        """What a thread of several ones does."""
+        """The loop of a handler thread."""
         while True:
             with self._changed:
                 while not self._has_ended and (self._is_stopping or not self._ready):
@@ -241,7 +241,7 @@ class Worker:
                 log.warning("the handler of %r failed", held.item.key, exc_info=True)
             result = error
         except BaseException as error:
-            # Such as SystemExit: it ends the worker, and the key has failed.
+            # An exception such as SystemExit ends the worker, and the key has failed.
             self._finish_work(held, error)
             raise
         self._finish_work(held, result)
@@ -275,7 +275,7 @@ class Worker:
                     self._fail(error)
 
     def _settle_at(self) -> float | None:
-        """When outcomes have to be sent without a pop: at once while a pop waits."""
+        """The time at which outcomes must be sent without a pop. While a pop waits, they are sent at once."""
         at = self._leases.settle_at()
         return 0.0 if at is not None and (self._is_popping or self._is_stopping) else at
 
@@ -325,12 +325,12 @@ class Worker:
                 self._leases.expire(time.monotonic())
 
     def _wake(self, condition: threading.Condition, at: float | None) -> None:
-        """Wakes the thread of the condition if it would sleep beyond that time."""
+        """Wakes the thread of the condition if it would sleep longer than until that time."""
         if at is not None and at < self._wakes_at[condition]:
             condition.notify()
 
     def _wait_until(self, condition: threading.Condition, at: Callable[[], float | None]) -> None:
-        """Waits, with the lock, until that time has come or the worker has ended."""
+        """Waits until that time, or until the worker has ended. The caller holds the lock."""
         while not self._has_ended:
             time_ = at()
             seconds = None if time_ is None else time_ - time.monotonic()
@@ -382,7 +382,7 @@ def _no_signals() -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop`, in another thread: a handler of signals must take no locks. In other threads than the main one, nothing changes."""
+    """Makes SIGTERM and SIGINT call `stop`. A new thread does this, because a signal handler must not take locks. Outside the main thread, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Client:
     """A deltaq server. Tasks share one client, which keeps connections open. Close it, or use it in an `async with` block.
 
-    `parse_float` makes the numbers of objects that are not whole: `decimal.Decimal` keeps all of their digits.
+    `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Client:
         await self._http.aclose()
 
     def queue(self, name: str) -> Queue:
-        """The calls of one queue. The queue need not exist."""
+        """The calls of one queue, which may not exist yet."""
         return Queue(self, name)
 
     async def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[Json]:
@@ -78,7 +78,7 @@ class Client:
         return await self.send(calls.info())
 
     async def send(self, call: Call[T], *, attempts: Attempts | None = None) -> T:
-        """Sends a call, and repeats it while its error is retryable, at most `retry.max_attempts` times in all, unless `attempts` has other rules."""
+        """Sends a call, and repeats it after a retryable error: at most `retry.max_attempts` attempts in all. `attempts` replaces these rules."""
         attempts = attempts or Attempts(self.retry)
         while True:
             try:
@@ -90,7 +90,7 @@ class Client:
             await asyncio.sleep(wait)
 
     async def send_once(self, call: Call[T], *, timeout: float | None = None) -> T:
-        """Sends a call once. A shorter `timeout` than that of the client counts."""
+        """Sends a call once. `timeout` applies if it is shorter than the timeout of the client."""
         headers = dict(call.headers) if call.body is None else {"content-type": call.content_type, **call.headers}
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         timeouts = httpx.Timeout(seconds, read=seconds + call.wait)
@@ -108,7 +108,7 @@ class Client:
             async with self._http.stream(call.method, call.target, headers=headers, timeout=timeout) as reply:
                 if reply.status_code != 200:
                     raise read_problem(self.codec, Reply.of(reply.status_code, reply.headers.get, await reply.aread()))
-                # Not `aiter_lines`, which also splits at separators that JSON has within strings.
+                # `aiter_lines` would also split at separators that a JSON string may contain, such as U+2028.
                 rest = b""
                 async for part in reply.aiter_raw():
                     *lines, rest = (rest + part).split(b"\n")
@@ -126,7 +126,7 @@ def _lost(error: Exception) -> ConnectionLost:
 
 
 def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]]:
-    """The method of a call: it has the parameters of the call without the queue."""
+    """Makes a method of `Queue` from a function that builds a call. The method has the same parameters, except `queue`."""
 
     async def send(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.client.send(build(self.name, *args, **kwargs))

@@ -43,7 +43,7 @@ class Informer:
     """Lists and watches a view of a queue. Use it in an `async with` block, or call `start` and `stop`.
 
     Handlers are coroutines or functions. They are called one at a time, in the order of the changes. A slow handler slows the watch, and then gets the
-    newest state of each key once. An exception of a handler is logged. `resync` is the period after which handlers get each object again.
+    newest state of each key once. An exception of a handler is logged. `resync` is the interval at which handlers get every object again.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Informer:
         bookmark: Duration | None = None,
     ) -> None:
         self.store = Store(indexes)
-        #: The error that has ended the informer, if one has.
+        #: The error that ended the informer; None if there was none.
         self.error: BaseException | None = None
         self._queue = queue
         self._view, self._prefix, self._shard, self._bookmark = view, prefix, shard, bookmark
@@ -89,7 +89,7 @@ class Informer:
         return registration
 
     def start(self) -> None:
-        """Begins in a task of its own."""
+        """Starts the informer in a new task."""
         if self._tasks:
             raise RuntimeError("the informer was started before")
         self._tasks = [asyncio.create_task(self._run())]
@@ -107,7 +107,7 @@ class Informer:
         return self._cache.has_synced
 
     async def wait_for_sync(self) -> bool:
-        """Waits until `has_synced`. False: the informer was stopped. Raises the error that has ended the informer."""
+        """Waits until `has_synced`. Returns False if the informer was stopped. Raises the error that ended the informer."""
         await self._settled.wait()
         if self.error is not None:
             raise self.error
@@ -175,5 +175,5 @@ class Informer:
 
 
 async def wait_for_cache_sync(*informers: Informer | Registration) -> bool:
-    """Waits until all informers, or handlers of them, have synced. False: one was stopped."""
+    """Waits until all of these informers and handlers have synced. Returns False if one of them was stopped."""
     return all(await asyncio.gather(*(informer.wait_for_sync() for informer in informers)))

@@ -55,12 +55,12 @@ class Worker:
         self._ready: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
-        # Whether handlers that still run were cancelled.
+        # Whether the handlers that were still running were cancelled.
         self._has_given_up = False
         self._failure: Exception | None = None
         # The pop that is in flight.
         self._pop_task: asyncio.Task[Popped | None] | None = None
-        # Done, and replaced by a new one, at each change; None while nobody waits.
+        # A future that each change completes; None while nobody waits for a change.
         self._changed: asyncio.Future[None] | None = None
 
     def stop(self) -> None:
@@ -94,7 +94,7 @@ class Worker:
             raise self._failure
 
     async def _guard(self, part: Coroutine[Any, Any, None]) -> None:
-        """Runs a part of the worker, whose failure is that of the worker."""
+        """Runs a part of the worker. If the part fails, the worker fails."""
         try:
             await part
         except Exception as error:
@@ -109,7 +109,7 @@ class Worker:
         """Waits for a change, or for that time."""
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
-        # Not `wait_for`, which may lose a cancellation that comes together with the change.
+        # `wait_for` may lose a cancellation that arrives together with the change.
         await asyncio.wait([self._changed], timeout=seconds)
 
     def _for_ever(self) -> Attempts:
@@ -145,7 +145,7 @@ class Worker:
             self._take(popped, settles)
 
     async def _pop(self, pop_id: str, settles: list[Json]) -> Popped | None:
-        """Pops until there is a reply. Waits for a queue that does not exist, whose `settles` are dropped. None: the queue is closed."""
+        """Pops until there is a reply; None if the queue is closed. While the queue does not exist, it waits, and drops `settles`."""
         absence = Absence(self._queue.name)
         while True:
             call = self.settings.pop(self._queue.name, pop_id, settles)
@@ -170,7 +170,7 @@ class Worker:
         self._start_handlers()
 
     async def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
-        """Repeats a pop that a stop has cancelled: keys that it has leased are released, and its settles are not lost."""
+        """Repeats the pop that `stop` has cancelled, so that the keys that it leased are released and its settles are not lost."""
         call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
         try:
             sent = self._queue.client.send(call, attempts=self._for_ever())
@@ -179,7 +179,7 @@ class Worker:
             self._settled(settles, settled_of(problem))
         except (Error, asyncio.TimeoutError) as error:
             self._unsettled(settles)
-            log.warning("the last pop has no reply, so keys that it leased wait for the end of their leases: %s", error)
+            log.warning("the last pop got no reply; keys that it leased are delivered again when their leases expire: %s", error)
 
     # Handlers.
 
@@ -200,7 +200,7 @@ class Worker:
             if inspect.isawaitable(result):
                 result = await result
         except asyncio.CancelledError as error:
-            # A lost lease is not settled. At the end of the worker, the key is released. Any other cancellation is of the handler's own making.
+            # A lost lease is not settled. If the worker ends, the key is released. Any other cancellation comes from the handler itself.
             result = Release() if held.context.is_lost or self._has_given_up else error
         except Exception as error:
             if not isinstance(error, Outcome):
@@ -225,7 +225,7 @@ class Worker:
                     self._fail(error)
 
     def _settle_at(self) -> float | None:
-        """When outcomes have to be sent without a pop: at once while a pop waits."""
+        """The time at which outcomes must be sent without a pop. While a pop waits, they are sent at once."""
         at = self._leases.settle_at()
         return 0.0 if at is not None and (self._pop_task is not None or self._is_stopping) else at
 
@@ -260,7 +260,7 @@ class Worker:
             self._leases.expire(time.monotonic())
 
     async def _wait_until(self, at: Callable[[], float | None]) -> None:
-        """Waits until that time has come."""
+        """Waits until that time."""
         while True:
             time_ = at()
             seconds = None if time_ is None else time_ - time.monotonic()
@@ -292,7 +292,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop`. In other threads than the main one, nothing changes."""
+    """Makes SIGTERM and SIGINT call `stop`. Outside the main thread, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
