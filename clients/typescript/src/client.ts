@@ -15,12 +15,12 @@ export class Client {
         this.#transport = new Transport(url, options);
     }
 
-    /** A queue, whose objects are parsed with `JSON.parse`. Nothing is sent. */
+    /** A queue whose objects are parsed with `JSON.parse`. This method sends nothing. */
     queue<T = unknown>(name: string): Queue<T> {
         return new Queue<T>(this.#transport, name, JSON.parse);
     }
 
-    /** A queue, whose objects are JSON text, exactly as the server has it. Nothing is sent. */
+    /** A queue whose objects are JSON text, exactly as the server has it. This method sends nothing. */
     rawQueue(name: string): Queue<string> {
         return new Queue<string>(this.#transport, name, parseAroundObjects);
     }

@@ -1,11 +1,11 @@
 /**
- * The documents of the HTTP API, as docs/api.md describes them, with the names that they have there. `T` is the type of the user's objects. Enums of
- * replies also allow any other text, because a newer server may have more values. A member without a value is null; popped items leave it out.
+ * The documents of the HTTP API, with the names of docs/api.md. `T` is the type of the user's objects. Enums in replies also allow any other text,
+ * because a newer server may have more values. A member without a value is null; in popped items it is absent.
  */
 
 import type { Duration } from "./duration.js";
 
-/** One of the known values, or a value of a newer server. */
+/** A value that this version knows, or another text from a newer server. */
 export type Open<Known extends string> = Known | (string & {});
 
 /** An instant: RFC 3339 in UTC with milliseconds. */
@@ -40,7 +40,7 @@ export interface Problem {
     errors?: { pointer: string; schema_pointer: string; detail: string }[];
     settled?: Settled[];
     stale?: number;
-    /** The reason of `expired`. */
+    /** For `expired`: why the position can't be continued. */
     reason?: Open<"ahead" | "too_old" | "lost" | "wrong_list">;
     /** For `count-changed`: the current number of selected keys. */
     count?: number;
@@ -99,7 +99,7 @@ export type Settle = SettledLeases & {
     as: SettleAs;
     /** For a nack or done. */
     delay?: Duration | undefined;
-    /** For a nack: no change delivers the keys before the end of `delay` or their backoff. */
+    /** For a nack: true if a new change must not shorten `delay` or, without it, the backoff. */
     floor?: boolean | undefined;
     /** For a nack or reject. */
     error?: string | undefined;
@@ -142,18 +142,18 @@ export interface SettledList<Row extends Settled = Settled> {
 export interface Produced {
     resource_version: number;
     queued: number;
-    /** Mode keys: adds of keys that were ready already. */
+    /** Mode keys: adds of keys that were already ready. */
     merged: number;
     ignored: number;
     stale: number;
     duplicate: boolean;
-    /** With a sequence number: that of the last call of the source that was applied. */
+    /** With a sequence number: the last number of the source that was applied. */
     sequence: number | null;
-    /** The queue; another one than before has nothing of what was sent. Null in a dry run without a queue. */
+    /** The id of the queue. If it has changed, the queue was deleted and created again, and lacks earlier objects. Null in a dry run without a queue. */
     incarnation: string | null;
-    /** The life to which `resource_version` belongs; in another one than before, what was sent may be lost: `synced` with its version says so. */
+    /** The life to which `resource_version` belongs. If it has changed, changes may be lost: `synced` with the version of an earlier reply shows whether. */
     life: string | null;
-    /** For a rate-limited add. */
+    /** For a rate-limited add: the keys with their failures. */
     keys: { key: string; failures: number; due_at: Timestamp | null; parked: boolean }[] | null;
     /** With `skip_invalid`: the number of objects that were left out, and the first 10 of them. */
     invalid: number;
@@ -310,7 +310,7 @@ export interface IndexValue {
 export interface Synced {
     synced: boolean;
     remaining: number;
-    /** If the call has a version: whether all changes up to it are acknowledged. */
+    /** For a call with a version: whether all changes up to that version are acknowledged. */
     reached: boolean | null;
     resource_version: number | null;
     parked: number | null;
@@ -368,7 +368,7 @@ export interface QueueSettings {
     indexes: Record<string, string>;
 }
 
-/** Settings for a call. Null, or a member missing in a PUT, means the default. */
+/** Settings to set. Null, or a member that is absent in a PUT, means the default. */
 export type SettingsInput = { [Name in keyof Omit<QueueSettings, "key">]?: QueueSettings[Name] | null } & {
     key?: QueueSettings["key"] | string | null;
 };
@@ -376,7 +376,7 @@ export type SettingsInput = { [Name in keyof Omit<QueueSettings, "key">]?: Queue
 /** The settings of a queue with their ETag. */
 export interface TaggedSettings {
     settings: QueueSettings;
-    /** For `if_match` of a later call. */
+    /** The ETag of the settings, for `if_match` in a later call. */
     etag: string;
 }
 
@@ -409,7 +409,7 @@ export interface QueueStatus {
 
 export interface QueueDocument {
     name: string;
-    /** Changes when the queue is deleted and created again. */
+    /** The id of the queue. It changes when the queue is deleted and created again. */
     incarnation: string;
     /** Changes with each start of the server. */
     life: string;

@@ -2,18 +2,18 @@
 
 import type { Problem } from "./documents.js";
 
-/** Statuses after which a call without a problem document, such as one that a proxy has answered, may succeed later. */
+/** The statuses of retryable replies without a problem document. Such a reply comes from a proxy. */
 const RETRYABLE_STATUSES = new Set([408, 429, 502, 503, 504]);
 
 /** Codes with a status of 500 or more that guarantee that nothing was applied. */
 const KNOWN_OUTCOMES = new Set(["draining", "recovering", "too-many-connections", "journal-behind", "index-building"]);
 
-/** Codes of Node's errors for a failed connection, so nothing was sent. Browsers do not report why a call has failed. */
+/** Codes of Node's errors after which nothing was sent, because there was no connection. Browsers do not report why a call has failed. */
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]);
 
 /** A call that was refused or failed. */
 export class DeltaqError extends Error {
-    /** The name for programs to compare: the `code` of the problem document, or `unexpected-reply` if the reply has none. */
+    /** The error code for programs: the `code` of the problem document, or `unexpected-reply` if the reply has none. */
     readonly code: string;
     /** The HTTP status; 0 if there was no reply. */
     readonly status: number;
@@ -71,7 +71,7 @@ export function unexpectedReply(call: string, status: number, what: string, retr
     return new DeltaqError(`${call}: status ${status}: ${what}`, { code: "unexpected-reply", status, retryable, retryAfterMs });
 }
 
-/** Whether a program that runs for long, such as a worker, repeats the call after a pause: the server or a proxy may be down, overloaded or defective. */
+/** Whether an endless loop, such as that of a worker, repeats the call after a pause: the server or a proxy may be down, overloaded or defective. */
 export function isTransient(error: unknown): error is DeltaqError {
     return error instanceof DeltaqError && (error.retryable || error.status >= 500 || isDefect(error));
 }
@@ -117,7 +117,7 @@ export function messageOf(thrown: unknown): string {
     }
 }
 
-/** The message of an error and of its causes. Node says "fetch failed", and why in the cause. */
+/** The message of an error and of its causes. In Node the message is only "fetch failed", and the cause has the reason. */
 export function causes(error: unknown): string {
     const messages: string[] = [];
     for (let at = error; at !== undefined && at !== null && messages.length < 5; at = (at as { cause?: unknown }).cause) {

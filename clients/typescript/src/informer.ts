@@ -27,7 +27,7 @@ export interface InformerOptions<T> {
     bookmark?: Duration;
     /** `fetch` (the default) works everywhere; `eventsource` needs a browser and a server without tokens. */
     transport?: WatchTransport;
-    /** Gets each error: of a handler (with the key), and of a connection that is opened again. If it throws, the informer ends with its error. */
+    /** Gets each error of a handler (with the key), and each error after which the informer reconnects. If it throws, the informer ends with that error. */
     onError?: (error: unknown, key?: string) => void;
 }
 
@@ -47,7 +47,7 @@ export class Informer<T> implements Syncable {
     #ended: Error | undefined;
     /** Aborted when the informer stops. */
     readonly #stop = new AbortController();
-    /** The first error that `onError` itself has thrown. */
+    /** The first error that `onError` has thrown. */
     #failure: { readonly error: unknown } | undefined;
 
     constructor(queue: Queue<T>, options: InformerOptions<T> = {}) {
@@ -62,7 +62,7 @@ export class Informer<T> implements Syncable {
         this.#store = new Store(options.indexers);
     }
 
-    /** The objects of the view. A handler may find newer objects here than it has been notified of. */
+    /** The objects of the view. They may be newer than those that a handler has been notified of. */
     get store(): ReadStore<T> {
         return this.#store;
     }
@@ -76,7 +76,7 @@ export class Informer<T> implements Syncable {
         return until(this.#changed, () => this.#hasSynced, () => this.#ended, signal);
     }
 
-    /** Adds a handler, also while the informer runs: it gets an `onAdd` for each object of the store first. */
+    /** Adds a handler. The informer may already run: the handler first gets an `onAdd` for each object of the store. */
     addEventHandler(handler: ResourceEventHandler<T>, { resyncMs = this.#options.resyncMs }: { resyncMs?: number } = {}): Registration<T> {
         const registration = new Registration(handler, (error, key) => this.#report(error, key));
         this.#registrations.add(registration);

@@ -1,12 +1,12 @@
 /**
- * Reads documents of the API whose objects of the user stay text. `JSON.parse` would round their numbers above 2^53, so this parser reads the
- * document around the objects itself.
+ * Reads documents of the API and keeps the user's objects in them as text. `JSON.parse` would round numbers above 2^53, so this parser reads only
+ * the document around the objects.
  */
 
 /** Turns the text of a reply into a document. Throws a `SyntaxError` if it is not valid JSON. */
 export type Parse = (text: string) => unknown;
 
-/** Parses a document. Each object of the user in it is its JSON text. */
+/** Parses a document. Each of the user's objects in the result is its JSON text. */
 export const parseAroundObjects: Parse = text => new Parser(text).document();
 
 const QUOTE = 0x22;
@@ -38,7 +38,7 @@ class Parser {
     /** The value of a member with this name. */
     #value(name: string): unknown {
         const first = this.#next();
-        // The status of a queue has a number as `known`.
+        // In the status of a queue, `known` is a number.
         if (name === "object" || (name === "known" && first === OPEN_OBJECT)) {
             return this.#piece();
         }

@@ -5,13 +5,13 @@ import type { Duration } from "./duration.js";
 import type { Queue } from "./queue.js";
 import { askedMs, Backoff, ONCE, type RetryOptions } from "./retry.js";
 
-/** Leases that become due within this part of their length are extended in the same call. */
+/** One call extends all leases whose next extension is due within this fraction of their length. */
 const TOGETHER = 1 / 20;
 /** Maximum number of leases in one extend. */
 const EXTEND_MAX = 10_000;
 /** Timeout of an extend, in milliseconds. */
 const EXTEND_TIMEOUT_MS_MAX = 30_000;
-/** The longest time before the end of a lease at which it counts as lost if it could not be extended, in milliseconds. */
+/** Maximum safety margin, in milliseconds: a lease that could not be extended counts as lost this long before its end. */
 const MARGIN_MS_MAX = 5_000;
 
 /** What a handler knows about its lease. */
@@ -34,8 +34,8 @@ export class Context {
     }
 
     /**
-     * Aborted when the lease is lost, or when the worker stops and its grace period is over: the handler should end without further effects. The
-     * result of the handler is not used after the loss.
+     * Aborted when the lease is lost, or when the worker stops and its grace period is over: the handler should then end without further effects.
+     * After a loss the result of the handler is not used.
      */
     get signal(): AbortSignal {
         return this.#lost.signal;
@@ -53,20 +53,20 @@ export class Context {
         this.deleted = deleted ?? false;
     }
 
-    /** Ends the work. For the worker. */
+    /** Aborts the handler. For the worker. */
     abort(reason: Error): void {
         this.#lost.abort(reason);
     }
 }
 
-/** A lease that a handler works under. */
+/** A lease with a running handler. */
 interface Held {
     readonly context: Context;
     lengthMs: number;
     /** When the lease counts as lost: some time before the server may give the key to another worker. */
     deadline: number;
     extendAt: number;
-    /** The server has requested a wait until this time. */
+    /** The lease is not extended before this time, because the server has requested a wait. */
     notBefore: number;
     readonly backoff: Backoff;
 }
@@ -193,7 +193,7 @@ export class Leases {
             const now = performance.now();
             const asked = askedMs(error);
             for (const held of due.values()) {
-                // The next attempt comes soon enough to keep the lease, unless the server asks to wait for longer.
+                // The next attempt is early enough to keep the lease, unless the server asks for a longer wait.
                 const pause = held.backoff.after(error) - asked;
                 held.notBefore = now + asked;
                 held.extendAt = held.notBefore + Math.min(pause, Math.max(0, held.deadline - now) / 3);

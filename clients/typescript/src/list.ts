@@ -10,7 +10,7 @@ export class List<Item, P extends ListPage<Item> = Page<Item>> implements AsyncI
         this.#fetch = fetch;
     }
 
-    /** The first page, or the page that `continue` of the page before it names. */
+    /** The first page or, with the `continue` of a page, the page after it. */
     page(token?: string | null): Promise<P> {
         return this.#fetch(token ?? undefined);
     }

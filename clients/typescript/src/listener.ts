@@ -3,7 +3,7 @@
 import { Signal } from "./signal.js";
 
 /**
- * An object that was deleted while the informer was not watching, so its last state is uncertain. `object` is the last one that the store had.
+ * An object that was deleted while the informer was not watching, so its last state is unknown. `object` is the last state that the store had.
  */
 export class DeletedFinalStateUnknown<T> {
     readonly key: string;
@@ -15,9 +15,9 @@ export class DeletedFinalStateUnknown<T> {
     }
 }
 
-/** Gets the changes of a store, one at a time: a handler that returns a promise gets the next one when the promise is settled. */
+/** Gets the changes of a store, one at a time. If a method returns a promise, the next change follows when the promise is settled. */
 export interface ResourceEventHandler<T> {
-    /** A new object. `isInInitialList` says whether the object was there when the handler began. */
+    /** A new object. `isInInitialList` is true if the store had the object when the handler was added. */
     onAdd?(object: T, isInInitialList: boolean, key: string): unknown;
     /** A changed object, or a resync of an unchanged one. `old` is the object that the handler got last for the key. */
     onUpdate?(old: T, object: T, key: string): unknown;
@@ -55,7 +55,7 @@ export class Registration<T> implements Syncable {
         this.#onError = onError;
     }
 
-    /** Whether the handler has processed the objects that were there when it began. */
+    /** Whether the handler has processed the objects that the store had when the handler was added. */
     hasSynced(): boolean {
         return this.#hasSynced;
     }
@@ -91,7 +91,7 @@ export class Registration<T> implements Syncable {
     /** Calls `resync` in each period. For the informer. */
     resyncEvery(ms: number, resync: () => void): void {
         this.#resync = setInterval(() => {
-            // A handler that is slower than the period gets no second resync behind the first.
+            // If a handler is slower than the period, no second resync waits behind the first.
             if (!this.#pending.some(notification => notification.kind === "update" && notification.isResync)) {
                 resync();
             }
@@ -107,7 +107,7 @@ export class Registration<T> implements Syncable {
     }
 
     async #deliver(): Promise<void> {
-        // One array after the other: taking from the front of a long one would copy it each time.
+        // The array is taken as a whole, because removing elements one by one from its front would copy it each time.
         while (this.#pending.length > 0) {
             const batch = this.#pending;
             this.#pending = [];

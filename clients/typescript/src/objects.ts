@@ -1,12 +1,12 @@
-/** Objects of the user in the bodies of calls. */
+/** The user's objects in the bodies of calls. */
 
 /**
- * Objects to send: one, or a list. A string is an object as JSON text, which is sent as it is: numbers that JavaScript can't hold, such as 64-bit
- * integers, stay exact.
+ * Objects to send: one, or a list. A string is the JSON text of an object, and is sent unchanged, so numbers that JavaScript can't represent, such as
+ * 64-bit integers, stay exact.
  */
 export type Objects<T> = T | string | readonly (T | string)[];
 
-/** Text of which a body is put together, in bytes (UTF-16 units). */
+/** Length of the pieces of a streamed body, in UTF-16 code units. */
 const PIECE_LENGTH = 65_536;
 
 /** The JSON text of one object. */
@@ -23,7 +23,7 @@ export function objectsText<T>(objects: Objects<T>): string {
     return Array.isArray(objects) ? `[${objects.map(objectText).join(",")}]` : objectText(objects);
 }
 
-/** Documents around objects, such as deltas: `object` is a user's object, and goes into the body as text. */
+/** A list of documents with objects in them, such as deltas. The member `object` goes into the body as text. */
 export function enclosedText(documents: readonly { object?: unknown }[]): string {
     const texts = documents.map(({ object, ...rest }) => {
         const outer = JSON.stringify(rest);
@@ -32,7 +32,7 @@ export function enclosedText(documents: readonly { object?: unknown }[]): string
     return `[${texts.join(",")}]`;
 }
 
-/** The lines of a complete list. The last one says how many there are, because a body that was cut off can look complete to HTTP. */
+/** The lines of a complete list. The last line has the number of objects, because a truncated body can look complete to HTTP. */
 export function* listLines<T>(objects: Iterable<T | string>): Generator<string, void, void> {
     let count = 0;
     for (const object of objects) {
@@ -68,7 +68,7 @@ export function listStream<T>(objects: AsyncIterable<T | string>): ReadableStrea
     });
 }
 
-/** One object as one line: text of the user may have line breaks between its members. */
+/** The object on one line. The user's JSON text may have line breaks between its members. */
 function lineOf(object: unknown): string {
     return `${objectText(object).replace(/[\r\n]/g, " ")}\n`;
 }

@@ -15,7 +15,7 @@ export interface PutOptions extends PatchOptions {
 }
 
 export interface SelectedOptions extends CallOptions {
-    /** The number of keys that the caller has read. If it has changed, the call is refused (409 `count-changed`). */
+    /** The number of keys that the caller expects. If the call selects another number, it is refused (409 `count-changed`). */
     expected_count?: number;
 }
 
@@ -40,7 +40,10 @@ export interface ReplaceOptions extends ProduceOptions {
     max_deletes?: number;
     allow_empty?: boolean;
     duplicates?: "last";
-    /** Leave out objects that are not valid, at most one or a tenth of the list. Their keys keep what they have. */
+    /**
+     * Leave out invalid objects: at most a tenth of the list. A single invalid object in a list of several is always left out; a list whose only
+     * object is invalid is refused. The keys of these objects keep their state.
+     */
     skip_invalid?: boolean;
     dry_run?: boolean;
 }
@@ -52,7 +55,7 @@ export interface PopOptions extends CallOptions {
     max?: number;
     lease_duration?: Duration;
     worker?: string;
-    /** The name of this pop. Default: a random one, so that a repeat after a lost reply returns the same leases. */
+    /** The id of this pop: a repeat with the same id, for example after a lost reply, returns the same leases. Default: a random id. */
     id?: string;
     with?: "known";
     /** Leases to settle before the pop. */
@@ -61,7 +64,7 @@ export interface PopOptions extends CallOptions {
 
 export interface FailOptions extends CallOptions {
     delay?: Duration;
-    /** No change delivers the keys before the end of `delay` or their backoff. */
+    /** If true, a new change does not shorten `delay` or, without it, the backoff of the keys. */
     floor?: boolean;
     error?: string;
 }
@@ -86,14 +89,14 @@ export interface ViewOptions extends ListOptions {
 }
 
 export interface KnownOptions extends ViewOptions {
-    /** With `value`: the objects that have this value in the index of the server. */
+    /** With `value`: only the objects that have this value in this index of the server. */
     index?: string;
     value?: string;
     wait?: Duration;
 }
 
 export interface GetOptions extends CallOptions {
-    /** The read has all changes up to this version: that of the reply to an earlier call. A version that the queue does not have is refused (409). */
+    /** The version in the reply to an earlier call. If the queue does not have this version, the read is refused (409 or 410). */
     min_resource_version?: number;
 }
 
@@ -106,7 +109,7 @@ export interface WatchOptions {
     /** Ends the watch. */
     signal?: AbortSignal | undefined;
     view?: View;
-    /** The changes since this version; 0 or none begins with all keys, `now` with the next change. */
+    /** The watch sends the changes after this version. 0, the default, begins with all keys, and `now` with the next change. */
     resource_version?: number | "now" | undefined;
     prefix?: string | undefined;
     shard?: string | undefined;

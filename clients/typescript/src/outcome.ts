@@ -17,12 +17,15 @@ export function Ack(): Outcome {
     return { as: "ack" };
 }
 
-/** Mode keys: done, and the failures of the key stay. With `delay` the key is added again after that time. */
+/** Mode keys: done, and the failure count of the key is kept. With `delay` the key is added again after that time. */
 export function Done(options: { delay?: Duration } = {}): Outcome {
     return { as: "done", ...options };
 }
 
-/** Failed: the key is delivered again after its backoff, or after `delay`; with `floor` no change delivers it earlier. A handler that throws means a Nack. */
+/**
+ * Failed: the key is delivered again after `delay` or, without it, after its backoff. With `floor`, a change does not shorten this wait. An exception of a
+ * handler counts as a Nack.
+ */
 export function Nack(options: { delay?: Duration; floor?: boolean; error?: string } = {}): Outcome {
     return { as: "nack", ...options };
 }
@@ -44,22 +47,22 @@ const DELAY_MS_MAX = 366 * 86_400_000;
 /** Maximum size of the error of a failure that the server accepts, in bytes. */
 const ERROR_BYTES_MAX = 4_096;
 
-/** The failure of a handler that has thrown. */
+/** The outcome of a handler that has thrown this error. */
 export function thrown(error: unknown): Outcome {
     return Nack({ error: messageOf(error) });
 }
 
-/** The outcome with an error that the server takes: a text of limited length, without halves of characters. */
+/** The outcome with an error that the server accepts: a text of limited length, without lone surrogates. */
 export function bounded(outcome: Outcome): Outcome {
     if (outcome.error === undefined) {
         return outcome;
     }
-    // A program without types may have put an Error there.
+    // In a program without types, `error` may be an `Error`.
     const bytes = new TextEncoder().encode(messageOf(outcome.error));
     if (bytes.length <= ERROR_BYTES_MAX) {
         return { ...outcome, error: new TextDecoder().decode(bytes) };
     }
-    // The last character may be cut in two, which decoding replaces by a longer one.
+    // If the cut splits the last character, decoding replaces the rest of it with U+FFFD, which is longer.
     const text = new TextDecoder().decode(bytes.subarray(0, ERROR_BYTES_MAX - 4)).replace(/\uFFFD+$/, "");
     return { ...outcome, error: text };
 }

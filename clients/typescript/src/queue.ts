@@ -57,7 +57,7 @@ import type {
 } from "./options.js";
 import type { Call, CallOptions, Transport } from "./transport.js";
 
-/** A stream that is silent for this many intervals of bookmarks is lost. */
+/** A stream that is silent for this many bookmark intervals counts as lost. */
 const SILENT_INTERVALS = 2.5;
 
 type Query = NonNullable<Call["query"]>;
@@ -65,29 +65,29 @@ type Query = NonNullable<Call["query"]>;
 /** One lease or several, by their ids. */
 export type LeaseIds = string | readonly string[];
 
-/** Selects keys of a state: the named keys, the keys with this error (empty: without an error), or all. */
+/** Selects parked or delayed keys: the named keys, the keys with this error (empty: keys without an error), or all. */
 export type Selection = readonly string[] | { error: string } | { all: true };
 
 /**
  * A queue of a server, whose objects have the type `T`.
  *
- * Calls are repeated if their problem is retryable or there was no reply. A repeated call that adds, updates or deletes may queue its deltas twice
- * if only its reply was lost; `source` and `sequence` exclude that. `purge`, `deleteQueue`, `promote`, `redrive`, `discard`, `resync` and a rate-limited `addKey`
- * are not repeated if they may have been applied. Nor are `putSettings` and `patchSettings` with a condition: a repeat would be refused.
+ * A call is repeated if its problem is retryable or if there was no reply. If only the reply was lost, a repeated add, update or delete may queue its
+ * deltas twice; `source` and `sequence` prevent that. `purge`, `deleteQueue`, `promote`, `redrive`, `discard`, `resync` and a rate-limited `addKey` are
+ * not repeated if they may have been applied. Nor are `putSettings` and `patchSettings` with a condition, because a repeat would be refused.
  */
 export class Queue<T> {
     readonly name: string;
     readonly #transport: Transport;
     readonly #parse: Parse;
 
-    /** Use `Client.queue`. */
+    /** For `Client.queue`, which programs should call instead. */
     constructor(transport: Transport, name: string, parse: Parse) {
         this.name = name;
         this.#transport = transport;
         this.#parse = parse;
     }
 
-    /** Creates the queue with these settings, or replaces all of its settings. A setting that is left out or null has its default. */
+    /** Creates the queue with these settings, or replaces all of its settings. A setting that is absent or null gets its default. */
     async putSettings(settings: SettingsInput = {}, options: PutOptions = {}): Promise<TaggedSettings> {
         return this.#change("PUT", settings, options);
     }
@@ -126,7 +126,7 @@ export class Queue<T> {
         return this.#post(["resume"], {}, options);
     }
 
-    /** Lets pops drain the queue, and then end with 410 `queue-closed`. With `drain` the call also waits for that, for at most `wait`. */
+    /** Closes the queue: pops drain it, and then get 410 `queue-closed`. With `drain` the call waits, for at most `wait`, until the queue is drained. */
     close(options: CallOptions & { wait_for?: "leases" | "none"; drain?: boolean; wait?: Duration } = {}): Promise<QueueDocument> {
         const { wait_for, drain, wait } = options;
         return this.#post(["close"], { wait_for, drain, wait }, options);
@@ -136,7 +136,7 @@ export class Queue<T> {
         return this.#post(["reopen"], {}, options);
     }
 
-    /** Drops ready and delayed keys, and deltas that wait behind leases. */
+    /** Drops ready and delayed keys, and deltas that arrived during a lease. */
     purge(options: CallOptions = {}): Promise<{ keys: number; deltas: number }> {
         return this.#send({ method: "POST", path: ["purge"], countsTwice: true }, options);
     }
@@ -170,8 +170,8 @@ export class Queue<T> {
     }
 
     /**
-     * Sends the whole set of a source: each object is queued, and so is the deletion of each key that the list lacks. A function of a stream of
-     * objects is called once per attempt, and its objects are sent as they come. Browsers send streams only over HTTP/2.
+     * Sends the whole list of a source: each object is queued, and so is the deletion of each key that the list lacks. If `objects` is a function, it is
+     * called once per attempt, and its objects are sent as they arrive. Browsers send streams only over HTTP/2.
      */
     replace(objects: Iterable<T | string> | (() => AsyncIterable<T | string>), options: ReplaceOptions = {}): Promise<Replaced> {
         const { signal: _signal, retry: _retry, timeoutMs: _timeout, traceparent, ...query } = options;
@@ -180,12 +180,12 @@ export class Queue<T> {
         return this.#send(call, options);
     }
 
-    /** Queues a mixed batch, all or nothing; with `skip_invalid` everything that is valid. */
+    /** Queues a mixed batch, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many they are. */
     deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions & { skip_invalid?: boolean } = {}): Promise<Produced> {
         return this.#produce("deltas", { skip_invalid: options.skip_invalid }, options, enclosedText(deltas));
     }
 
-    /** Queues a `Sync` delta for every known key without waiting or leased changes. */
+    /** Queues a `Sync` delta for each known key that has no waiting change and is neither leased nor parked. */
     resync(options: CallOptions & { traceparent?: string } = {}): Promise<Produced> {
         return this.#produce("resync", {}, options, undefined, true);
     }
@@ -215,12 +215,12 @@ export class Queue<T> {
         return this.#end("ack", leases, options);
     }
 
-    /** Mode keys: done, and the failures stay. With `delay` the keys are added again. */
+    /** Mode keys: done, and the failure counts are kept. With `delay` the keys are added again after that time. */
     done(leases: LeaseIds, options: Omit<FailOptions, "floor" | "error"> = {}): Promise<SettledList<Ended>> {
         return this.#end("done", leases, options, { delay: options.delay });
     }
 
-    /** Failed: the keys are delivered again later. */
+    /** Failed: the keys are delivered again after `delay` or, without it, after their backoff. */
     nack(leases: LeaseIds, options: FailOptions = {}): Promise<SettledList<Ended>> {
         const { delay, floor, error } = options;
         return this.#end("nack", leases, options, { delay, floor, error });
@@ -333,8 +333,8 @@ export class Queue<T> {
     }
 
     /**
-     * One stream of changes of a view. It ends when the server ends it, and throws if the connection is lost or the server refuses to continue: the
-     * `Informer` connects again.
+     * One stream of changes of a view. It ends when the server ends it, and throws if the connection is lost or the server refuses to continue. It does
+     * not reconnect; the `Informer` does.
      */
     async *watch(options: WatchOptions = {}): AsyncGenerator<WatchRow<T>, void, void> {
         const { signal, bookmark = "15s" } = options;
@@ -358,8 +358,8 @@ export class Queue<T> {
     }
 
     /**
-     * The row in a line of a watch, or in the data of a server-sent event. Throws the problem of an `Error`, and that of an `Expired`, after which the
-     * view must be listed again.
+     * The row in a line of a watch, or in the data of a server-sent event. Throws the problem of an `Error` or `Expired` row; after `Expired` the view
+     * must be listed again.
      */
     watchRow(text: string): WatchRow<T> {
         let row: WatchRow<T>;
@@ -423,7 +423,7 @@ export class Queue<T> {
     }
 
     #selected(path: string[], which: Selection, { expected_count, ...options }: SelectedOptions): Promise<{ keys: number }> {
-        // An undefined error of a caller without types is refused by the server as a body that selects nothing.
+        // If a caller without types passes an undefined error, the body selects nothing, and the server refuses it.
         const selection = Array.isArray(which) ? { keys: which } : which;
         return this.#send({ method: "POST", path, body: JSON.stringify({ ...selection, expected_count }), countsTwice: true }, options);
     }
@@ -447,7 +447,7 @@ export class Queue<T> {
         }
     }
 
-    /** A call whose leases had all ended has the same results as others, but as a problem. */
+    /** The results of a call. If all of its leases had already ended, the results are in a problem document. */
     async #results<Row extends Settled>(reply: Promise<SettledList<Row>>): Promise<SettledList<Row>> {
         try {
             return await reply;

@@ -5,8 +5,8 @@ import { DeltaqError } from "./error.js";
 /**
  * How often, and for how long, a failed call is repeated.
  *
- * The pause before the n-th repetition is a random part of `firstMs * 2^(n - 1)`, at most of `maxMs` (full jitter). If the server asks to wait
- * (`Retry-After`), that time is added. A call whose next attempt would begin later than `totalMs` after the first one is not repeated any more.
+ * The pause before the n-th repetition is random, between 0 and the smaller of `firstMs * 2^(n - 1)` and `maxMs` (full jitter). If the server asks for a
+ * wait (`Retry-After`), that time is added. A call is not repeated if the next attempt would begin more than `totalMs` after the first one.
  */
 export interface RetryOptions {
     /** Maximum number of attempts, including the first; 1 turns off retries. Default: limited only by `totalMs`. */
@@ -21,13 +21,13 @@ export interface RetryOptions {
 
 export const DEFAULT_RETRY: RetryOptions = { attempts: Infinity, firstMs: 250, maxMs: 10_000, totalMs: 120_000 };
 
-/** A single attempt, for loops that repeat calls by rules of their own. */
+/** A single attempt, for loops that have their own rules for repeating calls. */
 export const ONCE: Partial<RetryOptions> = { attempts: 1 };
 
 /** The longest delay that `setTimeout` accepts. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-/** The failures so far, and the pauses that follow from them. */
+/** Counts failures, and computes the pauses after them. */
 export class Backoff {
     readonly #options: Pick<RetryOptions, "firstMs" | "maxMs">;
     readonly #random: () => number;
@@ -51,7 +51,7 @@ export class Backoff {
         return askedMs(error) + this.#random() * limit;
     }
 
-    /** Records a success: the next pause is the first one again. */
+    /** Records a success: the next failure counts as the first one. */
     reset(): void {
         this.#failures = 0;
     }

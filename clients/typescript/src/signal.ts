@@ -1,4 +1,4 @@
-/** Waiting for a condition of the same program. */
+/** Waits for conditions within the same program. */
 
 export class Signal {
     #waiting: (() => void)[] = [];

@@ -1,4 +1,4 @@
-/** Sends calls: the address and the token of a server, timeouts, repetitions. It knows no operation of the API. */
+/** Sends calls to a server, with its token, timeouts and repetitions. This module does not depend on any operation of the API. */
 
 import type { Problem } from "./documents.js";
 import { causes, ConnectionError, DeltaqError, isOutcomeUnknown, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
@@ -18,7 +18,7 @@ export interface ClientOptions {
 
 /** Options that every call has. */
 export interface CallOptions {
-    /** Ends the call; it then rejects with the reason of the signal. */
+    /** Aborts the call, which then rejects with the reason of the signal. */
     signal?: AbortSignal | undefined;
     /** How this call is repeated, instead of the options of the client. */
     retry?: Partial<RetryOptions> | undefined;
@@ -37,9 +37,9 @@ export interface Call {
     body?: string | Blob | (() => ReadableStream<Uint8Array>) | undefined;
     contentType?: string;
     accept?: string;
-    /** Further headers. */
+    /** Additional headers. */
     headers?: Readonly<Record<string, string | undefined>>;
-    /** For how long the server waits before it answers, in milliseconds. */
+    /** How long the server may wait before it replies, in milliseconds. */
     waitMs?: number;
     /** Whether the call is not idempotent. Such a call is repeated only if it was certainly not applied. */
     countsTwice?: boolean;
@@ -138,7 +138,7 @@ export class Transport {
         read: (response: Response, timer: ReturnType<typeof setTimeout>) => Promise<R>,
     ): Promise<R> {
         const { signal } = options;
-        // An error of this line is one of the caller, such as a token that no header can have.
+        // If this line throws, the caller has made a mistake: for example, the token contains a character that is not allowed in a header.
         const request = await this.#request(call);
         signal?.throwIfAborted();
         const attempt = new AbortController();
@@ -166,7 +166,7 @@ export class Transport {
             throw new ConnectionError(`${nameOf(call)}: ${causes(error)}`, { cause: error });
         } finally {
             clearTimeout(timer);
-            // The signal of the caller ends a stream, too.
+            // A stream outlives this method, and the signal of the caller must still end it.
             if (!isStream) {
                 signal?.removeEventListener("abort", abort);
             }

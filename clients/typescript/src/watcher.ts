@@ -12,9 +12,9 @@ import { Signal } from "./signal.js";
 const PAUSES = { firstMs: 100, maxMs: 5_000 };
 /** Number of objects in one page of a list. */
 const PAGE = 1_000;
-/** Rows of an `EventSource` that may wait for the program. */
+/** Maximum number of rows of an `EventSource` that wait for the program. */
 const EVENTS_MAX = 10_000;
-/** An `EventSource` that is silent for this many intervals of bookmarks is lost. */
+/** An `EventSource` that is silent for this many bookmark intervals counts as lost. */
 const SILENT_INTERVALS = 2.5;
 
 /** How changes arrive: as a stream of `fetch`, which can send a token, or by the browser's `EventSource`. */
@@ -40,7 +40,7 @@ export type WatcherEvent<T> =
 /** The events of a view until the signal is aborted. Throws after an error that a retry cannot solve. */
 export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, signal: AbortSignal): AsyncGenerator<WatcherEvent<T>, void, void> {
     const backoff = new Backoff(PAUSES);
-    /** The version up to which the program has everything. The server refuses it if the queue was deleted or has lost it. */
+    /** The version up to which the program has all changes. The server refuses it if the queue was deleted, or if the queue has lost that version. */
     let version: number | undefined;
     while (!signal.aborted) {
         try {
@@ -61,7 +61,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 version = row.resource_version ?? version;
             }
             if (options.transport === "eventsource") {
-                // An EventSource does not report why it has ended. The reply to a page of the same watch does.
+                // An EventSource does not report why it has ended. The reply to a request for a page of the same watch shows the reason.
                 await queue.watchPage({ ...from(), limit: 1, retry: ONCE });
             }
             if (!isUseful) {
@@ -77,7 +77,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 throw error;
             }
             options.onError(error);
-            // The first list after an expired version need not wait. Repeated ones do.
+            // The first list after an expired version begins at once. Repeated lists wait.
             const isAtOnce = isExpired(error) && backoff.failures === 0;
             const pause = backoff.after(error);
             await sleep(isAtOnce ? askedMs(error) : pause, signal).catch(() => undefined);
@@ -94,7 +94,7 @@ async function list<T>(
     const objects = new Map<string, ObjectDocument<T>>();
     let version: number | undefined;
     const selection = { ...(prefix !== undefined && { prefix }), ...(shard !== undefined && { shard }) };
-    // A page is repeated for as long as the program runs: a list that begins anew after each fault might never end.
+    // A page is repeated without limit, because a list that began again after each fault might never end.
     const retry = { attempts: Infinity, totalMs: Infinity };
     for await (const page of queue.view(view, { ...selection, limit: PAGE, signal, retry }).pages()) {
         version ??= page.resource_version;
@@ -106,7 +106,7 @@ async function list<T>(
 }
 
 /**
- * The rows of an `EventSource`, until it gives up. It connects again by itself after a lost connection, but not after a reply that is no stream.
+ * The rows of an `EventSource`, until it closes. An `EventSource` reconnects by itself after a lost connection, but not after a reply that is not a stream.
  */
 async function* eventRows<T>(queue: Queue<T>, options: WatchOptions, bookmark: Duration): AsyncGenerator<WatchRow<T>, void, void> {
     const { signal } = options;

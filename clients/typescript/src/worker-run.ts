@@ -14,7 +14,7 @@ import { absentBackoff, askedMs, Backoff, DEFAULT_RETRY, ONCE, sleep } from "./r
 import { Signal } from "./signal.js";
 import type { BatchHandler, Delivery, WorkerOptions } from "./worker.js";
 
-/** The most leases of one settle. */
+/** Maximum number of leases in one settle. */
 const SETTLE_MAX = 10_000;
 /** How long aborted handlers may take to end, in milliseconds. */
 const ABORTED_MS = 1_000;
@@ -33,17 +33,17 @@ export class WorkerRun<T> {
     readonly #leases: Leases;
     /** Outcomes that were not sent yet. */
     readonly #outbox: Settle[] = [];
-    /** Aborted when no more keys are taken. */
+    /** Aborted when the worker must not take more keys. */
     readonly #stop = new AbortController();
-    /** Aborted when nothing is sent any more. */
+    /** Aborted when the worker must not send anything more. */
     readonly #end = new AbortController();
     /** Notified when a job has ended, and when one of the flags has changed. */
     readonly #changed = new Signal();
     #jobs = 0;
     #isPopping = false;
-    /** Whether neither pops nor jobs will add outcomes. */
+    /** Whether no further outcome can arrive from a pop or a job. */
     #isDrained = false;
-    /** The first error that `onError` itself has thrown. */
+    /** The first error that `onError` has thrown. */
     #failure: { readonly error: unknown } | undefined;
 
     constructor(queue: Queue<T>, handler: BatchHandler<T>, isBatch: boolean, options: WorkerOptions) {
@@ -89,7 +89,7 @@ export class WorkerRun<T> {
         }
     }
 
-    /** Calls `onError`. If that throws, the worker ends with its error, and the keys are settled all the same. */
+    /** Calls `onError`. If `onError` throws, the worker still settles its keys, and then ends with that error. */
     #report(error: unknown, key?: string): void {
         try {
             this.#options.onError?.(error, key);
@@ -169,7 +169,7 @@ export class WorkerRun<T> {
         }
     }
 
-    /** Repeats a pop that the stop has interrupted: the reply may have been under way, and its keys must not wait for their leases to expire. */
+    /** Repeats a pop that the stop has interrupted. Its reply may have been lost, and the keys in it should not have to wait until their leases expire. */
     async #takeBack(options: PopOptions): Promise<undefined> {
         const backoff = new Backoff(this.#pauses);
         for (;;) {
@@ -187,7 +187,7 @@ export class WorkerRun<T> {
         }
     }
 
-    /** Says that the queue does not exist. A worker that can tell nobody would wait for a wrong name in silence. */
+    /** Reports that the queue does not exist. Without a report, a worker with a mistyped name would wait in silence. */
     #reportAbsent(cause: unknown): void {
         const error = new Error(`queue ${this.#queue.name} does not exist yet`, { cause });
         if (this.#options.onError === undefined) {
@@ -196,7 +196,7 @@ export class WorkerRun<T> {
         this.#report(error);
     }
 
-    /** Reports an error and waits: the time that the server asks for, and a random time, which the stop shortens. Throws the error if no repetition helps. */
+    /** Reports an error and waits: as long as the server asks for, plus a random time, which a stop shortens. Throws the error if a retry can't solve it. */
     async #pause(error: unknown, backoff: Backoff): Promise<void> {
         if (!isTransient(error)) {
             throw error;
@@ -205,7 +205,7 @@ export class WorkerRun<T> {
         const [asked, pause] = [askedMs(error), backoff.after(error)];
         const isStopping = this.#stop.signal.aborted;
         const random = Math.min(pause - asked, isStopping ? STOPPING_PAUSE_MS_MAX : Infinity);
-        // The callers see that the signals are aborted.
+        // If a signal was aborted, the callers notice it.
         await sleep(asked, this.#end.signal).catch(() => undefined);
         await sleep(random, isStopping ? this.#end.signal : this.#stop.signal).catch(() => undefined);
     }

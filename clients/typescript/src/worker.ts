@@ -11,25 +11,25 @@ import { WorkerRun } from "./worker-run.js";
 /** Works on one key. Returning nothing is an `Ack`; throwing is a `Nack` with the message of the error. */
 export type Handler<T> = (item: PoppedItem<T>, context: Context) => Promise<Outcome | void> | Outcome | void;
 
-/** A key with what its handler knows about its lease. */
+/** A key, and what the handler knows about its lease. */
 export interface Delivery<T> {
     readonly item: PoppedItem<T>;
     readonly context: Context;
 }
 
-/** Works on many keys at once. The result is one outcome for all of them, or a list with one for each, in order. */
+/** Works on many keys at once. The result is one outcome for all keys, or a list with an outcome for each key, in order. */
 export type BatchHandler<T> = (
     deliveries: readonly Delivery<T>[],
 ) => Promise<Outcome | readonly Outcome[] | void> | Outcome | readonly Outcome[] | void;
 
 export interface WorkerOptions {
-    /** Handlers that run at once. Default 1. */
+    /** Number of handlers that run at once. Default 1. */
     concurrency?: number;
-    /** The most keys of one pop, at most 1,000; of `Worker.batches` the most keys of one batch. Default 100. */
+    /** Maximum number of keys in one pop or, with `Worker.batches`, in one batch: up to 1,000. Default 100. */
     batch?: number;
     /** The name of the worker, shown with its leases. */
     name?: string;
-    /** The length of its leases. Default: that of the queue. Leases of running handlers are extended at a third of it. */
+    /** The length of the leases. Default: the setting of the queue. The lease of a running handler is extended each time a third of it has passed. */
     leaseDuration?: Duration;
     /** How long a pop waits for a key, at most 55s. Default 20s. */
     wait?: Duration;
@@ -37,15 +37,15 @@ export interface WorkerOptions {
     with?: "known";
     /** How long running handlers may go on after the stop, in milliseconds. Default 10,000. */
     graceMs?: number;
-    /** The pauses after failed calls; they are repeated for as long as the worker runs. */
+    /** The pauses after failed calls. A failed call is repeated for as long as the worker runs. */
     retry?: Partial<Pick<RetryOptions, "firstMs" | "maxMs">>;
-    /** Gets each error: of a handler (with the key) and of a call that is repeated. */
+    /** Gets each error of a handler (with the key), and each error after which a call is repeated. */
     onError?: (error: unknown, key?: string) => void;
 }
 
 /**
- * A worker of a queue. It settles each key as its handler says, settles with the next pop where possible, extends the leases of running handlers,
- * and repeats what fails. A queue delivers each key to one worker at a time.
+ * A worker of a queue. It settles each key as its handler says, if possible together with the next pop. It extends the leases of running handlers, and
+ * repeats failed calls. A queue delivers each key to one worker at a time.
  */
 export class Worker<T> {
     readonly #queue: Queue<T>;
@@ -71,7 +71,7 @@ export class Worker<T> {
 
     /**
      * Works until the queue is closed and drained, or until the signal is aborted. Then the worker takes no more keys, waits `graceMs` for its
-     * handlers, and settles what they have done. It throws after an error that no repetition helps, such as an unknown token.
+     * handlers, and settles their keys. It throws after an error that a retry can't solve, such as an unknown token.
      */
     async run({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
         await new WorkerRun(this.#queue, this.#handler, this.#isBatch, this.#options).run(signal);
