@@ -156,7 +156,11 @@ class Program:
                 return report
 
     def ask(self, event: str, **command: object) -> dict[str, Any]:
-        self.send(command=event, **command)
+        return self.ask_for(event, command=event, **command)
+
+    def ask_for(self, event: str, **command: object) -> dict[str, Any]:
+        """Sends a command whose report has another name."""
+        self.send(**command)
         return self.expect(event)
 
     def signal(self, how: signal.Signals) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import posixpath
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 RECEIVE_BYTES = 65536
 
@@ -174,6 +175,8 @@ class Proxy:
         self.wrong: list[str] = []
         # Subtracted from the version of a watch: the replies of a Rewrite have larger ones.
         self.version_offset = 0
+        # Whether paths are decoded and normalised, as many proxies do.
+        self.normalises = False
         self._allowed_at: dict[tuple[str, str, bytes], float] = {}
         self._open: set[Connection] = set()
         self._lock = threading.Lock()
@@ -259,6 +262,9 @@ class Proxy:
         return fault
 
     def _head(self, request: Request) -> bytes:
+        if self.normalises:
+            path = quote(posixpath.normpath(unquote(request.path)))
+            return request.head.replace(request.path.encode(), path.encode(), 1)
         version = request.parameter("resource_version")
         # The id of an event is opaque, and no version of a reply.
         if not self.version_offset or version in (None, "0") or "-" in version:

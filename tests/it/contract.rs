@@ -4,178 +4,16 @@
 //! request ids).
 
 mod documents;
+mod talk;
 mod types;
 
-use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
-use axum::http::Request;
-use deltaq::audit::Audit;
-use deltaq::config::Settings;
-use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
-use deltaq::spans::Spans;
-use deltaq_engine::config::Config;
-use deltaq_runtime::clock::{Clock, ManualClock};
-use deltaq_runtime::lifecycle::Shutdown;
-use deltaq_service::metrics::Metrics;
-use deltaq_service::{Limits, Partitions, Registry, WatchLimits};
+use deltaq_service::{Limits, WatchLimits};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
-/// The headers of a reply in the transcript.
-const HEADERS: [&str; 6] = ["content-type", "allow", "cache-control", "connection", "etag", "retry-after"];
-
-/// The API without connections, and the transcript of its replies.
-pub(crate) struct Talk {
-    pub(crate) router: axum::Router,
-    registry: Arc<Registry>,
-    pub(crate) hand: ManualClock,
-    shutdown: Shutdown,
-    transcript: String,
-    /// Random values and their names.
-    random: Vec<(String, String)>,
-    /// The body of the last reply.
-    last: Value,
-}
-
-impl Talk {
-    pub(crate) fn new() -> Self {
-        Self::with(Limits { auto_create: true, max_queues: 3, max_waiters: 0, watch: WatchLimits::default() })
-    }
-
-    fn with(limits: Limits) -> Self {
-        let http = HttpLimits { max_body_bytes: 2_000, ..HttpLimits::of(&Settings::default()) };
-        Self::within(limits, http)
-    }
-
-    /// An API with the default limits of bodies.
-    pub(crate) fn large() -> Self {
-        let limits =
-            Limits { auto_create: true, max_queues: 3, max_waiters: 0, watch: WatchLimits::default() };
-        Self::within(limits, HttpLimits::of(&Settings::default()))
-    }
-
-    fn within(limits: Limits, http: HttpLimits) -> Self {
-        // 2026-01-02T03:04:05.678Z
-        let (clock, hand) = Clock::manual(1_767_323_045_678_000);
-        let shutdown = Shutdown::manual(Duration::ZERO);
-        let metrics = Metrics::new(100).expect("metrics");
-        let registry = Arc::new(Registry::new(
-            limits,
-            Config::default(),
-            clock.clone(),
-            None,
-            shutdown.clone(),
-            metrics,
-        ));
-        let state = AppState::from(Parts {
-            request_metrics: RequestMetrics::new(registry.metrics()),
-            partitions: Arc::new(Partitions::single(registry.clone())),
-            limits: http,
-            gate: Arc::new(Gate::open()),
-            audit: Audit::default(),
-            spans: Spans::default(),
-            started_us: clock.wall_us(),
-            clock,
-            shutdown: shutdown.clone(),
-            store: StoreInfo::MEMORY,
-            node: None,
-            serves_metrics: true,
-            serves_console: true,
-        });
-        let router = router(state);
-        let (transcript, random) = (String::new(), Vec::new());
-        Self { router, registry, hand, shutdown, transcript, random, last: Value::Null }
-    }
-
-    /// Sends a request with headers.
-    async fn say(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) {
-        let mut request = Request::builder().method(method).uri(path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Body::from(body.to_owned())).expect("a request");
-        let answer = self.router.clone().oneshot(request).await.expect("routers answer");
-        let (head, body_of_answer) = answer.into_parts();
-        let id =
-            head.headers.get("x-request-id").and_then(|id| id.to_str().ok()).expect("every answer has an id");
-        self.random.push((format!("\"{id}\""), "\"[request]\"".to_owned()));
-        let bytes = to_bytes(body_of_answer, usize::MAX).await.expect("a whole body");
-        let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
-        self.last = serde_json::from_str(&text).unwrap_or_default();
-
-        let mut said = format!("{method} {path}\n");
-        for (name, value) in headers {
-            let _ = writeln!(said, "{name}: {}", value.chars().take(100).collect::<String>());
-        }
-        if !body.is_empty() {
-            let _ = writeln!(said, "{}", body.trim_end());
-        }
-        let _ = writeln!(said, "\n{}", head.status.as_u16());
-        for name in HEADERS {
-            if let Some(value) = head.headers.get(name) {
-                let _ = writeln!(said, "{name}: {}", value.to_str().expect("text"));
-            }
-        }
-        let is_lines = head.headers.get("content-type").is_some_and(|kind| kind == "application/x-ndjson");
-        if self.last.is_object() && !is_lines {
-            types::check(method, path, head.status.as_u16(), &text);
-        }
-        let pretty = serde_json::to_string_pretty(&self.last).unwrap_or_default();
-        let _ = writeln!(said, "{}", if self.last.is_null() || is_lines { text.trim_end() } else { &pretty });
-        let said = self.redacted(said);
-        self.transcript.push_str(&said);
-        self.transcript.push_str("\n--------\n\n");
-    }
-
-    /// Sends a request with a JSON body; `Null` sends none.
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: Value) -> Value {
-        let text = if body.is_null() { String::new() } else { body.to_string() };
-        self.say(method, path, &[], &text).await;
-        self.last.clone()
-    }
-
-    pub(crate) async fn post(&mut self, path: &str, body: Value) -> Value {
-        self.ask("POST", &format!("/v1/queues/{path}"), body).await
-    }
-
-    async fn get(&mut self, path: &str) -> Value {
-        self.ask("GET", path, Value::Null).await
-    }
-
-    /// Starts a section.
-    fn note(&mut self, text: &str) {
-        let _ = writeln!(self.transcript, "## {text}\n");
-    }
-
-    fn redacted(&mut self, mut text: String) -> String {
-        for handle in self.registry.list(None, usize::MAX, |_| true) {
-            let ids = [
-                (handle.incarnation().to_string(), "[incarnation]"),
-                (handle.lives().present().to_string(), "[life]"),
-            ];
-            for (id, name) in ids {
-                if !self.random.iter().any(|(random, _)| *random == id) {
-                    let hex = id.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-                    self.random.push((id, name.to_owned()));
-                    self.random.push((hex, name.to_owned()));
-                }
-            }
-        }
-        for (random, name) in &self.random {
-            text = text.replace(random, name);
-        }
-        text.replace(env!("CARGO_PKG_VERSION"), "[version]")
-    }
-
-    fn end(self) -> String {
-        self.shutdown.signal();
-        self.transcript
-    }
-}
+pub(crate) use self::talk::Talk;
 
 fn lease(popped: &Value, index: usize) -> String {
     popped["items"][index]["lease"]["id"].as_str().expect("a lease").to_owned()
@@ -480,6 +318,9 @@ async fn reading() {
     talk.get("/v1/queues/q/parked/errors?limit=1").await;
     talk.get("/v1/queues/q/items/a/b").await;
     talk.get("/v1/queues/q/items/a%0Ab").await;
+    talk.get("/v1/queues/q/item?key=a/b").await;
+    talk.get("/v1/queues/q/item?key=absent").await;
+    talk.get("/v1/queues/q/item").await;
     talk.note("failures only");
     talk.ask("PUT", "/v1/queues/k", json!({ "mode": "keys" })).await;
     talk.post("k/add?key=f&rate_limited=true", Value::Null).await;
@@ -487,6 +328,18 @@ async fn reading() {
     talk.post("k/close", Value::Null).await;
     talk.post("k/add?key=f&rate_limited=true", Value::Null).await;
     talk.get("/v1/queues/k/items/f").await;
+    talk.get("/v1/queues/k/item?key=f").await;
+    read_objects(&mut talk).await;
+    talk.get("/v1/queues/q/history/a%2Fb").await;
+    talk.get("/v1/queues/q/history?key=a%2Fb&limit=0").await;
+    talk.note("explain");
+    talk.get("/v1/queues/q/explain/a/b").await;
+    talk.get("/v1/queues/q/explain/absent").await;
+    read_workers_and_sources(&mut talk).await;
+    assert_snapshot!(talk.end());
+}
+
+async fn read_objects(talk: &mut Talk) {
     talk.note("known");
     talk.get("/v1/queues/q/known").await;
     talk.get("/v1/queues/q/known?prefix=b&source=erp").await;
@@ -502,13 +355,14 @@ async fn reading() {
     talk.get("/v1/queues/q/latest?key=a/b&fields=key").await;
     talk.say("GET", "/v1/queues/q/latest/a/b", &[("if-none-match", "*")], "").await;
     talk.get("/v1/queues/q/latest/absent").await;
-    talk.get("/v1/queues/q/history/a%2Fb").await;
-    talk.get("/v1/queues/q/history?key=a%2Fb&limit=0").await;
-    talk.note("explain");
-    talk.get("/v1/queues/q/explain/a/b").await;
-    talk.get("/v1/queues/q/explain/absent").await;
-    read_workers_and_sources(&mut talk).await;
-    assert_snapshot!(talk.end());
+    talk.note("object");
+    talk.get("/v1/queues/q/object?key=a%2Fb").await;
+    talk.get("/v1/queues/q/object?view=known&key=a/b").await;
+    talk.say("GET", "/v1/queues/q/object?view=known&key=a/b", &[("if-none-match", tag)], "").await;
+    talk.get("/v1/queues/q/object?view=known&key=absent").await;
+    talk.get("/v1/queues/q/object?key=a/b&min_resource_version=900000000000000").await;
+    talk.get("/v1/queues/q/object?view=all&key=a/b").await;
+    talk.get("/v1/queues/q/object?view=known").await;
 }
 
 async fn read_workers_and_sources(talk: &mut Talk) {

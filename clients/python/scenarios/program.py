@@ -26,6 +26,7 @@ from deltaq import (
     Informer,
     Item,
     Nack,
+    Page,
     Problem,
     Produced,
     Queue,
@@ -234,9 +235,48 @@ def produce_once(target: Queue, command: dict[str, Any], source: str | None, seq
             return target.replace(command["objects"], source=source, sequence=sequence)
 
 
+def read() -> None:
+    target = queue()
+    for command in commands():
+        found = {"key": None, "object": None}
+        try:
+            found = read_once(target, command["command"], command["key"])
+        except Problem as problem:
+            if problem.code != "key-not-found":
+                raise
+        report("read", **found)
+
+
+def read_once(target: Queue, call: str, key: str) -> dict[str, Any]:
+    match call:
+        case "item":
+            return describe_item(target.item(key))
+        case "latest":
+            return describe_object(target.latest_object(key))
+        case "known":
+            return describe_object(target.known_object(key))
+        case "explain":
+            return {"key": target.explain(key)["key"], "object": None}
+        case _:
+            return describe_history(target.history(key))
+
+
+def describe_item(item: dict[str, Any]) -> dict[str, Any]:
+    return {"key": item["key"], "object": item["deltas"][-1]["object"]}
+
+
+def describe_object(found: ViewObject) -> dict[str, Any]:
+    return {"key": found.key, "object": found.object}
+
+
+def describe_history(page: Page[dict[str, Any]]) -> dict[str, Any]:
+    objects = [event["object"] for event in page.items if event["event"] == "appended"]
+    return {"key": None, "object": objects[0] if objects else None}
+
+
 def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    subcommands = {"worker": worker, "informer": informer, "reflector": reflector, "produce": produce}
+    subcommands = {"worker": worker, "informer": informer, "reflector": reflector, "produce": produce, "read": read}
     try:
         subcommands[sys.argv[1]]()
     except Error as error:

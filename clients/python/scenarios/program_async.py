@@ -14,7 +14,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-from program import TARGET_SECONDS, describe, entry_of, outcome, report, reporting_handler, retry_policy, setting
+from program import (
+    TARGET_SECONDS,
+    describe,
+    describe_history,
+    describe_item,
+    describe_object,
+    entry_of,
+    outcome,
+    report,
+    reporting_handler,
+    retry_policy,
+    setting,
+)
 
 from deltaq import Ack, Context, Done, Error, Item, Nack, Problem, Produced, Reject
 from deltaq.aio import Client, Informer, Queue, Reflector, Worker, wait_for_cache_sync
@@ -135,8 +147,33 @@ async def produce_once(queue: Queue, command: dict[str, Any], source: str | None
             return await queue.replace(command["objects"], source=source, sequence=sequence)
 
 
+async def read(queue: Queue) -> None:
+    async for command in commands():
+        found = {"key": None, "object": None}
+        try:
+            found = await read_once(queue, command["command"], command["key"])
+        except Problem as problem:
+            if problem.code != "key-not-found":
+                raise
+        report("read", **found)
+
+
+async def read_once(queue: Queue, call: str, key: str) -> dict[str, Any]:
+    match call:
+        case "item":
+            return describe_item(await queue.item(key))
+        case "latest":
+            return describe_object(await queue.latest_object(key))
+        case "known":
+            return describe_object(await queue.known_object(key))
+        case "explain":
+            return {"key": (await queue.explain(key))["key"], "object": None}
+        case _:
+            return describe_history(await queue.history(key))
+
+
 async def main() -> None:
-    subcommand = {"worker": worker, "informer": informer, "reflector": reflector, "produce": produce}[sys.argv[1]]
+    subcommand = {"worker": worker, "informer": informer, "reflector": reflector, "produce": produce, "read": read}[sys.argv[1]]
     async with Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), retry=retry_policy()) as client:
         task = asyncio.create_task(subcommand(client.queue(os.environ["DELTAQ_QUEUE"])))
         if sys.argv[1] != "worker":

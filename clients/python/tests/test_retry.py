@@ -172,7 +172,7 @@ class Numbers(unittest.TestCase):
 
 class Requests(unittest.TestCase):
     def test_names_are_encoded(self) -> None:
-        self.assertEqual(calls.item("q", "a/b c").target, "/v1/queues/q/items/a%2Fb%20c")
+        self.assertEqual(calls.item("q", "a/b c").target, "/v1/queues/q/item?key=a%2Fb%20c")
 
     def test_a_list_says_that_it_is_complete(self) -> None:
         call = calls.replace("q", [{"key": "a"}, {"key": "b"}], source="erp")

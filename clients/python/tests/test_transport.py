@@ -9,7 +9,7 @@ import resource
 import threading
 import unittest
 
-from deltaq import Client
+from deltaq import Client, Queue, aio, calls
 
 #: More descriptors than `select` takes.
 DESCRIPTORS = 1100
@@ -26,6 +26,27 @@ class Info(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+class Paths(unittest.TestCase):
+    def test_a_name_that_a_path_loses_is_refused_before_anything_is_sent(self) -> None:
+        client = Client("http://127.0.0.1:1")
+        for name in ("", ".", ".."):
+            for call in (Queue.remove, Queue.add, Queue.status, Queue.items, Queue.purge):
+                with self.assertRaisesRegex(ValueError, "is no name"):
+                    call(client.queue(name))
+            with self.assertRaisesRegex(ValueError, "is no name"):
+                aio.Queue(aio.Client("http://127.0.0.1:1"), name).remove().send(None)
+            with self.assertRaisesRegex(ValueError, "is no name"):
+                calls.index_values("prices", name)
+        self.assertEqual(calls.status("%2e").target, "/v1/queues/%252e/status")
+
+    def test_no_key_is_a_part_of_a_path(self) -> None:
+        for key in ("..", "a/..", "/", "%2E"):
+            lists: list[calls.Call[object]] = [calls.history("prices", key), calls.explain("prices", key), calls.item("prices", key)]
+            lists += [calls.latest_object("prices", key), calls.known_object("prices", key)]
+            paths = [call.target.split("?")[0] for call in lists]
+            self.assertEqual(paths, [f"/v1/queues/prices/{call}" for call in ("history", "explain", "item", "object", "object")])
 
 
 class Connections(unittest.TestCase):

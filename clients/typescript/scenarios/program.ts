@@ -219,11 +219,38 @@ async function produce(): Promise<void> {
     }
 }
 
+async function readOnce(queue: Queue<any>, { command, key }: Command): Promise<{ key: string | null; object: any } | undefined> {
+    switch (command) {
+        case "item": {
+            const item = await queue.getItem(key);
+            return item && { key: item.key, object: item.deltas.at(-1)?.object };
+        }
+        case "latest":
+            return queue.getLatest(key);
+        case "known":
+            return queue.getKnown(key);
+        case "explain":
+            return { key: (await queue.explain(key)).key, object: null };
+        default: {
+            const newest = (await queue.history(key).all()).find(event => event.event === "appended");
+            return newest && { key: null, object: newest.object };
+        }
+    }
+}
+
+async function read(): Promise<void> {
+    const queue = openQueue();
+    for await (const command of commands()) {
+        const { key, object } = (await readOnce(queue, command)) ?? { key: null, object: null };
+        report({ event: "read", key, object });
+    }
+}
+
 const [subcommand = ""] = process.argv.slice(2);
-const subcommands: Record<string, () => Promise<void>> = { worker: work, informer: inform, produce };
+const subcommands: Record<string, () => Promise<void>> = { worker: work, informer: inform, produce, read };
 const run = subcommands[subcommand];
 if (run === undefined) {
-    console.error("usage: scenario.js worker|informer|produce");
+    console.error("usage: scenario.js worker|informer|produce|read");
     process.exit(2);
 }
 try {

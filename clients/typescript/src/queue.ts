@@ -269,7 +269,7 @@ export class Queue<T> {
 
     /** One key; undefined if the queue does not have it. */
     getItem(key: string, options: CallOptions = {}): Promise<Item<T> | undefined> {
-        return this.#find("items", key, {}, options);
+        return this.#find("item", { key }, options);
     }
 
     /** Why a key is not delivered. */
@@ -295,12 +295,12 @@ export class Queue<T> {
 
     /** The newest object of a key; undefined if there is none. */
     getLatest(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        return this.#find("latest", key, { min_resource_version: options.min_resource_version }, options);
+        return this.#find("object", { view: "latest", key, min_resource_version: options.min_resource_version }, options);
     }
 
     /** The acknowledged object of a key; undefined if there is none. */
     getKnown(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        return this.#find("known", key, { min_resource_version: options.min_resource_version }, options);
+        return this.#find("object", { view: "known", key, min_resource_version: options.min_resource_version }, options);
     }
 
     indexes(options: CallOptions = {}): List<IndexDocument> {
@@ -432,13 +432,9 @@ export class Queue<T> {
         return new List(token => this.#get(path, { ...query, limit: options.limit, continue: token }, options));
     }
 
-    async #find<D>(collection: string, key: string, query: Query, options: CallOptions): Promise<D | undefined> {
-        // A path can't end with these segments, because clients and proxies resolve them.
-        if (key === "." || key === "..") {
-            return (await this.#get<Page<D>>([collection], { key }, options)).items[0];
-        }
+    async #find<D>(call: string, query: Query, options: CallOptions): Promise<D | undefined> {
         try {
-            return await this.#get([collection, key], query, options);
+            return await this.#get([call], query, options);
         } catch (error) {
             if (error instanceof DeltaqError && error.code === "key-not-found") {
                 return undefined;

@@ -68,6 +68,11 @@ export class Transport {
 
     /** The URL of a call. */
     url({ path, query = {} }: Pick<Call, "path" | "query">): string {
+        // Runtimes and proxies remove these segments, so that the path would name something else.
+        const lost = path.find(segment => ["", ".", ".."].includes(segment));
+        if (lost !== undefined) {
+            throw new TypeError(`"${lost}" is no name: a path can't have it as a part`);
+        }
         const search = new URLSearchParams();
         for (const [name, value] of Object.entries(query)) {
             if (value !== undefined) {

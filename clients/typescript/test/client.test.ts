@@ -176,9 +176,29 @@ test("a Replace of a list and of a stream", async t => {
 test("keys that paths can't have", async t => {
     const queue = (await Server.start(t)).queue();
     for (const key of [".", "..", "a/../b", "a//b", "ü ?#&%2F", "🙂"]) {
-        await queue.add({ key });
-        assert.equal((await queue.getLatest(key))?.key, key);
+        const { resource_version: min_resource_version } = await queue.add({ key });
+        assert.equal((await queue.getLatest(key, { min_resource_version }))?.key, key);
+        assert.equal(await queue.getKnown(key, { min_resource_version }), undefined);
         assert.equal((await queue.getItem(key))?.key, key);
+    }
+});
+
+test("a key that has only failures is an item", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.putSettings({ mode: "keys" });
+    await queue.close();
+    await queue.addKey("..", { rate_limited: true });
+    assert.equal((await queue.getItem(".."))?.failures, 1);
+});
+
+test("a name that a path loses is refused before anything is sent", async t => {
+    const url = await web(t, () => assert.fail("a call was sent"));
+    for (const name of ["", ".", ".."]) {
+        const queue = new Client(url).queue(name);
+        for (const call of [queue.deleteQueue(), queue.status(), queue.purge(), new Client(url).queue("prices").indexValues(name).all()]) {
+            await assert.rejects(call, { name: "TypeError", message: /is no name/ });
+        }
+        assert.throws(() => queue.watchUrl(), TypeError);
     }
 });
 

@@ -9,6 +9,8 @@ use reqwest::{Method, Url};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use crate::error::Error;
+
 /// One request to a server.
 #[derive(Debug)]
 pub struct Call {
@@ -86,7 +88,7 @@ impl Body {
 }
 
 impl Call {
-    /// A request to a path, given as segments that are not percent-encoded.
+    /// A request to a path, given as segments that are not percent-encoded. Sending it fails with [`Error::Segment`] if a URL can't have one of them.
     pub fn new<S: Into<String>>(method: Method, path: impl IntoIterator<Item = S>) -> Self {
         let is_repeatable = method.is_safe();
         Self {
@@ -195,7 +197,11 @@ impl Call {
     }
 
     /// The URL of the request on the server at `base`.
-    pub(crate) fn url(&self, base: &Url) -> Url {
+    pub(crate) fn url(&self, base: &Url) -> Result<Url, Error> {
+        // `Url` leaves these segments out, and proxies remove them, so that the path would name something else.
+        if let Some(segment) = self.path.iter().find(|segment| matches!(segment.as_str(), "" | "." | "..")) {
+            return Err(Error::Segment { segment: segment.clone() });
+        }
         let mut url = base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(&self.path);
@@ -203,7 +209,7 @@ impl Call {
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);
         }
-        url
+        Ok(url)
     }
 }
 
@@ -215,9 +221,31 @@ mod tests {
     fn segments_and_parameters_are_encoded() {
         let call = Call::on_queue(Method::GET, "prices", ["items", "a/b c"]);
         let call = call.query("prefix", Some("x&y")).query("limit", None::<u64>).switch("dry_run", true);
-        let url = call.url(&Url::parse("https://queues.example:8443").unwrap());
+        let url = call.url(&Url::parse("https://queues.example:8443").unwrap()).unwrap();
         let expected =
             "https://queues.example:8443/v1/queues/prices/items/a%2Fb%20c?prefix=x%26y&dry_run=true";
         assert_eq!(url.as_str(), expected);
+    }
+
+    #[test]
+    fn a_segment_that_a_path_loses_is_refused() {
+        let base = Url::parse("https://queues.example:8443/base/").unwrap();
+        for name in ["", ".", ".."] {
+            let calls = [
+                Call::on_queue(Method::DELETE, name, []),
+                Call::on_queue(Method::GET, "prices", ["indexes", name]),
+            ];
+            for call in calls {
+                let error = call.url(&base).unwrap_err();
+                assert!(
+                    matches!(&error, Error::Segment { segment } if segment == name) && !error.is_retryable()
+                );
+            }
+        }
+        for (name, encoded) in [("...", "..."), ("%2e%2E", "%252e%252E"), ("a/..", "a%2F.."), (" .", "%20.")]
+        {
+            let url = Call::on_queue(Method::GET, name, ["status"]).url(&base).unwrap();
+            assert_eq!(url.path(), format!("/base/v1/queues/{encoded}/status"));
+        }
     }
 }

@@ -124,7 +124,7 @@ impl Client {
     /// # Errors
     /// The connection failed, or the server refused the request.
     pub async fn send(&self, call: Call) -> Result<Reply, Error> {
-        let mut request = self.http.request(call.method.clone(), call.url(&self.base));
+        let mut request = self.http.request(call.method.clone(), call.url(&self.base)?);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }

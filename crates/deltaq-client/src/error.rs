@@ -13,6 +13,12 @@ pub enum Error {
         /// The given address.
         address: String,
     },
+    /// A name of a queue or an index that a path can't have as a part: empty, `.` or `..`. Nothing was sent.
+    #[error("{segment:?} is no name: a path can't have it as a part")]
+    Segment {
+        /// The name.
+        segment: String,
+    },
     /// The token has characters that a header can't carry.
     #[error("the token has characters that no token has; check for line breaks in its file")]
     Token,

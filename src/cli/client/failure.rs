@@ -195,7 +195,7 @@ fn advice_on_connection(cause: &str) -> &'static str {
 
 fn code_of(error: &Error) -> u8 {
     match error {
-        Error::Address { .. } => 2,
+        Error::Address { .. } | Error::Segment { .. } => 2,
         Error::Connect { .. } | Error::NoReply { .. } | Error::Silence { .. } => 4,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
             (404, _) | (_, "queue-closed" | "queue-deleted") => 3,

@@ -214,11 +214,11 @@ pub struct Discard {
 }
 
 impl Execute for Items {
-    const OPERATIONS: &'static [&'static str] = &["list_items", "get_item"];
+    const OPERATIONS: &'static [&'static str] = &["list_items", "get_item_of"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         if let Some(key) = &self.key {
-            let call = session.call("get_item", self.queue.as_str(), key)?;
+            let call = session.on_queue("get_item_of", &self.queue)?.query("key", Some(key));
             let (item, text) = session.fetch::<ItemDocument>(call).await?;
             return session.output.document(&text, &item.key, item_fields(&item));
         }
@@ -244,10 +244,10 @@ impl Execute for Parked {
 }
 
 impl Execute for Explain {
-    const OPERATIONS: &'static [&'static str] = &["explain_key"];
+    const OPERATIONS: &'static [&'static str] = &["explain_key_of"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let call = session.call("explain_key", self.queue.as_str(), &self.key)?;
+        let call = session.on_queue("explain_key_of", &self.queue)?.query("key", Some(&self.key));
         let (found, text) = session.fetch::<ExplainDocument>(call).await?;
         session.output.change(&text, &found.key, &clean(&found.explanation))
     }
@@ -257,12 +257,14 @@ impl ViewObjects {
     async fn print(
         &self,
         session: &Session,
-        [list, get]: [&str; 2],
+        list: &str,
+        view: &str,
         lookup: Option<&Lookup>,
         empty: &str,
     ) -> Result<(), Failure> {
         if let Some(key) = &self.key {
-            let call = session.call(get, self.queue.as_str(), key)?;
+            let call = session.on_queue("get_object_of", &self.queue)?;
+            let call = call.query("view", Some(view)).query("key", Some(key));
             let call = call.query("min_resource_version", self.min_resource_version);
             let (found, text) = session.fetch::<ObjectDocument>(call).await?;
             let fields = vec![
@@ -286,18 +288,18 @@ impl ViewObjects {
 }
 
 impl Execute for Known {
-    const OPERATIONS: &'static [&'static str] = &["list_known", "get_known"];
+    const OPERATIONS: &'static [&'static str] = &["list_known", "get_object_of"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        self.objects.print(session, ["list_known", "get_known"], Some(&self.lookup), "no known objects").await
+        self.objects.print(session, "list_known", "known", Some(&self.lookup), "no known objects").await
     }
 }
 
 impl Execute for Latest {
-    const OPERATIONS: &'static [&'static str] = &["list_latest", "get_latest"];
+    const OPERATIONS: &'static [&'static str] = &["list_latest", "get_object_of"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        self.objects.print(session, ["list_latest", "get_latest"], None, "no objects").await
+        self.objects.print(session, "list_latest", "latest", None, "no objects").await
     }
 }
 

@@ -95,10 +95,10 @@ fn block_on(command: Pin<Box<dyn Future<Output = Result<(), Failure>> + '_>>) ->
 }
 
 impl Session {
-    /// Creates a call of the operation with this id. `queue` and `key` are substituted into its path.
-    pub(super) fn call(&self, id: &str, queue: &str, key: &str) -> Result<Call, Failure> {
+    /// Creates a call of the operation with this id. `queue` and `name` are substituted into its path.
+    pub(super) fn call(&self, id: &str, queue: &str, name: &str) -> Result<Call, Failure> {
         debug_assert!(self.operations.contains(&id), "{id} is not among the operations of the command");
-        call(id, queue, key)
+        call(id, queue, name)
     }
 
     /// A call of an operation on a queue.
@@ -140,13 +140,13 @@ impl LongWait<'_> {
 }
 
 /// A call of the operation with this id.
-fn call(id: &str, queue: &str, key: &str) -> Result<Call, Failure> {
+fn call(id: &str, queue: &str, name: &str) -> Result<Call, Failure> {
     let unknown = || Failure::Other(format!("the API has no operation {id:?}"));
     let (method, path) = http::operation(id).ok_or_else(unknown)?;
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| unknown())?;
     let segments = path.split('/').skip(1).map(|segment| match segment {
         "{queue}" => queue,
-        "{*key}" | "{name}" => key,
+        "{name}" => name,
         fixed => fixed,
     });
     Ok(Call::new(method, segments))

@@ -12,7 +12,10 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("get_openapi", "a document for programs that generate clients"),
     ("get_problem", "the same text is printed below each failure"),
     ("get_status", "`deltaq queue get` shows the same counts with the settings"),
-    ("explain_key_of", "`deltaq explain` uses explain_key"),
+    ("get_item", "`deltaq items` uses get_item_of, which takes every key"),
+    ("get_latest", "`deltaq latest` uses get_object_of, which takes every key"),
+    ("get_known", "`deltaq known` uses get_object_of, which takes every key"),
+    ("explain_key", "`deltaq explain` uses explain_key_of, which takes every key"),
     ("get_history", "`deltaq history` uses get_history_of, which takes every key"),
 ];
 

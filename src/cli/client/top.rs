@@ -46,7 +46,7 @@ impl Execute for Top {
     const OPERATIONS: &'static [&'static str] = &[
         "list_queues",
         "list_items",
-        "get_item",
+        "get_item_of",
         "get_history_of",
         "pause_queue",
         "resume_queue",
@@ -139,7 +139,7 @@ async fn look(session: &Session, board: &mut Board) -> Result<(), Failure> {
             board.set_items(items.items);
         }
         Screen::Key { queue, key, .. } => {
-            let call = session.call("get_item", &queue, &key)?;
+            let call = session.call("get_item_of", &queue, "")?.query("key", Some(&key));
             let item: Result<ItemDocument, _> = session.client.fetch(call).await;
             board.item = match item {
                 Err(error) if error.code() == Some("key-not-found") => None,

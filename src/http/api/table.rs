@@ -3,9 +3,10 @@
 use super::document;
 use crate::config::access::Verb;
 use crate::http::openapi::params::{
-    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExplainQuery, HistoryQuery, IndexQuery,
-    IndexesQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery, Names, ObjectQuery, ParkedQuery,
-    PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, HistoryQuery, IndexQuery, IndexesQuery,
+    ItemsQuery, KeyHistoryQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery,
+    ParkedQuery, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery,
+    WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, with_body, with_head, without_body};
@@ -116,9 +117,11 @@ operations! {
     POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;
     POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::discard;
     GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body items::items;
+    GET    "/v1/queues/{queue}/item"           get_item_of    OnQueue(Read)    Read      Ignored  [KeyQuery]        long  without_body items::item_of;
     GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body items::item;
-    GET    "/v1/queues/{queue}/explain"        explain_key_of OnQueue(Read)    Read      Ignored  [ExplainQuery]    long  without_body items::explain_of;
+    GET    "/v1/queues/{queue}/explain"        explain_key_of OnQueue(Read)    Read      Ignored  [KeyQuery]    long  without_body items::explain_of;
     GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body items::explain;
+    GET    "/v1/queues/{queue}/object"         get_object_of  OnQueue(Read)    Read      Ignored  [ObjectOfQuery]   long  without_body views::object;
     GET    "/v1/queues/{queue}/latest"         list_latest    OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::latest_list;
     GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
     GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body views::known_list;

@@ -141,6 +141,11 @@ parameters! {
     ObjectQuery in Query {
         "min_resource_version" Count "A version that the queue must have: a queue that does not, because a backup was restored or another queue has the name, refuses the read.";
     }
+    ObjectOfQuery in Query {
+        "view" ViewName "The view; default `latest`.";
+        "key" Key required "The key.";
+        "min_resource_version" Count "A version that the queue must have: a queue that does not, because a backup was restored or another queue has the name, refuses the read.";
+    }
     WatchQuery in Query {
         "view" ViewName "The view; default `latest`.";
         "resource_version" Version "The watch sends what has changed since this version: of a list, of a row, `now`, or 0, the default, for all keys first.";
@@ -157,7 +162,7 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
-    ExplainQuery in Query { "key" Key required "The key."; }
+    KeyQuery in Query { "key" Key required "The key."; }
     ParkedQuery in Query {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";

@@ -75,6 +75,11 @@ impl Params {
             .map_err(|error| Problem::from(error).with("parameter", name))
     }
 
+    /// The key of a call that needs one.
+    pub(in crate::http) fn required_key(&self) -> Result<Key, Problem> {
+        self.key("key")?.ok_or_else(|| wrong("key", "it is required"))
+    }
+
     /// The key of a list that contains only this key and therefore has one page.
     pub(in crate::http) fn key_alone(&self) -> Result<Option<Key>, Problem> {
         let key = self.key("key")?;

@@ -11,7 +11,6 @@ use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::http::request::call::ReadCall;
 use crate::http::request::cursor::{self, List};
-use crate::http::request::params::wrong;
 use crate::http::wire;
 
 /// The history of a key, newest event first.
@@ -24,8 +23,7 @@ use crate::http::wire;
     )
 )]
 pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
-    let key = call.key()?;
-    page(&call, &key).await.map(|page| call.context.reply(page))
+    page(&call, &call.key()?).await.map(|page| call.context.reply(page))
 }
 
 /// The history of a key, newest event first, for keys that clients cannot put into a path.
@@ -38,8 +36,7 @@ pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Reply<Page<EventDo
     )
 )]
 pub(in crate::http) async fn history(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
-    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required"))?;
-    page(&call, &key).await.map(|page| call.context.reply(page))
+    page(&call, &call.params.required_key()?).await.map(|page| call.context.reply(page))
 }
 
 async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem> {

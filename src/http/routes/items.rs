@@ -11,7 +11,7 @@ use deltaq_service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
 use deltaq_types::{ExplainDocument, ItemDocument, Page};
 
 use super::pages::{self, page_limit, wants_lines};
-use crate::http::openapi::params::{ExplainQuery, InQueue, ItemsQuery, OfKey};
+use crate::http::openapi::params::{InQueue, ItemsQuery, KeyQuery, OfKey};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
@@ -138,15 +138,28 @@ async fn item_page_of(
     )
 )]
 pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, Problem> {
-    let (name, key) = (call.name()?, call.key()?);
-    one_item(&*call.state.partitions.get(&name)?, &key).await
+    one_item(&call, &call.key()?).await
 }
 
-async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
+/// One key, for keys that clients cannot put into a path.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/item", tag = "reading", operation_id = "get_item_of",
+    params(InQueue, KeyQuery),
+    responses(
+        (status = 200, description = "The key.", body = ItemDocument),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn item_of(call: ReadCall) -> Result<Json<ItemDocument>, Problem> {
+    one_item(&call, &call.params.required_key()?).await
+}
+
+async fn one_item(call: &ReadCall, key: &Key) -> Result<Json<ItemDocument>, Problem> {
+    let handle = call.state.partitions.get(&call.name()?)?;
     let (Some((item, moment)), _) = handle.item(key).await? else {
         return Err(no_key(key, "there is no delta, lease, parked entry or failure"));
     };
-    Ok(Json(wire::item(handle, &item, moment)))
+    Ok(Json(wire::item(&handle, &item, moment)))
 }
 
 /// Why a key is not delivered.
@@ -159,22 +172,20 @@ async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Prob
     )
 )]
 pub(in crate::http) async fn explain(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
-    let key = call.key()?;
-    explanation(&call, &key).await
+    explanation(&call, &call.key()?).await
 }
 
 /// Why a key is not delivered, for keys that clients cannot put into a path.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/explain", tag = "reading", operation_id = "explain_key_of",
-    params(InQueue, ExplainQuery),
+    params(InQueue, KeyQuery),
     responses(
         (status = 200, description = "The reason.", body = ExplainDocument),
         Always, OfQueue, Unprocessable,
     )
 )]
 pub(in crate::http) async fn explain_of(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
-    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required"))?;
-    explanation(&call, &key).await
+    explanation(&call, &call.params.required_key()?).await
 }
 
 async fn explanation(call: &ReadCall, key: &Key) -> Result<Json<ExplainDocument>, Problem> {

@@ -14,8 +14,10 @@ use deltaq_types::{ObjectDocument, Page};
 use super::indexes::lookup;
 use super::items::no_key;
 use super::pages::{self, page_limit, wants_lines};
-use super::watch::key_filter;
-use crate::http::openapi::params::{Conditional, InQueue, KnownQuery, ObjectQuery, OfKey, ViewQuery};
+use super::watch::{key_filter, view};
+use crate::http::openapi::params::{
+    Conditional, InQueue, KnownQuery, ObjectOfQuery, ObjectQuery, OfKey, ViewQuery,
+};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::problem::Problem;
 use crate::http::reply::Json;
@@ -62,7 +64,7 @@ pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Prob
     )
 )]
 pub(in crate::http) async fn latest(call: ReadCall) -> Result<Response, Problem> {
-    one(call, View::Latest).await
+    one(&call, View::Latest, &call.key()?).await
 }
 
 /// One known object.
@@ -76,7 +78,21 @@ pub(in crate::http) async fn latest(call: ReadCall) -> Result<Response, Problem>
     )
 )]
 pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> {
-    one(call, View::Known).await
+    one(&call, View::Known, &call.key()?).await
+}
+
+/// One object of a view, for keys that clients cannot put into a path.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/object", tag = "reading", operation_id = "get_object_of",
+    params(InQueue, ObjectOfQuery, Conditional),
+    responses(
+        (status = 200, description = "The object.", body = ObjectDocument, headers(("etag" = String, description = "Changes with the object."))),
+        (status = 304, description = "If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn object(call: ReadCall) -> Result<Response, Problem> {
+    one(&call, view(&call.params)?, &call.params.required_key()?).await
 }
 
 async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
@@ -135,17 +151,16 @@ async fn page(
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
-async fn one(call: ReadCall, view: View) -> Result<Response, Problem> {
-    let (name, key) = (call.name()?, call.key()?);
-    let handle = call.state.partitions.get(&name)?;
+async fn one(call: &ReadCall, view: View, key: &Key) -> Result<Response, Problem> {
+    let handle = call.state.partitions.get(&call.name()?)?;
     check_version(&handle, &call.params)?;
-    let (found, _) = handle.view_object(view, &key).await?;
+    let (found, _) = handle.view_object(view, key).await?;
     let Some(found) = found else {
         let why = match view {
             View::Latest => "there is no object",
             View::Known => "there is no known object",
         };
-        return Err(no_key(&key, why));
+        return Err(no_key(key, why));
     };
     let etag = format!("\"{}-{}\"", handle.lives().id_of(found.rv), found.rv);
     if has_copy(&call.headers, &etag) {

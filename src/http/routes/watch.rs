@@ -96,7 +96,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     Ok((headers, body).into_response())
 }
 
-fn view(params: &Params) -> Result<View, Problem> {
+pub(super) fn view(params: &Params) -> Result<View, Problem> {
     match params.text("view") {
         None => Ok(View::Latest),
         Some(name) => View::ALL

@@ -41,6 +41,8 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "settings"]) => same::<QueueSettings>(text),
         (_, [_, "status"]) => same::<QueueStatus>(text),
         (_, [_, "synced"]) => same::<SyncedDocument>(text),
+        (_, [_, "item"]) => same::<ItemDocument>(text),
+        (_, [_, "object"]) => same::<ObjectDocument>(text),
         (_, [_, "items", ..]) if is_single => same::<ItemDocument>(text),
         (_, [_, "items"]) => same::<Page<ItemDocument>>(text),
         (_, [_, "known" | "latest", ..]) if is_single => same::<ObjectDocument>(text),

@@ -70,7 +70,14 @@ def _text(value: object) -> str:
 
 
 def _queue(queue: str, rest: str = "") -> str:
-    return f"/v1/queues/{quote(queue, safe='')}{rest}"
+    return f"/v1/queues/{_segment(queue)}{rest}"
+
+
+def _segment(name: str) -> str:
+    # HTTP libraries and proxies remove these segments, so that the path would name something else.
+    if name in ("", ".", ".."):
+        raise ValueError(f"{name!r} is no name: a path can't have it as a part")
+    return quote(name, safe="")
 
 
 def _document(fields: Any) -> Json:
@@ -424,7 +431,7 @@ def items(
 
 def item(queue: str, key: str) -> Call[Json]:
     """One key."""
-    return _call("GET", _queue(queue, f"/items/{quote(key, safe='')}"), _document)
+    return _call("GET", _queue(queue, "/item"), _document, {"key": key})
 
 
 def explain(queue: str, key: str) -> Call[Json]:
@@ -470,8 +477,8 @@ def known(
 
 
 def _object(queue: str, view: str, key: str, min_resource_version: int | None) -> Call[ViewObject]:
-    query = {"min_resource_version": min_resource_version}
-    return _call("GET", _queue(queue, f"/{view}/{quote(key, safe='')}"), ViewObject.read, query)
+    query = {"view": view, "key": key, "min_resource_version": min_resource_version}
+    return _call("GET", _queue(queue, "/object"), ViewObject.read, query)
 
 
 def latest_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[ViewObject]:
@@ -515,7 +522,7 @@ def index_values(
 ) -> Call[Page[Json]]:
     """The values of an index, with the number of keys of each, in pages."""
     query = {"prefix": prefix, "limit": limit, "continue": continue_}
-    return _call("GET", _queue(queue, f"/indexes/{quote(index, safe='')}"), Page.reader(_document), query)
+    return _call("GET", _queue(queue, f"/indexes/{_segment(index)}"), Page.reader(_document), query)
 
 
 def synced(queue: str, *, resource_version: int | str | None = None, wait: Duration | None = None) -> Call[Synced]:

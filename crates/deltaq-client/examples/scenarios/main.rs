@@ -3,6 +3,7 @@
 mod commands;
 mod informer;
 mod producers;
+mod reader;
 mod worker;
 
 use std::process::ExitCode;
@@ -41,7 +42,8 @@ async fn run() -> Result<(), Failure> {
             "informer" => informer::run(queue()?, stop.clone()).await,
             "reflector" => producers::reflector(queue()?, stop.clone()).await,
             "produce" => producers::produce(queue()?, stop.clone()).await,
-            _ => Err("usage: scenarios worker|informer|reflector|produce".into()),
+            "read" => reader::run(queue()?, stop.clone()).await,
+            _ => Err("usage: scenarios worker|informer|reflector|produce|read".into()),
         }
     };
     tokio::pin!(work);

@@ -42,7 +42,7 @@ impl Queue {
     /// # Errors
     /// The call failed.
     pub async fn item(&self, key: &str) -> Result<ItemDocument, Error> {
-        self.client().request(self.call(Method::GET, ["items", key])).await
+        self.client().request(self.call(Method::GET, ["item"]).query("key", Some(key))).await
     }
 
     /// Why a key is not delivered.
@@ -60,7 +60,7 @@ impl Queue {
 
     /// The newest object of a key.
     pub fn latest_of(&self, key: &str) -> GetObject {
-        GetObject { request: self.object("latest", key) }
+        self.object("latest", key)
     }
 
     /// The objects that workers have acknowledged.
@@ -70,7 +70,7 @@ impl Queue {
 
     /// The object of a key that workers have acknowledged.
     pub fn known_of(&self, key: &str) -> GetObject {
-        GetObject { request: self.object("known", key) }
+        self.object("known", key)
     }
 
     /// The indexes of the known objects.
@@ -80,12 +80,14 @@ impl Queue {
 
     /// The values of an index.
     pub fn index_values(&self, name: &str) -> List<IndexValueDocument> {
-        List::new(self.object("indexes", name))
+        let call = self.call(Method::GET, ["indexes", name]);
+        List::new(Request::new(self.client().clone(), call))
     }
 
     /// The events of a key, newest first.
     pub fn history(&self, key: &str) -> List<EventDocument> {
-        List::new(self.object("history", key))
+        let call = self.call(Method::GET, ["history"]).query("key", Some(key));
+        List::new(Request::new(self.client().clone(), call))
     }
 
     /// The sources that own keys or have called.
@@ -124,7 +126,9 @@ impl Queue {
         List::new(self.request(Method::GET, path))
     }
 
-    fn object(&self, path: &str, name: &str) -> Request {
-        Request::new(self.client().clone(), self.call(Method::GET, [path, name]))
+    // A path can't end with every key: it is resolved on its way, as `..` and `//` are.
+    fn object(&self, view: &str, key: &str) -> GetObject {
+        let call = self.call(Method::GET, ["object"]).query("view", Some(view)).query("key", Some(key));
+        GetObject { request: Request::new(self.client().clone(), call) }
     }
 }

@@ -376,6 +376,35 @@ fn the_other_commands_reach_their_operations() {
 }
 
 #[test]
+fn every_key_can_be_read() {
+    let server = Server::durable();
+    let keys = [
+        ".", "..", "...", "a/..", "../q", "a//b", "/", "/a", "a/", "%2e", "%2E%2e", "..%2f", "\\..", "?",
+        "+", " ",
+    ];
+    let objects: Vec<Value> = keys.iter().map(|key| json!({ "object": { "key": key } })).collect();
+    server.run_with(&["seed", "q", "-"], &json!(objects).to_string()).ok();
+    for key in keys {
+        server.run(&["update", "q", &json!({ "key": key, "n": key }).to_string()]).ok();
+    }
+    for key in keys {
+        assert_eq!(server.json(&["known", "q", key])["object"], json!({ "key": key }), "{key:?}");
+        assert_eq!(server.json(&["latest", "q", key])["object"], json!({ "key": key, "n": key }), "{key:?}");
+        assert_eq!(server.json(&["items", "q", key])["deltas"][0]["object"]["n"], key, "{key:?}");
+        assert_eq!(server.json(&["explain", "q", key])["key"], key);
+        assert_eq!(server.json(&["history", "q", key])[0]["object"]["n"], key, "{key:?}");
+    }
+    for call in ["items", "latest", "known"] {
+        server.run(&[call, "q", "../.."]).failed(3);
+    }
+    // The path of these values would be that of the list of indexes.
+    for index in ["", ".", ".."] {
+        let refused = server.run(&["indexes", "q", index]).failed(2);
+        assert!(refused.contains("is no name"), "{refused}");
+    }
+}
+
+#[test]
 fn known_objects_are_found_by_a_field() {
     let server = Server::in_memory();
     server.run(&["queue", "create", "prices", "indexes.by_city=/city"]).ok();
