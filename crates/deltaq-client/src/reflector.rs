@@ -68,8 +68,9 @@ pub struct ReflectorOptions {
     pub allow_empty: bool,
     /// Whether the last of several objects of a key counts. Otherwise such a list is refused.
     pub keep_last: bool,
-    /// Whether objects that the queue refuses are left out: their keys keep what they have, and the replies name them. Of a list, at most
-    /// one or a tenth of the objects. Otherwise one such object stops the source.
+    /// Whether invalid objects are left out: their keys are neither changed nor deleted, and the reply names the first 10. At most a tenth of a
+    /// list is left out; a single invalid object in a list of several always is, and a list whose only object is invalid is refused. Without
+    /// this option, one invalid object stops the source.
     pub skip_invalid: bool,
     /// Whether calls have sequence numbers, so that a repeated call is applied once. The token then needs the grant `read`, too.
     pub sequence: bool,

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::{DeltaType, LeaseOutcome, RawObject, SettleResult, Timestamp, strict, terms};
 
-/// A delta. In the reply to a pop, a delta leaves out the last four members where they say nothing.
+/// A delta. In the reply to a pop, each of the last four members is absent if it is null, false or 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeltaDocument {
     /// The type.
@@ -66,9 +66,9 @@ fn popped_deltas<S: Serializer>(deltas: &[DeltaDocument], serializer: S) -> Resu
 /// A lease of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeaseDocument {
-    /// The id with which the lease is settled: the `lease_id` of other documents.
+    /// The id of the lease. Other documents call it `lease_id`.
     pub id: String,
-    /// The fencing token: it grows with every lease of the queue.
+    /// The fencing token, which increases with every lease of the queue.
     pub token: u64,
     /// The worker, if the pop named one.
     #[schema(required = true)]
@@ -92,7 +92,7 @@ pub struct PoppedItem {
     pub failures: u32,
     /// Whether the key belongs to the initial list.
     pub is_in_initial_list: bool,
-    /// Every change since the last ack, oldest first; the oldest alone in mode events; empty in mode keys.
+    /// Every change since the last ack, oldest first. In mode events only the oldest change; in mode keys empty.
     #[serde(serialize_with = "popped_deltas")]
     pub deltas: Vec<DeltaDocument>,
     /// With `with=known`: the object that was acknowledged last.
@@ -117,7 +117,7 @@ pub struct Popped {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PopBody {
-    /// Leases that are settled before the pop, each on its own.
+    /// Leases to settle before the pop, each in its own way.
     #[serde(default, deserialize_with = "strict::objects", skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Option<Vec<SettleCall>>)]
     pub settle: Vec<SettleCall>,
@@ -127,13 +127,13 @@ pub struct PopBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettleBody {
-    /// Leases that are settled, each on its own. A lease may appear once.
+    /// Leases to settle, each in its own way. A lease may appear only once.
     #[serde(deserialize_with = "strict::objects")]
     #[schema(value_type = Option<Vec<SettleCall>>, required = true)]
     pub settle: Vec<SettleCall>,
 }
 
-/// Declares the options of the calls that settle leases: each once, with the ways to settle with which it goes.
+/// Declares the options of the calls that settle leases, each with the ways to settle that accept it.
 macro_rules! settle_options {
     ($($(#[doc = $doc:literal])* $option:ident: $type:ty as $schema:ty, $read:literal goes with $($how:ident)+;)*) => {
         /// The body of a call that settles all its leases in one way: exactly one of `lease_id` and `lease_ids`, and options.
@@ -144,7 +144,7 @@ macro_rules! settle_options {
             #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
             #[schema(value_type = Option<terms::LeaseId>)]
             pub lease_id: Option<String>,
-            /// The ids of several leases. A lease may appear once.
+            /// The ids of several leases. A lease may appear only once.
             #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
             #[schema(value_type = Option<Vec<terms::LeaseId>>, max_items = 10_000)]
             pub lease_ids: Option<Vec<String>>,
@@ -180,7 +180,7 @@ macro_rules! settle_options {
         }
 
         impl LeasesBody {
-            /// The same as an entry of a list of settles.
+            /// The entry of a list of settles that has the same effect.
             #[must_use]
             pub fn settled_as(self, how: SettleAs) -> SettleCall {
                 let Self { lease_id, lease_ids, $($option),* } = self;
@@ -195,7 +195,7 @@ macro_rules! settle_options {
                 LeasesBody { lease_id: Some(lease_id.into()), ..LeasesBody::default() }.settled_as(how)
             }
 
-            /// The first option that does not go with the way to settle, and the ways with which it goes.
+            /// The first option that this way to settle does not accept, and the ways that accept it.
             #[must_use]
             pub fn misplaced_option(&self) -> Option<(&'static str, &'static [SettleAs])> {
                 $(
@@ -214,7 +214,7 @@ settle_options! {
     /// Only with nack and done. With nack: how long the keys wait, instead of their backoff. With done: the time after which the
     /// keys are added again. A [duration](crate::duration).
     delay: Box<str> as terms::Delay, "strict::duration_text" goes with Nack Done;
-    /// Only with nack: no change delivers the keys before `delay`, or without it their backoff, has passed. False is the
+    /// Only with nack: true if a new change must not shorten the wait, which is `delay` or, without it, the backoff. False is the
     /// same as absent.
     floor: bool as bool, "strict::raised_flag" goes with Nack;
     /// Only with nack and reject: the reason.
@@ -223,7 +223,7 @@ settle_options! {
     lease_duration: Box<str> as terms::LeaseLength, "strict::duration_text" goes with Extend;
 }
 
-/// The ways to settle a lease. All of them but extend end it.
+/// The ways to settle a lease. All of them except extend end the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SettleAs {
@@ -235,9 +235,9 @@ pub enum SettleAs {
     Nack,
     /// Returned to the tail of the ready queue, without a failure.
     Release,
-    /// Parked at once, unless a newer change waits: then the key is delivered again with it.
+    /// Parked at once. A key with a newer change is delivered again instead.
     Reject,
-    /// The lease goes on: its deadline is now plus a length, which may shorten it.
+    /// The lease continues. Its new deadline is the current time plus a length, and may be earlier than the old one.
     Extend,
 }
 
@@ -258,12 +258,13 @@ impl SettleAs {
 
 /// The result of the settle of one lease.
 ///
-/// In JSON an extension has the members from `expires_at` on, every other settle those before; each member is there, null without a value.
+/// In JSON, the result of an extension has `expires_at` and the members after it; every other result has `failures`, `due_at` and `parked`
+/// instead. A member without a value is null.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 pub struct SettledDocument {
     /// The id of the lease.
     pub lease_id: String,
-    /// How the request wanted to settle the lease.
+    /// How the request settles the lease.
     #[serde(rename = "as")]
     pub how: SettleAs,
     /// `ok`, `repeated` or `stale`.
@@ -351,11 +352,11 @@ pub struct SettledList {
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "keys": ["sku-1"] }), json!({ "error": "timeout", "expected_count": 39 }), json!({ "all": true })))]
 pub struct KeysBody {
-    /// These keys. Null is an empty list, because a client whose list is null hardly means all keys.
+    /// These keys. Null is the empty list, because a client that sends a null list is unlikely to mean all keys.
     #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<terms::Key>>)]
     pub keys: Option<Vec<String>>,
-    /// The keys whose last error is this one; the empty text means those without an error, or nothing beside `keys` or `all`.
+    /// The keys with exactly this last error. The empty text selects the keys without an error; with `keys` or `all` it counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::ErrorText>)]
     pub error: Option<String>,
@@ -363,7 +364,7 @@ pub struct KeysBody {
     #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
     #[schema(value_type = Option<bool>)]
     pub all: bool,
-    /// Change nothing unless so many keys are selected.
+    /// Change nothing unless exactly this many keys are selected.
     #[serde(default, deserialize_with = "strict::whole", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Count>)]
     pub expected_count: Option<u64>,

@@ -1,8 +1,7 @@
 //! Durations as text: a number and a unit, `250ms`, `30s`, `5m`, `36h`, and sums of them, `1m30s`.
 //!
 //! The parser reads the texts that Go writes for durations, such as `1.5s`, `1h0m5s`, `1.5µs` and `100ns`. It accepts no sign and
-//! no spaces. The part of a sum below a microsecond is dropped. [`parse`] reads each text that [`format()`] writes back to the same
-//! value.
+//! no spaces. A sum is rounded down to whole microseconds. [`parse`] reads every text of [`format()`] back to the same value.
 //!
 //! Invariant: every duration of this module is a whole number of microseconds that fits in 64 bits.
 
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Units with their length in microseconds, longest first: [`format()`] takes the first one that divides.
+/// Units with their length in microseconds, longest first: [`format()`] uses the first unit that divides the duration.
 const UNITS: [(&str, u64); 6] = [
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
@@ -22,8 +21,8 @@ const UNITS: [(&str, u64); 6] = [
     ("us", 1),
 ];
 
-/// Units that only the parser knows, because Go writes them, with their length in nanoseconds. Go's µ is the micro sign; the other
-/// is the Greek letter.
+/// Units that are only parsed, because Go writes them, with their length in nanoseconds. Go's µ is the micro sign; the other
+/// one is the Greek letter.
 const UNITS_OF_GO: [(&str, u64); 3] = [("ns", 1), ("\u{b5}s", NS_PER_US), ("\u{3bc}s", NS_PER_US)];
 
 const NS_PER_US: u64 = 1_000;
@@ -43,7 +42,7 @@ pub enum Error {
         /// The text.
         text: String,
     },
-    /// A number stands alone.
+    /// A number has no unit.
     #[error("duration {text:?} has no unit; one of {UNIT_NAMES} is needed, such as 30s")]
     NoUnit {
         /// The text.
@@ -133,7 +132,7 @@ fn fraction_ns(digits: &str, unit_ns: u64) -> u128 {
     numerator * u128::from(unit_ns) / denominator
 }
 
-/// The whole milliseconds of a duration, as replies have them.
+/// The whole milliseconds of a duration, for replies.
 #[must_use]
 pub fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)

@@ -23,7 +23,7 @@ pub struct EventDocument {
     /// Whether the delta is a tombstone.
     #[serde(default)]
     pub final_state_unknown: bool,
-    /// The source that owns the key from then on; of a deletion, the source that deleted the key.
+    /// The source that becomes the owner of the key; for a deletion, the source that deleted the key.
     #[serde(default)]
     pub source: Option<String>,
     /// The trace of the call, if the call named one.
@@ -47,7 +47,7 @@ pub struct EventDocument {
     /// Whether the key was parked.
     #[serde(default)]
     pub parked: bool,
-    /// When the key becomes ready at the latest, unless it is ready at once.
+    /// The latest time at which the key becomes ready; null if the key is ready at once.
     #[serde(default)]
     pub due_at: Option<Timestamp>,
     /// The object as it was sent.
@@ -56,7 +56,7 @@ pub struct EventDocument {
 }
 
 impl EventName {
-    /// The members of the events of this kind, beside `resource_version`, `at` and `event`.
+    /// The members of the events of this kind, in addition to `resource_version`, `at` and `event`.
     #[must_use]
     pub const fn members(self) -> Members {
         let (present, nullable): (&[_], &[_]) = match self {

@@ -3,8 +3,8 @@
 //! The server, its command line, its tests and Rust clients share these types. Each type serializes to the JSON that
 //! `docs/api.md` describes and deserializes from it. The crate has no server, no client and no rule of a queue.
 //!
-//! Requests refuse unknown fields, and arrays where an object is needed. Replies ignore unknown fields, and unknown words
-//! become `Unrecognized`, as the contract asks of clients.
+//! Requests refuse unknown fields, and arrays where an object is needed. In replies, unknown fields are ignored, and unknown
+//! values of enums become `Unrecognized`, as the contract requires of clients.
 
 #![warn(missing_docs, clippy::missing_errors_doc, clippy::must_use_candidate)]
 

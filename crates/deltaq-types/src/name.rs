@@ -14,16 +14,16 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Longest name of a queue, in bytes.
+/// Maximum length of a queue's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// Separates the group of a name from the rest.
 const GROUP_END: &str = "--";
 
-/// Why a text is no name of a queue.
+/// Why a text is not a valid name of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// No text at all.
+    /// The text is empty.
     #[error("a queue name has at least one character")]
     Empty,
     /// Longer than [`NAME_BYTES_MAX`].
@@ -32,7 +32,7 @@ pub enum NameError {
         /// Bytes of the text.
         bytes: usize,
     },
-    /// Another character than the allowed ones, or a sign at an end.
+    /// A character is not allowed, or the text begins or ends with a punctuation mark.
     #[error(
         "a queue name is made of a-z, 0-9, '.', '_' and '-', and begins and ends with a letter or a digit"
     )]
@@ -40,7 +40,7 @@ pub enum NameError {
 }
 
 impl NameError {
-    /// The bound that was passed, if one was.
+    /// The limit that the text exceeds; `None` for other errors.
     #[must_use]
     pub fn limit(self) -> Option<usize> {
         matches!(self, Self::TooLong { .. }).then_some(NAME_BYTES_MAX)
@@ -105,7 +105,7 @@ impl fmt::Display for Name {
 /// Digits of an incarnation.
 const INCARNATION_DIGITS: usize = 8;
 
-/// Tells a queue from others that had its name before. Shown in hexadecimal.
+/// Distinguishes a queue from earlier queues of the same name. Shown in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub u32);
 

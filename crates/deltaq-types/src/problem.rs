@@ -8,7 +8,7 @@ use super::{ExpiredReason, SettledDocument};
 /// The reply to a refused or failed request. Some problems have further fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemDocument {
-    /// The URL of the page that explains the problem; its path alone where the server does not know its own name.
+    /// The URL of the page that explains the problem; only its path if the server does not know its own URL.
     #[serde(rename = "type")]
     pub kind: String,
     /// The problem in a few words.
@@ -36,10 +36,10 @@ pub struct ProblemDocument {
     /// The exceeded limit, if it is a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<u64>,
-    /// Of `expired`: why the position can't be continued.
+    /// For `expired`: why the position can't be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ExpiredReason>,
-    /// In a list: the queue that cannot be read.
+    /// In the list of queues: a queue that can't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// The wrong parameter.
@@ -57,7 +57,7 @@ pub struct ProblemDocument {
     /// The wrong column, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
-    /// The pointer of the key that leads to no usable value, or the wrong place in a schema.
+    /// The pointer at which the object has no usable value, or the wrong place in a schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
     /// The places where the object violates the schema of its queue.

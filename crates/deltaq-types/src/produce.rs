@@ -13,35 +13,35 @@ pub struct Produced {
     pub resource_version: u64,
     /// Deltas that were queued.
     pub queued: u64,
-    /// Mode keys: adds that changed nothing, because their key was ready already, and not leased.
+    /// Mode keys: adds that changed nothing, because their key was already ready and not leased.
     pub merged: u64,
     /// Deletes that had nothing to delete.
     pub ignored: u64,
     /// Objects that were not newer than the newest state of their key, by the setting `version`.
     pub stale: u64,
-    /// Whether the call's sequence number had been applied before: this call changed nothing.
+    /// Whether the call's sequence number had already been applied, so that this call changed nothing.
     pub duplicate: bool,
-    /// With a sequence number: the number of the last call of the source that the queue has applied.
+    /// With a sequence number: the last number of the source that the queue has applied.
     #[schema(required = true)]
     pub sequence: Option<u64>,
-    /// The id of the queue among all queues that had the name. If it is another one than before, the queue was deleted, and lacks what was sent
-    /// before. Null if there is no queue, in a dry run.
+    /// The id of the queue. If it has changed since an earlier reply, the queue was deleted and created again, and lacks everything that was sent
+    /// before. Null in a dry run without a queue.
     #[schema(required = true)]
     pub incarnation: Option<String>,
-    /// The life of the queue to which `resource_version` belongs. If it is another one than before, a server has loaded the queue since, from a state
-    /// that may be older: `synced?resource_version=` says whether the number of an earlier reply is still in its history.
+    /// The life of the queue to which `resource_version` belongs. If it has changed since an earlier reply, a server has loaded the queue again, possibly
+    /// from an older state: `synced?resource_version=` with the version of the earlier reply shows whether the queue still has that version.
     #[schema(required = true)]
     pub life: Option<String>,
-    /// With rate_limited: the keys of the call, in its order.
+    /// With `rate_limited`: the keys of the call, in the same order.
     #[schema(required = true)]
     pub keys: Option<Vec<FailedKey>>,
-    /// With skip_invalid: the objects that were left out.
+    /// With `skip_invalid`: the number of invalid objects that were left out.
     pub invalid: u64,
     /// The first 10 of the objects that were left out.
     pub invalid_objects: Vec<InvalidObject>,
 }
 
-/// An object that a call with `skip_invalid` has left out.
+/// An invalid object that a call with `skip_invalid` has left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InvalidObject {
     /// The index of the object in the call, from 0.
@@ -49,7 +49,7 @@ pub struct InvalidObject {
     /// The key; null if it can't be read.
     #[schema(required = true)]
     pub key: Option<String>,
-    /// The code of the problem that the call would get without skip_invalid.
+    /// The code of the problem that the call would get without `skip_invalid`.
     pub code: String,
     /// What is wrong.
     pub detail: String,
@@ -76,27 +76,27 @@ pub struct Replaced {
     pub resource_version: u64,
     /// Deltas that were queued: `replaced` and `deleted` together.
     pub queued: u64,
-    /// Always 0, as in the reply to a produce call of another mode than keys.
+    /// Always 0: only adds in mode keys are merged.
     pub merged: u64,
     /// Always 0: objects that a Replace does not queue are `unchanged`, `skipped` or `stale`.
     pub ignored: u64,
     /// The counts.
     #[serde(flatten)]
     pub counts: ReplaceCounts,
-    /// Whether the call's sequence number had been applied before: this call changed nothing.
+    /// Whether the call's sequence number had already been applied, so that this call changed nothing.
     pub duplicate: bool,
-    /// With a sequence number: the number of the last call of the source that the queue has applied.
+    /// With a sequence number: the last number of the source that the queue has applied.
     #[schema(required = true)]
     pub sequence: Option<u64>,
-    /// The id of the queue among all queues that had the name. If it is another one than before, the queue was deleted, and lacks what was sent
-    /// before. Null if there is no queue, in a dry run.
+    /// The id of the queue. If it has changed since an earlier reply, the queue was deleted and created again, and lacks everything that was sent
+    /// before. Null in a dry run without a queue.
     #[schema(required = true)]
     pub incarnation: Option<String>,
-    /// The life of the queue to which `resource_version` belongs. If it is another one than before, a server has loaded the queue since, from a state
-    /// that may be older: `synced?resource_version=` says whether the number of an earlier reply is still in its history.
+    /// The life of the queue to which `resource_version` belongs. If it has changed since an earlier reply, a server has loaded the queue again, possibly
+    /// from an older state: `synced?resource_version=` with the version of the earlier reply shows whether the queue still has that version.
     #[schema(required = true)]
     pub life: Option<String>,
-    /// With skip_invalid: the objects that were left out. Their keys keep what they have.
+    /// With `skip_invalid`: the number of invalid objects that were left out. Their keys are neither changed nor deleted.
     pub invalid: u64,
     /// The first 10 of the objects that were left out.
     pub invalid_objects: Vec<InvalidObject>,
@@ -113,11 +113,11 @@ pub struct DeltaCall<'a> {
     #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Key>)]
     pub key: Option<String>,
-    /// The object. A Deleted that names a key needs no object.
+    /// The object. A `Deleted` with a key needs no object.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RawObject>)]
     pub object: Option<&'a RawValue>,
-    /// The producer, who owns the key from now on.
+    /// The producer, which becomes the owner of the key.
     #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Label>)]
     pub source: Option<String>,
@@ -125,7 +125,7 @@ pub struct DeltaCall<'a> {
     #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
-    /// Only with Deleted: the deletion was inferred, and the object may be older than the last state.
+    /// Only with `Deleted`: the deletion was inferred, and the object may be older than the last state.
     #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
     pub final_state_unknown: bool,
 }

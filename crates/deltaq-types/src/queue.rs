@@ -10,11 +10,11 @@ use super::{FollowState, QueueSettings, Timestamp};
 pub struct QueueDocument {
     /// The name of the queue.
     pub name: String,
-    /// The id of this queue among all queues that had the name.
+    /// The id of the queue, which distinguishes it from earlier queues of the same name.
     pub incarnation: String,
-    /// The id of the present life of the queue: a life begins each time a server loads the queue.
+    /// The id of the current life of the queue. A life begins each time a server loads the queue.
     pub life: String,
-    /// Whether a produce call or pop created the queue, and no PUT or PATCH has configured it since.
+    /// Whether a produce call created the queue, and no PUT or PATCH has configured it since.
     pub auto_created: bool,
     /// When the queue was created.
     pub created_at: Timestamp,
@@ -33,13 +33,13 @@ pub struct QueueDocument {
 pub struct QueuePage<D = QueueDocument> {
     /// The queues, in the order of their names.
     pub items: Vec<D>,
-    /// The queues of this page that can't be read at present. They are not among the items.
+    /// The queues of this page that currently can't be read. They are not in `items`.
     pub unavailable: Vec<UnavailableQueue>,
     /// The `continue` parameter of the next page; null on the last page.
     #[serde(rename = "continue")]
     #[schema(required = true)]
     pub next: Option<String>,
-    /// Always null: each queue has numbers of its own.
+    /// Always null, because each queue has its own numbers.
     #[serde(default)]
     #[schema(required = true)]
     pub resource_version: Option<u64>,
@@ -50,7 +50,7 @@ pub struct QueuePage<D = QueueDocument> {
 pub struct UnavailableQueue {
     /// The name of the queue.
     pub name: String,
-    /// The code of the problem that a GET of the queue gets.
+    /// The code of the problem that a GET of the queue returns.
     pub code: String,
     /// What is wrong.
     pub detail: String,
@@ -97,14 +97,14 @@ pub struct QueueStatus {
     /// The latest Replace, if there was one.
     #[schema(required = true)]
     pub last_replace: Option<LastReplaceDocument>,
-    /// How far a follower has got; null for other queues.
+    /// The progress of a follower; null for other queues.
     #[schema(required = true)]
     pub follow: Option<FollowStatus>,
     /// The queues that follow this queue, in the order of their names.
     pub followers: Vec<String>,
 }
 
-/// How far a follower has got.
+/// The progress of a follower.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FollowStatus {
     /// What the follower does.
@@ -116,7 +116,7 @@ pub struct FollowStatus {
     pub lag_events: u64,
     /// How long the follower has been behind, in milliseconds; 0 if it has everything.
     pub lag_ms: u64,
-    /// While the follower waits: why.
+    /// Why the follower waits; null unless it waits.
     #[schema(required = true)]
     pub detail: Option<String>,
 }
@@ -124,7 +124,7 @@ pub struct FollowStatus {
 /// The latest Replace of a queue or of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LastReplaceDocument {
-    /// The source whose list it was.
+    /// The source that sent the list.
     #[schema(required = true)]
     pub source: Option<String>,
     /// The counts of the Replace.
@@ -134,7 +134,7 @@ pub struct LastReplaceDocument {
     /// When the Replace ended; null while it runs.
     #[schema(required = true)]
     pub ended_at: Option<Timestamp>,
-    /// Whether the server ended before the Replace did.
+    /// Whether the server stopped before the Replace ended.
     pub aborted: bool,
 }
 
@@ -160,6 +160,6 @@ pub struct ReplaceCounts {
 pub struct PurgedDocument {
     /// Ready and delayed keys that were dropped.
     pub keys: u64,
-    /// Deltas that were dropped, including those that waited behind leases.
+    /// Deltas that were dropped, including those that arrived during a lease.
     pub deltas: u64,
 }

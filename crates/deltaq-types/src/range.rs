@@ -43,8 +43,8 @@ thread_local! {
     static IS_STORED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reads a document that was checked when it was stored. Its values may be out of range: a range that has become narrower since must not
-/// keep a store from being read.
+/// Reads a stored document, which was checked when it was written. Its values may be out of range, because a store must be readable even if a
+/// range has become narrower since.
 pub fn stored<T>(read: impl FnOnce() -> T) -> T {
     struct Before(bool);
 
@@ -58,19 +58,19 @@ pub fn stored<T>(read: impl FnOnce() -> T) -> T {
     read()
 }
 
-/// Whether a value is allowed that is in its range or not.
+/// Whether a value is accepted. Outside its range, a value is accepted only in a stored document.
 fn is_allowed(in_range: bool) -> bool {
     in_range || IS_STORED.get()
 }
 
 struct Named<T>(T);
 
-/// A table. Without this, serde takes an array for a struct, by the order of its fields.
+/// Reads a table. By default, serde would also accept an array, in the order of the fields.
 pub fn table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Named::deserialize(deserializer)?.0)
 }
 
-/// [`table`], or nothing.
+/// Like [`table`], for a value that may be absent.
 pub fn optional_table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -108,7 +108,7 @@ where
     fit(Whole::<MIN, MAX>::deserialize(deserializer)?.0)
 }
 
-/// [`whole`], or nothing.
+/// Like [`whole`], for a value that may be absent.
 pub fn optional_whole<'de, const MIN: u64, const MAX: u64, D, T>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error>
@@ -180,7 +180,7 @@ pub fn positive<'de, const MAX: u64, D: Deserializer<'de>>(deserializer: D) -> R
     Ok(Number::<MAX, false>::deserialize(deserializer)?.0)
 }
 
-/// [`number`], or nothing.
+/// Like [`number`], for a value that may be absent.
 pub fn optional_number<'de, const MAX: u64, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<f64>, D::Error> {
@@ -200,7 +200,7 @@ pub fn write_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(*number as u64)
 }
 
-/// [`write_number`], or nothing.
+/// Like [`write_number`], for a value that may be absent.
 pub fn write_optional_number<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match number {
         Some(number) => write_number(number, serializer),
@@ -208,8 +208,8 @@ pub fn write_optional_number<S: Serializer>(number: &Option<f64>, serializer: S)
     }
 }
 
-/// The standard library parses the text of a number in JSON, because `serde_json` may be off by the last bit, and a setting in the
-/// journal must be read back as it was written.
+/// The standard library parses the text of a JSON number. `serde_json` may be off by the last bit, and a setting in the journal
+/// must be read back exactly as it was written.
 impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Deserialize<'de> for Number<MAX, ZERO_ALLOWED> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Range<const MAX: u64, const ZERO_ALLOWED: bool>;
@@ -240,7 +240,7 @@ impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Deserialize<'de> for Number<
                 self.visit_f64(number as f64)
             }
 
-            /// A format other than JSON knows no raw text.
+            /// Only JSON has raw text.
             fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
                 inner.deserialize_any(self)
             }
@@ -272,7 +272,7 @@ pub fn span<'de, const MIN_US: u64, const MAX_US: u64, D: Deserializer<'de>>(
     Ok(Span::<MIN_US, MAX_US>::deserialize(deserializer)?.0)
 }
 
-/// [`span`], or nothing.
+/// Like [`span`], for a value that may be absent.
 pub fn optional_span<'de, const MIN_US: u64, const MAX_US: u64, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<DurationText>, D::Error> {
@@ -303,7 +303,7 @@ pub fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     text(deserializer, expected, read)
 }
 
-/// No name is resolved: `localhost` is the loopback address, and an empty host is all IPv4 addresses.
+/// Names are not resolved: `localhost` means the loopback address, and an empty host all IPv4 addresses.
 fn listen_address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once(':')?;
     let ip = match host {
@@ -315,8 +315,8 @@ fn listen_address(text: &str) -> Option<SocketAddr> {
     is_number.then(|| port.parse().ok().map(|port: u16| SocketAddr::from((ip, port)))).flatten()
 }
 
-/// A path of the file system, or an optional one. Text that was not UTF-8 holds replacement characters, and would name
-/// another file.
+/// A path of the file system; `T` may be an option. A path that is not UTF-8 is refused: it arrives with replacement
+/// characters, and would name another file.
 pub fn path<'de, D: Deserializer<'de>, T: From<PathBuf>>(deserializer: D) -> Result<T, D::Error> {
     text(deserializer, "a path in UTF-8", |text| {
         let is_path = !text.is_empty() && !text.contains(['\0', '\u{fffd}']);
@@ -346,7 +346,7 @@ pub fn database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Some(text))
 }
 
-/// A URL of PostgreSQL whose host is no IPv6 address in brackets: it stands in the parameter `host`, as the driver needs it.
+/// The URL in the form that the driver accepts: an IPv6 address in brackets moves from the host to the parameter `host`.
 #[must_use]
 pub fn plain_host(url: &str) -> String {
     let (location, query) = url.split_once('?').unwrap_or((url, ""));
@@ -357,7 +357,7 @@ pub fn plain_host(url: &str) -> String {
         return url.to_owned();
     };
     let at = if user.is_empty() { "" } else { "@" };
-    // A parameter of the URL that names another host counts, as in libpq.
+    // If the URL already has a parameter `host`, that one takes precedence, as in libpq.
     format!("{scheme}://{user}{at}localhost{port}{path}?host={address}&{query}")
 }
 
@@ -385,7 +385,7 @@ pub fn words<'de, D: Deserializer<'de>, U>(
         .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
 }
 
-/// A text that `read` takes.
+/// A text that `read` accepts.
 pub fn text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &str,

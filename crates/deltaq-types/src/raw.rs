@@ -6,7 +6,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
-/// The name by which `serde_json` recognises raw text, as its own `RawValue` has it.
+/// The name of `RawValue` in `serde_json`, by which it recognises raw text.
 pub(crate) const RAW_TEXT: &str = "$serde_json::private::RawValue";
 
 /// An object exactly as the producer sent it: numbers keep every digit. Clones share the text.

@@ -22,7 +22,7 @@ pub struct SyncedDocument {
     /// The version that the call asked for; with `now`, the newest version when the call arrived.
     #[schema(required = true)]
     pub resource_version: Option<u64>,
-    /// Parked keys with a change up to `resource_version`, which `reached` leaves out.
+    /// The number of parked keys with a change up to `resource_version`. `reached` ignores these keys.
     #[schema(required = true)]
     pub parked: Option<u64>,
 }
@@ -35,21 +35,21 @@ pub struct ObjectDocument {
     /// The source that owns the key.
     #[schema(required = true)]
     pub source: Option<String>,
-    /// The version of the key in the view: the number of the event that changed the key there last. For a known object the
-    /// event is an ack or a seed.
+    /// The version of the key in the view: the number of the event that last changed the key in the view. For a known object,
+    /// that event is an ack or a seed.
     pub resource_version: u64,
     /// The object as it was sent.
     pub object: RawObject,
 }
 
-/// A source: the keys that it owns, and what it did.
+/// A source: the number of its keys, and its calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SourceDocument {
     /// The name of the source.
     pub source: String,
     /// Keys that the source owns.
     pub keys: u64,
-    /// When the last call arrived that queued a change or had a sequence number, or the last Replace started; null if the queue does not remember it.
+    /// The time of the last call that queued a change or had a sequence number, or the start of the last Replace; null if the queue does not remember it.
     #[schema(required = true)]
     pub last_call_at: Option<Timestamp>,
     /// When the last complete Replace of the source ended.
@@ -58,7 +58,7 @@ pub struct SourceDocument {
     /// The latest Replace of the source.
     #[schema(required = true)]
     pub last_replace: Option<LastReplaceDocument>,
-    /// The number of the last call that had a sequence number.
+    /// The last sequence number of the source; null if it has none.
     #[schema(required = true)]
     pub sequence: Option<u64>,
 }
@@ -104,7 +104,7 @@ pub struct WorkerDocument {
     /// When the first of these leases expires.
     #[schema(required = true)]
     pub next_expires_at: Option<Timestamp>,
-    /// The time until then, in milliseconds.
+    /// Milliseconds until the first of these leases expires.
     #[schema(required = true)]
     pub next_expires_in_ms: Option<u64>,
     /// Pops of the worker that wait for keys.
@@ -123,13 +123,13 @@ pub struct ParkedErrors {
     #[serde(rename = "continue")]
     #[schema(required = true)]
     pub next: Option<String>,
-    /// Parked keys whose errors are on no page, because there are too many different errors.
+    /// The number of parked keys whose errors are not on any page, because there are too many different errors.
     pub other_keys: u64,
     /// The number of the queue's newest event when the keys were read.
     pub resource_version: u64,
 }
 
-/// The parked keys with one error.
+/// An error, and the number of parked keys with this error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ParkedError {
     /// The error of their last failure; empty for keys without an error.
@@ -175,7 +175,7 @@ pub struct ItemDocument {
 pub struct ExplainDocument {
     /// The key.
     pub key: String,
-    /// Why.
+    /// The reason.
     pub reason: HoldReason,
     /// The reason as a sentence.
     pub explanation: String,
@@ -185,7 +185,7 @@ pub struct ExplainDocument {
     /// When the delay or backoff of the key ends.
     #[schema(required = true)]
     pub due_at: Option<Timestamp>,
-    /// The time before which no change delivers the key, as the nack of its worker asked.
+    /// The end of the floor that a nack has set: until then, no change delivers the key.
     #[schema(required = true)]
     pub floor_at: Option<Timestamp>,
     /// Failures since the last ack.
@@ -193,7 +193,7 @@ pub struct ExplainDocument {
     /// The error of the last failure.
     #[schema(required = true)]
     pub last_error: Option<String>,
-    /// Of a ready key: the number of keys that are delivered before it, at most 5,000.
+    /// For a ready key: the number of keys that are delivered before it, at most 5,000.
     #[schema(required = true)]
     pub ahead: Option<u64>,
     /// Whether more keys than `ahead` are delivered before it.

@@ -16,7 +16,7 @@ pub struct Info {
     pub durability: Durability,
     /// Where changes are stored.
     pub store: InfoStore,
-    /// This server as one of several nodes; null if it is alone.
+    /// This server as one of several nodes; null for a single server.
     #[schema(required = true)]
     pub node: Option<InfoNode>,
     /// How long the process has run, in milliseconds.
@@ -59,42 +59,42 @@ pub struct InfoStore {
     pub replicated: Option<bool>,
 }
 
-/// A node of several that share a database.
+/// One of several nodes that share a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InfoNode {
     /// The name of the node.
     pub name: String,
     /// The number of partitions of the database.
     pub partitions: u64,
-    /// The numbers of the partitions that the node owns at present.
+    /// The numbers of the partitions that the node currently owns.
     pub owned: Vec<u64>,
 }
 
 /// The limits of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InfoLimits {
-    /// Longest key, in bytes.
+    /// Maximum length of a key, in bytes.
     pub key_bytes: u64,
-    /// Deepest nesting of an object.
+    /// Maximum nesting depth of an object.
     pub json_depth: u64,
-    /// Most keys in one pop.
+    /// Maximum number of keys in one pop.
     pub pop_max: u64,
-    /// Longest wait of a call, in milliseconds.
+    /// Maximum wait of a call, in milliseconds.
     pub wait_ms: u64,
-    /// Longest lease, in milliseconds.
+    /// Maximum length of a lease, in milliseconds.
     pub lease_ms: u64,
-    /// Most entries of a page.
+    /// Maximum number of entries in a page.
     pub list_page: u64,
-    /// Most objects in one produce call.
+    /// Maximum number of objects in one produce call.
     pub batch: u64,
-    /// Most objects in one Replace or seed.
+    /// Maximum number of objects in one Replace or seed.
     pub replace_objects: u64,
-    /// Longest body that is not NDJSON, in bytes.
+    /// Maximum size of a body that is not NDJSON, in bytes.
     pub body_bytes: u64,
-    /// Most bytes of objects in one reply to a pop.
+    /// Maximum bytes of objects in one reply to a pop.
     pub reply_bytes: u64,
-    /// Most queues.
+    /// Maximum number of queues.
     pub queues: u64,
-    /// Most waiting pops of one queue.
+    /// Maximum number of pops that wait at one queue.
     pub waiters: u64,
 }

@@ -1,8 +1,8 @@
 //! The settings of a queue: one document on the wire, in `[queue_defaults]`, in the journal and on the command line. The engine
 //! compiles it.
 //!
-//! A range is written once, at its field. Unknown members are ignored, so that a client reads the reply of a newer server; where
-//! people write the document, [`QueueSettings::unknown_name`] finds the name that is wrong.
+//! A range is written once, at its field. Unknown members are ignored, so that a client can read the reply of a newer server. Where
+//! people write the document, [`QueueSettings::unknown_name`] finds a wrong name.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ pub struct QueueSettings {
     #[serde(deserialize_with = "key_parts")]
     #[schema(min_items = 1, max_items = 8)]
     pub key: Vec<KeyPart>,
-    /// The pointer to the version of an object, a number or a string that only grows per key: an object that is not newer than
-    /// the newest state of its key is ignored. Null if objects have no version.
+    /// The pointer to the version of an object, a number or a string that only increases for each key: an object that is not newer
+    /// than the newest state of its key is ignored. Null if objects have no version.
     #[serde(default, deserialize_with = "optional_pointer")]
     #[schema(required = true, value_type = Option<JsonPointer>)]
     pub version: Option<String>,
@@ -47,28 +47,29 @@ pub struct QueueSettings {
     /// The wait of a key after a failure.
     #[serde(deserialize_with = "range::table")]
     pub rate_limiter: RateLimiter,
-    /// The period after which all known objects are delivered again, at least 1s; null for never.
+    /// The interval at which all known objects are delivered again, at least 1s; null for never.
     #[serde(default, deserialize_with = "range::optional_span::<SEC, CENTURY, _>")]
     #[schema(required = true, value_type = Option<Span>)]
     pub resync_period: Option<DurationText>,
-    /// Most keys of the queue, known keys included.
+    /// Maximum number of keys in the queue, including known keys.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub max_keys: u64,
-    /// Longest object, in bytes of JSON.
+    /// Maximum size of an object, in bytes of JSON.
     #[serde(deserialize_with = "range::whole::<2, { 1 << 30 }, _, _>")]
     #[schema(minimum = 2, maximum = 1_073_741_824)]
     pub max_object_bytes: u64,
-    /// Most waiting deltas of a key; beyond it the oldest are merged, or in mode events more are refused.
+    /// Maximum number of waiting deltas of a key. Above it, the oldest deltas are merged; in mode events, further deltas are refused.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000_000, _, _>")]
     #[schema(minimum = 2, maximum = 1_000_000_000)]
     pub max_deltas_per_key: u64,
-    /// Most bytes of waiting objects of a key; beyond it the oldest deltas are merged, or in mode events more are
+    /// Maximum bytes of waiting objects of a key. Above it, the oldest deltas are merged; in mode events, further deltas are
     /// refused.
     #[serde(deserialize_with = "range::whole::<1, { 1 << 40 }, _, _>")]
     #[schema(minimum = 1, maximum = 1_099_511_627_776_i64)]
     pub max_bytes_per_key: u64,
-    /// Replace refuses to delete more than this percentage of a source's keys; null for no limit.
+    /// A Replace is refused if it would delete more than this percentage of its source's keys, and more than `max_deletes` keys. If only
+    /// one of the two is set, the other is 0; if both are null, the default limit applies.
     #[serde(
         default,
         serialize_with = "range::write_optional_number",
@@ -76,7 +77,8 @@ pub struct QueueSettings {
     )]
     #[schema(required = true, minimum = 0, maximum = 100)]
     pub max_delete_percent: Option<f64>,
-    /// Replace refuses to delete more keys than this; null for no limit.
+    /// A Replace is refused if it would delete more keys than this, and more than `max_delete_percent` of its source's keys. If only one
+    /// of the two is set, the other is 0; if both are null, the default limit applies.
     #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
     #[schema(required = true, minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
     pub max_deletes: Option<u64>,
@@ -84,7 +86,7 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::table")]
     #[schema(required = true)]
     pub retention: Retention,
-    /// The queue that this queue follows; null for a queue with producers of its own.
+    /// The queue that this queue follows; null for a queue with its own producers.
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub follow: Option<Follow>,
@@ -108,11 +110,11 @@ pub struct QueueSettings {
 pub enum Mode {
     /// All deltas since the last ack (DeltaFIFO).
     Delta,
-    /// One delta, the newest (FIFO).
+    /// Only the newest delta (FIFO).
     Latest,
-    /// The key alone (workqueue).
+    /// Only the key (workqueue).
     Keys,
-    /// One delta, the oldest. No delta is merged (RealFIFO).
+    /// Only the oldest delta. Deltas are never merged (RealFIFO).
     Events,
 }
 
@@ -153,11 +155,11 @@ pub struct RateLimiter {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub bucket: Option<Bucket>,
-    /// Longest wait; null for no limit.
+    /// Maximum wait; null for no limit.
     #[serde(default, deserialize_with = "range::optional_span::<0, CENTURY, _>")]
     #[schema(required = true, value_type = Option<Span>)]
     pub max_wait: Option<DurationText>,
-    /// The largest part of the wait that is added at random, so that keys that failed together do not return together.
+    /// Maximum random addition, as a fraction of the wait, so that keys that failed together do not return together.
     #[serde(
         default = "jitter",
         serialize_with = "range::write_number",
@@ -191,7 +193,7 @@ pub struct ItemFastSlow {
     #[serde(deserialize_with = "range::span::<0, CENTURY, _>")]
     #[schema(value_type = Span)]
     pub slow: DurationText,
-    /// The number of failures that count as the first.
+    /// The number of failures that get the wait `fast`.
     #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
     #[schema(value_type = u64, minimum = 0, maximum = 4_294_967_295_i64)]
     pub max_fast: u32,
@@ -207,7 +209,7 @@ pub struct Bucket {
     )]
     #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub qps: f64,
-    /// Most tokens in the bucket.
+    /// Maximum number of tokens in the bucket.
     #[serde(deserialize_with = "range::whole::<1, U32_MAX, _, _>")]
     #[schema(value_type = u64, minimum = 1, maximum = 4_294_967_295_i64)]
     pub burst: u32,
@@ -216,17 +218,17 @@ pub struct Bucket {
 /// How long events are kept once the queue no longer needs them to recover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Retention {
-    /// The age of the oldest event kept, at least 1s; null leaves the limit to `bytes`.
+    /// Maximum age of a kept event, at least 1s; null if only `bytes` limits retention.
     #[serde(default, deserialize_with = "range::optional_span::<SEC, CENTURY, _>")]
     #[schema(required = true, value_type = Option<Span>)]
     pub age: Option<DurationText>,
-    /// Most bytes of events kept; null keeps as many as the queue's state takes, at least 64 MiB.
+    /// Maximum bytes of kept events; null for the size of the queue's state, but at least 64 MiB.
     #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
     #[schema(required = true, minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
     pub bytes: Option<u64>,
 }
 
-/// What a queue takes from another queue.
+/// The queue to follow, and the part of it that the follower takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Follow {
     /// The name of the followed queue.
@@ -240,7 +242,7 @@ pub struct Follow {
     #[serde(default, deserialize_with = "prefix")]
     #[schema(required = true)]
     pub prefix: String,
-    /// While this many keys are ready or delayed, the follower takes nothing more.
+    /// While this many keys of the follower are ready or delayed, it takes no further changes.
     #[serde(default = "max_waiting", deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
     #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
     pub max_waiting: u64,
@@ -271,7 +273,7 @@ impl Mode {
 }
 
 impl QueueSettings {
-    /// The names of all settings. A dot leads into a setting.
+    /// The names of all settings. A dot separates a setting from its member, as in `retention.age`.
     pub const NAMES: &[&str] = &[
         "mode",
         "key",
@@ -340,7 +342,7 @@ const fn jitter() -> f64 {
     0.1
 }
 
-/// A value that `read` takes. The value is read whole before it is checked, so that an error is about the setting, not about a part of it.
+/// A value that `read` accepts. The whole value is read before it is checked, so that an error is about the setting and not about a part of it.
 fn whole_value<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &str,
@@ -368,7 +370,7 @@ fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>,
     })
 }
 
-/// A pointer, or nothing.
+/// A pointer, or null.
 fn optional_pointer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     whole_value(deserializer, r#"a JSON pointer such as "/updated_at""#, |value| match value {
         Value::Null => Some(None),
@@ -398,7 +400,7 @@ fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     range::text(deserializer, &expected, |text| (text.len() <= KEY_BYTES_MAX).then(|| text.to_owned()))
 }
 
-/// RFC 6901. The empty pointer is refused: a whole object is no key.
+/// Whether the text is a JSON pointer (RFC 6901). The empty pointer is refused, because a whole object can't be a key.
 fn is_pointer(text: &str) -> bool {
     text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }

@@ -1,5 +1,5 @@
-//! Strict deserialization. By default serde accepts an array for a struct, by the order of its fields, and an object with one
-//! member for a word.
+//! Strict deserialization. By default, serde also accepts an array for a struct, in the order of its fields, and an object with
+//! one member for a unit variant of an enum.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer, StrDeseri
 use serde::de::{DeserializeSeed, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Longest name of a field, in bytes, and longest excerpt of a text in an error message, in characters.
+/// Maximum length of a field's name, in bytes, and of an excerpt in an error message, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
 /// A document that must be a JSON object.
@@ -69,7 +69,7 @@ fn named<E: Error>(name: &str, error: E) -> E {
 
 struct ShortName<'n, K> {
     seed: K,
-    /// Gets the name.
+    /// Receives the name.
     read: &'n mut String,
 }
 
@@ -109,8 +109,8 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for ShortName<'_, K> {
     }
 }
 
-/// Most entries of a list that are stored: one more than any list may have, so that the caller still sees that a list is too
-/// long. Further entries are parsed and dropped.
+/// Maximum number of stored entries of a list: one more than any list may have, so that the caller still sees that a list is
+/// too long. Further entries are parsed and dropped.
 const ENTRIES_KEPT: usize = 10_001;
 
 /// Reads a list. Null is an empty list, because encoders such as Go's write an unset list as null.
@@ -176,7 +176,7 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D
     Option::<bool>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads a flag whose absence and whose false are the same.
+/// Reads a flag for which false means the same as absent.
 pub(crate) fn raised_flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     flag(deserializer).map(|flag| flag.then_some(true))
 }

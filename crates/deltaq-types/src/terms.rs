@@ -10,17 +10,17 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::RawObject;
 
-/// Longest key, in bytes.
+/// Maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
-/// Most pointers of a key.
+/// Maximum number of pointers of a key.
 pub const KEY_POINTERS_MAX: usize = 8;
-/// Longest name of a source, worker or pop, and longest id of a lease, in bytes.
+/// Maximum length of the name of a source, worker or pop, and of the id of a lease, in bytes.
 pub const LABEL_BYTES_MAX: usize = 256;
-/// Longest name of an index, in bytes.
+/// Maximum length of an index's name, in bytes.
 pub const INDEX_NAME_BYTES_MAX: usize = 64;
-/// Longest error of a nack or reject, in bytes.
+/// Maximum length of the error of a nack or reject, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
-/// Longest delay of a produce call or a nack.
+/// Maximum delay of a produce call or a nack.
 pub const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// Text without control characters.
@@ -54,7 +54,7 @@ terms! {
     Label = text().pattern(Some(PLAIN)).min_length(Some(1)).max_length(Some(LABEL_BYTES_MAX));
     /// The id of a lease, as a pop returned it; at most 256 bytes long in UTF-8.
     LeaseId = text().max_length(Some(LABEL_BYTES_MAX));
-    /// The reason for which work failed; at most 4,096 bytes long in UTF-8.
+    /// The reason why work failed; at most 4,096 bytes long in UTF-8.
     Failure = text().max_length(Some(ERROR_BYTES_MAX));
     /// A duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s.
     Span = duration("duration-text");

@@ -17,20 +17,20 @@ pub struct WatchRow {
     /// The key.
     #[serde(default)]
     pub key: Option<String>,
-    /// The version of the key in the view; in a `Bookmark`, up to which the watch has sent everything; in an `Expired`, after which the
-    /// watch goes on, or 0 if all keys follow.
+    /// The version of the key in the view. In a `Bookmark`: the version up to which the watch has sent everything. In an `Expired`: the version
+    /// after which the watch continues, or 0 if all keys follow.
     #[serde(default)]
     pub resource_version: Option<u64>,
-    /// The object; of a deleted key the last one.
+    /// The object; for a deleted key, its last object.
     #[serde(default)]
     pub object: Option<RawObject>,
     /// The source that owns the key.
     #[serde(default)]
     pub source: Option<String>,
-    /// Of a deleted key: true if the object is absent or may be older than the key's last state.
+    /// For a deleted key: true if the object is absent or may be older than the key's last state.
     #[serde(default)]
     pub final_state_unknown: Option<bool>,
-    /// True in the `Bookmark` that follows the keys which the view had at the beginning.
+    /// True in the first `Bookmark` after the initial keys of the view.
     #[serde(default)]
     pub initial_events_end: Option<bool>,
     /// The problem that ends the watch; in an `Expired`, why the position can't be continued.
@@ -39,7 +39,7 @@ pub struct WatchRow {
 }
 
 impl RowType {
-    /// The members of the rows of this type, beside `type`.
+    /// The members of the rows of this type, in addition to `type`.
     #[must_use]
     pub const fn members(self) -> Members {
         let (present, nullable): (&[_], &[_]) = match self {

@@ -1,4 +1,4 @@
-//! Words of replies. A newer server may send other words, which become `Unrecognized`.
+//! Enums of replies. A newer server may send other values, which become `Unrecognized`.
 
 use std::borrow::Cow;
 
@@ -63,7 +63,7 @@ words! {
         Bookmark = "Bookmark",
         /// The watch ends with a problem.
         Error = "Error",
-        /// The position of an `EventSource` can't be continued. The watch goes on from another one.
+        /// The position of an `EventSource` can't be continued. The watch continues from another position.
         Expired = "Expired",
     }
     /// The type of a delta.
@@ -83,7 +83,7 @@ words! {
     SettleResult {
         /// The call took effect.
         Ok = "ok",
-        /// The lease was settled in the same way before: as good as `Ok`.
+        /// The lease was settled in the same way before: equivalent to `Ok`.
         Repeated = "repeated",
         /// The lease had ended before.
         Stale = "stale",
@@ -92,7 +92,7 @@ words! {
     LeaseOutcome {
         /// Acknowledged.
         Acked = "acked",
-        /// Mode keys: done, without forgetting the failures.
+        /// Mode keys: done, and the failures are kept.
         Done = "done",
         /// Failed, as its worker reported.
         Nacked = "nacked",
@@ -194,7 +194,7 @@ words! {
         Ahead = "ahead",
         /// The queue has forgotten which keys were deleted since.
         TooOld = "too_old",
-        /// The version or the token is of a deleted queue, or of a time that the server has lost.
+        /// The version or the token is from a deleted queue, or from a history that the server has lost.
         Lost = "lost",
         /// The token belongs to another list.
         WrongList = "wrong_list",
@@ -225,7 +225,7 @@ words! {
         Redriven = "redriven",
         /// The key was removed.
         Removed = "removed",
-        /// The queue remembers a version of which it has no object.
+        /// The queue remembers a version that none of its objects has.
         VersionRemembered = "version_remembered",
         /// The object became known without a delta.
         Seeded = "seeded",

@@ -1,4 +1,4 @@
-//! The parameters of the operations: their descriptions, and their names.
+//! The parameters of the operations, with their descriptions.
 
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{Ref, Required};
@@ -44,102 +44,102 @@ parameters! {
     OfProblem in Path { "name" ProblemName "The problem's code."; }
     OfIndex in Path { "name" IndexName "The name of the index."; }
     ListQuery in Query {
-        "prefix" Prefix "The start of the names.";
+        "prefix" Prefix "Only queues whose names begin with this text.";
         "fields" QueueFields "The fields of each queue, such as `name,status`; default all.";
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     DeleteQueueQuery in Query {
         "force" Flag "Detach the queues that follow this queue; otherwise a queue with followers is not deleted.";
     }
     CloseQuery in Query {
-        "wait_for" WaitFor "What pops of the closed queue wait for: `leases` (the default) until no key is ready, delayed or leased; `none` only while keys are ready.";
-        "drain" Flag "Reply when no key is ready, delayed or leased.";
-        "wait" Wait "With drain=true only: the longest wait; default 0s.";
+        "wait_for" WaitFor "When pops of the closed queue end: with `leases`, the default, once no key is ready, delayed or leased; with `none` once no key is ready.";
+        "drain" Flag "Reply only once no key is ready, delayed or leased, or `wait` has passed.";
+        "wait" Wait "Only with drain=true: the maximum wait; default 0s.";
     }
     AddQuery in Query {
-        "source" Label "The producer, who owns the keys from now on.";
-        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
+        "source" Label "The producer, which becomes the owner of the keys.";
+        "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "delay" Delay "Time until the objects become ready.";
-        "key" Key "The key of a single object that does not carry it. In mode keys the body may then be empty.";
-        "rate_limited" Flag "Mode keys only, and not with delay: AddRateLimited.";
+        "key" Key "The key of a single object that does not contain it. In mode keys the body may then be empty.";
+        "rate_limited" Flag "Only in mode keys, and without delay: the keys wait as after a failure, and the call counts as one (AddRateLimited).";
     }
     UpdateQuery in Query {
-        "source" Label "The producer, who owns the keys from now on.";
-        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
+        "source" Label "The producer, which becomes the owner of the keys.";
+        "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "delay" Delay "Time until the objects become ready.";
-        "key" Key "The key of a single object that does not carry it.";
+        "key" Key "The key of a single object that does not contain it.";
     }
     DeleteQuery in Query {
-        "source" Label "The producer, who owns the keys from now on.";
-        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
-        "key" Key "The key of a single object that does not carry it. The body may then be empty.";
+        "source" Label "The producer, which becomes the owner of the keys.";
+        "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
+        "key" Key "The key of a single object that does not contain it. The body may then be empty.";
     }
     DeltasQuery in Query {
-        "source" Label "The producer of the entries that name none.";
-        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
-        "skip_invalid" Flag "Leave out entries whose object is not valid, instead of refusing the call; the reply names them.";
+        "source" Label "The producer of the entries without a `source`.";
+        "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
+        "skip_invalid" Flag "Leave out entries with an invalid object instead of refusing the call, however many they are. The reply names the first 10.";
     }
     ReplaceQuery in Query {
-        "source" Label "The owner of the set.";
-        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
+        "source" Label "The source whose list this is. Without it, the list is that of the keys without an owner.";
+        "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "only_changed" Flag "Queue nothing for objects that have not changed.";
-        "max_delete_percent" Percent "Refuse to delete more than this percentage of the source's keys.";
-        "max_deletes" Count "Refuse to delete more than this many keys.";
-        "allow_empty" Flag "Let an empty list delete everything of the source.";
-        "duplicates" Duplicates "`last` keeps the last object of a key that the list names several times; without it such a list is refused.";
-        "skip_invalid" Flag "Leave out objects that are not valid, instead of refusing the list; the reply names them. Their keys keep what they have. At most a tenth of the list, or one object.";
+        "max_delete_percent" Percent "Refuse the list if it would delete more than this percentage of the source's keys, and more than max_deletes keys. If only one of the two is given, the other is 0.";
+        "max_deletes" Count "Refuse the list if it would delete more than this many keys, and more than max_delete_percent of the source's keys. If only one of the two is given, the other is 0.";
+        "allow_empty" Flag "Allow an empty list to delete all keys of the source.";
+        "duplicates" Duplicates "`last`: if several objects have the same key, the last one is used. Without this parameter, such a list is refused.";
+        "skip_invalid" Flag "Leave out invalid objects instead of refusing the list: at most a tenth of the list. A single invalid object in a list of several is always left out; a list whose only object is invalid is refused. The keys of these objects are neither changed nor deleted, and the reply names the first 10.";
         "dry_run" Flag "Reply with the counts and change nothing.";
-        "count" Count "The number of objects in the list. NDJSON needs it, or a last line {\"$end\":N}.";
+        "count" Count "The number of objects in the list. An NDJSON list needs this parameter or a last line {\"$end\":N}.";
     }
     PopQuery in Query {
-        "wait" Wait "The longest wait for a key; default 0s.";
-        "max" PopMax "Most keys; default 1.";
+        "wait" Wait "How long to wait for a key; default 0s.";
+        "max" PopMax "Maximum number of keys, up to 1,000; default 1.";
         "lease_duration" LeaseLength "The length of the leases; default: the setting of the queue.";
         "worker" Label "The name of the worker, shown with its leases.";
-        "id" Label "The name of the pop: a repeat while its leases live returns the same leases.";
-        "with" With "`known` adds the object that was acknowledged last.";
+        "id" Label "The id of the pop: a repeated pop with the same id returns the same leases while they are live.";
+        "with" With "`known` adds to each item the object that was acknowledged last.";
     }
     ItemsQuery in Query {
         "state" States "States, joined by commas; default all.";
-        "worker" Label "Leased keys of this worker only.";
-        "prefix" Prefix "The start of the keys.";
-        "source" Label "Keys that this source owns.";
-        "error" ErrorText "Keys whose last failure had exactly this error; the empty text means keys without an error.";
+        "worker" Label "Only keys that this worker has leased.";
+        "prefix" Prefix "Only keys that begin with this text.";
+        "source" Label "Only keys that this source owns.";
+        "error" ErrorText "Only keys whose last failure had exactly this error. The empty text selects keys without an error.";
         "key" Key "Only this key.";
         "fields" Fields "The fields of each item, such as `key`; default all.";
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     ViewQuery in Query {
-        "prefix" Prefix "The start of the keys.";
-        "source" Label "Objects that this source owns.";
+        "prefix" Prefix "Only keys that begin with this text.";
+        "source" Label "Only objects that this source owns.";
         "shard" ShardName "One part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.";
         "key" Key "Only this key.";
         "fields" ObjectFields "The fields of each object, such as `key`; default all.";
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     KnownQuery in Query {
         "index" IndexName "With value: only objects that have the value in this index.";
         "value" IndexText "With index: the value.";
-        "wait" Wait "With index: the longest wait for an index that is being built, at most 10s; default 0s.";
-        "prefix" Prefix "The start of the keys.";
-        "source" Label "Objects that this source owns.";
+        "wait" Wait "With index: how long to wait for an index that is being built, at most 10s; default 0s.";
+        "prefix" Prefix "Only keys that begin with this text.";
+        "source" Label "Only objects that this source owns.";
         "shard" ShardName "One part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.";
         "key" Key "Only this key.";
         "fields" ObjectFields "The fields of each object, such as `key`; default all.";
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     IndexQuery in Query {
-        "prefix" Prefix "The start of the values.";
-        "wait" Wait "The longest wait for an index that is being built, at most 10s; default 0s.";
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "prefix" Prefix "Only values that begin with this text.";
+        "wait" Wait "How long to wait for an index that is being built, at most 10s; default 0s.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     ObjectQuery in Query {
-        "min_resource_version" Count "A version that the queue must have: a queue that does not, because a backup was restored or another queue has the name, refuses the read.";
+        "min_resource_version" Count "A version that the queue must have, from an earlier reply. Otherwise the read is refused, for example because a backup was restored or another queue now has the name.";
     }
     ObjectOfQuery in Query {
         "view" ViewName "The view; default `latest`.";
@@ -148,51 +148,51 @@ parameters! {
     }
     WatchQuery in Query {
         "view" ViewName "The view; default `latest`.";
-        "resource_version" Version "The watch sends what has changed since this version: of a list, of a row, `now`, or 0, the default, for all keys first.";
+        "resource_version" Version "The watch sends the changes after this version, which is that of a list, a row or another reply. `now` begins with the next change, and 0, the default, with all keys.";
         "send_initial_events" Flag "Send all keys first, as `Added`, then a `Bookmark` with `initial_events_end`.";
-        "prefix" Prefix "The start of the keys.";
+        "prefix" Prefix "Only keys that begin with this text.";
         "shard" ShardName "One part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.";
         "bookmark" Delay "Streams only: the interval of bookmarks while nothing changes, from 1s to 1m; default 15s.";
-        "wait" Wait "JSON only: the longest wait for a change; default 0s.";
-        "limit" PageLimit "JSON only: most rows; default 500.";
+        "wait" Wait "JSON only: how long to wait for a change; default 0s.";
+        "limit" PageLimit "JSON only: maximum number of rows; default 500.";
         "continue" Continue "JSON only: the `continue` of the previous page of the initial keys.";
     }
     HistoryQuery in Query {
         "key" Key required "The key.";
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     KeyQuery in Query { "key" Key required "The key."; }
     ParkedQuery in Query {
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     IndexesQuery in Query {
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     KeyHistoryQuery in Query {
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     SourcesQuery in Query {
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     WorkersQuery in Query {
-        "limit" PageLimit "Most entries of a page; default 500.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     SyncedQuery in Query {
-        "resource_version" VersionOrNow "Wait until every change up to this version is acknowledged, not for the initial list. `now` is the newest version.";
-        "wait" Wait "The longest wait; default 0s.";
+        "resource_version" VersionOrNow "Check every change up to this version instead of the initial list: the reply says whether all of them are acknowledged. `now` is the newest version.";
+        "wait" Wait "How long to wait until the list is processed or the changes are acknowledged; default 0s.";
     }
     InTrace in Header { "traceparent" Traceparent "The trace of the call (W3C Trace Context), stored with each delta that the call queues. An invalid value is ignored."; }
-    Resumed in Header { "last-event-id" LastEventId "Server-sent events only: the id of the last event that the caller has, instead of resource_version. A browser sends it by itself."; }
-    Conditional in Header { "if-none-match" EntityTags "Entity tags of the caller's copies."; }
+    Resumed in Header { "last-event-id" LastEventId "Server-sent events only: the id of the last event that the caller has received. It overrides resource_version. Browsers send it automatically."; }
+    Conditional in Header { "if-none-match" EntityTags "Entity tags of the copies that the caller has. If one of them is current, the reply is 304."; }
     Expected in Header {
-        "if-match" EntityTags "Entity tags of the settings that the queue must have, or `*` for any; otherwise 412.";
-        "if-none-match" EntityTags "`*`: the queue must not exist; otherwise 412.";
+        "if-match" EntityTags "Change the queue only if its settings have one of these entity tags or, with `*`, only if it exists. Otherwise the reply is 412.";
+        "if-none-match" EntityTags "`*`: only create the queue. If it exists, the reply is 412.";
     }
 }
 

@@ -35,13 +35,13 @@ responses! {
     ExpiredToken = 410;
     /// An unknown name.
     NotFound = 404;
-    /// A list in a type that Accept refuses.
+    /// A list whose media type is not in `Accept`.
     NotAcceptable = 406;
     /// A call that the state of the queue does not allow.
     Conflict = 409;
-    /// A change of another state than the caller expects.
+    /// A change of settings that are not those that the caller expects.
     PreconditionFailed = 412;
-    /// A document that is well-formed and not allowed.
+    /// A document that is well-formed but not allowed.
     Unprocessable = 422;
     /// A limit of the queue or of the server.
     Full = 429;

@@ -1,4 +1,4 @@
-//! Schemas of parameters and bodies that are more than a string or a number. Each is one named schema of the document.
+//! The named schemas of parameters and bodies.
 
 use std::borrow::Cow;
 
@@ -69,13 +69,13 @@ terms! { schemas;
     });
     /// True or false.
     Flag = json!({ "type": "boolean" });
-    /// Most keys in one pop.
+    /// Maximum number of keys in one pop.
     PopMax = json!({ "type": "integer", "minimum": 1, "maximum": POP_MAX });
-    /// Most entries of a page.
+    /// Maximum number of entries in a page.
     PageLimit = json!({ "type": "integer", "minimum": 1, "maximum": PAGE_MAX });
     /// A percentage.
     Percent = json!({ "type": "number", "minimum": 0, "maximum": 100 });
-    /// The start of the names or keys.
+    /// A prefix of names, keys or values.
     Prefix = json!({ "type": "string" });
     /// The code of a problem.
     ProblemName = json!({ "type": "string", "enum": Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>() });
@@ -101,9 +101,9 @@ terms! { schemas;
     ShardName = json!({ "type": "string", "pattern": "^[0-9]{1,9}/[0-9]{1,9}$" });
     /// An addition to each item.
     With = json!({ "type": "string", "enum": ["known"] });
-    /// What pops of a closed queue wait for.
+    /// When pops of a closed queue end.
     WaitFor = json!({ "type": "string", "enum": ["leases", "none"] });
-    /// What becomes of a key that a list names several times.
+    /// How a list may have several objects with the same key.
     Duplicates = json!({ "type": "string", "enum": ["last"] });
     /// One or more entity tags, separated by commas, or `*`.
     EntityTags = json!({ "type": "string" });
@@ -129,7 +129,7 @@ fn selection(names: &[&str]) -> String {
     format!("^({0})(,({0}))*$", names.join("|"))
 }
 
-/// Replaces the inlined schema of a page's entries with a reference, because utoipa repeats it.
+/// Replaces the schema of a page's entries, which utoipa inlines, with a reference to the named schema.
 fn name_entries(schemas: &mut Map<String, Value>) {
     let pages: Vec<_> =
         schemas.keys().filter_map(|name| name.strip_prefix("Page_")).map(str::to_owned).collect();

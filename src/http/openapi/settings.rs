@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::reference::reference;
 
-/// Objects inside the settings. A request may have any of their members.
+/// Objects inside the settings. In a request, all of their members are optional.
 const PARTS: [&str; 6] = ["RateLimiter", "ItemExponential", "ItemFastSlow", "Bucket", "Retention", "Follow"];
 
-/// The schema of any of the settings, or null for the default. The same applies to the objects in them.
+/// The schema of the settings in a request: all members are optional, and null means the default, also inside objects.
 pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
     if let Some(part) = schemas.get_mut("DetailedKeyPart").and_then(Value::as_object_mut) {
         part.insert("additionalProperties".to_owned(), false.into());

@@ -1,22 +1,22 @@
-//! Objects that a call leaves out because they are not valid, with `skip_invalid`.
+//! The invalid objects that a call with `skip_invalid` leaves out.
 
 use deltaq_engine::key::{Key, KeySet};
 use deltaq_types::InvalidObject;
 
 use crate::http::problem::Problem;
 
-/// Objects that the reply names.
+/// Maximum number of objects that the reply names.
 const NAMED_MAX: usize = 10;
-/// Longest line with an object that is left out, in bytes, so that its key can be read.
+/// Maximum length of a line with an object that is left out, in bytes. The line is read, because it contains the key.
 pub(in crate::http) const SKIPPED_BYTES_MAX: usize = 16 << 20;
 
-/// The objects that a call leaves out.
+/// The invalid objects of a call.
 #[derive(Default)]
 pub(in crate::http) struct Invalid {
     pub(in crate::http) count: usize,
-    /// The keys of those objects whose key can be read.
+    /// The keys of these objects, as far as they can be read.
     pub(in crate::http) keys: KeySet,
-    /// Whether the key of an object can't be read.
+    /// Whether the key of at least one object can't be read.
     pub(in crate::http) lacks_key: bool,
     first: Vec<InvalidObject>,
     problem: Option<Problem>,
@@ -38,7 +38,8 @@ impl Invalid {
         self.problem.get_or_insert(problem);
     }
 
-    /// Refuses a list of which more than a tenth is not valid, because its source is broken. One object of several is always left out.
+    /// Refuses a list if more than a tenth of it is invalid, because its source is broken. A single invalid object in a list of several is always
+    /// left out; a list whose only object is invalid is refused.
     pub(in crate::http) fn check_share(&mut self, objects: usize) -> Result<(), Problem> {
         let total = objects + self.count;
         let is_one_of_several = self.count == 1 && objects > 0;
@@ -53,7 +54,7 @@ impl Invalid {
         Err(problem.hint(share))
     }
 
-    /// What the reply says.
+    /// The number of the objects, and the first of them, for the reply.
     pub(in crate::http) fn reply(self) -> (u64, Vec<InvalidObject>) {
         (self.count as u64, self.first)
     }

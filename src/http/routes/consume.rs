@@ -132,7 +132,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Settle leases, each on its own.
+/// Settle leases, each in its own way.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/settle", tag = "consuming", operation_id = "settle",
     params(InQueue),

@@ -445,7 +445,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     Ok(context.reply(Replaced { sequence, incarnation, life, invalid, invalid_objects, ..replaced }))
 }
 
-/// Deliver every known object again whose key has no waiting delta.
+/// Deliver known objects again: a `Sync` delta for each known key that has no waiting delta and is neither leased nor parked.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/resync", tag = "producing", operation_id = "resync",
     params(InQueue, InTrace),

@@ -140,7 +140,7 @@ pub(in crate::http) async fn resume(call: QueueCall) -> Result<Json<QueueDocumen
     switch(call, async |handle| handle.set_paused(false).await).await
 }
 
-/// Undo close.
+/// Open a closed queue again.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/reopen", tag = "queues", operation_id = "reopen_queue",
     params(InQueue),
@@ -153,7 +153,7 @@ pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocumen
     switch(call, async |handle| handle.reopen().await).await
 }
 
-/// Drain the queue: pops get the keys that are left, then 410.
+/// Close the queue: pops get the remaining keys, and then 410.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/close", tag = "queues", operation_id = "close_queue",
     params(InQueue, CloseQuery),
@@ -192,7 +192,7 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
     Ok(Json(QueueDocument { drained, ..queue }))
 }
 
-/// Drop ready and delayed keys, and the deltas that wait behind leases.
+/// Drop ready and delayed keys, and deltas that arrived during a lease.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/purge", tag = "queues", operation_id = "purge_queue",
     params(InQueue),

@@ -50,7 +50,7 @@ requests! {
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
         sequence number "sequence";
-        /// Leaves out entries whose object is not valid, instead of failing. The reply names them.
+        /// Leaves out entries with an invalid object instead of failing, however many they are. The reply names the first 10.
         skip_invalid flag "skip_invalid";
     }
 }

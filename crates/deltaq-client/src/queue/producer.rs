@@ -49,7 +49,8 @@ pub struct ReplaceOptions {
     pub allow_empty: bool,
     /// Keep the last object of a key that the list names several times, instead of refusing the list.
     pub keep_last: bool,
-    /// Leave out objects that are not valid, at most one or a tenth of the list. Their keys keep what they have.
+    /// Leave out invalid objects: at most a tenth of the list. A single invalid object in a list of several is always left out; a list whose
+    /// only object is invalid is refused. The keys of these objects are neither changed nor deleted.
     pub skip_invalid: bool,
     /// Reply with the counts, and change nothing.
     pub dry_run: bool,
