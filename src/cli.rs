@@ -53,9 +53,9 @@ pub enum Command {
     Check(offline::Check),
     /// Copy a store to a file, even while a server runs.
     Backup(offline::Backup),
-    /// Write a stopped store, or the known objects of one of its queues, one JSON document per line.
+    /// Export a stopped store, or the known objects of one of its queues, as one JSON document per line.
     Export(offline::Export),
-    /// Import an exported store into an empty place, or known objects into a queue of a stopped store.
+    /// Import an exported store into an empty directory or database, or known objects into a queue of a stopped store.
     Import(offline::Import),
     /// Print a completion script for a shell.
     #[command(
@@ -76,7 +76,7 @@ pub struct Serve {
     /// The settings that have a flag.
     #[command(flatten)]
     pub flags: Flags,
-    /// File for the addresses, written as JSON once the server is ready.
+    /// File to write when the server is ready: the addresses of its listeners, as JSON.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! The arguments of the process. This module also accepts options before the command, and recognises words that other
-//! programs use.
+//! The arguments of the process. This module also accepts options before the command, and suggests a command for words
+//! that other programs use.
 
 use std::ffi::{OsStr, OsString};
 
@@ -33,7 +33,7 @@ const FOREIGN_WORDS: &[(&str, &[&str])] = &[
 /// Options that other programs use for the address of a server.
 const FOREIGN_ADDRESSES: &[&str] = &["--addr", "--address", "--bind", "--host", "--port"];
 
-/// A command that has only the options that all client commands share.
+/// A command without options of its own: it has only those that all client commands share.
 const WITHOUT_OWN_OPTIONS: &str = "status";
 
 /// Moves the options of the client, such as `--url`, after the command.

@@ -21,10 +21,10 @@ pub struct Bench {
     /// The server's address: plain http, without TLS.
     #[arg(long, env = "DELTAQ_URL", default_value = "http://127.0.0.1:7070")]
     pub url: String,
-    /// Name of the queue, which is kept; with --queues, the prefix of the names [default: temporary queues].
+    /// Name of the queue, which is not deleted at the end; with --queues, the prefix of the names [default: temporary queues].
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
-    /// Number of queues; a hand-off has one per connection.
+    /// Number of queues; the scenario hand-off always has one queue per connection.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub queues: u16,
     /// Number of connections; each sends one request at a time.
@@ -33,7 +33,7 @@ pub struct Bench {
     /// Objects per request, and keys per pop.
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: u32,
-    /// Length of an object in bytes.
+    /// Size of an object, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 256)]
     pub object_bytes: u32,
     /// Number of keys to draw from at random [default: each key is new].
@@ -51,7 +51,7 @@ pub struct Bench {
     /// File with a bearer token.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Print JSON.
+    /// Print the results as JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -125,7 +125,7 @@ pub struct Backup {
     /// The store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The file to write, which must not exist.
+    /// The file to write. It must not exist.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 }
@@ -157,20 +157,20 @@ pub struct Export {
     /// The store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The queue [default: the whole store].
+    /// Export only the known objects of this queue [default: the whole store].
     #[arg(long, value_name = "NAME")]
     pub queue: Option<Name>,
-    /// The file to write, which must not exist [default: stdout].
+    /// The file to write. It must not exist [default: stdout].
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
 
 const EXPORT_HELP: &str = "\
 Without --queue, writes the whole store: all queues with their settings, known objects, waiting, leased and
-parked keys, history and numbers. `deltaq import` reads it into an empty place of either kind, so this moves a
-store from a data directory to PostgreSQL and back, where a server continues with the same leases:
+parked keys, history and numbers. `deltaq import` reads the export into an empty directory or database. So a store
+can move from a data directory to PostgreSQL, or back, and a server continues there with the same leases:
   deltaq export --data-dir /var/lib/deltaq | deltaq import --store postgres://deltaq@db.example/deltaq
-The store must be stopped, and every row is checked before. Never start a server on both stores.
+The store must be stopped. Every row is checked first. Never start a server on both stores.
 
 With --queue, writes the objects that consumers acknowledged last, in the order of their keys, one JSON
 document per line:
@@ -192,36 +192,36 @@ pub struct Import {
     /// The store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The queue [default: a whole store].
+    /// Import known objects into this queue [default: import a whole store].
     #[arg(long, value_name = "NAME")]
     pub queue: Option<Name>,
     /// The file to read [default: stdin].
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Settings file of the server, whose queue_defaults apply to a new queue.
+    /// Settings file of the server. Its section queue_defaults applies to a new queue.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Partitions of the database, which limit the number of nodes; only for a whole store in PostgreSQL.
+    /// Number of partitions of the database, and so the maximum number of nodes that can own queues; only for a whole store in PostgreSQL.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i16).range(1..=1_024))]
     pub partitions: i16,
 }
 
 const IMPORT_HELP: &str = "\
-Without --queue, reads a whole store of `deltaq export` into a place without queues: a missing or empty
-directory or database, or a store in which no queue was created. The queues appear with the last commit, after
-the last line and the checksum of all lines. If the import fails, no queue is there, and it can be repeated.
+Without --queue, reads a whole store of `deltaq export` into a missing or empty directory, an empty database, or a
+store in which no queue was created. The queues appear with the last commit, after the last line and the checksum
+of all lines were read. If the import fails, the store has no queues, and the import can be repeated.
 With --partitions 12 the database is for several nodes (serve --node-name); the number can't be changed later.
 
 With --queue, sets known objects without queueing deltas, by the rules of POST /v1/queues/NAME/seed: one
 line each, {\"key\":..,\"source\":..,\"object\":..}; key and source are optional. A missing queue is created. The queue
 must have no waiting, leased or parked keys. Known objects of other keys are kept.
 
-The import is atomic: an invalid line is reported by its number and nothing is imported, and all objects are
-one commit, so after a crash all objects or none are there. The import needs about three times the bytes of
-the objects in memory, besides the queues of the store.
+The import is atomic. If a line is invalid, its number is reported and nothing is imported. All objects are one
+commit, so after a crash the store has all of them or none. The import needs about three times the bytes of the
+objects in memory, in addition to the queues of the store.
 
 A missing or empty directory or database becomes a new store. An existing store must be stopped; the import
-closes it cleanly. With a directory, run it as the user of the server, so that the server keeps owning the files.
+closes it cleanly. For a directory, run the import as the user of the server, so that this user owns the files.
 
 Exit code: 0 success, 1 failure, 2 wrong usage.";
 

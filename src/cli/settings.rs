@@ -15,12 +15,12 @@ pub enum Config {
     /// Check the settings and the token file without starting a server.
     #[command(after_help = "Example:\n  deltaq config check --config /etc/deltaq/deltaq.toml")]
     Check(Layers),
-    /// Print all settings in effect, with the layer that has set each.
+    /// Print all settings in effect, each with the layer that sets it.
     #[command(after_help = "Example:\n  DELTAQ_SERVER__LISTEN=:8080 deltaq config show")]
     Show(Layers),
 }
 
-/// The layers of the settings, besides the environment.
+/// The layers of the settings, except the environment.
 #[derive(Debug, Clone, Args)]
 pub struct Layers {
     /// Settings file; config/deltaq.toml lists all settings.

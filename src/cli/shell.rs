@@ -1,4 +1,4 @@
-//! `deltaq completion` and `deltaq man`: texts that are generated from the definition of the command line.
+//! `deltaq completion` and `deltaq man`: scripts and pages that are generated from the definition of the command line.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `deltaq token`: creates a token, adds its entry to a token file, and prints the token, which is stored nowhere.
+//! `deltaq token`: creates a token, adds its entry to a token file, and prints the token. The token itself is not stored.
 //!
 //! The file is replaced as a whole. A reader sees either the old or the new file, and an interrupted run leaves the
 //! old file.

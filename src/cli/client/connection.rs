@@ -79,7 +79,7 @@ impl Connection {
     }
 }
 
-/// Reads the file that an option or its variable names.
+/// Reads the file that is named by an option or its variable.
 fn read(path: &Path, option: &str) -> Result<String, Failure> {
     let variable = option.trim_start_matches('-').replace('-', "_").to_uppercase();
     let name = || format!("{} ({option} or DELTAQ_{variable})", path.display());

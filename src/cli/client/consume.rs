@@ -57,7 +57,7 @@ super::commands! {
 pub struct Pop {
     /// The queue.
     pub queue: Name,
-    /// How long to wait for a key, such as 20s or 10m.
+    /// How long to wait for a key that is ready, such as 20s or 10m.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub wait: DurationText,
     /// Maximum number of keys [default: 1].
@@ -131,17 +131,17 @@ settling! {
     Ack "ack" {}
     /// `deltaq done`.
     Done "done" {
-        /// Add the keys again after this time.
+        /// Add the keys again after this time, such as 5m [default: do not add them].
         delay "DURATION" DurationText => delay;
     }
     /// `deltaq nack`.
     Nack "nack" {
         /// The reason, shown with the keys.
         error "TEXT" String => error;
-        /// How long the keys wait, instead of their backoff.
+        /// How long the keys wait, such as 5m [default: their backoff].
         delay "DURATION" DurationText => delay;
         [
-            /// No change delivers the keys before that.
+            /// Deliver the keys only after that wait, even if a new change arrives.
             floor
         ]
     }

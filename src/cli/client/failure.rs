@@ -31,7 +31,7 @@ pub(in crate::cli) enum Failure {
     /// Like [`Client`](Self::Client), but with the position in the input.
     #[error("{place}")]
     At {
-        /// The position in the input, and what was done before.
+        /// The position in the input, and the number of objects that were sent before.
         place: String,
         /// The error of the call.
         source: Error,
@@ -83,7 +83,7 @@ pub(in crate::cli) enum Failure {
 }
 
 impl Failure {
-    /// Adds to the failure of an input that the first `done` objects were sent.
+    /// Adds to the failure of an input how many objects were sent before it.
     pub(super) fn after_objects(self, done: u64) -> Self {
         let Self::Input { name, line, why } = self else { return self };
         let why = match done {
@@ -118,8 +118,7 @@ impl Failure {
         }
     }
 
-    /// The hint of the server. `None` if it is meant for programs that make HTTP calls and `advice` has the
-    /// equivalent for the command line.
+    /// The hint of the server. `None` if the hint is about HTTP and `advice` says the same in terms of the command line.
     fn hint(&self) -> Option<&str> {
         let (Self::Client(error) | Self::At { source: error, .. } | Self::OfSource { source: error, .. }) =
             self

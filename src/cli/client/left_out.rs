@@ -1,10 +1,10 @@
-//! Objects that a call has left out, with `--skip-invalid`.
+//! Reports the invalid objects that a call with `--skip-invalid` has left out.
 
 use deltaq_types::InvalidObject;
 
 use super::output::clean;
 
-/// Names the objects that a call has left out.
+/// Reports the objects on stderr, and the number of those that the reply does not name.
 pub(super) fn tell_invalid(invalid: u64, objects: &[InvalidObject]) {
     for object in objects {
         let key = object

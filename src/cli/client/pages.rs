@@ -46,7 +46,7 @@ pub(super) async fn print_list<T: Row>(
     check_complete(&unavailable)
 }
 
-/// Reports the queues that a list or a sum leaves out.
+/// Reports the queues that are missing from a list or a sum, because they can't be read.
 pub(super) fn check_complete(unavailable: &[UnavailableQueue]) -> Result<(), Failure> {
     let left_out: Vec<String> = unavailable
         .iter()

@@ -63,19 +63,19 @@ pub struct Add {
     /// The objects: JSON text, a file, or - for stdin.
     #[arg(long_help = OBJECTS)]
     pub objects: Option<String>,
-    /// The key of an object that does not carry it. In mode keys, keys without an object; may be repeated.
+    /// The key of a single object that does not contain it. In mode keys: a key without an object; may be repeated.
     #[arg(long)]
     pub key: Vec<String>,
     /// The producer, which becomes the owner of the keys.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// Sequence number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call. The server applies each number of a source only once, in increasing order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
-    /// Time until the objects become ready, such as 30s.
+    /// Time until the objects become ready, such as 30s [default: at once].
     #[arg(long, value_name = "DURATION", conflicts_with = "rate_limited")]
     pub delay: Option<String>,
-    /// Mode keys: the keys wait as after a failure (AddRateLimited).
+    /// Mode keys: the keys wait as after a failure, and this call counts as one (AddRateLimited).
     #[arg(long)]
     pub rate_limited: bool,
 }
@@ -88,16 +88,16 @@ pub struct Update {
     /// The objects: JSON text, a file, or - for stdin.
     #[arg(long_help = OBJECTS)]
     pub objects: Option<String>,
-    /// The key of a single object that does not carry it.
+    /// The key of a single object that does not contain it.
     #[arg(long)]
     pub key: Option<String>,
     /// The producer, which becomes the owner of the keys.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// Sequence number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call. The server applies each number of a source only once, in increasing order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
-    /// Time until the objects become ready, such as 30s.
+    /// Time until the objects become ready, such as 30s [default: at once].
     #[arg(long, value_name = "DURATION")]
     pub delay: Option<String>,
 }
@@ -116,7 +116,7 @@ pub struct Delete {
     /// The producer, which becomes the owner of the keys.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// Sequence number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call. The server applies each number of a source only once, in increasing order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
 }
@@ -129,13 +129,13 @@ pub struct Deltas {
     /// The deltas {"type","key","object","source","delay"}: JSON text, a file, or - for stdin.
     #[arg(value_name = "DELTAS")]
     pub input: Option<String>,
-    /// The producer of the deltas that do not name one.
+    /// The producer of the deltas without a source.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// Leave out deltas whose object is not valid instead of refusing the call, and name them.
+    /// Leave out deltas with an invalid object, however many they are, instead of refusing the call. They are reported on stderr.
     #[arg(long)]
     pub skip_invalid: bool,
-    /// Sequence number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call. The server applies each number of a source only once, in increasing order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
 }

@@ -134,7 +134,7 @@ pub struct Delete {
     /// Do not ask for confirmation.
     #[arg(short, long)]
     pub yes: bool,
-    /// Detach the queues that follow the queue.
+    /// Delete the queue even if other queues follow it; they are detached and keep their keys.
     #[arg(long)]
     pub force: bool,
 }
@@ -147,21 +147,21 @@ pub struct Close {
     /// Wait until no key is ready, delayed or leased; exit code 3 if some are left.
     #[arg(long)]
     pub drain: bool,
-    /// Maximum wait.
+    /// Maximum wait for --drain, such as 5m.
     #[arg(long, value_name = "DURATION", requires = "drain", default_value = "0s")]
     pub wait: DurationText,
-    /// What pops of the closed queue wait for before they tell their workers to end.
+    /// When pops of the closed queue tell their workers to end.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     pub wait_for: WaitFor,
 }
 
-/// What pops of a closed queue wait for.
+/// When pops of a closed queue end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum WaitFor {
-    /// Until no key is delayed or leased: a lease may end with a failure, and its key is delivered again.
+    /// Once no key is ready, delayed or leased: a leased key may fail and be delivered again.
     #[default]
     Leases,
-    /// For nothing: workers end once no key is ready.
+    /// Once no key is ready.
     None,
 }
 

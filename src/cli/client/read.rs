@@ -63,7 +63,7 @@ pub struct Items {
     /// States: ready, delayed, leased, parked, joined by commas [default: all].
     #[arg(long, value_name = "STATES", conflicts_with = "key")]
     pub state: Option<String>,
-    /// Only keys that this worker holds.
+    /// Only keys that this worker has leased.
     #[arg(long, value_name = "NAME", conflicts_with = "key")]
     pub worker: Option<String>,
     /// The limit.
@@ -93,10 +93,10 @@ pub struct ViewObjects {
     /// Only objects that this source owns.
     #[arg(long, value_name = "NAME", conflicts_with = "key")]
     pub source: Option<String>,
-    /// One of N parts of all keys, such as 0/4.
+    /// Only one of N parts of all keys, such as 0/4 to 3/4.
     #[arg(long, value_name = "I/N", conflicts_with = "key")]
     pub shard: Option<String>,
-    /// With a key: a version that the queue must have, such as that of an earlier call; otherwise the command fails.
+    /// With a key: fail unless the queue has this version, which an earlier reply has shown.
     #[arg(long, value_name = "N", requires = "key")]
     pub min_resource_version: Option<u64>,
     /// The limit.

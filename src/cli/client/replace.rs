@@ -32,7 +32,7 @@ pub struct Replace {
     /// The source that owns the list. Without it, the list covers the keys that no source owns.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
-    /// Sequence number of the call: the server applies each number of a source once, in order.
+    /// Sequence number of the call. The server applies each number of a source only once, in increasing order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
     /// Queue nothing for objects that have not changed.
@@ -41,33 +41,36 @@ pub struct Replace {
     /// Show the counts and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Refuse to delete more than this percentage of the source's keys.
+    /// Refuse the list if it would delete more than this percentage of the source's keys, and more than --max-deletes. If only one of the two
+    /// is given, the other is 0 [default: the limits of the queue].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub max_delete_percent: Option<f64>,
-    /// Refuse to delete more than this many keys.
+    /// Refuse the list if it would delete more than this many keys, and more than --max-delete-percent. If only one of the two is given, the
+    /// other is 0 [default: the limits of the queue].
     #[arg(long, value_name = "N")]
     pub max_deletes: Option<u64>,
     /// Allow an empty list to delete all keys of the source.
     #[arg(long)]
     pub allow_empty: bool,
-    /// If the list names a key several times, keep its last object instead of refusing the list.
+    /// If several objects of the list have the same key, use the last one instead of refusing the list.
     #[arg(long)]
     pub keep_last: bool,
-    /// Leave out objects that are not valid, at most a tenth of a longer list, instead of refusing it. Their keys keep what they have.
+    /// Leave out invalid objects instead of refusing the list: at most a tenth of the list. A single invalid object in a list of several is
+    /// always left out; a list whose only object is invalid is refused. The keys of these objects are neither changed nor deleted.
     #[arg(long)]
     pub skip_invalid: bool,
-    /// The number of objects that the list must have.
+    /// Refuse the list unless it has this number of objects.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 }
 
 const REPLACE_HELP: &str = "\
 The complete list: JSON text, a file (FILE or @FILE), or - for stdin, which is the default.
-The list is sent as it is read, and has any length. Nothing changes unless all of it has arrived: the command adds the number of
-objects at the end. A list that is cut off (an array without its ]) is refused. NDJSON has no end mark, so a producer
-that was killed looks like one that has finished: use an array, --count, or `set -o pipefail`. A single object is no list: if it
-would delete keys, it is refused; write a list of one object as an array, or add --count 1. An input without any text is refused;
-to delete everything of the source, send [] with --allow-empty.";
+The list is sent as it is read, and may have any length. Nothing changes unless all of it has arrived: the command adds the number
+of objects at the end. A list that is cut off (an array without its ]) is refused. NDJSON has no end mark, so a producer
+that was killed looks like one that has finished: use an array, --count, or `set -o pipefail`. A single object is not a list: if it
+would delete keys, it is refused. Write a list of one object as an array, or add --count 1. An input without any text is refused.
+To delete all keys of the source, send [] with --allow-empty.";
 
 /// `deltaq seed`.
 #[derive(Debug, Clone, Args)]
@@ -147,7 +150,7 @@ struct List {
     objects: u64,
     /// Whether a last line with the number of objects is added.
     adds_count: bool,
-    /// Why the input ended early.
+    /// The failure that ended the input early.
     failed: Arc<Mutex<Option<Failure>>>,
 }
 
@@ -168,7 +171,7 @@ async fn send<T: DeserializeOwned>(
         None => Body::lines(unfold(Some(list), |list| async move { list?.next().await })),
     };
     let reply: Result<Box<RawValue>, _> = session.client.fetch(call.body(body)).await;
-    // An input that ends early aborts the request, so the input's failure is the cause.
+    // If the input fails, the request is aborted too. The failure of the input is the cause, so it is reported.
     if let Some(failure) = failed.lock().take() {
         return Err(failure);
     }

@@ -56,7 +56,7 @@ pub(super) struct Session {
     operations: &'static [&'static str],
 }
 
-/// A wait on the server, which is split into several calls if it is long.
+/// A wait for the server. A long wait is split into several calls.
 pub(super) struct LongWait<'s> {
     clock: &'s Clock,
     started_us: u64,

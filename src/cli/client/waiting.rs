@@ -32,10 +32,10 @@ pub struct Synced {
     /// The queue.
     pub queue: Name,
     /// Check whether every change up to this version is acknowledged; `now` is the newest version. Parked keys are
-    /// ignored.
+    /// ignored [default: check the initial list].
     #[arg(long, value_name = "N")]
     pub resource_version: Option<String>,
-    /// Maximum wait.
+    /// How long to wait until that is the case, such as 5m.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub wait: DurationText,
 }

@@ -45,13 +45,13 @@ pub struct Watch {
     /// The view.
     #[arg(long, value_enum, default_value_t)]
     pub view: ViewName,
-    /// Where to start: now, 0 for all objects first, or a version.
+    /// Where to begin: now, after a version, or 0 for all objects and then the changes.
     #[arg(long, value_name = "VERSION", default_value = "now")]
     pub from: String,
     /// Only keys with this prefix.
     #[arg(long)]
     pub prefix: Option<String>,
-    /// One of N parts of all keys, such as 0/4.
+    /// Only one of N parts of all keys, such as 0/4 to 3/4.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<String>,
     /// Exit after this many changes.
@@ -63,7 +63,7 @@ pub struct Watch {
 #[derive(Debug)]
 struct Position {
     version: String,
-    /// The `continue` token, while the objects that the view had at the beginning are read.
+    /// The `continue` token, while the initial objects of the view are read.
     next: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub enum Error {
     },
 }
 
-/// A file that other runs can't replace until this value is dropped.
+/// A locked file: other runs of `deltaq token` can't replace it until this value is dropped.
 #[derive(Debug)]
 pub(super) struct LockedFile {
     /// The path with all links resolved.

@@ -75,7 +75,7 @@ impl<R: BufRead> Objects<R> {
         matches!(self.state, Place::ListStart | Place::ListNext | Place::ListEnd)
     }
 
-    /// Whether completing the next object may require more input from the reader.
+    /// Whether the rest of the next object may not have been read yet.
     pub(super) fn may_wait(&self) -> bool {
         self.state == Place::Sequence && self.unused == 0
     }

@@ -9,7 +9,7 @@ use crate::cli::client::input::Input;
 /// Settings of a queue.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Settings, as NAME=VALUE; null stands for the default.
+    /// Settings, as NAME=VALUE; null means the default.
     #[arg(value_name = "NAME=VALUE", long_help = HELP)]
     pub settings: Vec<String>,
     /// A JSON object of settings: text, a file, or - for stdin.
@@ -19,8 +19,8 @@ pub struct Settings {
 
 const HELP: &str = "\
 Settings, as NAME=VALUE; null stands for the default.
-VALUE is JSON, or text that needs no quotes: lease=1m, max_failures=5, key='[\"/namespace\",\"/name\"]'. A dot leads into a setting:
-retention.age=7d. `deltaq queue settings QUEUE` shows all settings.";
+VALUE is JSON, or text without quotes: lease=1m, max_failures=5, key='[\"/namespace\",\"/name\"]'. A dot separates a setting from its
+member: retention.age=7d. `deltaq queue settings QUEUE` shows all settings.";
 
 impl Settings {
     /// The settings as a document.

@@ -5,8 +5,8 @@
 //! [`Running::finish`] reaps the process. tokio's `process` can't be used, because it reaps before the group is
 //! killed.
 //!
-//! Ending a command together with its parent (PR_SET_PDEATHSIG) would need unsafe code. So if `deltaq work` is
-//! killed, its commands keep running.
+//! If `deltaq work` is killed, its commands keep running: ending a command together with its parent
+//! (PR_SET_PDEATHSIG) would need unsafe code.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
