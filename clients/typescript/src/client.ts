@@ -6,7 +6,7 @@ import { List } from "./list.js";
 import { Queue } from "./queue.js";
 import { type CallOptions, type ClientOptions, Transport } from "./transport.js";
 
-/** A client of one server. It holds no connection of its own, so there is nothing to close. */
+/** A client of one server. It keeps no connections itself, so there is nothing to close. */
 export class Client {
     readonly #transport: Transport;
 

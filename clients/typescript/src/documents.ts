@@ -235,7 +235,7 @@ export interface Explanation {
     has_more_ahead: boolean;
 }
 
-/** An error of parked keys; an empty text stands for keys without an error. */
+/** An error of parked keys. The empty text means keys without an error. */
 export interface ParkedError {
     error: string;
     keys: number;

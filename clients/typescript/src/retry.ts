@@ -11,9 +11,9 @@ import { DeltaqError } from "./error.js";
 export interface RetryOptions {
     /** Maximum number of attempts, including the first; 1 turns off retries. Default: limited only by `totalMs`. */
     attempts: number;
-    /** The longest pause before the first repetition, in milliseconds. Default 250. */
+    /** Maximum of the random pause before the first repetition, in milliseconds. Default 250. */
     firstMs: number;
-    /** The longest pause before any repetition, in milliseconds. Default 10,000. */
+    /** Maximum of the random pause before any repetition, in milliseconds. Default 10,000. */
     maxMs: number;
     /** The time after the first attempt in which attempts may begin, in milliseconds. Default 120,000. */
     totalMs: number;

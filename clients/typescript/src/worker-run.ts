@@ -150,7 +150,7 @@ export class WorkerRun<T> {
                         return undefined;
                     }
                     if (isAbsent(error)) {
-                        // The leases have ended with their queue.
+                        // The queue was deleted, so its leases have ended.
                         options.settle = [];
                         if (absent.failures === 0) {
                             this.#reportAbsent(error);
@@ -272,7 +272,7 @@ export class WorkerRun<T> {
                 await this.#queue.settle(settle, { retry: ONCE, signal: this.#end.signal });
                 return;
             } catch (error) {
-                // The leases have ended with their queue.
+                // The queue was deleted, so its leases have ended.
                 if (this.#end.signal.aborted || isAbsent(error)) {
                     return;
                 }

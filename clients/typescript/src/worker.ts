@@ -35,7 +35,7 @@ export interface WorkerOptions {
     wait?: Duration;
     /** `known`: items have the object that was acknowledged last. */
     with?: "known";
-    /** How long running handlers may go on after the stop, in milliseconds. Default 10,000. */
+    /** How long running handlers may continue after the stop, in milliseconds. Default 10,000. */
     graceMs?: number;
     /** The pauses after failed calls. A failed call is repeated for as long as the worker runs. */
     retry?: Partial<Pick<RetryOptions, "firstMs" | "maxMs">>;

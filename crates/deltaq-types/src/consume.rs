@@ -86,7 +86,7 @@ pub struct PoppedItem {
     pub key: String,
     /// The lease on the key.
     pub lease: LeaseDocument,
-    /// Deliveries since the last ack, this one included.
+    /// Deliveries since the last ack, including this one.
     pub attempt: u32,
     /// Failures since the last ack.
     pub failures: u32,

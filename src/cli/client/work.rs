@@ -69,7 +69,7 @@ The item is JSON on stdin: key, attempt, failures, deltas (every change since th
 
 Environment of the command:
   DELTAQ_QUEUE, DELTAQ_KEY    the queue and the key
-  DELTAQ_ATTEMPT              deliveries since the last ack, this one included
+  DELTAQ_ATTEMPT              deliveries since the last ack, including this one
   DELTAQ_FAILURES             failures since the last ack
   DELTAQ_LEASE                the id of the lease
   DELTAQ_FENCING_TOKEN        grows with every lease of the queue: a store can refuse a lower one
@@ -82,7 +82,7 @@ Exit status of the command:
   any other  the key is delivered again with backoff (75 is the usual status of a temporary failure)
 The last 2,048 bytes of its stderr become the error of a rejected or failed key.
 
-The command runs in a process group of its own. When its lease is lost, or after --grace, the group gets SIGTERM and then SIGKILL.
+The command runs in its own process group. When its lease is lost, or after --grace, the group gets SIGTERM and then SIGKILL.
 Processes that the command leaves in its group are killed when it ends.";
 
 /// The stages of stopping.

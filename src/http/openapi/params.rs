@@ -81,7 +81,7 @@ parameters! {
         "skip_invalid" Flag "Leave out entries with an invalid object instead of refusing the call, however many they are. The reply names the first 10.";
     }
     ReplaceQuery in Query {
-        "source" Label "The source whose list this is. Without it, the list is that of the keys without an owner.";
+        "source" Label "The source whose list this is. Without it, the call applies to the keys without an owner.";
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "only_changed" Flag "Queue nothing for objects that have not changed.";
         "max_delete_percent" Percent "Refuse the list if it would delete more than this percentage of the source's keys, and more than max_deletes keys. If only one of the two is given, the other is 0.";

@@ -114,7 +114,7 @@ terms! { schemas;
         "type": "string",
         "examples": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
     });
-    /// Settings of a queue; null stands for the default of a setting.
+    /// Settings of a queue; null means the default of a setting.
     GivenSettings = settings::given(schemas);
     /// An object, or a list of objects; as NDJSON one object per line.
     Objects = one_or_many("RawObject");

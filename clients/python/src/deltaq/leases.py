@@ -143,7 +143,7 @@ class Leases:
         return bool(self._outbox or self._sending)
 
     def settle_at(self) -> float | None:
-        """When the oldest outcome has to be sent by a call of its own."""
+        """The time at which the oldest outcome must be sent in a separate call."""
         return self._outbox[0][2] + SETTLE_AFTER_SECONDS if self._outbox else None
 
     def take_settles(self) -> list[Json]:
@@ -168,7 +168,7 @@ class Leases:
         return [*self._held.values(), *(held for held, _, _ in self._outbox), *(held for held, _, _ in self._sending.values())]
 
     def extend_at(self) -> float | None:
-        """When the next lease has to be extended."""
+        """The time at which the next lease must be extended."""
         earliest = min((held.extend_at for held in self._unsettled()), default=None)
         return None if earliest is None else max(earliest, self._extend_not_before)
 
@@ -201,7 +201,7 @@ class Leases:
         self._extend_not_before = now + wait
 
     def lost_at(self) -> float | None:
-        """When the next lease is lost, unless it is extended."""
+        """The time at which the next lease is lost, unless it is extended."""
         return min((held.lost_at for held in self._held.values()), default=None)
 
     def expire(self, now: float) -> None:

@@ -173,7 +173,7 @@ class Worker:
                     return None
                 if problem.code != "queue-not-found":
                     raise
-                # The leases have ended with their queue.
+                # The queue was deleted, so its leases have ended.
                 settles.clear()
             except BadReply:
                 self._unsettled(settles)
@@ -325,7 +325,7 @@ class Worker:
                 self._leases.expire(time.monotonic())
 
     def _wake(self, condition: threading.Condition, at: float | None) -> None:
-        """Wakes the thread of the condition if it would sleep longer than until that time."""
+        """Wakes the thread of the condition if its current wait ends after that time."""
         if at is not None and at < self._wakes_at[condition]:
             condition.notify()
 

@@ -18,7 +18,7 @@ pub struct Settings {
 }
 
 const HELP: &str = "\
-Settings, as NAME=VALUE; null stands for the default.
+Settings, as NAME=VALUE; null means the default.
 VALUE is JSON, or text without quotes: lease=1m, max_failures=5, key='[\"/namespace\",\"/name\"]'. A dot separates a setting from its
 member: retention.age=7d. `deltaq queue settings QUEUE` shows all settings.";
 

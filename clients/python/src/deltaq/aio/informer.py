@@ -42,8 +42,8 @@ class Registration:
 class Informer:
     """Lists and watches a view of a queue. Use it in an `async with` block, or call `start` and `stop`.
 
-    Handlers are coroutines or functions. They are called one at a time, in the order of the changes. A slow handler slows the watch, and then gets the
-    newest state of each key once. An exception of a handler is logged. `resync` is the interval at which handlers get every object again.
+    Handlers are coroutines or functions. They are called one at a time, in the order of the changes. A slow handler slows the watch; several changes of
+    a key then arrive as one, with the newest state. An exception of a handler is logged. `resync` is the interval at which handlers get every object again.
     """
 
     def __init__(

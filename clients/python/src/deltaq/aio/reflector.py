@@ -81,7 +81,7 @@ class Reflector:
                 return reply
 
     async def _checked(self, stream: AsyncIterable[Entry]) -> AsyncIterator[Entry]:
-        """Yields the entries. While the source has nothing new, it checks that the queue still has the objects that were sent."""
+        """Yields the entries. While the source has nothing new, this method checks that the queue still has the objects that were sent."""
         entries = aiter(stream)
         waiting: asyncio.Future[Entry] | None = None
         try:

@@ -106,7 +106,7 @@ class Worker:
             changed.set_result(None)
 
     async def _wait(self, seconds: float | None = None) -> None:
-        """Waits for a change, or for that time."""
+        """Waits for a change, for at most `seconds`."""
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
         # `wait_for` may lose a cancellation that arrives together with the change.
@@ -157,7 +157,7 @@ class Worker:
                     return None
                 if problem.code != "queue-not-found":
                     raise
-                # The leases have ended with their queue.
+                # The queue was deleted, so its leases have ended.
                 settles.clear()
             except BadReply:
                 self._unsettled(settles)
