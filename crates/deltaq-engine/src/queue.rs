@@ -91,7 +91,7 @@ impl Queue {
         self
     }
 
-    /// Marks a queue that has no events yet as created by a produce or pop. Like the settings, the mark precedes all
+    /// Marks a queue that has no events yet as created by a produce call. Like the settings, the mark precedes all
     /// events.
     #[must_use]
     pub fn auto_created(mut self) -> Self {

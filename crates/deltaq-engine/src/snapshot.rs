@@ -31,7 +31,7 @@ pub struct QueueState {
     pub lives: Vec<Life>,
     /// When the newest event happened.
     pub last_at: Time,
-    /// Whether a produce or pop created the queue and it has not been configured since.
+    /// Whether a produce call created the queue and it has not been configured since.
     pub auto_created: bool,
     /// Whether delivery is paused.
     pub paused: bool,

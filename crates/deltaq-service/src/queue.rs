@@ -90,7 +90,7 @@ pub struct Document {
     pub incarnation: Incarnation,
     /// The current life of the queue.
     pub life: LifeId,
-    /// Whether a produce or pop created the queue and it has not been configured since.
+    /// Whether a produce call created the queue and it has not been configured since.
     pub auto_created: bool,
     /// When the queue was created, by the wall clock.
     pub created_at: Time,

@@ -166,25 +166,25 @@ pub struct DurationText {
 }
 
 impl DurationText {
-    /// From whole microseconds.
+    /// Creates a duration from whole microseconds.
     #[must_use]
     pub const fn from_us(us: u64) -> Self {
         Self { us }
     }
 
-    /// From whole seconds; saturates.
+    /// Creates a duration from whole seconds; saturates.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self { us: seconds.saturating_mul(1_000_000) }
     }
 
-    /// Microseconds, the engine's unit.
+    /// The microseconds of the duration, the engine's unit.
     #[must_use]
     pub const fn as_us(self) -> u64 {
         self.us
     }
 
-    /// As the standard library's type.
+    /// The duration as the standard library's type.
     #[must_use]
     pub const fn get(self) -> Duration {
         Duration::from_micros(self.us)

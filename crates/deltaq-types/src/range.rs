@@ -296,7 +296,7 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr,
     text(deserializer, expected, listen_address)
 }
 
-/// An IP address and a port; an empty text is no address.
+/// An IP address and a port; an empty text means no address.
 pub fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
     let expected = "an IP address and a port, such as \"127.0.0.1:7071\", \"localhost:7071\" or \":7071\" for all IPv4 addresses, or \"\"";
     let read = |text: &str| if text.is_empty() { Some(None) } else { listen_address(text).map(Some) };

@@ -1,4 +1,4 @@
-//! Schemas of strings and numbers that many documents have: keys, names, durations. Each type stands for one named schema of
+//! Schemas of strings and numbers that many documents have: keys, names, durations. Each type represents one named schema of
 //! the OpenAPI document and has no value.
 
 use std::borrow::Cow;

@@ -359,7 +359,7 @@ fn call_of(
     })
 }
 
-/// Replace the whole set of a source: keys that are not in the list are deleted.
+/// Send the complete list of a source: changes are queued, and keys that are not in the list are deleted.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/replace", tag = "producing", operation_id = "replace",
     params(InQueue, ReplaceQuery, InTrace),

@@ -130,7 +130,7 @@ impl Board {
     pub(super) fn set_queues(&mut self, queues: Vec<QueueDocument>, now_us: u64) {
         let seconds = self.last_us.map(|last_us| now_us.saturating_sub(last_us) as f64 / 1e6);
         let rate = |queue: &QueueDocument| {
-            // The numbers of two lives can't be compared, because they jump.
+            // The numbers of two lives can't be compared, because each life begins with a jump.
             let (_, last) = self.last.get(&queue.name).filter(|(life, _)| *life == queue.life)?;
             let events = queue.status.resource_version.saturating_sub(*last);
             Some((queue.name.clone(), events as f64 / seconds.filter(|seconds| *seconds > 0.0)?))

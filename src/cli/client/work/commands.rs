@@ -38,7 +38,7 @@ pub(super) struct Commands {
 
 #[derive(Default)]
 struct Results {
-    /// Runs that have ended, by the id of the lease, until the server has settled it.
+    /// Runs that have ended and whose leases the server has not settled yet, by the id of the lease.
     unsettled: HashMap<String, Run>,
     acknowledged: u64,
     failed: u64,
