@@ -111,7 +111,7 @@ export class WorkerRun<T> {
         for (;;) {
             await this.#changed.until(() => free() > 0 || this.#stop.signal.aborted, this.#stop.signal);
             if (free() < concurrency / 2) {
-                // Handlers often end together. Their outcomes and the keys that replace them then need one call.
+                // Handlers often end together. Then one call can settle their keys and pop the next ones.
                 await sleep(0);
             }
             if (this.#stop.signal.aborted) {

@@ -157,7 +157,7 @@ class Cache:
         return self.version or 0
 
     def expire(self) -> None:
-        """The version is too old: the next watch begins with all objects."""
+        """Forgets the version, which is too old: the next watch begins with all objects."""
         self.version = None
 
     def apply(self, row: Json) -> Generator[Event, None, None]:

@@ -71,5 +71,5 @@ class Codec:
         try:
             return json.loads(text, parse_float=self._parse_float)
         except ValueError:
-            # `_whole` for each number would make reading slower, and few replies need it.
+            # Calling `_whole` for each number would slow down every reply, and few replies need it.
             return json.loads(text, parse_float=self._parse_float, parse_int=_whole)

@@ -1,4 +1,4 @@
-"""The client for asyncio, on httpx: `pip install 'deltaq[async]'`. Everything else is that of the package `deltaq`."""
+"""The client for asyncio, on httpx: `pip install 'deltaq[async]'`. Everything else is in the package `deltaq`."""
 
 try:
     import httpx as httpx
