@@ -82,6 +82,15 @@ class Server:
     def terminate(self) -> None:
         self.end(signal.SIGTERM)
 
+    def save(self) -> None:
+        """Copies the data of a stopped server, as a backup."""
+        shutil.copytree(self._folder / "data", self._folder / "backup")
+
+    def restore(self) -> None:
+        """Puts the copy in the place of the data of a stopped server."""
+        self.forget()
+        shutil.move(self._folder / "backup", self._folder / "data")
+
     def forget(self) -> None:
         """Deletes the data of a stopped server."""
         shutil.rmtree(self._folder / "data")

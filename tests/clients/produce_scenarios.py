@@ -124,6 +124,77 @@ def reflector_mass_delete(s: Scenario) -> None:
 
 
 @scenario
+def reflector_skips_invalid(s: Scenario) -> None:
+    """Objects that the queue refuses are left out: the others are applied, their keys keep what they have, and the reflector goes on."""
+    s.configure(schema={"properties": {"price": {"type": "number"}}}, max_object_bytes=1000)
+    program = s.start("reflector", source="erp")
+
+    def send(command: str, invalid: int, **entries: object) -> None:
+        report = program.ask_for("applied", command=command, **entries)
+        check(report["invalid"] == invalid, f"of {entries} the reflector reports {report}")
+
+    keys = [f"k{number:02}" for number in range(30)]
+    send("list", 0, objects=[{"key": key, "price": 1} for key in keys])
+    # Two objects are not valid. Another one changes, and one is gone.
+    changed = [{"key": key, "price": 2} for key in keys[3:]]
+    send("list", 2, objects=[{"key": "k00", "price": "x"}, {"key": "k01", "text": "x" * 2000}, *changed])
+    prices = {"k00": 1, "k01": 1} | dict.fromkeys(keys[3:], 2)
+
+    def check_prices() -> None:
+        check({key: entry["price"] for key, entry in s.view().items()} == prices, f"the queue has {s.view()}")
+
+    check_prices()
+    # The key can't be read, so it may be any of those that the list lacks.
+    for wrong in ({"price": 1}, {"key": None, "price": 1}, {"key": "\n"}):
+        send("list", 1, objects=[*changed[1:], wrong])
+        check_prices()
+    deltas = [{"type": "Updated", "object": entry} for entry in ({"key": "k04", "price": 4}, {"key": "k05", "price": []}, {"price": 1})]
+    send("changes", 2, deltas=[*deltas, {"type": "Deleted", "key": "k06"}])
+    send("changes", 1, deltas=deltas[1:2])
+    prices["k04"] = 4
+    del prices["k06"]
+    check_prices()
+    # The source is broken.
+    program.send(command="list", objects=[{"key": "k00"}, *({"price": 1} for _ in range(3))])
+    check(program.expect("refused")["code"] == "no-key", "the refusal has the code of the first object")
+    check_prices()
+    send("list", 0, objects=changed[:1] + changed[4:])
+    check(set(s.view()) == {"k03", *keys[7:]}, f"a valid list deletes what it lacks, and the queue has {set(s.view())}")
+    program.stop()
+
+
+@scenario
+def reflector_restored_target(s: Scenario) -> None:
+    """The reflector says if the queue was deleted or has lost what was sent because a backup was restored, and not after an ordinary restart."""
+    program = s.start("reflector", source="erp")
+
+    def change(event: str, key: str) -> None:
+        program.ask_for(event, command="changes", deltas=[{"type": "Updated", "object": {"key": key}}])
+
+    def list_again(*keys: str) -> None:
+        report = program.ask_for("applied", command="list", objects=[{"key": key} for key in keys])
+        check(not report["duplicate"] and set(s.view()) == set(keys), f"{report}, and the queue has {set(s.view())}")
+
+    program.ask_for("applied", command="list", objects=[{"key": "a"}])
+    change("applied", "b")
+    s.server.kill()
+    s.server.save()
+    s.server.start()
+    change("applied", "c")
+    check(set(s.view()) == {"a", "b", "c"}, "an ordinary restart has lost nothing")
+    s.server.kill()
+    s.server.restore()
+    s.server.start()
+    change("lost", "d")
+    list_again("a", "b", "c", "d")
+    change("applied", "e")
+    s.server.ok("DELETE", s.path())
+    change("lost", "f")
+    list_again("a", "b", "c", "d", "e", "f")
+    program.stop()
+
+
+@scenario
 def produce_once(s: Scenario) -> None:
     """With sequence numbers a call whose reply is lost is applied once."""
     s.configure(mode="events")

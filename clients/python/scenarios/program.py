@@ -30,6 +30,7 @@ from deltaq import (
     Problem,
     Produced,
     Queue,
+    QueueDeleted,
     Reflector,
     Reject,
     Replace,
@@ -198,9 +199,12 @@ def reflector() -> None:
     source = Reflector(queue(), os.environ["SOURCE"])
     for command in commands():
         try:
-            report("applied", duplicate=source.apply(entry_of(command)).duplicate)
+            reply = source.apply(entry_of(command))
+            report("applied", duplicate=reply.duplicate, invalid=reply.invalid)
         except Problem as problem:
             report("refused", code=problem.code)
+        except QueueDeleted:
+            report("lost")
 
 
 def produce() -> None:

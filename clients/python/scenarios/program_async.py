@@ -28,7 +28,7 @@ from program import (
     setting,
 )
 
-from deltaq import Ack, Context, Done, Error, Item, Nack, Problem, Produced, Reject
+from deltaq import Ack, Context, Done, Error, Item, Nack, Problem, Produced, QueueDeleted, Reject
 from deltaq.aio import Client, Informer, Queue, Reflector, Worker, wait_for_cache_sync
 
 # Longest line of the standard input, in bytes.
@@ -111,9 +111,12 @@ async def reflector(queue: Queue) -> None:
     source = Reflector(queue, os.environ["SOURCE"])
     async for command in commands():
         try:
-            report("applied", duplicate=(await source.apply(entry_of(command))).duplicate)
+            reply = await source.apply(entry_of(command))
+            report("applied", duplicate=reply.duplicate, invalid=reply.invalid)
         except Problem as problem:
             report("refused", code=problem.code)
+        except QueueDeleted:
+            report("lost")
 
 
 async def produce(queue: Queue) -> None:

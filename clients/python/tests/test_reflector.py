@@ -6,10 +6,12 @@ import asyncio
 import unittest
 import unittest.mock
 from collections.abc import AsyncIterator
-from typing import Any
+from datetime import date
+from decimal import Decimal
+from typing import Any, ClassVar
 
 from deltaq import Change, NotJson, Problem, Queue, QueueDeleted, QueueRestored, Reflector, Replace, RetryPolicy, aio, calls
-from deltaq.models import Produced
+from deltaq.models import Page, Produced
 from deltaq.reflecting import CHECK_SECONDS, Entry, Refusal, is_about_the_entry
 
 ENTRIES: list[Replace] = [Replace([{"key": "a", "price": number}]) for number in (1, float("nan"), "\ud800", 2)]
@@ -79,6 +81,75 @@ class Reflectors(unittest.TestCase):
     def test_an_object_that_is_nested_too_deeply_is_about_the_entry(self) -> None:
         for status, code, expected in [(400, "invalid-json", True), (400, "invalid-parameter", False), (422, "no-key", True), (401, "unauthorized", False)]:
             self.assertEqual(is_about_the_entry(Problem(status, {"code": code, "retryable": False})), expected, code)
+
+
+class LeftOutObjects(unittest.TestCase):
+    OBJECTS: ClassVar[list[Any]] = [
+        {"key": "a", "n": 1},
+        {"key": "b", "n": float("nan")},
+        {"key": "c", "n": "\ud83d\ude00"},
+        {"key": "d", "at": date(2026, 1, 2), "n": Decimal("1.10")},
+        {"key": "e", ("a", "b"): 1},
+    ]
+    LINES: ClassVar[list[bytes]] = [
+        b'{"key":"a","n":1}',
+        b'{"key":"b","n":NaN}NaN',
+        b'{"key":"c","n":"\\ud83d\\ude00"}NaN',
+        b'{"key":"d","at":NaN,"n":1.10}NaN',
+        b"NaN",
+    ]
+
+    def test_objects_that_are_not_json_are_lines_that_the_server_leaves_out(self) -> None:
+        call = calls.replace("prices", self.OBJECTS, skip_invalid=True)
+        self.assertEqual(call.body, b"\n".join([*self.LINES, b'{"$end":5}\n']))
+        deltas = calls.deltas("prices", [Change.updated(entry).delta() for entry in self.OBJECTS], skip_invalid=True)
+        self.assertEqual(deltas.content_type, "application/x-ndjson")
+        self.assertEqual([line.endswith(b"NaN") for line in (deltas.body or b"").splitlines()], [False, True, True, True, True])
+        for lines in (self.OBJECTS, self.OBJECTS[1:2]):
+            with self.assertRaises(NotJson):
+                calls.replace("prices", lines)
+        with self.assertRaises(NotJson):
+            calls.replace("prices", self.OBJECTS[1:], skip_invalid=True)
+
+    def test_the_reply_has_the_reason_of_each(self) -> None:
+        call = calls.replace("prices", self.OBJECTS, skip_invalid=True)
+        counts = dict.fromkeys(["resource_version", "queued", "merged", "ignored", "stale", "replaced", "deleted", "unchanged", "skipped", "taken_over"], 0)
+        left_out = [{"index": index, "key": None, "code": "invalid-json", "detail": "trailing characters"} for index in (0, 3)]
+        reply = call.read({**counts, "duplicate": False, "invalid": 2, "invalid_objects": left_out})
+        details = [row["detail"] for row in reply.invalid_objects]
+        self.assertEqual(details[0], "trailing characters")
+        self.assertRegex(details[1], "can't be written as JSON: .*date")
+
+    def test_a_deletion_whose_object_is_not_json_is_one_of_its_key(self) -> None:
+        call = calls.deltas("prices", [Change("Deleted", {"n": float("nan")}, "a").delta()], skip_invalid=True)
+        self.assertEqual(call.body, b'{"type":"Deleted","key":"a"}\n')
+
+    def test_objects_that_are_left_out_are_logged(self) -> None:
+        row = {"index": 1, "key": "b", "code": "invalid-object", "detail": "no price"}
+        reply = Produced(1, invalid=3, invalid_objects=[row])
+        service: Any = unittest.mock.Mock(retry=RetryPolicy())
+
+        def send(call: calls.Call[Any], **_: object) -> Any:
+            return reply if call.method == "POST" else None if "/sources" not in call.target else Page([], None, 1)
+
+        service.send = send
+        with self.assertLogs("deltaq", "WARNING") as logged:
+            Reflector(Queue(service, "prices"), "erp").run([Replace([{"key": "a"}])])
+        self.assertEqual(
+            [record.getMessage() for record in logged.records],
+            [
+                "source 'erp': queue 'prices' refuses an object, which is left out; its key 'b' keeps what it has: invalid-object: no price",
+                "source 'erp': queue 'prices' refuses 2 more objects, which are left out",
+            ],
+        )
+
+    def test_every_such_object_may_be_refused(self) -> None:
+        service: Any = Service()
+        reflector = Reflector(Queue(service, "prices"), "erp", skip_invalid=False)
+        with self.assertRaises(NotJson):
+            reflector.apply(Replace(self.OBJECTS))
+        reflector.apply([])
+        self.assertEqual(service.bodies, [b"[]"])
 
 
 class DeletedQueues(unittest.TestCase):

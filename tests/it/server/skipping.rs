@@ -46,6 +46,8 @@ async fn a_list_leaves_out_what_is_not_valid_and_deletes_none_of_it() {
         ("{\"key\":\"k28\",\"price\":\"a\"}".to_owned(), "invalid-object"),
         (too_large("k28"), "object-too-large"),
         ("{\"key\":\"k28\",\"price\":\"\\ud800\"}".to_owned(), "invalid-json"),
+        ("{\"price\":NaN,\"key\":\"k28\"}NaN".to_owned(), "invalid-json"),
+        ("{\"key\":\"k28\",\"price\":1}NaN".to_owned(), "invalid-json"),
     ] {
         let lines = list(27, &[&too_large("k29"), &wrong]);
         replace(&service, "", &lines).await.problem("object-too-large");

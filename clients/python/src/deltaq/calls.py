@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 from .durations import Duration, duration_seconds, duration_text
-from .json import Json, dump, dump_lines
+from .errors import NotJson
+from .json import Json, Lines, dump, dump_lines
 from .models import Page, Place, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
 
 T = TypeVar("T")
@@ -165,8 +166,8 @@ def replace(
     """Sends the whole list of a source. The list may have any length. With `skip_invalid`, invalid objects are left out: at most a tenth of the list. A
     single invalid object in a list of several is always left out; a list whose only object is invalid is refused. The keys of these objects keep their
     state."""
-    body, count = dump_lines(objects)
-    body += dump({"$end": count}) + b"\n"
+    lines = dump_lines(objects, skip_invalid=skip_invalid)
+    body = lines.body + dump({"$end": lines.count}) + b"\n"
     query = {
         "source": source,
         "sequence": sequence,
@@ -178,7 +179,7 @@ def replace(
         "skip_invalid": skip_invalid,
         "dry_run": dry_run,
     }
-    return _call("POST", _queue(queue, "/replace"), Replaced.read, query, body)
+    return _call("POST", _queue(queue, "/replace"), lambda fields: Replaced.read(_explained(fields, lines)), query, body)
 
 
 def deltas(
@@ -191,7 +192,30 @@ def deltas(
 ) -> Call[Produced]:
     """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many
     they are, and the others are applied."""
-    return _produce(queue, "deltas", deltas, source, sequence, skip_invalid=skip_invalid)
+    batch = list(deltas)
+    if not skip_invalid or not batch:
+        return _produce(queue, "deltas", batch, source, sequence)
+    # In lines, an entry that is not valid JSON leaves the others alone.
+    lines = dump_lines(map(_writable, batch), skip_invalid=True)
+    query = {"source": source, "sequence": sequence, "skip_invalid": True}
+    return _call("POST", _queue(queue, "/deltas"), lambda fields: Produced.read(_explained(fields, lines)), query, lines.body)
+
+
+def _writable(delta: Json) -> Json:
+    """A deletion whose object can't be written is one of its key."""
+    if delta.get("type") == "Deleted" and "key" in delta:
+        try:
+            dump(delta)
+        except NotJson:
+            return {name: value for name, value in delta.items() if name != "object"}
+    return delta
+
+
+def _explained(fields: Json, lines: Lines) -> Json:
+    """The reply. Objects that could not be written as JSON have that reason, because the server has only seen a broken line."""
+    for row in fields.get("invalid_objects") or []:
+        row["detail"] = lines.unfit.get(row["index"], row["detail"])
+    return fields
 
 
 def resync(queue: str) -> Call[Produced]:
@@ -201,8 +225,7 @@ def resync(queue: str) -> Call[Produced]:
 
 def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
     """Makes objects `{"key"?,"source"?,"object"}` known without a delta."""
-    body, _ = dump_lines(objects)
-    return _call("POST", _queue(queue, "/seed"), _document, None, body, counts_twice=True)
+    return _call("POST", _queue(queue, "/seed"), _document, None, dump_lines(objects).body, counts_twice=True)
 
 
 def forget(queue: str, keys: Sequence[str]) -> Call[Json]:

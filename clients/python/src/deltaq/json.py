@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -28,21 +30,65 @@ def _decimal_text(value: object) -> str:
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_decimal_text)
 
 
+def _decimal_text_or_nan(value: object) -> object:
+    try:
+        return _decimal_text(value)
+    except TypeError:
+        return math.nan
+
+
+_LOOSE_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_decimal_text_or_nan)
+
+
 def dump(value: object) -> bytes:
     """The JSON text of a value. `Decimal` is written with all of its digits."""
     try:
-        text = _ENCODER.encode(value)
-        if DECIMAL in text:
-            text = DECIMALS.sub(r"\1", text)
-        return text.encode()
+        return _encoded(_ENCODER, value)
     except (ValueError, TypeError, RecursionError) as error:
         raise NotJson(f"the object can't be written as JSON: {error}") from error
 
 
-def dump_lines(values: Iterable[object]) -> tuple[bytes, int]:
-    """The values as NDJSON, and their number."""
-    lines = [dump(value) for value in values]
-    return b"".join(line + b"\n" for line in lines), len(lines)
+def _encoded(encoder: json.JSONEncoder, value: object) -> bytes:
+    text = encoder.encode(value)
+    if DECIMAL in text:
+        text = DECIMALS.sub(r"\1", text)
+    return text.encode()
+
+
+def _text_for_refusal(value: object) -> bytes:
+    """A line that no server takes as JSON, although it may read the key of the object from it."""
+    try:
+        text = _encoded(_LOOSE_ENCODER, value)
+    except (ValueError, TypeError, RecursionError):
+        text = b""
+    return text + b"NaN"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Values as NDJSON."""
+
+    body: bytes
+    count: int
+    #: Why values can't be written as JSON, by their index.
+    unfit: dict[int, str]
+
+
+def dump_lines(values: Iterable[object], *, skip_invalid: bool = False) -> Lines:
+    """The values as NDJSON. With `skip_invalid`, one that can't be written becomes a line that the server leaves out, unless all are like that."""
+    lines: list[bytes] = []
+    errors: dict[int, NotJson] = {}
+    for index, value in enumerate(values):
+        try:
+            lines.append(dump(value))
+        except NotJson as error:
+            if not skip_invalid:
+                raise
+            errors[index] = error
+            lines.append(_text_for_refusal(value))
+    if errors and len(errors) == len(lines):
+        raise errors[0]
+    return Lines(b"".join(line + b"\n" for line in lines), len(lines), {index: str(error) for index, error in errors.items()})
 
 
 def _whole(digits: str) -> int | Decimal:

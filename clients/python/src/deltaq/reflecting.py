@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -79,6 +79,17 @@ class ReplaceOptions:
     max_delete_percent: int | None = None
     max_deletes: int | None = None
     allow_empty: bool = False
+    skip_invalid: bool = True
+
+
+def left_out(queue: str, source: str, reply: Produced) -> Iterator[str]:
+    """What to log of the objects that a call has left out."""
+    for row in reply.invalid_objects:
+        key, code, detail = row["key"], row["code"], row["detail"]
+        yield f"source {source!r}: queue {queue!r} refuses an object, which is left out; its key {key!r} keeps what it has: {code}: {detail}"
+    more = reply.invalid - len(reply.invalid_objects)
+    if more > 0:
+        yield f"source {source!r}: queue {queue!r} refuses {more} more objects, which are left out"
 
 
 class Sequence:
@@ -130,9 +141,11 @@ class Sequence:
                 max_delete_percent=options.max_delete_percent,
                 max_deletes=options.max_deletes,
                 allow_empty=options.allow_empty,
+                skip_invalid=options.skip_invalid,
             )
         changes = entry if isinstance(entry, list) else [entry]
-        return calls.deltas(self._queue, [change.delta() for change in changes], source=self.source, sequence=number)
+        deltas = [change.delta() for change in changes]
+        return calls.deltas(self._queue, deltas, source=self.source, sequence=number, skip_invalid=self._options.skip_invalid)
 
     def applied(self, reply: Produced, entry: Entry, failures: int) -> Steps[bool]:
         """Whether the entry was applied. If not, another process has used its number: the entry is sent again, with a number after the current last one."""

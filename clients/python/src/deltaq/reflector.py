@@ -11,7 +11,7 @@ from .client import Queue
 from .errors import NotJson, Problem
 from .json import Json
 from .models import Produced
-from .reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, Steps, is_about_the_entry, poll_wait
+from .reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, Steps, is_about_the_entry, left_out, poll_wait
 from .retry import Attempts
 from .transport import Cancel
 
@@ -35,7 +35,9 @@ def polled(fetch: Callable[[], Iterable[Json]], interval: float) -> Iterator[Rep
 class Reflector:
     """Keeps a queue in step with a source. Run one reflector per source: two would take sequence numbers from each other.
 
-    Lists are sent with `only_changed` by default. After a temporary error a call is repeated without limit.
+    Lists are sent with `only_changed` by default. After a temporary error a call is repeated without limit. With `skip_invalid`, objects
+    that the queue refuses, or that can't be written as JSON, are left out and logged: their keys keep what they have. A list is still refused if more than one
+    object, and more than a tenth of it, is like that.
     """
 
     def __init__(
@@ -47,8 +49,9 @@ class Reflector:
         max_delete_percent: int | None = None,
         max_deletes: int | None = None,
         allow_empty: bool = False,
+        skip_invalid: bool = True,
     ) -> None:
-        options = ReplaceOptions(only_changed, max_delete_percent, max_deletes, allow_empty)
+        options = ReplaceOptions(only_changed, max_delete_percent, max_deletes, allow_empty, skip_invalid)
         self._queue = queue
         self._sequence = Sequence(queue.name, source, options)
         self._cancel = Cancel()
@@ -78,6 +81,8 @@ class Reflector:
             attempts = Attempts(self._queue.client.retry, for_ever=True)
             reply = self._queue.client.send(self._sequence.call(entry), cancel=self._cancel, attempts=attempts)
             if self._make(self._sequence.applied(reply, entry, attempts.failures)):
+                for text in left_out(self._queue.name, self._sequence.source, reply):
+                    log.warning("%s", text)
                 return reply
 
     def stop(self) -> None:

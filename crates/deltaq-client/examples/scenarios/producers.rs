@@ -1,7 +1,7 @@
 //! A reflector whose source is stdin, and a producer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use deltaq_client::types::{Produced, Replaced};
 use deltaq_client::{
@@ -15,16 +15,17 @@ use crate::commands::{read, report};
 use crate::{Failure, required, setting};
 
 pub(crate) async fn reflector(queue: Queue, stop: CancellationToken) -> Result<(), Failure> {
-    let is_duplicate = Arc::new(AtomicBool::new(false));
-    let seen = is_duplicate.clone();
+    let last = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
+    let seen = last.clone();
     let options = ReflectorOptions::new(queue.name(), required("SOURCE")?);
     let mut reflector = Reflector::new(queue.client().clone(), options).on_step(move |step| {
-        let is_duplicate = match step {
-            Step::List { replaced, .. } => replaced.duplicate,
-            Step::Changes { produced, .. } => produced.duplicate,
-            Step::Restart { .. } => false,
+        let (is_duplicate, invalid) = match step {
+            Step::List { replaced, .. } => (replaced.duplicate, replaced.invalid),
+            Step::Changes { produced, .. } => (produced.duplicate, produced.invalid),
+            Step::Restart { .. } => (false, 0),
         };
-        seen.store(is_duplicate, Ordering::Relaxed);
+        seen.0.store(is_duplicate, Ordering::Relaxed);
+        seen.1.store(invalid, Ordering::Relaxed);
     });
     let mut commands = read();
     loop {
@@ -35,7 +36,14 @@ pub(crate) async fn reflector(queue: Queue, stop: CancellationToken) -> Result<(
         let Some(command) = command else { return Ok(()) };
         let events = events(&command)?.into_iter().map(Ok::<_, Failure>);
         match reflector.run(stream::iter(events)).await {
-            Ok(_) => report(&json!({"event": "applied", "duplicate": is_duplicate.load(Ordering::Relaxed)})),
+            Ok(_) => {
+                let (duplicate, invalid) = (last.0.load(Ordering::Relaxed), last.1.load(Ordering::Relaxed));
+                report(&json!({"event": "applied", "duplicate": duplicate, "invalid": invalid}));
+            }
+            Err(ReflectorError::Send {
+                source: Error::QueueDeleted { .. } | Error::QueueRestored { .. },
+                ..
+            }) => report(&json!({"event": "lost"})),
             Err(ReflectorError::Send { source: Error::Problem(problem), .. }) if !problem.retryable => {
                 report(&json!({"event": "refused", "code": problem.code}));
             }
