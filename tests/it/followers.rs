@@ -3,6 +3,8 @@
 //!
 //! A seed determines a run. `DELTAQ_FOLLOWER_SEEDS` sets the number of runs.
 
+mod events;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,8 +28,10 @@ use deltaq_journal::store::QueueId;
 use deltaq_runtime::clock::{Clock, ManualClock};
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Creator, Error, Handle, Name, Registry, WatchLimits};
+use deltaq_types::Mode;
 use fastrand::Rng;
 
+pub(crate) use self::events::TakenEvents;
 use crate::node;
 use crate::store::fake::{FakeStore, Fault};
 
@@ -37,12 +41,15 @@ const SEEDS: u64 = 200;
 const PARENT: &str = "parent";
 
 /// The followers: name, followed queue, view, prefix, `max_waiting`.
-const FOLLOWERS: [(&str, &str, View, &str, usize); 4] = [
+const FOLLOWERS: [(&str, &str, View, &str, usize); 5] = [
     ("all", PARENT, View::Latest, "", 1_000),
     ("some", PARENT, View::Known, "key-1", 1_000),
     ("slow", PARENT, View::Latest, "", 3),
     ("second", "slow", View::Known, "", 1_000),
+    (EACH, PARENT, View::Latest, "", 5),
 ];
+/// The follower in mode `events`.
+const EACH: &str = "each";
 
 /// The objects of a view, by key.
 pub(crate) type Objects = BTreeMap<String, String>;
@@ -155,7 +162,8 @@ impl World {
         let parent = Arc::new(Config { max_failures: 0, ..Config::default() });
         registry.create(&name(PARENT), parent.clone(), Creator::Operator).expect("it is created");
         for follower in FOLLOWERS {
-            let config = Config { follow: Some(follow(follower)), ..Config::clone(&parent) };
+            let mode = if follower.0 == EACH { Mode::Events } else { Mode::Delta };
+            let config = Config { mode, follow: Some(follow(follower)), ..Config::clone(&parent) };
             registry.create(&name(follower.0), Arc::new(config), Creator::Operator).expect("it is created");
         }
         // The queues are durable before the first crash.
@@ -191,7 +199,7 @@ impl World {
             0..8 => self.produce().await,
             8 => self.replace().await,
             9..15 => {
-                let queues = [PARENT, "all", "some", "slow", "second"];
+                let queues = [PARENT, "all", "some", "slow", "second", EACH];
                 let queue = *self.rng.choice(&queues).expect("there are some");
                 let max = self.rng.usize(1..6);
                 let ack = self.rng.u8(..4) > 0;
@@ -312,19 +320,31 @@ impl World {
     }
 
     /// Checks by the journal that followers took each change once, and in order.
-    fn check_journal(&self, seed: u64) {
-        let mut taken = TakenChanges::default();
+    fn check_journal(&mut self, seed: u64) {
+        let (mut taken, mut taken_events) = (TakenChanges::default(), TakenEvents::default());
         let mut decoder = Decoder::new();
         let rows = self.memory.journal_rows();
-        // The followed queue was created first.
-        let parent = rows.iter().map(|row| row.queue).min();
+        // The followed queue was created first, and the follower in mode events last.
+        let (parent, each) = (rows.iter().map(|row| row.queue).min(), rows.iter().map(|row| row.queue).max());
+        let incarnation = self.queue(PARENT).incarnation().0;
+        for row in rows.iter().filter(|row| Some(row.queue) == parent) {
+            for event in decoder.events(row).expect("readable rows") {
+                taken_events.note_followed(incarnation, &event);
+            }
+        }
         for row in rows.iter().filter(|row| Some(row.queue) != parent) {
             for event in decoder.events(row).expect("readable rows") {
                 // A later object of a key has a larger number.
                 let number = |_: &str, object: &str| vec![number(&Object::from_valid(object))];
-                let checked = taken.note(row.queue, &event, number);
+                let mut checked = taken.note(row.queue, &event, number);
+                if Some(row.queue) == each {
+                    checked = checked.and_then(|()| taken_events.note_follower(row.queue, "", &event));
+                }
                 checked.unwrap_or_else(|found| panic!("seed {seed}: {found}"));
             }
+        }
+        if taken_events.count > 20 {
+            self.situations.insert("a follower took more than 20 events");
         }
     }
 }
@@ -350,7 +370,8 @@ fn followers_reach_the_state_of_their_queue_and_take_each_change_once() {
     for seed in 0..seeds {
         situations.extend(run(seed));
     }
-    assert_eq!(situations, BTreeSet::from(["a commit failed", "a crash"]), "the seeds cover this");
+    let all = ["a commit failed", "a crash", "a follower took more than 20 events"];
+    assert_eq!(situations, BTreeSet::from(all), "the seeds cover this");
 }
 
 #[test]
@@ -420,7 +441,7 @@ async fn a_follower_goes_on_after_a_detach_that_was_not_written() {
     world.pass(Duration::from_mins(2)).await;
     assert!(handle.config().follow.is_some(), "the queue was loaded again");
     let followers = world.registry.followers_of(&name(PARENT));
-    assert_eq!(followers, ["all", "slow", "some"].map(name));
+    assert_eq!(followers, ["all", EACH, "slow", "some"].map(name));
     let (key, object) = world.object();
     let call = Call { object: Some(object), ..Call::of_key(key, None) };
     let parent = world.queue(PARENT);

@@ -11,6 +11,7 @@ mod controllers;
 mod event_sources;
 mod explaining;
 mod following;
+mod following_events;
 mod hosts;
 mod indexing;
 mod keeping;

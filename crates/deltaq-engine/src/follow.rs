@@ -3,7 +3,8 @@
 //! A follower begins with the list of all keys. The list works like a Replace. First, a sweep deletes the keys that
 //! the followed queue does not have, which makes room. Then each listed object is queued unless the follower already
 //! has it. After the list, the follower applies changes. It reads rows of the change feed, so a follower that lags
-//! gets each key once, with its newest object.
+//! gets each key once, with its newest object. A follower in mode `events` reads the events of the followed queue from
+//! its journal instead, so that it gets every change.
 //!
 //! The event [`EventKind::Followed`](super::event::EventKind) stores the position of the follower. It is committed
 //! together with the deltas of the rows, so a crash neither loses nor repeats a row.

@@ -36,6 +36,7 @@ pub mod excerpt;
 pub mod explain;
 pub mod feed;
 pub mod follow;
+pub mod followed;
 pub mod id;
 pub mod index_settings;
 pub mod indexes;

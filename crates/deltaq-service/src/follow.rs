@@ -1,6 +1,8 @@
 //! Followers: queues that take their objects from a view of another queue. Each follower has a task, which reads the
-//! change feed of the followed queue and passes the rows to the follower.
+//! change feed of the followed queue and passes the rows to the follower. For a follower in mode `events`, the task
+//! reads the events of the followed queue after the list.
 
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use futures_util::FutureExt as _;
 
+use super::followed_events::{EventPage, EventReader, NoEvents};
 use super::queue::Handle;
 use super::registry::Registry;
 use super::{Error, KeyFilter, Name, WatchFrom, Watcher};
@@ -109,6 +112,13 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
                 return;
             }
             let now = follower.now();
+            // Only an operator can decide to do without the lost events.
+            let can_retry = obstacle != Obstacle::HistoryLost;
+            if !can_retry {
+                let message =
+                    "a follower in mode events is blocked: the followed queue no longer has all events";
+                tracing::error!(queue = %follower.name(), follows = &*follow.queue, message);
+            }
             task.set(|activity| {
                 activity.obstacle = Some(obstacle);
                 activity.behind_since.get_or_insert(now);
@@ -117,95 +127,111 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
                 biased;
                 () = follower.shutdown().draining().cancelled() => return,
                 () = task.wake.notified() => {}
-                () = tokio::time::sleep(RETRY_WAIT) => {}
+                () = tokio::time::sleep(RETRY_WAIT), if can_retry => {}
             }
         }
     }
 }
 
-/// Passes rows to a follower until something stops it.
+/// Passes rows or events to a follower until something stops it.
 async fn feed(registry: &Registry, follower: &Arc<Handle>, follow: &Arc<Follow>, lists: bool) -> Stop {
-    let mut feeder = match Feeder::begin(registry, follower, follow, lists).await {
-        Ok(feeder) => feeder,
+    let never = match try_feed(registry, follower, follow, lists).await {
+        Ok(never) => never,
         Err(stop) => return stop,
     };
-    loop {
-        if let Err(stop) = feeder.step().await {
-            return stop;
+    match never {}
+}
+
+async fn try_feed(
+    registry: &Registry,
+    follower: &Arc<Handle>,
+    follow: &Arc<Follow>,
+    lists: bool,
+) -> Result<Infallible, Stop> {
+    let name = Name::new(&follow.queue).map_err(|_| Error::QueueNotFound)?;
+    let parent = registry.get(&name)?;
+    let now = follower.now();
+    follower.follow_task.set(|activity| {
+        activity.behind_since.get_or_insert(now);
+        activity.read = Rv::ZERO;
+    });
+    let is_events = follower.config().rules().keeps_every_delta;
+    let incarnation = parent.incarnation().0;
+    let position = follower.open()?.queue.follow_position();
+    let position = position.filter(|position| !lists && position.incarnation == incarnation);
+    if let Some(position) = position.filter(|position| is_events && position.phase == FollowPhase::Changes) {
+        let reader = EventReader::begin(parent, follow.prefix.clone(), position.after, PAUSE);
+        let mut feeder = Feeder { follower, follow, is_events, reader, position };
+        loop {
+            feeder.step().await?;
         }
+    }
+    let (reader, position) = watch(&parent, follower, follow, position).await?;
+    let mut feeder = Feeder { follower, follow, is_events, reader, position };
+    loop {
+        feeder.step().await?;
     }
 }
 
-/// Reads the rows for one follower.
-struct Feeder<'f> {
+/// Begins to read rows at the position of the follower, or with the list of all keys.
+async fn watch(
+    parent: &Arc<Handle>,
+    follower: &Arc<Handle>,
+    follow: &Follow,
+    position: Option<FollowPosition>,
+) -> Result<(Watcher, FollowPosition), Stop> {
+    let from = match position {
+        None => WatchFrom::Start,
+        Some(FollowPosition {
+            after,
+            phase: FollowPhase::Sweep { since } | FollowPhase::List { since },
+            ..
+        }) => WatchFrom::List { after, since },
+        Some(FollowPosition { after, .. }) => WatchFrom::After(after),
+    };
+    let filter = KeyFilter { prefix: follow.prefix.to_string(), shard: None };
+    let watcher = parent.watch(follow.view, from, filter).await?.with_pause(PAUSE);
+    let position = if let Some(position) = position {
+        position
+    } else {
+        let since = watcher.listing_since().unwrap_or_default();
+        let incarnation = parent.incarnation().0;
+        let (begun, _) =
+            follower.change(|state, now| state.queue.begin_follow_list(now, incarnation, since))?;
+        begun.ok_or(Stop::Blocked(Obstacle::Busy))?
+    };
+    Ok((watcher, position))
+}
+
+/// Passes what a reader reads to one follower.
+struct Feeder<'f, R> {
     follower: &'f Arc<Handle>,
     follow: &'f Arc<Follow>,
-    watcher: Watcher,
-    /// The position of the follower. The watcher may be further ahead if there were no rows.
+    /// Whether the follower takes events after the list.
+    is_events: bool,
+    reader: R,
+    /// The position of the follower. The reader may be further ahead if there was nothing for the follower.
     position: FollowPosition,
 }
 
-impl<'f> Feeder<'f> {
-    /// Starts at the position of the follower, or with the list of all keys.
-    async fn begin(
-        registry: &Registry,
-        follower: &'f Arc<Handle>,
-        follow: &'f Arc<Follow>,
-        lists: bool,
-    ) -> Result<Self, Stop> {
-        let name = Name::new(&follow.queue).map_err(|_| Error::QueueNotFound)?;
-        let parent = registry.get(&name)?;
-        let now = follower.now();
-        follower.follow_task.set(|activity| {
-            activity.behind_since.get_or_insert(now);
-            activity.read = Rv::ZERO;
-        });
-        let incarnation = parent.incarnation().0;
-        let position = follower.open()?.queue.follow_position();
-        let position = position.filter(|position| !lists && position.incarnation == incarnation);
-        let from = match position {
-            None => WatchFrom::Start,
-            Some(FollowPosition {
-                after,
-                phase: FollowPhase::Sweep { since } | FollowPhase::List { since },
-                ..
-            }) => WatchFrom::List { after, since },
-            Some(FollowPosition { after, .. }) => WatchFrom::After(after),
-        };
-        let filter = KeyFilter { prefix: follow.prefix.to_string(), shard: None };
-        let watcher = parent.watch(follow.view, from, filter).await?.with_pause(PAUSE);
-        let position = if let Some(position) = position {
-            position
-        } else {
-            let since = watcher.listing_since().unwrap_or_default();
-            let (begun, _) =
-                follower.change(|state, now| state.queue.begin_follow_list(now, incarnation, since))?;
-            begun.ok_or(Stop::Blocked(Obstacle::Busy))?
-        };
-        Ok(Self { follower, follow, watcher, position })
+/// Waits until the followed queue has `changed`, or the follower.
+async fn wait_for_changes(follower: &Handle, changed: impl Future<Output = ()>) {
+    follower.follow_task.set(|activity| activity.behind_since = None);
+    tokio::select! {
+        biased;
+        () = changed => {}
+        () = follower.follow_task.wake.notified() => {}
     }
+    let now = follower.now();
+    follower.follow_task.set(|activity| activity.behind_since = Some(now));
+}
 
-    async fn step(&mut self) -> Result<(), Stop> {
-        if let FollowPhase::Sweep { since } = self.position.phase {
-            self.sweep(since).await?;
-        }
-        // Even without room there may be a page without rows, which moves the position.
-        let room = self.follower.room()?;
-        let before = self.watcher.resource_version();
-        let page = self.watcher.read(RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES }).await?;
-        self.take(&page).await?;
-        // A page of changes that do not concern the follower also has no rows, but its end is after these changes.
-        let is_full = room == 0 && !page.is_last && page.next == before;
-        self.follower.follow_task.set(|activity| {
-            activity.obstacle = is_full.then_some(Obstacle::Full);
-            activity.read = page.next;
-        });
-        if page.is_last {
-            self.wait_for_changes().await?;
-        } else if is_full {
-            self.wait_for_room().await?;
-        }
-        Ok(())
+impl<R> Feeder<'_, R> {
+    fn check_settings(&self) -> Result<(), Stop> {
+        let config = self.follower.config();
+        let are_the_same =
+            config.follow.as_ref() == Some(self.follow) && config.rules().keeps_every_delta == self.is_events;
+        if are_the_same { Ok(()) } else { Err(Stop::Again) }
     }
 
     async fn wait_for_room(&self) -> Result<usize, Stop> {
@@ -220,21 +246,98 @@ impl<'f> Feeder<'f> {
         }
     }
 
-    async fn wait_for_changes(&mut self) -> Result<(), Stop> {
-        self.follower.follow_task.set(|activity| activity.behind_since = None);
-        tokio::select! {
-            biased;
-            () = self.watcher.changed() => {}
-            () = self.follower.follow_task.wake.notified() => {}
+    /// Moves to the position that the follower has reached.
+    fn moved(&mut self, taken: Taken) -> Result<(), Stop> {
+        match taken {
+            Taken::All(position) => {
+                self.position = position;
+                Ok(())
+            }
+            Taken::Full => Err(Stop::Blocked(Obstacle::Full)),
+            Taken::Moved => Err(Stop::Again),
         }
-        self.check_settings()?;
-        let now = self.follower.now();
-        self.follower.follow_task.set(|activity| activity.behind_since = Some(now));
+    }
+}
+
+impl Feeder<'_, EventReader> {
+    async fn step(&mut self) -> Result<(), Stop> {
+        let page = self.reader.read().await.map_err(|error| match error {
+            NoEvents::Lost => Stop::Blocked(Obstacle::HistoryLost),
+            NoEvents::Failed(error) => Stop::Blocked(Obstacle::Failed(error)),
+        })?;
+        self.take(&page).await?;
+        self.follower.follow_task.set(|activity| {
+            activity.obstacle = None;
+            activity.read = page.next;
+        });
+        self.reader.advance(page.next);
+        if page.is_last {
+            wait_for_changes(self.follower, self.reader.changed()).await;
+            self.check_settings()?;
+        }
         Ok(())
     }
 
-    fn check_settings(&self) -> Result<(), Stop> {
-        if self.follower.config().follow.as_ref() == Some(self.follow) { Ok(()) } else { Err(Stop::Again) }
+    /// Passes a page of events to the follower.
+    async fn take(&mut self, page: &EventPage) -> Result<(), Stop> {
+        let end = FollowPosition { after: page.next, ..self.position };
+        let mut events = page.events.as_slice();
+        loop {
+            let room = self.wait_for_room().await?;
+            let (now, later) = events.split_at(events.len().min(STEP_ROWS).min(room));
+            let last = now.last().filter(|_| !later.is_empty());
+            let to = last.map_or(end, |last| FollowPosition { after: last.rv, ..self.position });
+            let from = self.position;
+            let (taken, commit) =
+                self.follower.change_fairly(|state, at| state.queue.take_events(at, from, now, to))?;
+            self.moved(taken)?;
+            events = later;
+            if events.is_empty() {
+                return commit.wait().await.map_err(|error| Error::from(error).into());
+            }
+        }
+    }
+}
+
+impl Feeder<'_, Watcher> {
+    async fn step(&mut self) -> Result<(), Stop> {
+        match self.position.phase {
+            FollowPhase::Sweep { since } => self.sweep(since).await?,
+            FollowPhase::Changes if self.is_events => return Err(Stop::Again),
+            FollowPhase::List { .. } | FollowPhase::Changes => {}
+        }
+        // Even without room there may be a page without rows, which moves the position.
+        let room = self.follower.room()?;
+        let before = self.reader.resource_version();
+        let mut page = self.reader.read(RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES }).await?;
+        if self.is_events {
+            self.end_list(&mut page);
+        }
+        self.take(&page).await?;
+        // A page of changes that do not concern the follower also has no rows, but its end is after these changes.
+        let is_full = room == 0 && !page.is_last && page.next == before;
+        self.follower.follow_task.set(|activity| {
+            activity.obstacle = is_full.then_some(Obstacle::Full);
+            activity.read = page.next;
+        });
+        if page.is_last && !self.is_events {
+            wait_for_changes(self.follower, self.reader.changed()).await;
+            self.check_settings()?;
+        } else if is_full {
+            self.wait_for_room().await?;
+        }
+        Ok(())
+    }
+
+    /// Mode `events`: ends the list with the events that happened before it. The task reads later ones from the
+    /// journal.
+    fn end_list(&self, page: &mut RowPage) {
+        let FollowPhase::List { since } = self.position.phase else { return };
+        page.is_last = page.next >= since;
+        if page.is_last {
+            page.rows.retain(|row| row.rv <= since);
+            page.next = since;
+        }
     }
 
     /// Passes a page of rows to the follower.
@@ -256,11 +359,7 @@ impl<'f> Feeder<'f> {
             }
             let (taken, commit) =
                 self.follower.change_fairly(|state, at| state.queue.take_rows(at, from, now, to, &pairs))?;
-            match taken {
-                Taken::All(position) => self.position = position,
-                Taken::Full => return Err(Stop::Blocked(Obstacle::Full)),
-                Taken::Moved => return Err(Stop::Again),
-            }
+            self.moved(taken)?;
             rows = later;
             if rows.is_empty() {
                 return commit.wait().await.map_err(|error| Error::from(error).into());
@@ -277,7 +376,7 @@ impl<'f> Feeder<'f> {
             let room = self.wait_for_room().await?;
             let (mut keys, next) =
                 self.follower.open()?.queue.keys_to_sweep(after.as_ref(), room.min(STEP_ROWS));
-            let gone = self.watcher.handle().read(|queue, _| {
+            let gone = self.reader.handle().read(|queue, _| {
                 let has = |key: &Key| queue.table().get(key.as_str())?.version_in(*view);
                 keys.retain(|key| !key.as_str().starts_with(&**prefix) || has(key).is_none());
                 keys
@@ -301,10 +400,8 @@ impl<'f> Feeder<'f> {
         let (from, to) =
             (self.position, FollowPosition { phase: FollowPhase::List { since }, ..self.position });
         let none = Comparison::default();
-        match self.follower.change(|state, now| state.queue.take_rows(now, from, &[], to, &none))?.0 {
-            Taken::All(position) => self.position = position,
-            Taken::Full | Taken::Moved => return Err(Stop::Again),
-        }
-        Ok(())
+        let (taken, _) =
+            self.follower.change(|state, now| state.queue.take_rows(now, from, &[], to, &none))?;
+        self.moved(taken)
     }
 }

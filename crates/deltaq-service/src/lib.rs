@@ -20,6 +20,7 @@ pub mod registry;
 
 mod calls;
 mod follow;
+mod followed_events;
 mod lease_id;
 mod lives;
 mod partitions;
@@ -182,6 +183,16 @@ pub enum FollowError {
         /// The maximum number of followers.
         limit: usize,
     },
+    /// The follower is in mode `events`, and the server keeps no journal.
+    #[error(
+        "a follower in mode \"events\" reads the journal of the followed queue, and a server in memory has none"
+    )]
+    NoJournal,
+    /// The follower is in mode `events`, and follows the known objects.
+    #[error(
+        "a follower in mode \"events\" follows the view \"latest\", because acknowledgements are no changes"
+    )]
+    EventsOfKnown,
     /// The settings of the followed queue do not allow followers.
     #[error("the queue {queue:?} can't be followed: {why}")]
     NotFollowable {

@@ -307,7 +307,7 @@ impl Registry {
         let before = handle.config().follow.clone();
         let configured = handle.configure(|config| -> Result<Config, E> {
             let next = edit(config)?;
-            if next.follow != config.follow {
+            if (&next.follow, next.mode) != (&config.follow, config.mode) {
                 queues.check_follow(handle.name(), &next)?;
             }
             queues.check_followers(handle.name(), &next)?;

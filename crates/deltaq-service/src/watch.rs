@@ -155,7 +155,7 @@ impl Handle {
         Ok(watcher)
     }
 
-    fn run_feed_task(self: &Arc<Self>) {
+    pub(super) fn run_feed_task(self: &Arc<Self>) {
         if !self.feed_readers.has_task.swap(true, Ordering::AcqRel) {
             self.shutdown().spawn("change feeds", run(self.clone()));
         }
@@ -203,7 +203,7 @@ impl Handle {
         Ok(())
     }
 
-    fn unreadable(&self, error: &dyn std::error::Error) -> Error {
+    pub(super) fn unreadable(&self, error: &dyn std::error::Error) -> Error {
         tracing::error!(queue = %self.name(), error = with_causes(error), "a change feed can't be read");
         Error::PastUnreadable
     }
@@ -226,13 +226,12 @@ impl Handle {
                 removed.extend(state.queue.remove_feed(view));
             }
         }
-        let is_in_use = |view: &View| state.queue.has_feed(*view) || self.feed_readers.has_any(*view);
-        let any_in_use = View::ALL.iter().any(is_in_use);
+        let has_feed = View::ALL.iter().any(|view| state.queue.has_feed(*view));
         drop(state);
         if !removed.is_empty() {
             drop_in_background(removed);
         }
-        any_in_use
+        has_feed || self.feed_readers.are_any()
     }
 }
 
@@ -264,8 +263,7 @@ async fn run(handle: Arc<Handle>) {
                 if !handle.keep_up_feeds() {
                     readers.has_task.store(false, Ordering::Release);
                     // A reader that arrived in the meantime has relied on this task.
-                    let is_needed = View::ALL.iter().any(|view| readers.has_any(*view));
-                    if !is_needed || readers.has_task.swap(true, Ordering::AcqRel) {
+                    if !readers.are_any() || readers.has_task.swap(true, Ordering::AcqRel) {
                         return;
                     }
                 }
@@ -274,7 +272,7 @@ async fn run(handle: Arc<Handle>) {
                 let commit = handle.lock().commits.newest.clone();
                 // If the commit has failed, a reader sees the failure at its next read.
                 let _failed = commit.wait().await;
-                for view in &readers.views {
+                for view in readers.all() {
                     if view.has_changed.swap(false, Ordering::Relaxed) {
                         view.announced.send(view.changed_us.load(Ordering::Relaxed));
                     }

@@ -65,6 +65,6 @@ pub use self::settings::{
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
-    DeltaType, Durability, EventName, ExpiredReason, FollowState, GrantVerb, HoldReason, IndexState,
-    ItemState, LeaseOutcome, RowType, SettleResult, StoreKind,
+    DeltaType, Durability, EventName, ExpiredReason, FollowReason, FollowState, GrantVerb, HoldReason,
+    IndexState, ItemState, LeaseOutcome, RowType, SettleResult, StoreKind,
 };

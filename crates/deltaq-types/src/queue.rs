@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{FollowState, QueueSettings, Timestamp};
+use super::{FollowReason, FollowState, QueueSettings, Timestamp};
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -116,7 +116,10 @@ pub struct FollowStatus {
     pub lag_events: u64,
     /// How long the follower has been behind, in milliseconds; 0 if it has everything.
     pub lag_ms: u64,
-    /// Why the follower waits; null unless it waits.
+    /// Why the follower takes nothing; null while it takes rows or has everything.
+    #[schema(required = true)]
+    pub reason: Option<FollowReason>,
+    /// The reason in words.
     #[schema(required = true)]
     pub detail: Option<String>,
 }

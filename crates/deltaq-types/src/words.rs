@@ -120,10 +120,21 @@ words! {
         Listing = "listing",
         /// The follower takes changes.
         Following = "following",
-        /// The follower takes nothing, because it has too many keys.
+        /// The follower takes nothing, because it has too many keys, or because events were lost.
         Blocked = "blocked",
         /// The follower takes nothing, because the followed queue can't be read or the follower can't be changed.
         Waiting = "waiting",
+    }
+    /// Why a follower takes nothing.
+    FollowReason {
+        /// `max_waiting` or `max_keys` is reached, or in mode events a bound of a key.
+        Full = "full",
+        /// A Replace or a seed of the follower has not ended.
+        Busy = "busy",
+        /// The followed queue can't be read, or the follower can't be changed. The follower tries again.
+        Failed = "failed",
+        /// Mode events: the followed queue no longer has all events that the follower lacks.
+        HistoryLost = "history_lost",
     }
     /// What an acknowledged change survives.
     Durability {

@@ -41,6 +41,8 @@ const SEEDS: u64 = 1_000;
 const REQUIRED_OF: u64 = 300;
 const REQUIRED: &[&str] = &[
     "a follower delivered",
+    "a follower of events lacked lost events",
+    "a follower took an event",
     "a follower has all objects",
     "a follower took a change",
     "a follower was attached or detached",

@@ -312,32 +312,6 @@ async fn a_queue_has_at_most_1000_followers() {
 }
 
 #[tokio::test]
-async fn a_follower_of_mode_events_gets_each_change_as_an_event() {
-    let service = Service::start().await;
-    put(&service, PARENT, json!({})).await;
-    let settings = json!({"mode": "events", "max_deltas_per_key": 2, "follow": {"queue": "prices"}});
-    put(&service, FOLLOWER, settings).await;
-    for change in ["add", "update"] {
-        let version =
-            post(&service, &format!("{PARENT}/{change}"), json!({"key": "a"})).await["resource_version"]
-                .take();
-        reaches(&service, FOLLOWER, &version).await;
-    }
-    // The key is full: the follower takes the third change once there is room.
-    let third = post(&service, &format!("{PARENT}/update"), json!({"key": "a", "v": 3})).await;
-    assert!(blocked(&service).await["resource_version"].as_u64() < third["resource_version"].as_u64());
-    // A key that comes and goes meanwhile is no event for the follower.
-    post(&service, &format!("{PARENT}/add"), json!({"key": "b"})).await;
-    let version =
-        post(&service, &format!("{PARENT}/delete?key=b"), Value::Null).await["resource_version"].take();
-    assert_eq!(work(&service, FOLLOWER).await, ["a:Added"]);
-    reaches(&service, FOLLOWER, &version).await;
-    assert_eq!(work(&service, FOLLOWER).await, ["a:Updated"]);
-    assert_eq!(work(&service, FOLLOWER).await, ["a:Updated"]);
-    assert_eq!(work(&service, FOLLOWER).await, [""; 0]);
-}
-
-#[tokio::test]
 async fn a_full_follower_deletes_before_it_takes_the_list() {
     let service = Service::start().await;
     post(&service, &format!("{FOLLOWER}/add"), json!([{"key": "a"}, {"key": "b"}])).await;

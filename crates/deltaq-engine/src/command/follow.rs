@@ -5,9 +5,11 @@ use crate::delta::{DeltaKind, Provenance};
 use crate::event::{Appended, EventKind, Origin};
 use crate::feed::{Row, RowKind};
 use crate::follow::{FollowPhase, FollowPosition};
+use crate::followed::{FollowedChange, FollowedDelta, FollowedEvent};
 use crate::id::Rv;
 use crate::initial::InitialList;
 use crate::key::Key;
+use crate::object::Object;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -98,34 +100,75 @@ impl Queue {
         to: FollowPosition,
         comparison: &Comparison,
     ) -> Taken {
+        let mut provenance = Provenance::default();
+        let rows = rows.iter().map(|row| (row.rv, row));
+        self.take(now, from, rows, to, |queue, now, row| {
+            let effect = queue.effect_of(from.phase, row, comparison);
+            match effect {
+                RowEffect::Nothing => {}
+                RowEffect::Unchanged => queue.volatile.effects.counters.ignored_unchanged += 1,
+                RowEffect::Delete => {
+                    let (object, final_state_unknown) = (row.object.clone(), row.final_state_unknown);
+                    let call = Call { object, final_state_unknown, ..deletion(&row.key) };
+                    queue.delete(now, &call, &mut provenance);
+                }
+                RowEffect::Append(_) if !queue.has_room(&row.key, row.object.as_ref()) => return false,
+                RowEffect::Append(delta) => queue.append_row(now, from.phase, row, delta, &mut provenance),
+            }
+            true
+        })
+    }
+
+    /// Mode `events`: takes events of the followed queue. Moves the queue from position `from` to `to`.
+    pub fn take_events(
+        &mut self,
+        now: Time,
+        from: FollowPosition,
+        events: &[FollowedEvent],
+        to: FollowPosition,
+    ) -> Taken {
+        let mut provenance = Provenance::default();
+        let events = events.iter().map(|event| (event.rv, event));
+        self.take(now, from, events, to, |queue, now, FollowedEvent { key, change, .. }| {
+            match change {
+                // The sweep has already deleted the key.
+                FollowedChange::Queued(FollowedDelta { leaves: true, .. }) | FollowedChange::Left
+                    if !queue.has(key) => {}
+                FollowedChange::Queued(delta) if !queue.has_room(key, Some(&delta.object)) => return false,
+                FollowedChange::Queued(delta) => queue.append_delta(now, key, delta, &mut provenance),
+                FollowedChange::Left => drop(queue.delete(now, &deletion(key), &mut provenance)),
+                FollowedChange::Dropped => {}
+            }
+            true
+        })
+    }
+
+    /// Applies items until `apply` says that one does not fit. Each item has the event that it is from.
+    fn take<T>(
+        &mut self,
+        now: Time,
+        from: FollowPosition,
+        items: impl ExactSizeIterator<Item = (Rv, T)>,
+        to: FollowPosition,
+        mut apply: impl FnMut(&mut Self, Time, T) -> bool,
+    ) -> Taken {
         let now = self.advance(now);
         if self.state().followed != Some(from) {
             return Taken::Moved;
         }
-        let mut provenance = Provenance::default();
+        let is_quiet = items.len() == 0;
         let mut after = from.after;
-        for row in rows {
-            let effect = self.effect_of(from.phase, row, comparison);
-            if matches!(effect, RowEffect::Append(_)) && !self.has_room(row) {
+        for (rv, item) in items {
+            if !apply(self, now, item) {
                 if after != from.after {
                     self.emit(now, EventKind::Followed { position: FollowPosition { after, ..from } });
                 }
                 return Taken::Full;
             }
-            match effect {
-                RowEffect::Nothing => {}
-                RowEffect::Unchanged => self.volatile.effects.counters.ignored_unchanged += 1,
-                RowEffect::Delete => {
-                    let (object, final_state_unknown) = (row.object.clone(), row.final_state_unknown);
-                    let call = Call { object, final_state_unknown, ..deletion(&row.key) };
-                    self.delete(now, &call, &mut provenance);
-                }
-                RowEffect::Append(delta) => self.append_row(now, from.phase, row, delta, &mut provenance),
-            }
-            after = row.rv;
+            after = rv;
         }
-        let quiet = to.after.get().saturating_sub(from.after.get());
-        if rows.is_empty() && from.phase == to.phase && quiet < QUIET_EVENTS {
+        let passed = to.after.get().saturating_sub(from.after.get());
+        if is_quiet && from.phase == to.phase && passed < QUIET_EVENTS {
             return Taken::All(from);
         }
         self.emit(now, EventKind::Followed { position: to });
@@ -151,10 +194,31 @@ impl Queue {
         }
     }
 
-    /// Whether the queue has room for the object of a row.
-    fn has_room(&self, row: &Row) -> bool {
-        self.check_room(std::iter::once(&row.key)).is_ok()
-            && row.object.iter().all(|object| self.check_bounds_of_item(&row.key, object, 0).is_ok())
+    /// Whether the key has a state that is not a deletion.
+    fn has(&self, key: &Key) -> bool {
+        self.state().table.get(key.as_str()).is_some_and(is_live)
+    }
+
+    /// Whether the queue has room for an object of the key.
+    fn has_room(&self, key: &Key, object: Option<&Object>) -> bool {
+        self.check_room(std::iter::once(key)).is_ok()
+            && object.is_none_or(|object| self.check_bounds_of_item(key, object, 0).is_ok())
+    }
+
+    fn append_delta(&mut self, now: Time, key: &Key, delta: &FollowedDelta, last: &mut Provenance) {
+        let FollowedDelta { kind, object, final_state_unknown, provenance, .. } = delta;
+        let (source, owner, trace) = (provenance.source(), provenance.owner(), provenance.trace());
+        let appended = Appended {
+            key: key.clone(),
+            delta: *kind,
+            final_state_unknown: *final_state_unknown,
+            origin: Origin::Call,
+            // Without the time before which the followed queue does not deliver the delta.
+            provenance: last.same_or_next(source, owner, trace),
+            due: None,
+            object: object.clone(),
+        };
+        self.emit(now, EventKind::Appended(appended));
     }
 
     fn append_row(

@@ -213,7 +213,8 @@ impl Handle {
             // If the caller has disconnected, this drops the delivery, and its keys return to the queue.
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
-        self.feed_readers.note(effects.changed_views, self.clock());
+        let has_deltas = effects.counters.deltas.iter().any(|count| *count > 0);
+        self.feed_readers.note(effects.changed_views, has_deltas, self.clock());
         self.metrics().record(&effects.waits, &effects.works);
         self.log(&effects.counters);
         if !effects.garbage.is_empty() {

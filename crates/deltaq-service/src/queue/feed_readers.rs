@@ -21,6 +21,8 @@ pub struct WatchLimits {
 #[derive(Debug, Default)]
 pub(crate) struct FeedReaders {
     pub(crate) views: [ViewReaders; 2],
+    /// The followers in mode `events`.
+    pub(crate) events: ViewReaders,
     /// Wakes the task of the feeds.
     pub(crate) changed: Notify,
     /// Whether the task of the feeds is running.
@@ -87,19 +89,26 @@ impl FeedReaders {
         }
     }
 
-    /// Whether the view has readers.
-    pub(crate) fn has_any(&self, view: View) -> bool {
-        self.of(view).count.load(Ordering::Relaxed) > 0
-    }
-
     /// Number of readers of each view.
     pub(crate) fn counts(&self) -> [usize; 2] {
         self.views.each_ref().map(|readers| readers.count.load(Ordering::Relaxed))
     }
 
-    /// Records that these views have changed.
-    pub(crate) fn note(&self, changed: [bool; 2], clock: &Clock) {
-        for (readers, _) in self.views.iter().zip(changed).filter(|(_, changed)| *changed) {
+    /// The readers of the views, and those of the events.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ViewReaders> {
+        self.views.iter().chain([&self.events])
+    }
+
+    /// Whether there are readers.
+    pub(crate) fn are_any(&self) -> bool {
+        self.all().any(|readers| readers.count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Records that these views have changed, or that deltas were queued.
+    pub(crate) fn note(&self, changed: [bool; 2], has_deltas: bool, clock: &Clock) {
+        let [latest, known] = changed;
+        let changed = [latest, known, latest || has_deltas];
+        for (readers, _) in self.all().zip(changed).filter(|(_, changed)| *changed) {
             if readers.count.load(Ordering::Relaxed) > 0 {
                 if !readers.has_changed.load(Ordering::Relaxed) {
                     readers.changed_us.store(clock.monotonic_us(), Ordering::Relaxed);
@@ -112,7 +121,7 @@ impl FeedReaders {
 
     /// Wakes all readers, which then see that the queue was deleted or loaded again.
     pub(crate) fn wake_all(&self) {
-        for readers in &self.views {
+        for readers in self.all() {
             readers.announced.send(0);
         }
         self.changed.notify_one();

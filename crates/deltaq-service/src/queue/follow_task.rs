@@ -40,6 +40,8 @@ pub enum Obstacle {
     Full,
     /// A Replace or a seed of the follower has not ended.
     Busy,
+    /// Mode `events`: the journal of the followed queue no longer has all events after the position.
+    HistoryLost,
     /// The followed queue can't be read, or the follower can't be changed.
     Failed(Error),
 }

@@ -3,6 +3,7 @@
 use deltaq_engine::config::{Config, Follow};
 use deltaq_engine::follow::FollowPosition;
 use deltaq_engine::limits::FOLLOWERS_MAX;
+use deltaq_engine::view::View;
 use tokio::sync::Notify;
 
 use super::{Queues, Registry};
@@ -51,8 +52,16 @@ impl Queues {
             let follow = self.live.get(&step).and_then(|handle| handle.config().follow.clone());
             next = follow.and_then(|follow| Name::new(&follow.queue).ok());
         }
-        let source = self.live.get(&followed).ok_or_else(not_found)?.config();
-        if let Some(why) = not_followable(&source) {
+        let source = self.live.get(&followed).ok_or_else(not_found)?;
+        if config.rules().keeps_every_delta {
+            if follow.view == View::Known {
+                return Err(Error::Follow(FollowError::EventsOfKnown));
+            }
+            if source.journal().is_none() {
+                return Err(Error::Follow(FollowError::NoJournal));
+            }
+        }
+        if let Some(why) = not_followable(&source.config()) {
             return Err(Error::Follow(FollowError::NotFollowable { queue: followed, why }));
         }
         let others = self

@@ -21,7 +21,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::Violation;
-use crate::followers::TakenChanges;
+use crate::followers::{TakenChanges, TakenEvents};
 use crate::store::fake::FakeStore;
 use crate::view_history::{Change, NaiveView, ViewHistory};
 
@@ -49,6 +49,7 @@ pub(super) enum Timing {
 struct Twins {
     queues: BTreeMap<QueueId, Twin>,
     taken: TakenChanges,
+    taken_events: TakenEvents,
     /// Number of changes that followers have taken.
     taken_count: u64,
     /// The first broken promise.
@@ -161,6 +162,11 @@ impl Disk {
         self.twins.lock().taken_count
     }
 
+    /// Number of events that followers in mode `events` have taken.
+    pub(super) fn taken_events(&self) -> usize {
+        self.twins.lock().taken_events.count
+    }
+
     /// The newest durable event of a queue.
     pub(super) fn last_rv(&self, incarnation: u32) -> Option<Rv> {
         let twins = self.twins.lock();
@@ -194,7 +200,7 @@ impl Twins {
             let (name, incarnation) = (row.name.clone(), row.incarnation);
             self.queues.insert(row.id, Twin { name, incarnation, queue, history: ViewHistory::default() });
         }
-        let mut taken = Vec::new();
+        let (mut taken, mut events) = (Vec::new(), Vec::new());
         for (id, twin) in &mut self.queues {
             for row in memory.journal_rows_behind(*id, twin.queue.resource_version()) {
                 for event in decoder.events(&row).map_err(|error| error.to_string())? {
@@ -202,7 +208,12 @@ impl Twins {
                     twin.history
                         .note(&event, &twin.queue)
                         .map_err(|found| format!("{}: {found}", twin.name))?;
+                    self.taken_events.note_followed(twin.incarnation, &event);
                     let follow = twin.queue.config().follow.clone();
+                    if twin.queue.config().rules().keeps_every_delta {
+                        events
+                            .extend(follow.clone().map(|follow| (*id, follow.prefix.clone(), event.clone())));
+                    }
                     taken.extend(follow.filter(|_| is_taken(&event)).map(|follow| (*id, follow, event)));
                 }
             }
@@ -217,6 +228,9 @@ impl Twins {
             };
             self.taken_count += 1;
             self.taken.note(id, &event, versions)?;
+        }
+        for (id, prefix, event) in events {
+            self.taken_events.note_follower(id, &prefix, &event)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use deltaq_engine::command::How;
 use deltaq_engine::config::Config;
 use deltaq_engine::follow::Follow;
 use deltaq_engine::view::View;
-use deltaq_service::{Creator, Error, Registry};
+use deltaq_service::{Creator, Error, Obstacle, Registry};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
@@ -88,6 +88,12 @@ impl Follower {
         self.configure(registry, Some(self.setup.follow.clone())).await.map_err(failed)?;
         let handle = registry.find(&self.setup.name).ok_or("a follower is missing")?;
         for _ in 0..ROUNDS {
+            let document = registry.document(&handle).await.map_err(failed)?;
+            if document.follow.is_some_and(|follow| follow.obstacle == Some(Obstacle::HistoryLost)) {
+                self.world.ledger(|ledger| ledger.hit("a follower of events lacked lost events"));
+                self.configure(registry, None).await.map_err(failed)?;
+                self.configure(registry, Some(self.setup.follow.clone())).await.map_err(failed)?;
+            }
             while work(&handle, KEYS_MAX, How::Ack).await.is_some_and(|work| !work.items.is_empty()) {}
             let wanted = objects_in(&parent, *view, prefix).await;
             let known = objects_in(&handle, View::Known, "").await;

@@ -84,6 +84,7 @@ pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
     }
     let mut hits = world.ledger(|ledger| std::mem::take(&mut ledger.hits));
     hits.insert("a follower took a change", disk.taken());
+    hits.insert("a follower took an event", disk.taken_events() as u64);
     Ok(Report { hash: world.hash(), hits })
 }
 
