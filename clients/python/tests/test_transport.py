@@ -31,7 +31,7 @@ class Info(http.server.BaseHTTPRequestHandler):
 class Paths(unittest.TestCase):
     def test_a_name_that_a_path_loses_is_refused_before_anything_is_sent(self) -> None:
         client = Client("http://127.0.0.1:1")
-        for name in ("", ".", ".."):
+        for name in ("", ".", "..", "a/../prices", "a//b", "/"):
             for call in (Queue.remove, Queue.add, Queue.status, Queue.items, Queue.purge):
                 with self.assertRaisesRegex(ValueError, "is no name"):
                     call(client.queue(name))

@@ -69,7 +69,7 @@ export class Transport {
     /** The URL of a call. */
     url({ path, query = {} }: Pick<Call, "path" | "query">): string {
         // Runtimes and proxies remove these segments, so that the path would name something else.
-        const lost = path.find(segment => ["", ".", ".."].includes(segment));
+        const lost = path.find(segment => segment.split("/").some(part => ["", ".", ".."].includes(part)));
         if (lost !== undefined) {
             throw new TypeError(`"${lost}" is no name: a path can't have it as a part`);
         }

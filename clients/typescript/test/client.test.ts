@@ -193,7 +193,7 @@ test("a key that has only failures is an item", async t => {
 
 test("a name that a path loses is refused before anything is sent", async t => {
     const url = await web(t, () => assert.fail("a call was sent"));
-    for (const name of ["", ".", ".."]) {
+    for (const name of ["", ".", "..", "a/../prices", "a//b", "/"]) {
         const queue = new Client(url).queue(name);
         for (const call of [queue.deleteQueue(), queue.status(), queue.purge(), new Client(url).queue("prices").indexValues(name).all()]) {
             await assert.rejects(call, { name: "TypeError", message: /is no name/ });

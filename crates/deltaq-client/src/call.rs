@@ -199,7 +199,8 @@ impl Call {
     /// The URL of the request on the server at `base`.
     pub(crate) fn url(&self, base: &Url) -> Result<Url, Error> {
         // `Url` leaves these segments out, and proxies remove them, so that the path would name something else.
-        if let Some(segment) = self.path.iter().find(|segment| matches!(segment.as_str(), "" | "." | "..")) {
+        let is_lost = |segment: &&String| segment.split('/').any(|part| matches!(part, "" | "." | ".."));
+        if let Some(segment) = self.path.iter().find(is_lost) {
             return Err(Error::Segment { segment: segment.clone() });
         }
         let mut url = base.clone();
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn a_segment_that_a_path_loses_is_refused() {
         let base = Url::parse("https://queues.example:8443/base/").unwrap();
-        for name in ["", ".", ".."] {
+        for name in ["", ".", "..", "a/../prices", "a//b", "/", "prices/."] {
             let calls = [
                 Call::on_queue(Method::DELETE, name, []),
                 Call::on_queue(Method::GET, "prices", ["indexes", name]),
@@ -242,7 +243,8 @@ mod tests {
                 );
             }
         }
-        for (name, encoded) in [("...", "..."), ("%2e%2E", "%252e%252E"), ("a/..", "a%2F.."), (" .", "%20.")]
+        for (name, encoded) in
+            [("...", "..."), ("%2e%2E", "%252e%252E"), ("a/..b", "a%2F..b"), (" .", "%20.")]
         {
             let url = Call::on_queue(Method::GET, name, ["status"]).url(&base).unwrap();
             assert_eq!(url.path(), format!("/base/v1/queues/{encoded}/status"));

@@ -13,7 +13,7 @@ pub enum Error {
         /// The given address.
         address: String,
     },
-    /// A name of a queue or an index that a path can't have as a part: empty, `.` or `..`. Nothing was sent.
+    /// A name of a queue or an index that a path can't have as a part, because it is empty, `.` or `..`, or has such a part between slashes. Nothing was sent.
     #[error("{segment:?} is no name: a path can't have it as a part")]
     Segment {
         /// The name.

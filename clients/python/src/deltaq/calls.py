@@ -76,7 +76,7 @@ def _queue(queue: str, rest: str = "") -> str:
 
 def _segment(name: str) -> str:
     # HTTP libraries and proxies remove these segments, so that the path would name something else.
-    if name in ("", ".", ".."):
+    if any(part in ("", ".", "..") for part in name.split("/")):
         raise ValueError(f"{name!r} is no name: a path can't have it as a part")
     return quote(name, safe="")
 
