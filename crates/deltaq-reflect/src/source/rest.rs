@@ -24,6 +24,8 @@ use crate::settings;
 /// Most pages of a list. A list that has more is taken for a circle.
 const PAGES_MAX: u32 = 100_000;
 
+/// Cursors that end a list, as numbers or texts.
+const NO_CURSOR: [&str; 3] = ["", "0", "-1"];
 /// A list that is not older may be written once more in the same second, which is the unit of `Last-Modified`.
 const SETTLED: Duration = Duration::from_secs(1);
 
@@ -163,7 +165,7 @@ impl Rest {
             }
             link => link.ok().flatten(),
         };
-        let signs = Signs::new(&reply.headers, document, &self.shape.items);
+        let signs = Signs::new(&reply.headers, document, &self.shape.items, asked);
         Ok(Page { objects, cursor, link, signs, validators: validators_of(&reply.headers) })
     }
 
@@ -174,7 +176,7 @@ impl Rest {
         match found.map(|value| (json::kind(value), json::scalar(value))) {
             None | Some(("null", _)) => Ok(None),
             Some(("a boolean", Some(cursor))) if cursor == "false" => Ok(None),
-            Some((_, Some(cursor))) if cursor.is_empty() => Ok(None),
+            Some((_, Some(cursor))) if NO_CURSOR.contains(&cursor.trim()) => Ok(None),
             Some((_, Some(cursor))) => Ok(Some(cursor)),
             Some((found, None)) => Err(Error::new(format!(
                 "{of} has {found} at the pointer {pointer:?} (next); expected a cursor"

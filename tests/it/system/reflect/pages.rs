@@ -109,29 +109,9 @@ fn a_token_that_is_replaced_within_a_list_is_read_again() {
     assert!(server.run(&line).ok().starts_with("s: 8 objects"));
 }
 
-#[test]
-fn a_sign_of_another_page_is_never_the_end() {
-    type Shown = (Vec<String>, Value);
-    let all: Vec<Value> = (1..=5).flat_map(page).collect();
-    let shown: Arc<Mutex<Shown>> = Arc::new(Mutex::new((Vec::new(), json!({ "data": all }))));
-    let state = Arc::clone(&shown);
-    let upstream = Upstream::start(move |request, reply| {
-        let (headers, body) = state.lock().clone();
-        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        match number(request) {
-            1 => reply.send(200, &headers, &body.to_string()),
-            number => reply.send(200, &[], &json!({ "data": page(number) }).to_string()),
-        }
-    });
-    let server = Server::in_memory();
-    let url = upstream.url("/?key=hidden-in-query");
-    let once = |options: &[&str]| {
-        let line = ["reflect", "q", "--source", "s", "--list", &url, "--items", "/data", "--once"];
-        server.run(&[&line, options].concat())
-    };
-    once(&[]).ok();
-    let part: Vec<Value> = (1..=4).flat_map(page).collect();
-    for (header, members, expected) in [
+/// Signs of another page: a header, members beside the list, and what is said.
+fn signs() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
         (
             "link: <?page=5>; rel=\"ne",
             json!({}),
@@ -160,10 +140,47 @@ fn a_sign_of_another_page_is_never_the_end() {
         ),
         (
             "a: b",
+            json!({ "cursor": "hidden-in-query" }),
+            "--next /cursor with --next-parameter NAME leads to it",
+        ),
+        ("a: b", json!({ "total_things": 20 }), "says that there are 20 objects, and it has 16"),
+        ("a: b", json!({ "has_more": "Y" }), "its member /has_more says that another page follows"),
+        (
+            "a: b",
+            json!({ "data_links": [{ "rel": "next", "href": "/?page=5" }] }),
+            "its member /data_links says that another page follows",
+        ),
+        (
+            "a: b",
             json!({ "pagination": { "total_pages": 2 } }),
             "says that there are 2 pages, and 1 were read",
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn a_sign_of_another_page_is_never_the_end() {
+    type Shown = (Vec<String>, Value);
+    let all: Vec<Value> = (1..=5).flat_map(page).collect();
+    let shown: Arc<Mutex<Shown>> = Arc::new(Mutex::new((Vec::new(), json!({ "data": all }))));
+    let state = Arc::clone(&shown);
+    let upstream = Upstream::start(move |request, reply| {
+        let (headers, body) = state.lock().clone();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        match number(request) {
+            1 => reply.send(200, &headers, &body.to_string()),
+            number => reply.send(200, &[], &json!({ "data": page(number) }).to_string()),
+        }
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/?key=hidden-in-query");
+    let once = |options: &[&str]| {
+        let line = ["reflect", "q", "--source", "s", "--list", &url, "--items", "/data", "--once"];
+        server.run(&[&line, options].concat())
+    };
+    once(&[]).ok();
+    let part: Vec<Value> = (1..=4).flat_map(page).collect();
+    for (header, members, expected) in signs() {
         let mut body = json!({ "data": part });
         body.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
         *shown.lock() = (vec![header.to_owned()], body);
@@ -177,6 +194,26 @@ fn a_sign_of_another_page_is_never_the_end() {
     assert!(once(&[]).ok().contains("20 objects, 0 replaced, 0 deleted"));
     *shown.lock() = (vec![], json!({ "data": part, "total": 20 }));
     assert!(once(&["--trust-end"]).ok().contains("16 objects, 0 replaced, 4 deleted"));
+}
+
+#[test]
+fn a_cursor_without_a_page_ends_the_list() {
+    let upstream = Upstream::start(|request, reply| {
+        let end = request.target.split(['/', '?']).nth(1).expect("a path");
+        let last = format!("{{\"ids\":{},\"next_cursor\":{end}}}", Value::from(page(2)));
+        match request.parameter("cursor") {
+            None => reply.send(200, &[], &json!({ "ids": page(1), "next_cursor": 1374 }).to_string()),
+            Some("1374") => reply.send(200, &[], &last.replace("%22", "\"")),
+            Some(_) => reply.send(400, &[], "{}"),
+        }
+    });
+    let server = Server::in_memory();
+    for end in ["0", "-1", "null", "false", "%22%22", "%220%22", "%22-1%22"] {
+        let url = upstream.url(&format!("/{end}"));
+        let cursor = ["--next", "/next_cursor", "--next-parameter", "cursor", "--once"];
+        let line = [&["reflect", "q", "--source", "s", "--list", &url, "--items", "/ids"][..], &cursor];
+        assert!(server.run(&line.concat()).ok().starts_with("s: 8 objects"), "{end}");
+    }
 }
 
 /// The number of keys of the queue `q` whose newest state is an object.

@@ -137,7 +137,7 @@ impl<'t> Reader<'t> {
 }
 
 /// Whether a word of a relation means the next page: its name, the URI of that name, or the name in quotes that are no quotes of HTTP.
-fn is_next(word: &str) -> bool {
+pub(super) fn is_next(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     word.rsplit(['/', '#', ':']).next().is_some_and(|name| name.eq_ignore_ascii_case("next"))
 }

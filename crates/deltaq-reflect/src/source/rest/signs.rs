@@ -2,34 +2,43 @@
 //! number of objects or pages. Without them a page would pass for the whole list, and the keys of the others would be deleted.
 //!
 //! The names are those of public APIs. Only what stands beside the list, on the way to it, or in a part for pages is looked at. A reply that
-//! says that it is the last page is believed.
+//! says that it is the last page is believed. What can't be read counts as a sign.
 
 mod names;
 #[cfg(test)]
 mod tests;
 
+use reqwest::Url;
 use reqwest::header::{CONTENT_RANGE, HeaderMap};
 use serde_json::value::RawValue;
 
-use self::names::{Meaning, is_part, meaning, next_at, plain};
+use self::names::{Meaning, is_bare, is_own, is_part, meaning, next_at, opposite, plain};
 use super::super::Error;
 use super::link;
 use crate::json;
 
 /// Deepest part that is looked at.
 const DEPTH_MAX: usize = 3;
+/// Most elements of an array on the way to the list, such as `[page, list]`.
+const ELEMENTS_MAX: usize = 4;
 
 /// What one page says. Each text names where.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// A cursor or a link leads to another page. Some servers have one on the last page, too.
     next: Option<String>,
+    /// A place in the list, which leads to another page unless `has_no_next`.
+    cursor: Option<String>,
+    /// A member for the next page says that there is none.
+    has_no_next: bool,
     /// The page says that another one follows.
     more: Option<String>,
     /// The list is not whole.
     partial: Option<String>,
     /// The number of objects and of pages.
     total: Option<(u64, String)>,
+    /// A number that is that of all objects if there is no `total`.
+    count: Option<(u64, String)>,
     pages: Option<(u64, String)>,
     /// The page says that it is the last one.
     is_last: bool,
@@ -45,17 +54,19 @@ pub(super) struct Read {
 }
 
 impl Signs {
-    /// Looks at a reply. `document` is `None` where it has lines.
-    pub(super) fn new(headers: &HeaderMap, document: Option<&RawValue>, items: &str) -> Self {
-        let mut signs = Self::default();
+    /// Looks at the reply to a request for `asked`. `document` is `None` where it has lines.
+    pub(super) fn new(headers: &HeaderMap, document: Option<&RawValue>, items: &str, asked: &Url) -> Self {
+        let list = plain(items.rsplit('/').next().unwrap_or_default());
+        let mut look = Look { signs: Self::default(), list, asked };
         if let Some(document) = document {
-            signs.of_way(document, items);
+            look.way(document, items);
         }
         for (name, value) in headers {
             if let Ok(text) = value.to_str() {
-                signs.of_header(name.as_str(), text.trim());
+                look.header(name.as_str(), text.trim());
             }
         }
+        let mut signs = look.signs;
         if let Ok(Some(_)) = link::next(headers) {
             signs.next =
                 Some(follows("the header Link", "without --next and --page-parameter it is followed"));
@@ -69,7 +80,7 @@ impl Signs {
 
     /// Keeps the number of objects of the page before, if this one has none.
     pub(super) fn after(self, before: Self) -> Self {
-        Self { total: self.total.or(before.total), ..self }
+        Self { total: self.total.or(before.total), count: self.count.or(before.count), ..self }
     }
 
     /// Refuses the end of a list if a reply says that there is more. `of` names the reply.
@@ -81,18 +92,20 @@ impl Signs {
     }
 
     fn why(&self, read: Read) -> Option<String> {
-        if let Some(partial) = &self.partial {
-            return Some(format!("{partial} says that it is not complete"));
-        }
         // Some servers name a next page for ever. The user has said how numbered pages end.
+        let next = self.next.as_ref().filter(|_| !read.is_numbered).cloned();
+        if let Some(partial) = &self.partial {
+            return next.or_else(|| Some(format!("{partial} says that it is not complete")));
+        }
         if let Some(more) = self.more.as_ref().filter(|_| !read.is_numbered) {
-            return Some(more.clone());
+            return next.or_else(|| Some(more.clone()));
         }
         if self.is_last {
             return None;
         }
-        if let Some(next) = self.next.as_ref().filter(|_| !read.is_numbered) {
-            return Some(next.clone());
+        let cursor = self.cursor.as_ref().filter(|_| !self.has_no_next && !read.is_numbered);
+        if let Some(next) = next.or_else(|| cursor.cloned()) {
+            return Some(next);
         }
         let Read { objects, pages, .. } = read;
         let advice = if read.is_numbered {
@@ -100,7 +113,8 @@ impl Signs {
         } else {
             "--next or --page-parameter leads to the others"
         };
-        if let Some((total, place)) = self.total.as_ref().filter(|(total, _)| *total > objects) {
+        let total = self.total.as_ref().or(self.count.as_ref());
+        if let Some((total, place)) = total.filter(|(total, _)| *total > objects) {
             return Some(format!(
                 "{place} says that there are {total} objects, and it has {objects}; {advice}"
             ));
@@ -108,62 +122,114 @@ impl Signs {
         let (total, place) = self.pages.as_ref().filter(|(total, _)| *total > pages && !read.is_numbered)?;
         Some(format!("{place} says that there are {total} pages, and {pages} were read; {advice}"))
     }
+}
 
+/// A look at one reply.
+struct Look<'r> {
+    signs: Signs,
+    /// The plain name of the list.
+    list: String,
+    /// The URL that was asked for.
+    asked: &'r Url,
+}
+
+impl Look<'_> {
     /// The members beside the list and on the way to it.
-    fn of_way(&mut self, document: &RawValue, items: &str) {
+    fn way(&mut self, document: &RawValue, items: &str) {
         let (mut value, mut pointer) = (document, String::new());
         for token in items.split('/').skip(1) {
-            self.of_object(value, &pointer, Some(token), 0);
+            self.beside(value, &pointer, token);
             let step = format!("/{token}");
             let Ok(Some(inner)) = json::find(value, &step) else { return };
             (value, pointer) = (inner, pointer + &step);
         }
     }
 
+    /// What stands beside the member or element that leads to the list.
+    fn beside(&mut self, value: &RawValue, pointer: &str, token: &str) {
+        if json::kind(value) != "an array" {
+            return self.object(value, pointer, Some(token), 0);
+        }
+        let elements: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+        if elements.len() <= ELEMENTS_MAX {
+            let elements = elements.into_iter().enumerate();
+            for (index, element) in elements.filter(|(index, _)| index.to_string() != token) {
+                self.object(element, &format!("{pointer}/{index}"), None, 0);
+            }
+        }
+    }
+
     /// The members of an object, without the one that leads to the list.
-    fn of_object(&mut self, object: &RawValue, pointer: &str, without: Option<&str>, depth: usize) {
+    fn object(&mut self, object: &RawValue, pointer: &str, without: Option<&str>, depth: usize) {
         if json::kind(object) != "an object" || depth > DEPTH_MAX {
             return;
         }
-        for (name, value) in json::members(object).unwrap_or_default() {
+        let members = json::members(object).unwrap_or_default();
+        let is_own = depth == 0 && is_own(&members);
+        for (name, value) in &members {
             let token = name.replace('~', "~0").replace('/', "~1");
             if without == Some(token.as_str()) || token.chars().any(char::is_control) {
                 continue;
             }
-            let (plain, pointer) = (plain(&name), format!("{pointer}/{token}"));
-            match (meaning(&plain, value), json::kind(value)) {
-                (Some(meaning), _) => self.of_value(meaning, value, &pointer),
-                (None, "an object") if is_part(&plain) => {
-                    self.of_object(value, &pointer, None, depth + 1);
+            let (plain, pointer) = (plain(name), format!("{pointer}/{token}"));
+            match (meaning(&plain, value, &self.list), json::kind(value)) {
+                (Some(Meaning::Count(_)), _) if is_own => {}
+                (Some(_), _) if is_own && is_bare(&plain) => {}
+                (Some(Meaning::Cursor), _) if self.is_no_next(&plain, value, &members) => {}
+                (Some(meaning), _) => self.value(meaning, value, &pointer),
+                (None, "an object") if is_part(&plain) => self.object(value, &pointer, None, depth + 1),
+                (None, "an array") if plain.ends_with("link") || plain.ends_with("links") => {
+                    self.links(value, &pointer);
                 }
-                (None, "an array") if plain == "link" || plain == "links" => self.of_links(value, &pointer),
                 (None, _) => {}
             }
         }
     }
 
-    fn of_value(&mut self, meaning: Meaning, value: &RawValue, pointer: &str) {
+    /// Whether a place in the list is not that of the next page: one with its opposite beside it is that of the last object, and
+    /// the text of the request is that of this page.
+    fn is_no_next(&self, name: &str, value: &RawValue, beside: &[(String, &RawValue)]) -> bool {
+        let opposite = opposite(name);
+        let has_opposite =
+            beside.iter().any(|(other, value)| plain(other) == opposite && next_at(value, "").is_some());
+        let text = json::scalar(value).unwrap_or_default();
+        let mut asked = self.asked.query_pairs();
+        opposite != name && has_opposite || asked.any(|(known, asked)| plain(&known) == name && asked == text)
+    }
+
+    fn value(&mut self, meaning: Meaning, value: &RawValue, pointer: &str) {
         let place = if pointer.starts_with('/') {
             format!("its member {pointer}")
         } else {
             format!("the header {pointer}")
         };
+        let signs = &mut self.signs;
         match meaning {
-            Meaning::Next => {
-                if let Some((pointer, is_url)) = next_at(value, pointer) {
+            Meaning::Next | Meaning::Cursor => {
+                let found = next_at(value, pointer).map(|(pointer, is_url)| {
                     let cursor = if is_url { "" } else { " with --next-parameter NAME" };
-                    self.next = Some(follows(&place, &format!("--next {pointer}{cursor} leads to it")));
+                    follows(&place, &format!("--next {pointer}{cursor} leads to it"))
+                });
+                match (meaning, found) {
+                    (Meaning::Next, None) => signs.has_no_next = true,
+                    (Meaning::Next, found) => signs.next = found,
+                    (_, found) => signs.cursor = found.or(signs.cursor.take()),
                 }
             }
-            Meaning::Total(number) => at_least(&mut self.total, number, place),
-            Meaning::Pages(number) => at_least(&mut self.pages, number, place),
-            Meaning::Partial => self.partial = Some(place),
-            Meaning::More => self.more = Some(follows(&place, "--next or --page-parameter leads to it")),
-            Meaning::Last => self.is_last = true,
+            Meaning::Total(number) => at_least(&mut signs.total, number, place),
+            Meaning::Count(number) => at_least(&mut signs.count, number, place),
+            Meaning::Pages(number) => at_least(&mut signs.pages, number, place),
+            Meaning::Partial => signs.partial = Some(place),
+            Meaning::More => signs.more = Some(follows(&place, "--next or --page-parameter leads to it")),
+            Meaning::Unclear => {
+                let what = "can't be read, and may say that another page follows";
+                signs.more = Some(format!("{place} {what}; --next or --page-parameter leads to it"));
+            }
+            Meaning::Last => signs.is_last = true,
         }
     }
 
-    fn of_header(&mut self, name: &str, text: &str) {
+    fn header(&mut self, name: &str, text: &str) {
         let rest = name.strip_prefix("x-").unwrap_or(name);
         let is_of_pages = ["next-", "pagination-", "total-"].iter().any(|start| name.starts_with(start));
         if rest == name && !is_of_pages {
@@ -174,38 +240,45 @@ impl Signs {
         let Some(value) = value else { return };
         if json::kind(value) == "an object" {
             if is_part(&plain(rest)) {
-                self.of_object(value, "", None, 0);
+                self.object(value, "", None, 1);
             }
             return;
         }
         let start =
             ["ms-", "wp-", "pagination-", "paging-"].iter().find_map(|start| rest.strip_prefix(start));
-        match meaning(&plain(start.unwrap_or(rest)), value) {
-            Some(Meaning::Next) if next_at(value, "").is_none() => {}
-            Some(Meaning::Next) => {
+        let plain = plain(start.unwrap_or(rest));
+        match meaning(&plain, value, &self.list) {
+            Some(Meaning::Next | Meaning::Cursor) if next_at(value, "").is_none() => {}
+            Some(Meaning::Cursor) if self.is_no_next(&plain, value, &[]) => {}
+            Some(Meaning::Next | Meaning::Cursor) => {
                 let advice = "--page-parameter reads pages by number";
-                self.next = Some(follows(&format!("the header {name}"), advice));
+                self.signs.next = Some(follows(&format!("the header {name}"), advice));
             }
-            Some(meaning) => self.of_value(meaning, value, name),
+            // Servers count other things than objects.
+            Some(Meaning::Count(_)) if plain != "count" && !plain.starts_with("total") => {}
+            Some(meaning) => self.value(meaning, value, name),
             None => {}
         }
     }
 
     /// A list of links, each with its relation.
-    fn of_links(&mut self, links: &RawValue, pointer: &str) {
+    fn links(&mut self, links: &RawValue, pointer: &str) {
         let links: Vec<&RawValue> = serde_json::from_str(links.get()).unwrap_or_default();
-        let text = |link: &RawValue, pointer| {
-            json::find(link, pointer).ok().flatten().and_then(json::scalar).unwrap_or_default()
+        let found = |link: &RawValue, names: [&str; 5]| {
+            let mut found = names.iter().filter_map(|name| json::find(link, name).ok().flatten());
+            found.next().map(ToOwned::to_owned)
         };
-        let has_target =
-            |link: &RawValue| ["/href", "/url"].iter().any(|target| !text(link, target).is_empty());
         let is_next = |link: &RawValue| {
-            let mut relations = ["/rel", "/relation"].iter().map(|relation| text(link, relation));
-            relations.any(|relation| relation.eq_ignore_ascii_case("next")) && has_target(link)
+            let relation = found(link, ["/rel", "/relation", "/rels", "/relations", "/type"]);
+            let words = relation.map(|relation| relation.get().to_owned()).unwrap_or_default();
+            let target = found(link, ["/href", "/url", "/uri", "/link", "/target"]);
+            // A link without a target can't be read.
+            let leads = target.is_none_or(|target| next_at(&target, "").is_some());
+            words.split([' ', ',', '[', ']', '"']).any(link::is_next) && leads
         };
         if links.into_iter().any(is_next) {
             let advice = "a link in an array can't be followed, but a command can read the pages";
-            self.next = Some(follows(&format!("its member {pointer}"), advice));
+            self.signs.next = Some(follows(&format!("its member {pointer}"), advice));
         }
     }
 }

@@ -5,9 +5,11 @@ use serde_json::value::RawValue;
 use crate::json;
 
 /// Parts of a reply that are about pages.
-const PARTS: &str = "additionaldata context cursors hits info link links meta metadata page pageinfo pager pages \
-    pagination paginginfo paging response responsemetadata resultinfo search searchinformation \
-    searchmetadata view";
+const PARTS: &str = "additionaldata attr context cursor hits info link links pages response resultinfo search searchinformation view";
+/// How the name of such a part begins, or ends.
+const PART_STARTS: [&str; 6] = ["cursors", "listmeta", "meta", "page", "pagin", "resultset"];
+const PART_ENDS: [&str; 8] =
+    ["cursors", "links", "meta", "metadata", "pageinfo", "pager", "pagination", "paging"];
 /// The cursor or link to the next page.
 const NEXT: &str = "next continue continuation continuationtoken lastevaluatedkey";
 /// What such a name may have behind `next`.
@@ -15,39 +17,75 @@ const OF_NEXT: &str = "continuation cursor href items key link marker offset pag
     uri url";
 /// What may follow on that.
 const OF_NEXT_PAGE: &str = "at id index info num number params path query str string";
+/// What such a name may have before `next`.
+const BEFORE_NEXT: &str = "cursor href link offset page pagination paging results token uri url";
 /// The members of a cursor or link that is an object.
 const IN_NEXT: &str = "after cursor href link number offset page start startingafter token uri url";
+/// A place in the list, which is that of the next page unless another member tells where that is.
+const CURSOR: &str = "after bookmark marker pagestate scrollid scrollparam startingafter";
+/// How the name of such a place ends, and how it does not begin.
+const CURSOR_ENDS: [&str; 7] =
+    ["cursor", "pagetoken", "pagingtoken", "paginationtoken", "resumetoken", "resumptiontoken", "skiptoken"];
+const NO_CURSOR: [&str; 10] =
+    ["back", "before", "current", "delta", "first", "left", "prev", "self", "start", "sync"];
 /// Whether more follows.
 const MORE: &str = "istruncated more moreavailable moredata moreitems moreitemsincollection morepages morerecords \
-    moreresults";
+    moreresults moreresultsavailable";
+const MORE_STARTS: [&str; 6] =
+    ["hasadditional", "hasmore", "hasnext", "ismore", "therearemore", "thereismore"];
 /// Whether nothing follows.
-const LAST: &str = "endofdata endoflist endofrecords endofresults islast islastpage last lastpage";
+const LAST: &str = "endofdata endoflist endofrecords endofresults eof exhausted islast islastpage last lastpage \
+    nomore nomoredata nomoreitems nomorepages nomoreresults";
+/// Whether all pages were read, if it is false. True may mean the request.
+const DONE: &str = "alldone complete done finished iscomplete isdone isfinished";
 /// Whether the list is not whole. That it is says nothing of other pages.
-const PARTIAL: &str = "exceededtransferlimit incompleteresults ispartial partial timedout truncated";
+const PARTIAL: &str = "exceededtransferlimit incomplete incompleteresults isincomplete ispartial partial \
+    partialresults timedout truncated";
 /// The number of objects of all pages. A number of rows may be that of the table.
-const TOTAL: &str = "count itemcount itemstotal matched nbhits nhits numberofresults numbermatched numfound \
-    numresults recordcount recordsfiltered resultcount resultstotal total";
+const TOTAL: &str = "itemcount itemstotal matched nbhits nhits numberofresults numbermatched numfound numresults \
+    recordcount recordsfiltered resultcount resultstotal total";
 /// What such a name may have behind `total`.
 const OF_TOTAL: &str = "available count elements entries entrycount found hits itemcount items matched matches \
     objectcount objects recordcount records resultcount results";
+/// Before a name of the objects.
+const NUMBER_OF: [&str; 5] = ["count", "nb", "num", "numberof", "total"];
+/// How a name ends that is a number of something else than objects.
+const NOT_COUNTED: &str = "ac amount balance bytes capacity characters cost dis discount due duration error errors failed \
+    failure failures fee fees hours memory millis minutes ms paid points price request requests retries retry revenue rows \
+    score seconds shards tax time value warning warnings weight words";
 /// The number of pages.
-const PAGES: &str = "lastpage maxpage nbpages numberofpages numpages pages pagestotal pagetotal totalpagecount \
-    totalpages";
+const PAGES: &str = "lastpage lastpagenumber maxpage nbpages numberofpages numpages pagecount pages pagescount \
+    pagestotal pagetotal totalpage totalpagecount totalpages";
 /// Values that mean that there is no cursor, besides an empty one.
 const NOTHING: &str = "-1 0 false nil none null undefined";
+/// Names that mean something else in an object of the source's own data: the sum of an invoice, the pages of a book.
+const BARE: &str = "bookmark complete count done finished last marker more pages partial total truncated";
+/// What the source's own data has.
+const OWN: &str = "amount author createdat created currency customer customerid description email guid id isbn key \
+    label name orderid price sku slug subtotal tax title uid uuid";
+/// What a page has beside its list: members of any kind, and numbers.
+const OF_PAGE: &str = "cursor hasmore link next nextpage prev previous previouspage resourcetype";
+const NUMBERS_OF_PAGE: &str = "currentpage itemsperpage limit maxresults offset page pagenumber pagesize perpage skip \
+    start startat startindex take";
 
 /// What a name means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The cursor or link to the next page, if it has a value.
     Next,
+    /// A place in the list, if it has a value.
+    Cursor,
     /// Another page follows.
     More,
     /// This is the last page.
     Last,
     /// The list is not whole.
     Partial,
+    /// The value can't be read. It tells whether another page follows.
+    Unclear,
     Total(u64),
+    /// A number that may be that of all objects, if no other is.
+    Count(u64),
     Pages(u64),
 }
 
@@ -65,6 +103,11 @@ pub(super) fn next_at(value: &RawValue, pointer: &str) -> Option<(String, bool)>
                 known.into_iter().filter_map(|(name, value)| next_at(value, &format!("{pointer}/{name}")));
             found.max_by_key(|(_, is_url)| *is_url)
         }
+        "an array" => {
+            let elements: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+            let mut elements = elements.into_iter().enumerate();
+            elements.find_map(|(index, element)| next_at(element, &format!("{pointer}/{index}")))
+        }
         "a string" | "a number" | "a boolean" => {
             let text = json::scalar(value)?.trim().to_ascii_lowercase();
             let is_url = text.contains("://") || text.starts_with(['/', '?']);
@@ -81,54 +124,138 @@ pub(super) fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// What a member or a header says.
-pub(super) fn meaning(plain: &str, value: &RawValue) -> Option<Meaning> {
+/// What a member or a header says. `list` is the plain name of the list.
+pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meaning> {
     let is_in = |names| is_in(names, plain);
-    let starts = |starts: &[&str]| starts.iter().any(|start| plain.starts_with(start));
-    let text = json::scalar(value).unwrap_or_default().trim().to_ascii_lowercase();
-    let is_more = is_in(MORE) || starts(&["hasmore", "hasnext"]);
-    let flag = match (json::kind(value), text.as_str()) {
-        ("a boolean" | "a string", "true") => Some(true),
-        ("a boolean" | "a string", "false") => Some(false),
-        ("a number", number) if is_more => Some(number != "0"),
-        _ => None,
-    };
-    if let Some(is_set) = flag {
-        return match is_set {
-            true if is_more || plain == "next" => Some(Meaning::More),
-            true if is_in(PARTIAL) => Some(Meaning::Partial),
-            true if is_in(LAST) => Some(Meaning::Last),
-            false if is_more => Some(Meaning::Last),
-            false if is_in(LAST) => Some(Meaning::More),
-            false if is_in("complete iscomplete") => Some(Meaning::Partial),
-            _ => None,
+    let (kind, text) =
+        (json::kind(value), json::scalar(value).unwrap_or_default().trim().to_ascii_lowercase());
+    if is_in(MORE) || MORE_STARTS.iter().any(|start| plain.starts_with(start)) {
+        return match flag(kind, &text) {
+            Some(true) => Some(Meaning::More),
+            Some(false) => Some(Meaning::Last),
+            None if kind == "a string" || kind != "null" && !is_in(MORE) => Some(Meaning::Unclear),
+            None => None,
         };
     }
-    let is_of_next = |rest: &str| {
-        let mut rests = OF_NEXT.split(' ').filter_map(|word| rest.strip_prefix(word));
-        rests.any(|rest| {
-            rest.is_empty() || [OF_NEXT, OF_NEXT_PAGE].iter().any(|names| self::is_in(names, rest))
-        })
-    };
-    let is_next = is_in(NEXT)
-        || plain.strip_prefix("next").is_some_and(is_of_next)
-        || plain.starts_with("more") && plain.ends_with("url")
-        // Airtable's cursor. Others have the number of the first object there.
-        || plain == "offset" && json::kind(value) == "a string" && text.parse::<f64>().is_err();
-    if is_next {
+    // A number may be that of the last page, or a part of a whole.
+    let is_flag = text.parse::<f64>().is_err() || plain.starts_with("is") || is_in(PARTIAL);
+    if let Some(is_set) = flag(kind, &text).filter(|_| is_flag) {
+        let said = match is_set {
+            true if plain == "next" => Some(Meaning::More),
+            true if is_in(PARTIAL) => Some(Meaning::Partial),
+            true if is_in(LAST) => Some(Meaning::Last),
+            false if is_in(LAST) && !text.is_empty() => Some(Meaning::More),
+            false if is_in(DONE) && !text.is_empty() => Some(Meaning::Partial),
+            _ => None,
+        };
+        if said.is_some() || kind == "a boolean" {
+            return said;
+        }
+    }
+    if is_next(plain, kind, &text) {
         return Some(Meaning::Next);
+    }
+    if is_cursor(plain) && kind != "an object" {
+        return Some(Meaning::Cursor);
     }
     // Elasticsearch gives the number with its exactness.
     let inner = json::find(value, "/value").ok().flatten().and_then(json::scalar);
-    let number = inner.unwrap_or(text).parse().ok()?;
-    let is_total =
-        is_in(TOTAL) || plain.strip_prefix("total").is_some_and(|rest| self::is_in(OF_TOTAL, rest));
-    if is_total { Some(Meaning::Total(number)) } else { is_in(PAGES).then_some(Meaning::Pages(number)) }
+    let number = number(&inner.unwrap_or(text))?;
+    if is_in(PAGES) {
+        return Some(Meaning::Pages(number));
+    }
+    let of_total = plain.strip_prefix("total");
+    let is_of_list = |rest: &str| !["", "rows"].contains(&list) && singular(rest) == singular(list);
+    let is_total = is_in(TOTAL)
+        || of_total.is_some_and(|rest| self::is_in(OF_TOTAL, rest))
+        || ["count", "total"].iter().any(|end| plain.strip_suffix(end).is_some_and(is_of_list))
+        || NUMBER_OF.iter().any(|start| plain.strip_prefix(start).is_some_and(is_of_list));
+    let counted = of_total.or_else(|| plain.strip_suffix("count"));
+    let is_counted = counted.is_some_and(|rest| !NOT_COUNTED.split(' ').any(|word| rest.ends_with(word)));
+    if is_total { Some(Meaning::Total(number)) } else { is_counted.then_some(Meaning::Count(number)) }
+}
+
+/// What a value says as a flag.
+fn flag(kind: &str, text: &str) -> Option<bool> {
+    match (kind, text) {
+        ("a boolean" | "a string", "true" | "t" | "yes" | "y" | "on") => Some(true),
+        ("a boolean" | "a string", "false" | "f" | "no" | "n" | "off" | "") => Some(false),
+        ("a number" | "a string", text) => text.parse::<f64>().ok().map(|number| number != 0.0),
+        _ => None,
+    }
+}
+
+/// Whether a name is that of the cursor or link to the next page.
+fn is_next(plain: &str, kind: &str, text: &str) -> bool {
+    let is_of_next = |rest: &str| {
+        let mut rests = OF_NEXT.split(' ').filter_map(|word| rest.strip_prefix(word));
+        rests.any(|rest| rest.is_empty() || [OF_NEXT, OF_NEXT_PAGE].iter().any(|names| is_in(names, rest)))
+    };
+    is_in(NEXT, plain)
+        || plain.strip_prefix("next").is_some_and(is_of_next)
+        || plain.strip_suffix("next").is_some_and(|rest| is_in(BEFORE_NEXT, rest))
+        || plain.starts_with("more") && plain.ends_with("url")
+        // Airtable's cursor. Others have the number of the first object there.
+        || plain == "offset" && kind == "a string" && text.parse::<f64>().is_err()
+}
+
+/// Whether a name is that of a place in the list.
+fn is_cursor(plain: &str) -> bool {
+    is_in(CURSOR, plain)
+        || CURSOR_ENDS.iter().any(|end| plain.ends_with(end))
+            && !NO_CURSOR.iter().any(|start| plain.starts_with(start))
+}
+
+/// The place before this one, with which a place is that of an object and not of the next page.
+pub(super) fn opposite(plain: &str) -> String {
+    plain.replace("after", "before").replace("end", "start")
+}
+
+/// A number of objects or pages, also with separators of thousands, and with `+` if there are more.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches('+');
+    let groups: Vec<_> = text.split([',', '_', ' ', '\'']).collect();
+    let (first, rest) = groups.split_first()?;
+    let is_grouped = first.len() <= 3 && rest.iter().all(|group| group.len() == 3);
+    if !rest.is_empty() && !is_grouped {
+        return None;
+    }
+    let (whole, fraction) = match rest {
+        [] => first.split_once('.').unwrap_or((first, "")),
+        _ => (*first, ""),
+    };
+    let is_whole = fraction.bytes().all(|digit| digit == b'0');
+    [&[whole][..], rest].concat().concat().parse().ok().filter(|_| is_whole)
+}
+
+/// A name in the singular, or what is left of it.
+fn singular(name: &str) -> String {
+    name.strip_suffix("ies")
+        .map_or_else(|| name.trim_end_matches('s').to_owned(), |start| format!("{start}y"))
 }
 
 /// Whether a member is a part of a reply that is about pages.
 pub(super) fn is_part(plain: &str) -> bool {
     is_in(PARTS, plain)
+        || PART_STARTS.iter().any(|start| plain.starts_with(start))
+        || PART_ENDS.iter().any(|end| plain.ends_with(end))
+}
+
+/// Whether a member means something else in the source's own data.
+pub(super) fn is_bare(plain: &str) -> bool {
+    is_in(BARE, plain)
+}
+
+/// Whether an object is one of the source's own data, which has the list in it, and no page.
+pub(super) fn is_own(members: &[(String, &RawValue)]) -> bool {
+    let has =
+        |is: &dyn Fn(&str, &RawValue) -> bool| members.iter().any(|(name, value)| is(&plain(name), value));
+    let is_of_page = |plain: &str, value: &RawValue| {
+        is_in(OF_PAGE, plain)
+            || is_in(NUMBERS_OF_PAGE, plain)
+                && json::scalar(value).is_some_and(|text| text.parse::<f64>().is_ok())
+    };
+    has(&|plain, value| is_in(OWN, plain) && json::scalar(value).is_some()) && !has(&is_of_page)
 }
 
 /// Whether a word is among words.

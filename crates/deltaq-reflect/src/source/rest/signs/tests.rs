@@ -4,6 +4,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 
 use super::*;
 
+fn asked() -> Url {
+    Url::parse("https://a/list?page_token=abc&limit=7").unwrap()
+}
+
 /// Why a list of three objects in one page is not the whole list.
 fn why(headers: &[(&'static str, &'static str)], document: &str, items: &str) -> Option<String> {
     let pair = |(name, value): &(&'static str, &'static str)| {
@@ -11,7 +15,11 @@ fn why(headers: &[(&'static str, &'static str)], document: &str, items: &str) ->
     };
     let headers = headers.iter().map(pair).collect();
     let document: &RawValue = serde_json::from_str(document).unwrap();
-    Signs::new(&headers, Some(document), items).why(Read { objects: 3, pages: 1, is_numbered: false })
+    Signs::new(&headers, Some(document), items, &asked()).why(Read {
+        objects: 3,
+        pages: 1,
+        is_numbered: false,
+    })
 }
 
 /// Replies with another page: the document, the pointer to the list, and what is said.
@@ -48,7 +56,7 @@ const PAGED: &[(&str, &str, &str)] = &[
     (
         "{\"Contents\":[],\"IsTruncated\":true,\"NextContinuationToken\":\"x\"}",
         "/Contents",
-        "its member /IsTruncated",
+        "its member /NextContinuationToken",
     ),
     (
         "{\"members\":[],\"response_metadata\":{\"next_cursor\":\"d\"}}",
@@ -74,7 +82,7 @@ const PAGED: &[(&str, &str, &str)] = &[
         "its member /data/all/pageInfo/hasNextPage",
     ),
     ("{\"content\":[],\"last\":false,\"totalPages\":2}", "/content", "its member /last says"),
-    ("{\"isLastPage\":false,\"values\":[],\"nextPageStart\":25}", "/values", "its member /isLastPage"),
+    ("{\"isLastPage\":false,\"values\":[],\"nextPageStart\":25}", "/values", "its member /nextPageStart"),
     (
         "{\"data\":[],\"additional_data\":{\"pagination\":{\"more_items_in_collection\":true}}}",
         "/data",
@@ -124,9 +132,90 @@ const PAGED: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Replies with another page that say so less plainly.
+const PAGED_BY_OTHER_SIGNS: &[(&str, &str, &str)] = &[
+    // A place in the list alone: Twitch, Square, Reddit, Pinterest, GoCardless, Cloudflare, Cognito, OAI-PMH.
+    (
+        "{\"data\":[],\"pagination\":{\"cursor\":\"eyJi\"}}",
+        "/data",
+        "its member /pagination/cursor says that another page follows; --next /pagination/cursor with --next-parameter",
+    ),
+    ("{\"objects\":[],\"cursor\":\"CAAS\"}", "/objects", "its member /cursor says"),
+    (
+        "{\"kind\":\"Listing\",\"data\":{\"after\":\"t3_1\",\"before\":null,\"dist\":3,\"children\":[]}}",
+        "/data/children",
+        "its member /data/after says",
+    ),
+    ("{\"items\":[],\"bookmark\":\"LT4\"}", "/items", "its member /bookmark says"),
+    (
+        "{\"payments\":[],\"meta\":{\"cursors\":{\"before\":null,\"after\":\"PM1\"},\"limit\":3}}",
+        "/payments",
+        "its member /meta/cursors/after says",
+    ),
+    (
+        "{\"result\":[],\"result_info\":{\"cursors\":{\"after\":\"x\"}}}",
+        "/result",
+        "its member /result_info/cursors",
+    ),
+    ("{\"Users\":[],\"PaginationToken\":\"abc\"}", "/Users", "its member /PaginationToken"),
+    ("{\"records\":[],\"resumptionToken\":\"r1\"}", "/records", "its member /resumptionToken"),
+    ("{\"items\":[],\"pageToken\":\"def\"}", "/items", "its member /pageToken"),
+    ("{\"items\":[],\"cursor\":{\"after\":\"x\"}}", "/items", "its member /cursor/after"),
+    ("{\"items\":[],\"limit\":7,\"cursor\":7}", "/items", "its member /cursor"),
+    // Links in arrays: OpenStack, HAL, and relations that are arrays or URIs.
+    (
+        "{\"servers\":[],\"servers_links\":[{\"rel\":\"next\",\"href\":\"http://a/?marker=1\"}]}",
+        "/servers",
+        "its member /servers_links says that another page follows; a link in an array",
+    ),
+    (
+        "{\"_links\":{\"next\":[{\"href\":\"/a?page=2\"}]},\"items\":[]}",
+        "/items",
+        "its member /_links/next says that another page follows; --next /_links/next/0/href leads",
+    ),
+    ("{\"links\":[{\"rel\":[\"next\"],\"uri\":\"/2\"}],\"items\":[]}", "/items", "its member /links"),
+    ("{\"link\":[{\"rel\":\"next\"}],\"items\":[]}", "/items", "its member /link"),
+    // Flags in other words, and one that can't be read.
+    ("{\"data\":[],\"has_more\":\"Y\"}", "/data", "its member /has_more says that another page follows"),
+    ("{\"data\":[],\"hasMore\":\"yes\"}", "/data", "its member /hasMore says"),
+    ("{\"data\":[],\"more\":\"1\"}", "/data", "its member /more says"),
+    ("{\"data\":[],\"has_next\":1}", "/data", "its member /has_next says"),
+    ("{\"data\":[],\"is_last\":0}", "/data", "its member /is_last says"),
+    ("{\"data\":[],\"isLastPage\":\"no\"}", "/data", "its member /isLastPage says"),
+    ("{\"data\":[],\"done\":false}", "/data", "its member /done says that it is not complete"),
+    ("{\"data\":[],\"partial\":1}", "/data", "its member /partial says that it is not complete"),
+    (
+        "{\"data\":[],\"has_more\":\"perhaps\"}",
+        "/data",
+        "its member /has_more can't be read, and may say that another page follows; --next",
+    ),
+    ("{\"data\":[],\"has_more\":{\"after\":7}}", "/data", "its member /has_more can't be read"),
+    // Numbers of any objects, and in other forms.
+    (
+        "{\"transactions\":[],\"total_transactions\":250}",
+        "/transactions",
+        "its member /total_transactions says that there are 250 objects, and it has 3",
+    ),
+    (
+        "{\"data\":[],\"transactions_count\":250}",
+        "/data",
+        "its member /transactions_count says that there are 250",
+    ),
+    ("{\"entries\":[],\"numEntries\":250}", "/entries", "its member /numEntries says that there are 250"),
+    ("{\"users\":[],\"total\":\"1,234\"}", "/users", "its member /total says that there are 1234"),
+    ("{\"users\":[],\"total\":250.0}", "/users", "its member /total says that there are 250"),
+    ("{\"users\":[],\"total\":\"10000+\"}", "/users", "its member /total says that there are 10000"),
+    ("{\"page_count\":4,\"data\":[]}", "/data", "its member /page_count says that there are 4 pages"),
+    ("{\"@odata.count\":9,\"value\":[]}", "/value", "its member /@odata.count says that there are 9"),
+    // The World Bank has the list beside the page in an array.
+    ("[{\"page\":1,\"pages\":6,\"total\":\"300\"},[]]", "/1", "its member /0/total says that there are 300"),
+    // A page that has a name.
+    ("{\"id\":\"r1\",\"page\":1,\"total\":9,\"items\":[]}", "/items", "its member /total says"),
+];
+
 #[test]
 fn public_apis_say_that_another_page_follows() {
-    for (document, items, expected) in PAGED {
+    for (document, items, expected) in PAGED.iter().chain(PAGED_BY_OTHER_SIGNS) {
         let why = why(&[], document, items).unwrap_or_default();
         assert!(why.starts_with(expected), "{document}: {why}");
     }
@@ -144,6 +233,9 @@ fn headers_say_that_another_page_follows() {
         ("x-pages", "2", "the header x-pages says that there are 2 pages"),
         ("content-range", "items 0-2/9", "the header content-range says that there are 9 objects"),
         ("x-pagination", "{\"TotalCount\":9}", "its member /TotalCount says that there are 9 objects"),
+        ("x-total-transactions", "9", "the header x-total-transactions says that there are 9"),
+        ("x-cursor", "abc", "the header x-cursor says"),
+        ("x-has-more", "Y", "the header x-has-more says"),
         ("x-pagination-total-count", "9", "the header x-pagination-total-count says that there are 9"),
     ] {
         let why = why(&[(name, value)], "[]", "").unwrap_or_default();
@@ -189,6 +281,29 @@ fn a_whole_list_has_no_sign_of_more() {
         ),
         ("{\"a\":{\"next\":\"b\",\"total\":7},\"b\":{\"has_more\":true}}", ""),
         ("{\"list\":{\"total\":{\"price\":9},\"next\":{\"price\":1}}}", "/list"),
+        // Twitter, Slack and others end a list with such a cursor.
+        ("{\"next_cursor\":-1,\"users\":[]}", "/users"),
+        ("{\"cursor\":\"\",\"response_metadata\":{\"next_cursor\":\"\"},\"members\":[]}", "/members"),
+        ("{\"pagination\":{},\"after\":null,\"cursor\":0,\"data\":[]}", "/data"),
+        // Another member says that no page follows; the place is that of an object or of this page.
+        ("{\"next\":null,\"cursors\":{\"after\":\"0oK\"},\"items\":[]}", "/items"),
+        ("{\"cursor\":\"ZtkX\",\"has_more\":\"N\",\"entries\":[]}", "/entries"),
+        ("{\"d\":{\"pageInfo\":{\"startCursor\":\"a\",\"endCursor\":\"b\"},\"nodes\":[]}}", "/d/nodes"),
+        ("{\"page_token\":\"abc\",\"prev_cursor\":\"x\",\"items\":[]}", "/items"),
+        (
+            "{\"links\":[{\"rel\":\"next\",\"href\":null},{\"rel\":\"self\",\"href\":\"/a\"}],\"items\":[]}",
+            "/items",
+        ),
+        // The size of a page beside the number of all objects: LinkedIn.
+        ("{\"elements\":[],\"paging\":{\"start\":0,\"count\":10,\"total\":3}}", "/elements"),
+        ("{\"count\":100,\"start\":0,\"total\":3,\"items\":[]}", "/items"),
+        ("{\"total_users\":9,\"total_count\":3,\"data\":[]}", "/data"),
+        // The source's own data.
+        ("{\"id\":\"INV-7\",\"total\":81,\"currency\":\"EUR\",\"lines\":[]}", "/lines"),
+        ("{\"title\":\"Moby Dick\",\"pages\":635,\"chapters\":[]}", "/chapters"),
+        ("{\"name\":\"Sprint 7\",\"complete\":false,\"done\":false,\"tasks\":[]}", "/tasks"),
+        ("{\"data\":{\"sku\":\"a\",\"count\":12,\"partial\":true,\"parts\":[]}}", "/data/parts"),
+        ("{\"total_amount\":81,\"discount\":10,\"account\":4711,\"error_count\":5,\"items\":[]}", "/items"),
     ] {
         assert_eq!(why(&[], document, items), None, "{document}");
     }
@@ -198,7 +313,7 @@ fn a_whole_list_has_no_sign_of_more() {
 fn the_number_of_objects_may_stand_on_an_earlier_page() {
     let signs = |text: &str| {
         let document: &RawValue = serde_json::from_str(text).unwrap();
-        Signs::new(&HeaderMap::new(), Some(document), "/d")
+        Signs::new(&HeaderMap::new(), Some(document), "/d", &asked())
     };
     let last = || signs("{\"d\":[]}").after(signs("{\"d\":[],\"total\":9}"));
     let read = |objects, is_numbered| Read { objects, pages: 3, is_numbered };
