@@ -123,6 +123,17 @@ impl Health {
         );
     }
 
+    /// Two readings of a list have other keys. Those that both lack are deleted; the deletion of the others waits for a later list.
+    pub(super) fn postpones(&self, kept: u64, deleted: u64) {
+        let (source, queue) = (&self.source, &self.queue);
+        let what = "two readings of the list differ; keys that both lack are deleted, and keys that only the first has are kept until a later list";
+        if kept > 0 {
+            warn!(source, queue, kept, deleted, "{what}");
+        } else {
+            info!(source, queue, kept, deleted, "{what}");
+        }
+    }
+
     /// A list has many fewer keys than the queue has of the source. It is read once more before anything is deleted.
     pub(super) fn shrank(&self, keys_before: u64, keys: u64) {
         let (source, queue) = (&self.source, &self.queue);

@@ -11,12 +11,13 @@ mod rest;
 mod sql;
 
 use std::error::Error as StdError;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_client::Event;
-use futures_util::Stream;
 use futures_util::stream::unfold;
+use futures_util::{Stream, TryStreamExt as _};
 use parking_lot::Mutex;
 use reqwest::StatusCode;
 use serde_json::value::RawValue;
@@ -220,7 +221,7 @@ pub(super) enum Source {
     Rest(Box<rest::Rest>),
     Command(command::Command),
     Files(Box<files::Files>),
-    Sql(sql::Sql),
+    Sql(Box<sql::Sql>),
     Queue(Box<queue::Queue>),
     Kubernetes(Box<kubernetes::Kubernetes>),
 }
@@ -233,7 +234,7 @@ impl Source {
             Some(Kind::Rest(rest)) => rest::Rest::new(rest, settings).map(|rest| Self::Rest(Box::new(rest))),
             Some(Kind::Command(command)) => Ok(Self::Command(command::Command::new(command, settings))),
             Some(Kind::Files(files)) => Ok(Self::Files(Box::new(files::Files::new(files, settings)))),
-            Some(Kind::Sql(sql)) => sql::Sql::new(sql, settings).map(Self::Sql),
+            Some(Kind::Sql(sql)) => sql::Sql::new(sql, settings).map(|sql| Self::Sql(Box::new(sql))),
             Some(Kind::Deltaq(queue)) => Ok(Self::Queue(Box::new(queue::Queue::new(queue)))),
             Some(Kind::Kubernetes(kubernetes)) => {
                 let kubernetes = kubernetes::Kubernetes::new(kubernetes, settings)?;
@@ -324,8 +325,14 @@ impl Source {
     }
 
     /// Sends one whole list as [`list`](Self::list). If the end of the list is kept back and the list has many fewer keys than the queue has
-    /// of the source, it is read once more, and sent only if both readings have the same keys.
-    pub(super) async fn list_checked(&mut self, output: &Output, keys_before: u64) -> Result<(), Error> {
+    /// of the source, it is read once more, and a key is deleted only if both readings lack it. `objects_before` are those of the
+    /// queue.
+    pub(super) async fn list_checked(
+        &mut self,
+        output: &Output,
+        keys_before: u64,
+        objects_before: impl Stream<Item = Result<Box<RawValue>, Error>>,
+    ) -> Result<(), Error> {
         self.list(output).await?;
         let Some(reading) = &output.reading else { return Ok(()) };
         let Some(first) = reading.lock().take() else { return Ok(()) };
@@ -333,7 +340,19 @@ impl Source {
             output.health.shrank(keys_before, first.len());
             self.list(output).await?;
             let second = reading.lock().take();
-            first.check_same(second.as_ref(), keys_before)?;
+            let same = "the source said that it had not changed";
+            let second = second.ok_or_else(|| first.differs(keys_before, same))?;
+            if first != second {
+                let mut comparison = reading.lock().comparison(first, second);
+                let mut objects = pin!(objects_before);
+                while let Some(object) = objects.try_next().await? {
+                    if comparison.keeps(&object) {
+                        output.deliver(Event::InitApply(object)).await?;
+                    }
+                }
+                let (kept, gone) = comparison.end(keys_before)?;
+                output.health.postpones(kept, gone);
+            }
         }
         output.deliver(Event::InitDone).await
     }

@@ -4,11 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_client::types::KeyPart;
+use deltaq_client::types::{KeyPart, ObjectDocument};
 use deltaq_client::{Client, Reflector, ReflectorBackoff, ReflectorError, ReflectorOptions, Report, Step};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
+use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Error;
@@ -159,8 +161,11 @@ impl Task {
         if keys_before > 0 {
             output.keep_end(&self.key);
         }
+        let queue = self.client.queue(self.settings.queue.as_str());
+        let objects_before = queue.latest().source(self.name.as_str()).page_size(1_000).stream().map(object);
         let produced = async {
-            if let Err(error) = self.source.list_checked(&output, keys_before).await {
+            let listed = self.source.list_checked(&output, keys_before, objects_before);
+            if let Err(error) = Box::pin(listed).await {
                 output.fail(error).await;
             }
             drop(output);
@@ -359,6 +364,14 @@ fn of_source(mut error: deltaq_client::Error) -> deltaq_client::Error {
         }
     }
     error
+}
+
+/// An object that the queue has.
+fn object(document: Result<ObjectDocument, deltaq_client::Error>) -> Result<Box<RawValue>, source::Error> {
+    let failed = |error| source::Error::because("the keys of the queue can't be compared", error);
+    let document = document.map_err(failed)?;
+    RawValue::from_string(document.object.as_str().to_owned())
+        .map_err(|error| source::Error::because("an object of the queue is not JSON", error))
 }
 
 /// The pointer of a part of a key.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use deltaq_client::Event;
+use serde_json::value::RawValue;
 
 use super::Error;
 use crate::json;
@@ -34,14 +35,26 @@ impl Reading {
         match event {
             Event::Init => (self.keys, self.has_ended) = (Keys::default(), false),
             Event::InitApply(object) => {
-                let mut hasher = DefaultHasher::new();
-                json::key(object, &self.key).hash(&mut hasher);
-                self.keys.0.insert(hasher.finish());
+                let key = self.hash(object);
+                self.keys.0.insert(key);
             }
             Event::InitDone => self.has_ended = true,
             _ => {}
         }
         matches!(event, Event::InitDone)
+    }
+
+    /// The hash of an object's key.
+    fn hash(&self, object: &RawValue) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        json::key(object, &self.key).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Begins to compare two readings with what the queue has.
+    pub(super) fn comparison(&self, first: Keys, second: Keys) -> Comparison {
+        let reading = Self::new(&self.key);
+        Comparison { reading, first, second, kept: 0, gone: 0, back: 0 }
     }
 
     /// The keys of the list that has ended; `None` if the source had nothing new.
@@ -61,26 +74,59 @@ impl Keys {
         before >= KEYS_MIN && self.len() * 5 < before * 4
     }
 
-    /// Refuses a list of which another reading has other keys.
-    pub(super) fn check_same(&self, second: Option<&Self>, before: u64) -> Result<(), Error> {
-        if second == Some(self) {
-            return Ok(());
-        }
-        let second = match second {
-            Some(second) => format!("one with {} has other keys", second.len()),
-            None => "the source said that it had not changed".to_owned(),
-        };
-        Err(Error::new(format!(
+    /// The failure of a list whose second reading contradicts this one.
+    pub(super) fn differs(&self, before: u64, second: &str) -> Error {
+        Error::new(format!(
             "two readings of the list differ, and neither was sent: after {before} keys, the first had {}, and {second}",
             self.len()
-        )))
+        ))
+    }
+}
+
+/// Two readings of a list, and the keys that the queue has of the source. The second reading is sent. Keys that both lack are deleted, and
+/// one that only the first has is kept until a later list. New keys may come and go between the readings.
+///
+/// Invariant: no key is deleted if the second reading has a key of the queue that the first lacks. That one was not whole, so neither may be
+/// the second.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    reading: Reading,
+    first: Keys,
+    second: Keys,
+    kept: u64,
+    gone: u64,
+    back: u64,
+}
+
+impl Comparison {
+    /// Notes an object of the queue. True if only the first reading has its key.
+    pub(super) fn keeps(&mut self, object: &RawValue) -> bool {
+        let key = self.reading.hash(object);
+        let (in_first, in_second) = (self.first.0.contains(&key), self.second.0.contains(&key));
+        self.kept += u64::from(in_first && !in_second);
+        self.gone += u64::from(!in_first && !in_second);
+        self.back += u64::from(!in_first && in_second);
+        in_first && !in_second
+    }
+
+    /// The number of keys that are kept, and of those that both readings lack.
+    pub(super) fn end(self, before: u64) -> Result<(u64, u64), Error> {
+        let Self { first, second, kept, gone, back, .. } = self;
+        if back > 0 {
+            let what =
+                format!("the second, with {}, has {back} of the keys that the first lacks", second.len());
+            return Err(first.differs(before, &what));
+        }
+        if kept + gone == 0 {
+            let what = format!("one with {} has other keys", second.len());
+            return Err(first.differs(before, &what));
+        }
+        Ok((kept, gone))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-
     use super::*;
 
     fn read(objects: &[&str]) -> Option<Keys> {
@@ -100,15 +146,53 @@ mod tests {
         keys
     }
 
+    fn named(keys: &[&str]) -> Vec<String> {
+        keys.iter().map(|key| format!("{{\"key\":\"{key}\",\"n\":1}}")).collect()
+    }
+
+    fn keys(keys: &[&str]) -> Keys {
+        read(&named(keys).iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
+    }
+
     #[test]
     fn readings_are_the_same_if_their_keys_are() {
-        let first = read(&["{\"key\":\"a\",\"n\":1}", "{\"key\":\"b\"}"]).unwrap();
         let same = read(&["{\"key\":\"b\",\"n\":2}", "{\"key\":\"a\"}", "{\"key\":\"a\"}"]).unwrap();
-        let other = read(&["{\"key\":\"a\"}", "{\"key\":\"c\"}"]).unwrap();
-        assert!(first.check_same(Some(&same), 20).is_ok());
-        let why = first.check_same(Some(&other), 20).unwrap_err().to_string();
-        assert!(why.contains("after 20 keys, the first had 2, and one with 2 has other keys"), "{why}");
-        assert!(first.check_same(None, 20).is_err());
+        assert_eq!(keys(&["a", "b"]), same);
+        assert_ne!(keys(&["a", "c"]), same);
+    }
+
+    #[test]
+    fn keys_that_both_readings_lack_are_deleted() {
+        let compared = |first: &[&str], second: &[&str]| {
+            let mut compared = Reading::new(&["/key".to_owned()]).comparison(keys(first), keys(second));
+            let queue = named(&["a", "b", "c", "d", "e"]);
+            let kept = queue
+                .into_iter()
+                .filter(|object| compared.keeps(&RawValue::from_string(object.clone()).unwrap()));
+            let kept = kept.count() as u64;
+            let ended = compared.end(5).map_err(|error| error.to_string());
+            ended.inspect(|(of_end, _)| assert_eq!(kept, *of_end))
+        };
+        // New keys come and go.
+        assert_eq!(compared(&["a", "b", "x"], &["a", "b", "y"]), Ok((0, 3)));
+        assert_eq!(compared(&["x"], &["y", "z"]), Ok((0, 5)));
+        // A key of the queue goes between the readings.
+        assert_eq!(compared(&["a", "b"], &["a"]), Ok((1, 3)));
+        assert_eq!(compared(&["a", "b", "c"], &["y"]), Ok((3, 2)));
+        for (first, second, back) in [
+            (&["a"][..], &["a", "b"][..], 1),
+            (&["a", "b"], &["b", "c"], 1),
+            (&["x"], &["a", "b", "c", "d", "e"], 5),
+        ] {
+            let why = compared(first, second).unwrap_err();
+            assert!(why.contains(&format!("has {back} of the keys that the first lacks")), "{why}");
+        }
+        let unknown =
+            Reading::new(&[]).comparison(keys(&["a"]), keys(&["b"])).end(5).unwrap_err().to_string();
+        assert!(
+            unknown.contains("after 5 keys, the first had 1, and one with 1 has other keys"),
+            "{unknown}"
+        );
     }
 
     #[test]

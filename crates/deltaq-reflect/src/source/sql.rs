@@ -35,8 +35,8 @@ pub(crate) struct Sql {
     reached: Reached,
     /// Hashes of the rows of the last list that have no value.
     without_value: HashSet<u64>,
-    /// The rows of the last list that no look at the changes could have sent before it; `None` if none was to send the others.
-    unseen: Option<u64>,
+    /// The list that was read last, and that the queue has not taken yet. It may be read once more.
+    listed: Option<Read>,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Sql {
             timeout,
             reached: Reached::default(),
             without_value: HashSet::new(),
-            unseen: None,
+            listed: None,
         })
     }
 
@@ -110,16 +110,18 @@ impl Sql {
 
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         output.send(Event::Init).await?;
-        let before = std::mem::take(&mut self.reached);
-        let read = self.read(output, Event::InitApply, None, &before).await?;
-        (self.reached, self.without_value) = (read.reached, read.without_value);
-        self.unseen = before.value.is_some().then_some(read.unseen);
+        self.listed = None;
+        self.listed = Some(self.read(output, Event::InitApply, None, &self.reached).await?);
         output.send(Event::InitDone).await
     }
 
     /// The queue has taken the list that was sent last. Returns how many of the rows that this has changed a look should have found.
     pub(super) fn accepted(&mut self, changed: u64) -> u64 {
-        self.unseen.take().map_or(0, |unseen| changed.saturating_sub(unseen))
+        let Some(Read { reached, without_value, unseen }) = self.listed.take() else { return 0 };
+        let before = std::mem::replace(&mut self.reached, reached);
+        self.without_value = without_value;
+        // Otherwise no look was to send the others.
+        if before.value.is_some() { changed.saturating_sub(unseen) } else { 0 }
     }
 
     /// Sends the rows that have changed, once per interval.
@@ -164,6 +166,7 @@ impl Sql {
 }
 
 /// What a read has found.
+#[derive(Debug)]
 struct Read {
     reached: Reached,
     without_value: HashSet<u64>,

@@ -56,6 +56,45 @@ fn two_readings_with_other_keys_delete_nothing() {
 }
 
 #[test]
+fn new_keys_that_come_and_go_do_not_stop_a_shrunken_list() {
+    let lists = Arc::new(Mutex::new(vec![objects(20)]));
+    let next = Arc::clone(&lists);
+    let upstream = Upstream::start(move |_, reply| {
+        let mut lists = next.lock();
+        let list = if lists.len() > 1 { lists.remove(0) } else { lists[0].clone() };
+        reply.send(200, &[], &Value::from(list).to_string());
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/");
+    let once = || server.run(&["reflect", "q", "--source", "s", "--list", &url, "--once"]);
+    let with = |count: usize, more: &[&str]| {
+        let more = more.iter().map(|key| json!({ "key": key }));
+        objects(count).into_iter().chain(more).collect::<Vec<_>>()
+    };
+    once().ok();
+    // The sessions x and y are new.
+    *lists.lock() = vec![with(12, &["x"]), with(12, &["y"])];
+    let run = once();
+    assert!(run.stdout.contains("13 objects, 1 replaced, 8 deleted"), "{}", run.stdout);
+    drain(&server, "q");
+    assert_eq!(known(&server, "q"), by_key(&with(12, &["y"])));
+    // A key goes between the readings: it waits for a later list.
+    *lists.lock() = vec![with(8, &["a", "b"]), with(7, &["c", "d", "e"])];
+    let run = once();
+    assert!(run.stdout.contains("11 objects, 3 replaced, 5 deleted"), "{}", run.stdout);
+    assert!(run.stderr.contains("are kept until a later list"), "{}", run.stderr);
+    drain(&server, "q");
+    assert_eq!(known(&server, "q"), by_key(&with(8, &["c", "d", "e"])));
+    *lists.lock() = vec![with(7, &["c", "d", "e"])];
+    assert!(once().ok().contains("10 objects, 0 replaced, 1 deleted"));
+    // Only one of the readings has known keys: the first was not whole.
+    *lists.lock() = vec![with(3, &["f"]), with(4, &["g"])];
+    let failed = once().failed(1);
+    assert!(failed.contains("has 1 of the keys that the first lacks"), "{failed}");
+    assert_eq!(known(&server, "q").len(), 11);
+}
+
+#[test]
 fn a_command_that_leaves_something_out_deletes_nothing() {
     let server = Server::in_memory();
     let folder = server.folder.path();

@@ -395,6 +395,32 @@ fn a_list_tells_what_the_looks_have_missed() {
 }
 
 #[test]
+fn a_list_that_is_read_twice_has_missed_nothing() {
+    let server = Server::in_memory();
+    let path = server.folder.path().join("shop.db").display().to_string();
+    let rows =
+        (0..20).map(|at| format!("('k{at}', 1, {at}), ('n{at}', 1, NULL)")).collect::<Vec<_>>().join(", ");
+    sqlite(
+        &path,
+        &format!(
+            "CREATE TABLE prices (key TEXT, n INTEGER, version INTEGER); INSERT INTO prices VALUES {rows}"
+        ),
+    );
+    let database = format!("sqlite:{path}");
+    let line =
+        ["q", "--source", "s", "--sql", &database, "--query", "SELECT * FROM prices", "--since", "version"];
+    let reflecting =
+        Reflecting::start(&server, &[&line[..], &["--interval", "20ms", "--relist", "1s"]].concat());
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    // Rows without a value are for the list, which is shorter than the one before.
+    sqlite(&path, "UPDATE prices SET n = 2 WHERE version IS NULL; DELETE FROM prices WHERE version > 9");
+    reflecting.until_metric("deltaq_reflect_changes_total", "type=\"deleted\"", 10.0);
+    reflecting.until_lists(1);
+    let log = reflecting.stop();
+    assert!(log.contains("it is read once more") && !log.contains("have missed"), "{log}");
+}
+
+#[test]
 fn a_query_runs_through_pgbouncer_and_over_ipv6() {
     let server = Server::in_memory();
     let cluster = Cluster::start();
