@@ -19,7 +19,7 @@ use super::metrics::{SourceMetrics, Summary};
 use super::source::{self, NextList, Output, Source, jittered};
 use crate::settings;
 
-/// The shortest pause after a failure, whatever the source asks for.
+/// The shortest wait that takes the place of the backoff. A source that asks for less, such as 0 or a time that has passed, asks for nothing.
 const ASKED_MIN: Duration = Duration::from_millis(800);
 
 /// A source that has not begun. Its files are read when it begins, so one that is missing is a failure of this source alone.
@@ -139,11 +139,7 @@ impl Task {
     /// Counts and logs a failure, and returns the pause after it.
     fn failed(&mut self, error: &Error) -> Duration {
         let pause = match error {
-            Error::Source(error) => match error.asked_wait() {
-                // A source that starts asks for less than the backoff. Its wait doubles nothing.
-                Some(asked) => jittered(asked).max(asked).max(ASKED_MIN),
-                None => self.backoff.after_failure(None),
-            },
+            Error::Source(error) => after_source(&mut self.backoff, error.asked_wait()),
             Error::Queue { source, .. } => self.backoff.after_failure(source.retry_after()),
         };
         self.health.failed(error, pause);
@@ -338,7 +334,17 @@ impl Task {
     }
 }
 
-/// A refusal in words of a source instead of those of the API. A list is sent in lines, so the number of a line is that of an object, from 1.
+/// The pause after a failure of a source, which has asked for this wait.
+fn after_source(backoff: &mut ReflectorBackoff, asked: Option<Duration>) -> Duration {
+    match asked {
+        // A source that starts asks for less than the backoff. Its wait doubles nothing.
+        Some(asked) if asked >= ASKED_MIN => jittered(asked).max(asked),
+        asked => backoff.after_failure(asked),
+    }
+}
+
+/// A refusal in words of a source instead of those of the API. A list is sent in lines, each of which is an object or empty: a slow list is filled
+/// with empty ones.
 fn of_source(mut error: deltaq_client::Error) -> deltaq_client::Error {
     if let deltaq_client::Error::Problem(problem) = &mut error {
         let number = problem.line.or(problem.index.map(|index| index + 1)).unwrap_or_default();
@@ -387,4 +393,31 @@ fn summary(report: &Report) -> Summary {
         return Summary::Unchanged;
     }
     Summary::Sent { objects: report.listed, counts: report.counts }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltaq_client::ClientOptions;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn a_source_that_asks_for_next_to_nothing_gets_the_backoff() {
+        for asked in [None, Some(0), Some(1), Some(799)] {
+            let asked = asked.map(Duration::from_millis);
+            let mut backoff = ReflectorBackoff::default();
+            for least_ms in [800, 1_600, 3_200, 6_400] {
+                let pause = after_source(&mut backoff, asked);
+                assert!(pause >= Duration::from_millis(least_ms), "{asked:?}: {pause:?}");
+            }
+        }
+        // A source that starts asks for less than the backoff.
+        let (mut backoff, second) = (ReflectorBackoff::default(), Duration::from_secs(1));
+        for _ in 0..9 {
+            let pause = after_source(&mut backoff, Some(second));
+            assert!((second..second.mul_f64(1.1)).contains(&pause), "{pause:?}");
+        }
+    }
+
 }

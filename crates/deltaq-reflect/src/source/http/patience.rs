@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use deltaq_client::Backoff;
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{AGE, DATE, HeaderMap, RETRY_AFTER};
 
 use super::super::{Error, Output};
 
@@ -73,9 +73,15 @@ pub(in crate::source) fn may_pass(status: StatusCode) -> bool {
             .contains(&status)
 }
 
-/// How long a reply that is no success asks to wait: by `Retry-After`, by the same in milliseconds, or until its rate limit begins anew.
+/// How long a reply that is no success asks to wait: by `Retry-After`, by the same in milliseconds, or until its rate limit begins anew. A time
+/// is measured by the clock of the server: its `Date`, and the `Age` that a cache adds. `now_us` is the clock of this machine.
 pub(super) fn retry_after(status: StatusCode, headers: &HeaderMap, now_us: u64) -> Option<Duration> {
     let texts = |name: &str| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let age = texts(AGE.as_str()).find_map(|text| text.trim().parse().ok()).unwrap_or_default();
+    let date = texts(DATE.as_str()).find_map(|text| httpdate::parse_http_date(text).ok());
+    let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+    let since = since.and_then(|since| since.checked_add(Duration::from_secs(age)));
+    let now_us = since.and_then(|since| u64::try_from(since.as_micros()).ok()).unwrap_or(now_us);
     let asked = texts(RETRY_AFTER.as_str()).filter_map(|text| wait(text, now_us)).max();
     let in_ms = ["retry-after-ms", "x-ms-retry-after-ms"].into_iter().flat_map(texts);
     let in_ms = in_ms.filter_map(|text| text.trim().parse().ok().map(Duration::from_millis)).max();
@@ -180,6 +186,24 @@ mod tests {
         let two = [("retry-after", "2"), ("retry-after", "9")];
         assert_eq!(asked(503, &two), Some(Duration::from_secs(9)));
         assert_eq!(asked(429, &[("retry-after-ms", "250")]), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn a_time_is_measured_by_the_clock_of_the_server() {
+        let seconds = |headers: &[_]| asked(429, headers).map(|wait| wait.as_secs());
+        // The clock of this machine is years ahead, or behind.
+        for (date, until, reset) in [
+            ("Sat, 06 Nov 2010 08:49:30 GMT", "Sat, 06 Nov 2010 08:49:37 GMT", "1289033377"),
+            ("Tue, 06 Nov 1990 08:49:30 GMT", "1990-11-06T08:49:37Z", "7"),
+        ] {
+            let date = ("date", date);
+            assert_eq!(seconds(&[date, ("retry-after", until)]), Some(7), "{until}");
+            assert_eq!(seconds(&[date, ("x-ratelimit-reset", reset)]), Some(7), "{reset}");
+            assert_eq!(seconds(&[date, ("age", "5"), ("retry-after", until)]), Some(2));
+            assert_eq!(seconds(&[date, ("age", "60"), ("retry-after", until)]), Some(0));
+        }
+        let until = ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(seconds(&[("date", "now"), until]), Some(7));
     }
 
     #[test]
