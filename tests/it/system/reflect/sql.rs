@@ -304,7 +304,8 @@ fn a_value_ahead_of_the_clock_hides_no_change() {
     let path = server.folder.path().join("shop.db").display().to_string();
     sqlite(
         &path,
-        "CREATE TABLE text (key TEXT, n INTEGER, at TEXT); CREATE TABLE number (key TEXT, n INTEGER, at INTEGER)",
+        "CREATE TABLE text (key TEXT, n INTEGER, at TEXT); CREATE TABLE number (key TEXT, n INTEGER, at INTEGER);
+         CREATE TABLE nanoseconds (key TEXT, n INTEGER, at INTEGER)",
     );
     for (name, kind) in
         [("zone", "timestamptz"), ("plain", "timestamp"), ("epoch", "bigint"), ("day", "date")]
@@ -316,6 +317,7 @@ fn a_value_ahead_of_the_clock_hides_no_change() {
     let (database, local) = (cluster.url(), format!("sqlite:{path}"));
     let epoch = |shift: &str| format!("extract(epoch FROM now() + interval '{shift}')::bigint");
     let unix = |shift: &str| format!("unixepoch('now', '{shift}')");
+    let nanoseconds = |shift: &str| format!("{} * 1000000000", unix(shift));
     // The past, the present, and a time ahead of both.
     let tables = [
         ("zone", &database, ["now() - interval '1 day'", "now()", "'2199-01-01'"].map(str::to_owned)),
@@ -332,6 +334,7 @@ fn a_value_ahead_of_the_clock_hides_no_change() {
             ["datetime('now', '-1 day')", "datetime('now')", "'2199-01-01T00:00:00Z'"].map(str::to_owned),
         ),
         ("number", &local, [unix("-1 day"), unix("0 days"), unix("+2 days")]),
+        ("nanoseconds", &local, [nanoseconds("-1 day"), nanoseconds("0 days"), i64::MAX.to_string()]),
     ];
     let run = |database: &str, sql: &str| {
         if database == local { sqlite(&path, sql) } else { drop(cluster.sql(sql)) }

@@ -9,11 +9,10 @@ use deltaq_runtime::clock;
 
 use super::Value;
 
-/// 2000-01-01 and 2100-01-01, in seconds since 1970. Other numbers are no times.
+/// 2000-01-01, in seconds since 1970. Smaller numbers are no times.
 const FIRST: f64 = 946_684_800.0;
-const LAST: f64 = 4_102_444_800.0;
-/// Seconds, milliseconds and microseconds per second.
-const UNITS: [f64; 3] = [1.0, 1e3, 1e6];
+/// Seconds, milliseconds, microseconds and nanoseconds per second.
+const UNITS: [f64; 4] = [1.0, 1e3, 1e6, 1e9];
 
 /// The clock of this machine, in seconds since 1970.
 #[expect(clippy::cast_precision_loss, reason = "a time is precise to a microsecond for the next 200 years")]
@@ -21,18 +20,19 @@ pub(super) fn now() -> f64 {
     clock::wall_us() as f64 / 1e6
 }
 
-/// Whether a value is a time later than `now`. `reached` is the largest value that is not.
+/// Whether a value is a time later than `now`, or a number that no other follows. `reached` is the largest value that is not. Any
+/// number after the clock counts beside times, also the year 9999: a row that is taken for one is read again, and none is hidden.
 pub(super) fn is_ahead(value: &Value, reached: Option<&Value>, now: f64) -> bool {
     if let Value::Text(text) = value
         && let Some(seconds) = seconds(text)
     {
         return seconds > now;
     }
-    let Some((number, reached)) = value.number().zip(reached.and_then(Value::number)) else { return false };
-    UNITS.iter().any(|unit| {
-        let has_passed = |number: f64| (FIRST..=now).contains(&(number / unit));
-        has_passed(reached) && number / unit > now && number / unit <= LAST
-    })
+    let Some(number) = value.number() else { return false };
+    let is_last = number.is_nan() || number == f64::INFINITY;
+    let reached = reached.and_then(Value::number);
+    let has_passed = |unit: f64| reached.is_some_and(|reached| (FIRST..=now).contains(&(reached / unit)));
+    is_last || UNITS.iter().any(|unit| has_passed(*unit) && number / unit > now)
 }
 
 /// The time of a text in the forms of databases and of RFC 3339, in seconds since 1970. A text without an offset is in UTC.
@@ -119,14 +119,21 @@ mod tests {
         let integer = Value::Integer;
         let day = 86_400;
         let now = 1_795_773_600;
-        for unit in [1, 1_000, 1_000_000] {
+        for unit in [1, 1_000, 1_000_000, 1_000_000_000] {
             let reached = integer((now - day) * unit);
             assert!(is_ahead(&integer((now + day) * unit), Some(&reached), NOW));
             assert!(!is_ahead(&integer((now - 1) * unit), Some(&reached), NOW));
-            // A number of another unit, and one beside a counter or nothing.
-            assert!(!is_ahead(&integer((now + day) * unit * 1_000), Some(&reached), NOW));
+            // The end of the year 9999, where the numbers have room for it, and the largest number.
+            for ahead in [253_402_300_799_i64.saturating_mul(unit), i64::MAX] {
+                assert!(is_ahead(&integer(ahead), Some(&reached), NOW), "{ahead}");
+            }
+            // A number beside a counter or nothing.
             assert!(!is_ahead(&integer((now + day) * unit), Some(&integer(7)), NOW));
             assert!(!is_ahead(&integer((now + day) * unit), None, NOW));
+        }
+        // No number follows on these.
+        for last in [Value::Real(f64::INFINITY), text("Infinity"), text("NaN")] {
+            assert!(is_ahead(&last, None, NOW) && is_ahead(&last, Some(&integer(7)), NOW));
         }
         // PostgreSQL gives each value as text.
         assert!(is_ahead(&text("1795860000"), Some(&text("1795687200")), NOW));
