@@ -179,11 +179,15 @@ impl Kubernetes {
             let why = loop {
                 let line = match lines.next(SILENCE_MAX).await {
                     Ok(Next::Line(line)) => line,
+                    Ok(Next::End) if is_list(&lines.rest(Vec::new()).await) => {
+                        return Ok(self.polls(&ignored()));
+                    }
                     Ok(Next::End) => break None,
                     Ok(Next::Broken(error)) => break Some(error),
                     Err(error) => return Err(self.refused(error)),
                 };
                 match Watched::read(&line) {
+                    Err(_) if is_list(&lines.rest(line).await) => return Ok(self.polls(&ignored())),
                     Ok(Watched::Applied { object, version }) => {
                         output.send(Event::Apply(object)).await?;
                         self.version = Some(version);
@@ -202,7 +206,7 @@ impl Kubernetes {
                     }
                     Ok(Watched::Failed(error)) | Err(error) => return Err(self.refused(error)),
                 }
-                self.is_expired = false;
+                (self.is_expired, self.is_polled) = (false, false);
             };
             // A server that sends the same objects again and again goes nowhere.
             let had_event = had_bookmark || self.version != begun_at;
@@ -245,6 +249,16 @@ impl Kubernetes {
         if std::mem::replace(&mut self.is_expired, true) { NextList::AfterPause } else { NextList::Now }
     }
 
+    /// The resource can't be watched: a list follows after the interval.
+    fn polls(&mut self, error: &Error) -> NextList {
+        if !std::mem::replace(&mut self.is_polled, true) {
+            let error = with_causes(error);
+            warn!(resource = self.settings.resource, %error, "the resource can't be watched; it is listed once per interval");
+        }
+        self.forget();
+        NextList::AfterInterval
+    }
+
     /// Begins a watch behind the version. Credentials that have been replaced are read again.
     async fn resume(&mut self) -> Result<Begun, Error> {
         match self.begin().await {
@@ -260,10 +274,7 @@ impl Kubernetes {
             return Ok(Begun::List(self.expired(&why)));
         }
         match self.watch(&[("resourceVersion", version.as_str())]).await {
-            Ok(lines) => {
-                self.is_polled = false;
-                Ok(Begun::Open(Box::new(lines)))
-            }
+            Ok(lines) => Ok(Begun::Open(Box::new(lines))),
             Err(error) if error.status() == Some(StatusCode::GONE) => {
                 Ok(Begun::List(self.expired("the version has expired (410)")))
             }
@@ -271,12 +282,7 @@ impl Kubernetes {
                 Ok(Begun::List(self.expired("the server does not have the version (504)")))
             }
             Err(error) if is_fresh && error.status().is_some_and(|status| NO_WATCH.contains(&status)) => {
-                if !std::mem::replace(&mut self.is_polled, true) {
-                    let error = with_causes(&error);
-                    warn!(resource = self.settings.resource, %error, "the resource can't be watched; it is listed once per interval");
-                }
-                self.forget();
-                Ok(Begun::List(NextList::AfterInterval))
+                Ok(Begun::List(self.polls(&error)))
             }
             Err(error) => Err(error),
         }
@@ -355,7 +361,10 @@ impl Kubernetes {
             };
             let event = match Watched::read(&line) {
                 Ok(event) => event,
-                Err(error) => return Ok(self.no_watch_list(&error)),
+                Err(error) => {
+                    self.uses_watch_list = !is_list(&lines.rest(line).await);
+                    return Ok(self.no_watch_list(&error));
+                }
             };
             match event {
                 Watched::Applied { object, .. } => {
@@ -460,6 +469,16 @@ impl Kubernetes {
         }
         url
     }
+}
+
+/// The failure of a watch that a server has answered with a list: it does not know the parameter `watch`.
+fn ignored() -> Error {
+    Error::new("the server has answered the watch with a list")
+}
+
+/// Whether a body is a list, and no watch.
+fn is_list(body: &[u8]) -> bool {
+    page(body, "the watch").is_ok()
 }
 
 /// A page of a list. A single object, a Status or a Table is none.

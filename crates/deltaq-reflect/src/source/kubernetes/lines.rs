@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use reqwest::{Response, Url};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::{Error, http};
+
+/// How long the rest of a response that is no watch may take.
+const REST_MAX: Duration = Duration::from_secs(30);
 
 /// The lines of a response that goes on.
 #[derive(Debug)]
@@ -68,6 +71,20 @@ impl Lines {
             }
             self.buffer.extend_from_slice(&piece);
         }
+    }
+}
+
+impl Lines {
+    /// A line with all that follows it, of a response that may be no watch. It is cut where it is too long, broken or slow.
+    pub(super) async fn rest(&mut self, mut line: Vec<u8>) -> Vec<u8> {
+        line.append(&mut self.buffer);
+        let end = Instant::now() + REST_MAX;
+        while let Ok(Ok(Some(piece))) = timeout_at(end, self.response.chunk()).await
+            && (line.len() + piece.len()) as u64 <= self.max_bytes
+        {
+            line.extend_from_slice(&piece);
+        }
+        line
     }
 }
 

@@ -346,3 +346,41 @@ fn an_object_that_the_queue_refuses_does_not_stop_the_others() {
     let log = reflecting.stop();
     assert!(log.contains("which is left out") && log.contains("shop/pod-0001"), "{log}");
 }
+
+#[test]
+fn a_server_that_ignores_watches_is_listed_once_per_interval() {
+    type Write = fn(&Value) -> String;
+    let forms: [Write; 3] = [
+        Value::to_string,
+        |list| format!("{list}\n"),
+        |list| serde_json::to_string_pretty(list).expect("JSON"),
+    ];
+    for form in forms {
+        let server = Server::in_memory();
+        let (api, upstream) = Api::start(true, 3);
+        let of = api.clone();
+        api.0.0.lock().hook = Some(Arc::new(move |request: &Request, reply: &mut Reply| {
+            let is_watch = request.parameter("watch").is_some();
+            if is_watch {
+                let objects: Vec<Value> = of.objects().into_values().collect();
+                let metadata = json!({ "resourceVersion": of.0.0.lock().version.to_string() });
+                let list =
+                    json!({ "kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": objects });
+                reply.send(200, &["content-type: application/json"], &form(&list));
+            }
+            is_watch
+        }));
+        let reflecting = start(&server, &api, &upstream, &["--interval", "200ms"]);
+        for image in 1..4 {
+            api.apply(1, image);
+            api.delete(2);
+            until_equal(&server, &api);
+            assert!(is_up(&reflecting));
+        }
+        api.0.0.lock().hook = None;
+        until("the resource is watched", || api.counts().1 > 0);
+        let log = reflecting.stop();
+        assert_eq!(log.matches("can't be watched").count(), 1, "{log}");
+        assert!(log.contains("has answered the watch with a list") && !log.contains("not in step"), "{log}");
+    }
+}
