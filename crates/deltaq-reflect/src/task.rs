@@ -347,13 +347,19 @@ fn after_source(backoff: &mut ReflectorBackoff, asked: Option<Duration>) -> Dura
 /// with empty ones.
 fn of_source(mut error: deltaq_client::Error) -> deltaq_client::Error {
     if let deltaq_client::Error::Problem(problem) = &mut error {
-        let number = problem.line.or(problem.index.map(|index| index + 1)).unwrap_or_default();
-        let places = [format!("line {number}: "), format!("object {}: ", number.saturating_sub(1))];
+        let line = problem.line.unwrap_or_default();
+        let number = problem.index.map_or(line, |index| index + 1);
+        let places = [format!("line {line}: "), format!("object {}: ", number.saturating_sub(1))];
         let detail = places.iter().find_map(|place| problem.detail.strip_prefix(place.as_str()));
         if let Some(detail) = detail {
             problem.detail = format!("object {number} of the list: {detail}");
         } else if let Some(lines) = problem.detail.strip_prefix("lines ") {
-            problem.detail = format!("objects {lines}");
+            let same = lines.split_once(" have ").map_or(lines, |(_, same)| same);
+            problem.detail = if line == number {
+                format!("objects {lines}")
+            } else {
+                format!("object {number} of the list and one before it have {same}")
+            };
         }
         match problem.code.as_str() {
             "mass-delete" => {
@@ -420,4 +426,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_refused_list_is_told_in_objects() {
+        let reported = |detail: &str, line: Option<u64>, index: u64| {
+            let problem = serde_json::json!({
+                "type": "", "title": "", "status": 422, "detail": detail, "code": "duplicate-key", "retryable": false,
+                "request_id": "", "index": index, "line": line
+            });
+            let problem = serde_json::from_value(problem).unwrap();
+            let deltaq_client::Error::Problem(problem) = of_source(deltaq_client::Error::Problem(problem))
+            else {
+                panic!("a problem")
+            };
+            problem.detail
+        };
+        assert_eq!(reported("line 3: no key", Some(3), 2), "object 3 of the list: no key");
+        // The lines of a slow list are filled with empty ones.
+        assert_eq!(reported("line 2049: no key", Some(2_049), 2), "object 3 of the list: no key");
+        assert_eq!(reported("object 2: no key", None, 2), "object 3 of the list: no key");
+        assert_eq!(
+            reported("lines 1 and 3 have the same key a", Some(3), 2),
+            "objects 1 and 3 have the same key a"
+        );
+        let filled = reported("lines 1 and 2049 have the same key a", Some(2_049), 2);
+        assert_eq!(filled, "object 3 of the list and one before it have the same key a");
+    }
 }

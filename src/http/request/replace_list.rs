@@ -47,25 +47,49 @@ impl ReadList {
     }
 }
 
-/// The positions of the objects in a list.
+/// The positions of the objects of a list in the body, where others may have been left out.
 #[derive(Default)]
 pub(in crate::http) struct Places {
-    /// For NDJSON: the index and the line of each object that follows blank lines, and of the first object. Every
-    /// other object is on the line after the previous object.
-    breaks: Vec<(usize, usize)>,
+    /// The first object, and each one that does not directly follow the object before it, with its index in the list.
+    breaks: Vec<(usize, Place)>,
+}
+
+/// Where an object was in the body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    index: usize,
+    /// For NDJSON.
+    line: Option<usize>,
 }
 
 impl Places {
-    fn note(&mut self, index: usize, line: usize) {
-        if self.line_of(index) != Some(line) {
-            self.breaks.push((index, line));
+    /// Notes the place of the object with this index in the list. Objects are noted in the order of the list.
+    fn note(&mut self, at: usize, place: Place) {
+        if self.of(at) != Some(place) {
+            self.breaks.push((at, place));
         }
     }
 
-    fn line_of(&self, index: usize) -> Option<usize> {
-        let after = self.breaks.partition_point(|(at, _)| *at <= index);
-        let (at, line) = self.breaks.get(after.checked_sub(1)?)?;
-        Some(line + (index - at))
+    fn of(&self, at: usize) -> Option<Place> {
+        let after = self.breaks.partition_point(|(first, _)| *first <= at);
+        let (first, Place { index, line }) = self.breaks.get(after.checked_sub(1)?)?;
+        let behind = at - first;
+        Some(Place { index: index + behind, line: line.map(|line| line + behind) })
+    }
+
+    /// Keeps those objects of a list for which a function is true.
+    fn retain(&mut self, list: ObjectList, keeps: impl Fn(&Key) -> bool) -> ObjectList {
+        let (mut kept, mut places) = (ObjectList::default(), Self::default());
+        for (at, (key, object)) in list.into_iter().enumerate() {
+            if keeps(&key) {
+                if let Some(place) = self.of(at) {
+                    places.note(kept.len(), place);
+                }
+                kept.push(key, object);
+            }
+        }
+        *self = places;
+        kept
     }
 
     /// The list with each key once. Without `keeps_last`, a list that names a key several times is refused.
@@ -79,7 +103,9 @@ impl Places {
         }
         let Some((first, index)) = list.duplicate() else { return Ok(list) };
         let key = list.key_at(index).map(|key| Excerpt(key.as_str()).to_string()).unwrap_or_default();
-        let lines = self.line_of(first).zip(self.line_of(index));
+        let places = self.of(first).zip(self.of(index));
+        let lines = places.and_then(|(first, second)| first.line.zip(second.line));
+        let (first, index) = places.map_or((first, index), |(first, second)| (first.index, second.index));
         let at = match lines {
             Some((first, line)) => format!("lines {first} and {line}"),
             None => format!("objects {first} and {index}"),
@@ -131,8 +157,7 @@ pub(in crate::http) async fn read_list(
     if let Some(invalid) = read.invalid.as_mut().filter(|invalid| invalid.count > 0) {
         invalid.check_share(read.list.len())?;
         // A valid object of such a key may be an older one.
-        let valid = read.list.into_iter().filter(|(key, _)| !invalid.keys.contains(key));
-        read.list = valid.collect();
+        read.list = read.places.retain(read.list, |key| !invalid.keys.contains(key));
     }
     Ok(read)
 }
@@ -236,7 +261,7 @@ async fn take(
             Ok((key, object))
         });
         match keyed {
-            Ok((key, object)) => Ok(Ok((key, object, parsed.line))),
+            Ok((key, object)) => Ok(Ok((key, object, Place { index: before + index, line: parsed.line }))),
             Err(problem) => {
                 let problem = problem.in_item(before + index, parsed.line);
                 if skips { Ok(Err((before + index, parsed.key.clone().ok(), problem))) } else { Err(problem) }
@@ -245,10 +270,8 @@ async fn take(
     });
     for keyed in keyed.await? {
         match keyed {
-            Ok((key, object, line)) => {
-                if let Some(line) = line {
-                    read.places.note(read.list.len(), line);
-                }
+            Ok((key, object, place)) => {
+                read.places.note(read.list.len(), place);
                 read.list.push(key, object);
             }
             Err((index, key, problem)) => read.invalid.get_or_insert_default().note(index, key, problem),

@@ -185,3 +185,27 @@ async fn a_key_keeps_what_it_has_although_the_list_has_an_older_object_too() {
     assert_eq!((&replaced["replaced"], &replaced["deleted"]), (&json!(0), &json!(0)), "{replaced}");
     assert_eq!(service.get(&format!("{QUEUE}/latest/k29")).await.ok()["object"]["price"], 1);
 }
+
+#[tokio::test]
+async fn a_key_that_a_list_names_twice_has_its_places_in_the_body() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &settings()).await.ok();
+    // One object of 22 is not valid, and one before it has its key.
+    let mut lines = list(20, &[&too_large("k03"), "", "{\"key\":\"k05\",\"price\":2}"]);
+    let last = lines.len() - 1;
+    lines[last] = "{\"$end\":22}".to_owned();
+    let refused = replace(&service, "&skip_invalid=true", &lines).await.problem("duplicate-key");
+    assert_eq!((&refused["first_index"], &refused["index"]), (&json!(5), &json!(21)), "{refused}");
+    assert_eq!((&refused["first_line"], &refused["line"]), (&json!(6), &json!(23)), "{refused}");
+    assert!(refused["detail"].as_str().expect("a text").starts_with("lines 6 and 23 have"), "{refused}");
+    let objects = lines[..last].iter().filter_map(|line| serde_json::from_str(line).ok());
+    let array = Value::Array(objects.collect());
+    for (from, expected) in [(0, (5, 21)), (1, (4, 20))] {
+        let array = Value::from(array.as_array().expect("a list")[from..].to_vec());
+        let call = format!("{QUEUE}/replace?source=erp&skip_invalid=true");
+        let refused = service.call("POST", &call, &array).await.problem("duplicate-key");
+        let (first, second) = expected;
+        assert_eq!((&refused["first_index"], &refused["index"]), (&json!(first), &json!(second)));
+        assert!(refused.get("line").is_none(), "{refused}");
+    }
+}
