@@ -1,15 +1,17 @@
 //! How a source does: its log lines and its counts.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deltaq_client::types::{InvalidObject, ReplaceCounts};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
+use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use super::Error;
+use super::left_out::LeftOut;
 use super::metrics::{SourceMetrics, Summary};
 
 /// The log lines and the counts of a source.
@@ -19,14 +21,15 @@ pub(super) struct Health {
     queue: String,
     metrics: Arc<SourceMetrics>,
     clock: Clock,
-    /// Changes that were read, and that the queue has not taken yet.
-    waiting: AtomicUsize,
+    /// The keys of changes that were read, and that the queue has not taken yet, in their order.
+    waiting: Mutex<VecDeque<String>>,
+    left_out: Mutex<LeftOut>,
 }
 
 impl Health {
     pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
-        let (source, queue, waiting) = (source.to_owned(), queue.to_owned(), AtomicUsize::new(0));
-        Self { source, queue, metrics, clock, waiting }
+        let (source, queue) = (source.to_owned(), queue.to_owned());
+        Self { source, queue, metrics, clock, waiting: Mutex::default(), left_out: Mutex::default() }
     }
 
     /// A list was accepted, or has not changed.
@@ -39,15 +42,22 @@ impl Health {
         }
     }
 
-    /// A list was accepted, so no object is left out but those of this list.
-    pub(super) fn begins_list(&self) {
-        self.metrics.left_out.set(0.0);
+    /// A list was accepted without objects that the queue refuses. Their keys keep what they have.
+    pub(super) fn list_left_out(&self, count: u64, objects: &[InvalidObject]) {
+        let mut left_out = self.left_out.lock();
+        left_out.list(count, objects);
+        self.tell_left_out(&mut left_out, count, objects);
     }
 
-    /// The queue has left out objects that it refuses. Their keys keep what they have.
-    pub(super) fn left_out(&self, count: u64, objects: &[InvalidObject]) {
-        self.metrics.leaves_out(count);
+    fn tell_left_out(&self, left_out: &mut LeftOut, count: u64, objects: &[InvalidObject]) {
+        self.metrics.leaves_out(left_out.count());
+        if !left_out.is_due() {
+            return;
+        }
         let (source, queue) = (&self.source, &self.queue);
+        if left_out.count() == 0 {
+            info!(source, queue, "the queue refuses no object any more");
+        }
         for InvalidObject { key, code, detail, .. } in objects {
             warn!(
                 source,
@@ -66,25 +76,36 @@ impl Health {
 
     /// The source begins to be read. What waited before is not sent any more.
     pub(super) fn began(&self) {
-        self.waiting.store(0, Ordering::Relaxed);
+        self.waiting.lock().clear();
     }
 
-    /// A change was read.
-    pub(super) fn waits(&self) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+    /// A change of a key was read.
+    pub(super) fn waits(&self, key: String) {
+        self.waiting.lock().push_back(key);
     }
 
     /// The source was read and had nothing new. It does not count while changes wait for the queue.
     pub(super) fn read(&self) {
-        if self.waiting.load(Ordering::Relaxed) == 0 {
+        if self.waiting.lock().is_empty() {
             self.metrics.succeeded(self.clock.wall_us());
         }
     }
 
-    /// Changes were accepted. `queued` is the number of deltas that they made.
-    pub(super) fn changed(&self, changes: usize, queued: u64) {
-        self.waiting.fetch_sub(changes, Ordering::Relaxed);
+    /// Changes were accepted. `queued` is the number of deltas that they made. `invalid` objects are left out, of which some are named.
+    pub(super) fn changed(&self, changes: usize, queued: u64, invalid: u64, objects: &[InvalidObject]) {
+        let mut waiting = self.waiting.lock();
+        let most = changes.min(waiting.len());
+        let keys: Vec<String> = waiting.drain(..most).collect();
+        drop(waiting);
         self.metrics.changed(queued, self.clock.wall_us());
+        let mut left_out = self.left_out.lock();
+        left_out.changes(&keys, invalid, objects);
+        self.tell_left_out(&mut left_out, invalid, objects);
+    }
+
+    /// The task of the source begins, for the first time or after a panic.
+    pub(super) fn begins(&self) {
+        self.metrics.begins();
     }
 
     /// All parts of the source can be read again.

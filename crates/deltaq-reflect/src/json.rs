@@ -126,6 +126,17 @@ pub(super) fn key(object: &RawValue, pointers: &[String]) -> Vec<String> {
     pointers.iter().filter_map(part).filter(|part| !part.is_empty()).collect()
 }
 
+/// The key of an object, as the queue writes it: of several parts each is encoded.
+pub(super) fn key_text(object: &RawValue, pointers: &[String]) -> String {
+    match key(object, pointers).as_slice() {
+        [part] if pointers.len() == 1 => part.clone(),
+        parts => {
+            let encoded = parts.iter().map(|part| part.replace('%', "%25").replace('/', "%2F"));
+            encoded.collect::<Vec<_>>().join("/")
+        }
+    }
+}
+
 /// The objects of a list in a document. With `map_key` the list may be an object, whose members get their names in that member.
 pub(super) fn list(
     document: &RawValue,
@@ -229,6 +240,21 @@ mod tests {
         let document = raw("{\"a/b\": [{\"data\": [ {\"n\": 1.0e400 , \"m\":12345678901234567890} ,{}]}]}");
         let objects = list(&document, "/a~1b/0/data", None).unwrap();
         assert_eq!(texts(&objects), ["{\"n\": 1.0e400 , \"m\":12345678901234567890}", "{}"]);
+    }
+
+    #[test]
+    fn a_key_is_written_as_the_queue_writes_it() {
+        let object = raw("{\"a\":{\"b\":\"x/y%\"},\"n\":7,\"e\":\"\"}");
+        let key = |pointers: &[&str]| {
+            key_text(&object, &pointers.iter().map(|pointer| (*pointer).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!((key(&["/a/b"]), key(&["/n"])), ("x/y%".to_owned(), "7".to_owned()));
+        assert_eq!(
+            (key(&["/a/b", "/n"]), key(&["/absent", "/n"])),
+            ("x%2Fy%25/7".to_owned(), "7".to_owned())
+        );
+        assert_eq!(key(&["/absent", "/a/b"]), "x%2Fy%25");
+        assert_eq!((key(&["/e"]), key(&[])), (String::new(), String::new()));
     }
 
     #[test]

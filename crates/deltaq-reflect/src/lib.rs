@@ -8,6 +8,7 @@
 
 mod health;
 mod json;
+mod left_out;
 mod metrics;
 mod page;
 pub mod settings;

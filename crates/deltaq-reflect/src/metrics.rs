@@ -45,7 +45,7 @@ pub(super) struct SourceMetrics {
     is_up: Gauge,
     succeeded_at: Gauge,
     objects: Gauge,
-    pub(super) left_out: Gauge,
+    left_out: Gauge,
     lists: Counter,
     unchanged_lists: Counter,
     replaced: Counter,
@@ -72,7 +72,7 @@ impl Metrics {
             describe_gauge!(OBJECTS, "Objects of the last list that was accepted.");
             describe_gauge!(
                 LEFT_OUT,
-                "Refusals of objects by the queue since the last list, that list included. Their keys keep what they had."
+                "Objects of the last list and of changes since that the queue refuses. Their keys keep what they had."
             );
             describe_counter!(LISTS, "Lists, by whether the source said that nothing has changed.");
             describe_counter!(CHANGES, "Deltas that were queued.");
@@ -137,9 +137,9 @@ impl SourceMetrics {
         self.succeeded(now_us);
     }
 
-    /// Counts objects that the queue has left out.
+    /// Shows how many objects are left out.
     pub(super) fn leaves_out(&self, count: u64) {
-        self.left_out.increment(count as f64);
+        self.left_out.set(count as f64);
     }
 
     /// Counts changes that were accepted, by the deltas that they made.
@@ -161,6 +161,11 @@ impl SourceMetrics {
     pub(super) fn degraded(&self, error: &Error) {
         self.is_degraded.store(true, Ordering::Relaxed);
         self.failed(error);
+    }
+
+    /// The source begins to be read anew. It is not in step before it has succeeded.
+    pub(super) fn begins(&self) {
+        self.is_degraded.store(false, Ordering::Relaxed);
     }
 
     /// All parts of the source can be read again.

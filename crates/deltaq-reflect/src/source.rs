@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 
 use self::reading::Reading;
 use super::health::Health;
-use crate::settings;
+use crate::{json, settings};
 
 /// Events that wait for the queue. A source that is faster than the queue waits.
 const EVENTS_MAX: usize = 256;
@@ -130,32 +130,36 @@ fn printable(text: &str) -> String {
 pub(super) struct Output {
     events: mpsc::Sender<Result<Event, Error>>,
     health: Arc<Health>,
+    /// The pointers of the queue's key.
+    key: Vec<String>,
     /// The list that is read, if its end waits until the list was compared with the keys of the queue.
     reading: Option<Mutex<Reading>>,
 }
 
-/// Whether an event is a change, and no part of a list.
-const fn is_change(event: &Event) -> bool {
-    matches!(event, Event::Apply(_) | Event::Delete(_) | Event::DeleteKey(_))
-}
-
 impl Output {
-    /// An output, and the stream of its events.
-    pub(super) fn channel(health: Arc<Health>) -> (Self, impl Stream<Item = Result<Event, Error>>) {
+    /// An output, and the stream of its events. `key` has the pointers of the queue's key.
+    pub(super) fn channel(
+        health: Arc<Health>,
+        key: &[String],
+    ) -> (Self, impl Stream<Item = Result<Event, Error>> + use<>) {
         health.began();
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
-        (Self { events, health, reading: None }, stream)
+        (Self { events, health, key: key.to_vec(), reading: None }, stream)
     }
 
-    /// Keeps back the end of the list. `key` has the pointers of the queue's key.
-    pub(super) fn keep_end(&mut self, key: &[String]) {
-        self.reading = Some(Mutex::new(Reading::new(key)));
+    /// Keeps back the end of the list.
+    pub(super) fn keep_end(&mut self) {
+        self.reading = Some(Mutex::new(Reading::new(&self.key)));
     }
 
     pub(super) async fn send(&self, event: Event) -> Result<(), Error> {
-        if is_change(&event) {
-            self.health.waits();
+        match &event {
+            Event::Apply(object) | Event::Delete(object) => {
+                self.health.waits(json::key_text(object, &self.key));
+            }
+            Event::DeleteKey(key) => self.health.waits(key.clone()),
+            Event::Init | Event::InitApply(_) | Event::InitDone => {}
         }
         if let Some(reading) = &self.reading
             && reading.lock().note(&event)

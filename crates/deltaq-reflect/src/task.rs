@@ -153,9 +153,9 @@ impl Task {
         // Otherwise the queue may lack changes that the source has sent.
         let is_followed_up = self.reflector.is_some();
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
-        let (mut output, events) = Output::channel(Arc::clone(&self.health));
+        let (mut output, events) = Output::channel(Arc::clone(&self.health), &self.key);
         if keys_before > 0 {
-            output.keep_end(&self.key);
+            output.keep_end();
         }
         let queue = self.client.queue(self.settings.queue.as_str());
         let objects_before = queue.latest().source(self.name.as_str()).page_size(1_000).stream().map(object);
@@ -200,7 +200,7 @@ impl Task {
     /// are still sent.
     async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
-        let (output, events) = Output::channel(Arc::clone(&self.health));
+        let (output, events) = Output::channel(Arc::clone(&self.health), &self.key);
         let relist_at = self.relist_at;
         let source = &mut self.source;
         let produced = async {
@@ -263,12 +263,10 @@ impl Task {
         let health = Arc::clone(&self.health);
         Reflector::new(self.client.clone(), options).on_step(move |step| match step {
             Step::Changes { changes, produced } => {
-                health.changed(*changes, produced.queued);
-                health.left_out(produced.invalid, &produced.invalid_objects);
+                health.changed(*changes, produced.queued, produced.invalid, &produced.invalid_objects);
             }
             Step::List { replaced, .. } => {
-                health.begins_list();
-                health.left_out(replaced.invalid, &replaced.invalid_objects);
+                health.list_left_out(replaced.invalid, &replaced.invalid_objects);
             }
             Step::Restart { .. } => {}
         })

@@ -219,7 +219,7 @@ mod tests {
     fn a_page_is_repeated_for_a_bounded_time() {
         let mut metrics = Metrics::new();
         let health = Health::new("s", "q", metrics.add("s", "q"), Clock::system());
-        let (output, _events) = Output::channel(Arc::new(health));
+        let (output, _events) = Output::channel(Arc::new(health), &[]);
         let failure = |refusal, asked: Option<u64>| Error {
             refusal,
             ..Error::new("no").retry_after(asked.map(Duration::from_secs))

@@ -337,14 +337,24 @@ fn an_object_that_the_queue_refuses_does_not_stop_the_others() {
     };
     until_right();
     reflecting.until_metric("deltaq_reflect_left_out_objects", "", 1.0);
+    // The same object again is one object, and is reported once.
+    api.change("MODIFIED", "pod-0001", |_| large("pod-0001"));
+    api.apply(2, 9);
+    until_right();
+    assert!((reflecting.metric("deltaq_reflect_left_out_objects", "") - 1.0).abs() < f64::EPSILON);
     // The same in a list.
     api.fail(Fault::ExpiredEvent);
     api.until_met();
     api.apply(2, 8);
     until_right();
     assert!(is_up(&reflecting));
+    // The queue takes it again.
+    api.apply(1, 9);
+    until("no object is left out", || reflecting.metric("deltaq_reflect_left_out_objects", "") < 0.5);
     let log = reflecting.stop();
     assert!(log.contains("which is left out") && log.contains("shop/pod-0001"), "{log}");
+    assert_eq!(log.matches("refuses an object").count(), 1, "{log}");
+    assert!(log.contains("refuses no object any more"), "{log}");
 }
 
 #[test]

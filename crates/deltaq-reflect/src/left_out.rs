@@ -1,0 +1,143 @@
+//! The objects that the queue refuses: those of the last list, and of changes since. Their keys keep what they had.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use deltaq_client::types::InvalidObject;
+use tokio::time::Instant;
+
+/// How often the same refusals are reported again.
+const REPORT_EVERY: Duration = Duration::from_hours(1);
+
+/// The objects that are left out.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    now: Refused,
+    /// What was reported last, and when.
+    reported: Refused,
+    reported_at: Option<Instant>,
+}
+
+/// Refused objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Refused {
+    /// The code of the refusal by key, of the objects that the queue has named.
+    named: BTreeMap<String, String>,
+    /// The others. A reply names a few objects, and some have no key that can be read.
+    others: u64,
+}
+
+impl Refused {
+    fn note(&mut self, object: &InvalidObject) {
+        match &object.key {
+            Some(key) => {
+                self.named.insert(key.clone(), object.code.clone());
+            }
+            None => self.others += 1,
+        }
+    }
+}
+
+impl LeftOut {
+    /// A list was accepted without these `count` objects, of which `objects` are named. No other is left out.
+    pub(super) fn list(&mut self, count: u64, objects: &[InvalidObject]) {
+        self.now = Refused { named: BTreeMap::new(), others: count.saturating_sub(objects.len() as u64) };
+        for object in objects {
+            self.now.note(object);
+        }
+    }
+
+    /// Changes of these keys were accepted without `count` objects, of which `objects` are named.
+    pub(super) fn changes(&mut self, keys: &[String], count: u64, objects: &[InvalidObject]) {
+        let others = count.saturating_sub(objects.len() as u64);
+        // Which objects behind the last named one were refused is not known.
+        let known = match objects.last() {
+            Some(last) if others > 0 => usize::try_from(last.index).map_or(keys.len(), |last| last + 1),
+            _ => keys.len(),
+        };
+        let mut objects = objects.iter().peekable();
+        for (index, key) in keys.iter().take(known).enumerate() {
+            match objects.next_if(|object| object.index == index as u64) {
+                Some(object) => self.now.note(object),
+                None => drop(self.now.named.remove(key)),
+            }
+        }
+        self.now.others += others;
+    }
+
+    /// The number of objects that are left out.
+    pub(super) fn count(&self) -> u64 {
+        self.now.named.len() as u64 + self.now.others
+    }
+
+    /// Whether the objects are to be reported: others are left out than at the last time, or that was long ago.
+    pub(super) fn is_due(&mut self) -> bool {
+        let is_long_ago = self.count() > 0 && self.reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
+        let is_due = self.now != self.reported || is_long_ago;
+        if is_due {
+            (self.reported, self.reported_at) = (self.now.clone(), Some(Instant::now()));
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invalid(index: u64, key: Option<&str>) -> InvalidObject {
+        let (key, code) = (key.map(str::to_owned), "object-too-large".to_owned());
+        InvalidObject { index, key, code, detail: String::new() }
+    }
+
+    fn keys(keys: &[&str]) -> Vec<String> {
+        keys.iter().map(|key| (*key).to_owned()).collect()
+    }
+
+    #[test]
+    fn objects_are_counted_and_not_refusals() {
+        let mut left_out = LeftOut::default();
+        left_out.list(14, &[invalid(0, Some("a")), invalid(3, Some("b")), invalid(4, None)]);
+        assert_eq!(left_out.count(), 14);
+        left_out.list(2, &[invalid(0, Some("a")), invalid(3, Some("b"))]);
+        assert_eq!(left_out.count(), 2);
+        // The same object again, a new one, and one that the queue takes.
+        left_out.changes(&keys(&["a", "c"]), 2, &[invalid(0, Some("a")), invalid(1, Some("c"))]);
+        assert_eq!(left_out.count(), 3);
+        left_out.changes(&keys(&["x", "a", "b"]), 1, &[invalid(2, Some("b"))]);
+        assert_eq!(left_out.count(), 2);
+        // The last change of a key counts.
+        left_out.changes(&keys(&["b", "b", "c", "c"]), 2, &[invalid(0, Some("b")), invalid(3, Some("c"))]);
+        assert_eq!(left_out.count(), 1);
+        // What is behind the last named object is not known.
+        left_out.changes(&keys(&["d", "c", "e"]), 2, &[invalid(0, Some("d"))]);
+        assert_eq!(left_out.count(), 3);
+        left_out.list(0, &[]);
+        assert_eq!(left_out.count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_objects_are_reported_once_an_hour() {
+        let mut left_out = LeftOut::default();
+        assert!(!left_out.is_due());
+        let mut is_due = |objects: &[&InvalidObject]| {
+            let objects: Vec<_> = objects.iter().map(|object| (*object).clone()).collect();
+            left_out.list(objects.len() as u64, &objects);
+            left_out.is_due()
+        };
+        let (a, b, none) = (invalid(0, Some("a")), invalid(1, Some("b")), invalid(2, None));
+        let later = InvalidObject { index: 7, ..a.clone() };
+        assert_eq!([is_due(&[&a]), is_due(&[&a]), is_due(&[&later])], [true, false, false]);
+        let schema = InvalidObject { code: "invalid-object".to_owned(), ..a.clone() };
+        assert!(is_due(&[&schema]) && is_due(&[&a]) && is_due(&[&a, &b]) && is_due(&[&a, &none]));
+        assert!(is_due(&[]) && !is_due(&[]) && is_due(&[&a]));
+        tokio::time::advance(REPORT_EVERY / 2).await;
+        assert!(!is_due(&[&a]));
+        tokio::time::advance(REPORT_EVERY / 2).await;
+        assert!(is_due(&[&a]) && !is_due(&[&a]));
+        // That no object is left out is reported once.
+        assert!(is_due(&[]));
+        tokio::time::advance(REPORT_EVERY).await;
+        assert!(!is_due(&[]));
+    }
+}
