@@ -62,6 +62,8 @@ impl Plan {
 
     fn begin(self) -> Result<Task, Error> {
         let Self { name, settings, client, health } = self;
+        // What an earlier task could not read, this one has not read either. A list follows once it can.
+        health.begins();
         let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
         let (relist_at, key) = (Instant::now(), Vec::new());
         Ok(Task { name, settings, source, client, reflector: None, health, backoff, relist_at, key })
@@ -422,6 +424,23 @@ mod tests {
             let pause = after_source(&mut backoff, Some(second));
             assert!((second..second.mul_f64(1.1)).contains(&pause), "{pause:?}");
         }
+    }
+
+    #[test]
+    fn a_task_after_a_panic_is_in_step_once_a_list_is_accepted() {
+        let settings = "[sources.s]\nqueue = \"q\"\n[sources.s.files]\npath = \"/nowhere\"\n";
+        let settings: settings::Reflect = toml::from_str(settings).unwrap();
+        let options = ClientOptions { url: "http://127.0.0.1:9".to_owned(), ..ClientOptions::default() };
+        let (mut metrics, client) = (Metrics::new(), Client::new(options).unwrap());
+        let plan = Plan::new("s", &settings.sources["s"], client, metrics.add("s", "q"), Clock::system());
+        let broken = source::Error::new("a file is broken").into();
+        plan.clone().begin().unwrap().health.degraded(&broken);
+        plan.clone().begin().unwrap().health.listed(Summary::Unchanged);
+        assert!(
+            metrics.page().contains("deltaq_reflect_up{source=\"s\",queue=\"q\"} 1\n"),
+            "{}",
+            metrics.page()
+        );
     }
 
     #[test]

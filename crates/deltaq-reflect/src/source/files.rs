@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use deltaq_client::Event;
 use deltaq_types::duration::DurationText;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use self::changes::{Changes, shared_key};
 use self::scan::{Entry, Folder};
@@ -45,8 +45,13 @@ pub(crate) struct Files {
     is_compared: bool,
     /// The files that could not be read at the last look, each with its failure.
     broken: BTreeMap<PathBuf, String>,
+    /// A look that has begun. It goes on, and has the entries, if nobody waits for it any more.
+    looking: Option<JoinHandle<Looked>>,
     watch: Watch,
 }
+
+/// What a look has found, and the entries after it.
+type Looked = (Result<Look, Error>, BTreeMap<PathBuf, Entry>);
 
 impl Files {
     pub(super) fn new(files: &settings::Files, source: &settings::Source) -> Self {
@@ -71,6 +76,7 @@ impl Files {
             shared: None,
             is_compared: false,
             broken,
+            looking: None,
             watch,
         }
     }
@@ -148,10 +154,15 @@ impl Files {
 
     /// Looks at all files, reads the changed ones and compares their objects with the former ones.
     async fn look(&mut self) -> Result<Look, Error> {
+        if self.looking.is_some() {
+            // Nobody has waited for the look before. The list that follows has what it has found.
+            self.is_compared = false;
+            self.looked().await?.ok();
+        }
         let (folder, entries) = (self.folder.clone(), std::mem::take(&mut self.entries));
         let (key, keeps_last, is_compared) = (self.key.clone(), self.keeps_last, self.is_compared);
         let former = self.shared.clone();
-        let looked = spawn_blocking(move || {
+        self.looking = Some(spawn_blocking(move || {
             let (scanned, entries) = folder.scan(entries);
             let look = scanned.map(|scan| Look {
                 changes: Changes::new(&scan.before, &entries, &key),
@@ -166,17 +177,26 @@ impl Files {
                 is_unsettled: scan.is_unsettled,
             });
             (look, entries)
-        });
-        let (look, entries) =
-            looked.await.map_err(|error| Error::because("the reader of the files has failed", error))?;
-        self.entries = entries;
-        let look = look?;
+        }));
+        let look = self.looked().await??;
         (self.shared, self.is_compared) = (look.shared.clone(), true);
+        Ok(look)
+    }
+
+    /// Waits for the look that has begun, and takes its entries.
+    async fn looked(&mut self) -> Result<Result<Look, Error>, Error> {
+        let Some(looking) = &mut self.looking else { return Err(Error::new("no look has begun")) };
+        let looked = looking.await;
+        self.looking = None;
+        let (look, entries) =
+            looked.map_err(|error| Error::because("the reader of the files has failed", error))?;
+        self.entries = entries;
         Ok(look)
     }
 }
 
 /// What a look at the folder has found.
+#[derive(Debug)]
 struct Look {
     changes: Changes,
     /// A file that has a key of another one, and what is wrong.
@@ -184,4 +204,42 @@ struct Look {
     broken: BTreeMap<PathBuf, String>,
     /// Whether a file may still be changing.
     is_unsettled: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_look_that_nobody_waits_for_loses_nothing() {
+        let path = std::env::temp_dir().join(format!("deltaq-files-{}", fastrand::u64(..)));
+        std::fs::create_dir(&path).unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(path.join(name), format!("{{\"key\":\"{name}\"}}")).unwrap();
+        }
+        let text = format!("[sources.s]\nqueue = \"q\"\n[sources.s.files]\npath = {path:?}\n");
+        let settings: settings::Reflect = toml::from_str(&text).unwrap();
+        let source = &settings.sources["s"];
+        let Some(settings::Kind::Files(of_files)) = source.kind() else { panic!("files") };
+        let mut files = Files::new(of_files, source);
+        files.set_key(vec!["/key".to_owned()]);
+        while files.look().await.unwrap().is_unsettled {}
+        assert_eq!(files.entries.len(), 2);
+        // A file that is broken keeps what it had, although nobody waits for the look that finds that.
+        std::fs::write(path.join("a"), "{").unwrap();
+        {
+            let look = pin!(files.look());
+            assert!(look.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let mut look = files.look().await.unwrap();
+        while look.is_unsettled {
+            look = files.look().await.unwrap();
+        }
+        assert_eq!((files.entries.len(), look.broken.len()), (2, 1));
+        std::fs::remove_dir_all(path).unwrap();
+    }
 }
