@@ -128,8 +128,9 @@ impl Sql {
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         loop {
             tokio::time::sleep(jittered(self.interval.get())).await;
-            let from = std::mem::take(&mut self.reached);
-            self.reached = self.read(output, Event::Apply, Some(&from), &from).await?.reached;
+            // A look that is broken off leaves what was reached before it to the list that follows.
+            let read = self.read(output, Event::Apply, Some(&self.reached), &self.reached).await?;
+            self.reached = read.reached;
             output.read();
         }
     }
