@@ -3,6 +3,7 @@
 //! A database tells the type of a column, but SQLite has no type for times, and many schemas keep them as numbers or text. So the value
 //! itself says what it is. A number counts as a time only beside times of the same unit that have passed: a counter may have any value.
 
+use std::ops::RangeInclusive;
 use std::time::UNIX_EPOCH;
 
 use deltaq_runtime::clock;
@@ -11,6 +12,8 @@ use super::Value;
 
 /// 2000-01-01, in seconds since 1970. Smaller numbers are no times.
 const FIRST: f64 = 946_684_800.0;
+/// The year 9999, which many schemas have in the place of no end.
+const NO_END: RangeInclusive<f64> = 253_370_764_800.0..=253_402_300_800.0;
 /// Seconds, milliseconds, microseconds and nanoseconds per second.
 const UNITS: [f64; 4] = [1.0, 1e3, 1e6, 1e9];
 
@@ -29,7 +32,9 @@ pub(super) fn is_ahead(value: &Value, reached: Option<&Value>, now: f64) -> bool
         return seconds > now;
     }
     let Some(number) = value.number() else { return false };
-    let is_last = number.is_nan() || number == f64::INFINITY;
+    let is_last = number.is_nan()
+        || number == f64::INFINITY
+        || UNITS.iter().any(|unit| NO_END.contains(&(number / unit)));
     let reached = reached.and_then(Value::number);
     let has_passed = |unit: f64| reached.is_some_and(|reached| (FIRST..=now).contains(&(reached / unit)));
     is_last || UNITS.iter().any(|unit| has_passed(*unit) && number / unit > now)
@@ -132,7 +137,8 @@ mod tests {
             assert!(!is_ahead(&integer((now + day) * unit), None, NOW));
         }
         // No number follows on these.
-        for last in [Value::Real(f64::INFINITY), text("Infinity"), text("NaN")] {
+        let no_end = [253_402_300_799, 253_402_300_799_999, 253_402_214_400_000_000].map(integer);
+        for last in no_end.into_iter().chain([Value::Real(f64::INFINITY), text("Infinity"), text("NaN")]) {
             assert!(is_ahead(&last, None, NOW) && is_ahead(&last, Some(&integer(7)), NOW));
         }
         // PostgreSQL gives each value as text.
