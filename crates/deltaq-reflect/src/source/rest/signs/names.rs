@@ -61,8 +61,12 @@ const NOTHING: &str = "-1 0 false nil none null undefined";
 /// Names that mean something else in an object of the source's own data: the sum of an invoice, the pages of a book.
 const BARE: &str = "bookmark complete count done finished last marker more pages partial total truncated";
 /// What the source's own data has.
-const OWN: &str = "amount author createdat created currency customer customerid description email guid id isbn key \
-    label name orderid price sku slug subtotal tax title uid uuid";
+const OWN: &str = "amount assignee author createdat created currency customer description due email grandtotal guid id \
+    isbn key label name owner price priority publisher shipping sku slug subtotal tax title uid uuid vat";
+/// How the names of other such members end, and how those of a request do.
+const OWN_ENDS: [&str; 3] = ["id", "name", "number"];
+const OF_REQUEST: [&str; 7] =
+    ["correlationid", "pagenumber", "queryid", "requestid", "sessionid", "spanid", "traceid"];
 /// What a page has beside its list: members of any kind, and numbers.
 const OF_PAGE: &str = "cursor hasmore link next nextpage prev previous previouspage resourcetype";
 const NUMBERS_OF_PAGE: &str = "currentpage itemsperpage limit maxresults offset page pagenumber pagesize perpage skip \
@@ -255,7 +259,12 @@ pub(super) fn is_own(members: &[(String, &RawValue)]) -> bool {
             || is_in(NUMBERS_OF_PAGE, plain)
                 && json::scalar(value).is_some_and(|text| text.parse::<f64>().is_ok())
     };
-    has(&|plain, value| is_in(OWN, plain) && json::scalar(value).is_some()) && !has(&is_of_page)
+    let is_own = |plain: &str, value: &RawValue| {
+        let is_named = OWN_ENDS.iter().any(|end| plain.ends_with(end) && plain != *end)
+            && !OF_REQUEST.iter().any(|end| plain.ends_with(end));
+        (is_in(OWN, plain) || is_named) && json::scalar(value).is_some()
+    };
+    has(&is_own) && !has(&is_of_page)
 }
 
 /// Whether a word is among words.

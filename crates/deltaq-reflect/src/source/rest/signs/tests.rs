@@ -81,7 +81,11 @@ const PAGED: &[(&str, &str, &str)] = &[
         "/data/all/nodes",
         "its member /data/all/pageInfo/hasNextPage",
     ),
-    ("{\"content\":[],\"last\":false,\"totalPages\":2}", "/content", "its member /last says"),
+    (
+        "{\"content\":[],\"number\":0,\"size\":3,\"first\":true,\"last\":false,\"totalPages\":2}",
+        "/content",
+        "its member /last says",
+    ),
     ("{\"isLastPage\":false,\"values\":[],\"nextPageStart\":25}", "/values", "its member /nextPageStart"),
     (
         "{\"data\":[],\"additional_data\":{\"pagination\":{\"more_items_in_collection\":true}}}",
@@ -209,7 +213,8 @@ const PAGED_BY_OTHER_SIGNS: &[(&str, &str, &str)] = &[
     ("{\"@odata.count\":9,\"value\":[]}", "/value", "its member /@odata.count says that there are 9"),
     // The World Bank has the list beside the page in an array.
     ("[{\"page\":1,\"pages\":6,\"total\":\"300\"},[]]", "/1", "its member /0/total says that there are 300"),
-    // A page that has a name.
+    // A page that has a name, and one that has the id of the request.
+    ("{\"request_id\":\"r1\",\"code\":0,\"total\":9,\"items\":[]}", "/items", "its member /total says"),
     ("{\"id\":\"r1\",\"page\":1,\"total\":9,\"items\":[]}", "/items", "its member /total says"),
 ];
 
@@ -300,6 +305,8 @@ fn a_whole_list_has_no_sign_of_more() {
         ("{\"total_users\":9,\"total_count\":3,\"data\":[]}", "/data"),
         // The source's own data.
         ("{\"id\":\"INV-7\",\"total\":81,\"currency\":\"EUR\",\"lines\":[]}", "/lines"),
+        ("{\"invoice_number\":7,\"total\":81,\"lines\":[]}", "/lines"),
+        ("{\"order\":{\"orderId\":7,\"total\":81,\"lines\":[]}}", "/order/lines"),
         ("{\"title\":\"Moby Dick\",\"pages\":635,\"chapters\":[]}", "/chapters"),
         ("{\"name\":\"Sprint 7\",\"complete\":false,\"done\":false,\"tasks\":[]}", "/tasks"),
         ("{\"data\":{\"sku\":\"a\",\"count\":12,\"partial\":true,\"parts\":[]}}", "/data/parts"),
