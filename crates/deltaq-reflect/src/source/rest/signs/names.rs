@@ -7,13 +7,13 @@ use crate::json;
 /// Parts of a reply that are about pages.
 const PARTS: &str = "additionaldata attr context cursor hits info link links pages response resultinfo search searchinformation view";
 /// How the name of such a part begins, or ends.
-const PART_STARTS: [&str; 6] = ["cursors", "listmeta", "meta", "page", "pagin", "resultset"];
+const PART_STARTS: [&str; 7] = ["cursors", "listinfo", "listmeta", "meta", "page", "pagin", "resultset"];
 const PART_ENDS: [&str; 8] =
     ["cursors", "links", "meta", "metadata", "pageinfo", "pager", "pagination", "paging"];
 /// The cursor or link to the next page.
 const NEXT: &str = "next continue continuation continuationtoken lastevaluatedkey";
 /// What such a name may have behind `next`.
-const OF_NEXT: &str = "continuation cursor href items key link marker offset page range records results start token \
+const OF_NEXT: &str = "continuation cursor href items key link marker maxid offset page range records results start token \
     uri url";
 /// What may follow on that.
 const OF_NEXT_PAGE: &str = "at id index info num number params path query str string";
@@ -22,10 +22,20 @@ const BEFORE_NEXT: &str = "cursor href link offset page pagination paging result
 /// The members of a cursor or link that is an object.
 const IN_NEXT: &str = "after cursor href link number offset page start startingafter token uri url";
 /// A place in the list, which is that of the next page unless another member tells where that is.
-const CURSOR: &str = "after bookmark marker pagestate scrollid scrollparam startingafter";
+const CURSOR: &str = "after afterid bookmark marker pagestate scrollid scrollparam searchafter startingafter";
 /// How the name of such a place ends, and how it does not begin.
-const CURSOR_ENDS: [&str; 7] =
-    ["cursor", "pagetoken", "pagingtoken", "paginationtoken", "resumetoken", "resumptiontoken", "skiptoken"];
+const CURSOR_ENDS: [&str; 10] = [
+    "continuetoken",
+    "cursor",
+    "pagekey",
+    "pagetoken",
+    "paginationkey",
+    "paginationtoken",
+    "pagingtoken",
+    "resumetoken",
+    "resumptiontoken",
+    "skiptoken",
+];
 const NO_CURSOR: [&str; 10] =
     ["back", "before", "current", "delta", "first", "left", "prev", "self", "start", "sync"];
 /// Whether more follows.
@@ -52,7 +62,9 @@ const NUMBER_OF: [&str; 5] = ["count", "nb", "num", "numberof", "total"];
 /// How a name ends that is a number of something else than objects.
 const NOT_COUNTED: &str = "ac amount balance bytes capacity characters cost dis discount due duration error errors failed \
     failure failures fee fees hours memory millis minutes ms paid points price request requests retries retry revenue rows \
-    score seconds shards tax time value warning warnings weight words";
+    scanned score seconds shards tax time value warning warnings weight words";
+/// The numbers in an object of numbers.
+const IN_TOTAL: [&str; 6] = ["/value", "/total", "/count", "/items", "/records", "/results"];
 /// The number of pages.
 const PAGES: &str = "lastpage lastpagenumber maxpage nbpages numberofpages numpages pagecount pages pagescount \
     pagestotal pagetotal totalpage totalpagecount totalpages";
@@ -163,7 +175,9 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
         return Some(Meaning::Cursor);
     }
     // Elasticsearch gives the number with its exactness.
-    let inner = json::find(value, "/value").ok().flatten().and_then(json::scalar);
+    let of_list = format!("/{list}");
+    let mut numbers = IN_TOTAL.into_iter().chain([of_list.as_str()]);
+    let inner = numbers.find_map(|pointer| json::find(value, pointer).ok().flatten().and_then(json::scalar));
     let number = number(&inner.unwrap_or(text))?;
     if is_in(PAGES) {
         return Some(Meaning::Pages(number));
@@ -174,7 +188,9 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
         || of_total.is_some_and(|rest| self::is_in(OF_TOTAL, rest))
         || ["count", "total"].iter().any(|end| plain.strip_suffix(end).is_some_and(is_of_list))
         || NUMBER_OF.iter().any(|start| plain.strip_prefix(start).is_some_and(is_of_list));
-    let counted = of_total.or_else(|| plain.strip_suffix("count"));
+    // DataTables has the number of all records beside that of those that match.
+    let counted =
+        of_total.or_else(|| plain.strip_suffix("count")).or_else(|| plain.strip_prefix("recordstotal"));
     let is_counted = counted.is_some_and(|rest| !NOT_COUNTED.split(' ').any(|word| rest.ends_with(word)));
     if is_total { Some(Meaning::Total(number)) } else { is_counted.then_some(Meaning::Count(number)) }
 }

@@ -166,6 +166,14 @@ const PAGED_BY_OTHER_SIGNS: &[(&str, &str, &str)] = &[
     ("{\"items\":[],\"pageToken\":\"def\"}", "/items", "its member /pageToken"),
     ("{\"items\":[],\"cursor\":{\"after\":\"x\"}}", "/items", "its member /cursor/after"),
     ("{\"items\":[],\"limit\":7,\"cursor\":7}", "/items", "its member /cursor"),
+    ("{\"items\":[],\"continue_token\":\"x\"}", "/items", "its member /continue_token"),
+    ("{\"items\":[],\"search_after\":[\"a\",1]}", "/items", "its member /search_after"),
+    ("{\"items\":[],\"next_max_id\":\"9\"}", "/items", "its member /next_max_id"),
+    (
+        "{\"items\":[],\"list_info\":{\"has_more_rows\":true}}",
+        "/items",
+        "its member /list_info/has_more_rows",
+    ),
     // Links in arrays: OpenStack, HAL, and relations that are arrays or URIs.
     (
         "{\"servers\":[],\"servers_links\":[{\"rel\":\"next\",\"href\":\"http://a/?marker=1\"}]}",
@@ -211,6 +219,9 @@ const PAGED_BY_OTHER_SIGNS: &[(&str, &str, &str)] = &[
     ("{\"users\":[],\"total\":\"10000+\"}", "/users", "its member /total says that there are 10000"),
     ("{\"page_count\":4,\"data\":[]}", "/data", "its member /page_count says that there are 4 pages"),
     ("{\"@odata.count\":9,\"value\":[]}", "/value", "its member /@odata.count says that there are 9"),
+    ("{\"users\":[],\"totals\":{\"users\":8}}", "/users", "its member /totals says that there are 8"),
+    ("{\"users\":[],\"total\":{\"count\":8}}", "/users", "its member /total says that there are 8"),
+    ("{\"data\":[],\"recordsTotal\":8}", "/data", "its member /recordsTotal says that there are 8"),
     // The World Bank has the list beside the page in an array.
     ("[{\"page\":1,\"pages\":6,\"total\":\"300\"},[]]", "/1", "its member /0/total says that there are 300"),
     // A page that has a name, and one that has the id of the request.
@@ -303,6 +314,13 @@ fn a_whole_list_has_no_sign_of_more() {
         ("{\"elements\":[],\"paging\":{\"start\":0,\"count\":10,\"total\":3}}", "/elements"),
         ("{\"count\":100,\"start\":0,\"total\":3,\"items\":[]}", "/items"),
         ("{\"total_users\":9,\"total_count\":3,\"data\":[]}", "/data"),
+        ("{\"draw\":1,\"recordsTotal\":9,\"recordsFiltered\":3,\"data\":[]}", "/data"),
+        ("{\"Items\":[],\"Count\":3,\"ScannedCount\":9}", "/Items"),
+        (
+            "{\"has_more\":\"\",\"next\":[],\"links\":[],\"count\":\"many\",\"total\":-1,\"items\":[]}",
+            "/items",
+        ),
+        ("{\"_shards\":{\"total\":5},\"hits\":{\"total\":3,\"hits\":[]}}", "/hits/hits"),
         // The source's own data.
         ("{\"id\":\"INV-7\",\"total\":81,\"currency\":\"EUR\",\"lines\":[]}", "/lines"),
         ("{\"invoice_number\":7,\"total\":81,\"lines\":[]}", "/lines"),
