@@ -12,7 +12,7 @@ use reqwest::Url;
 use reqwest::header::{CONTENT_RANGE, HeaderMap};
 use serde_json::value::RawValue;
 
-use self::names::{Meaning, is_bare, is_own, is_part, meaning, next_at, opposite, plain};
+use self::names::{Meaning, is_bare, is_own, is_part, meaning, next_at, number, opposite, plain};
 use super::super::Error;
 use super::link;
 use crate::json;
@@ -31,6 +31,8 @@ pub(super) struct Signs {
     cursor: Option<String>,
     /// A member for the next page says that there is none.
     has_no_next: bool,
+    /// What may say that another page follows, and can't be read.
+    unclear: Option<String>,
     /// The page says that another one follows.
     more: Option<String>,
     /// The list is not whole.
@@ -72,7 +74,7 @@ impl Signs {
                 Some(follows("the header Link", "without --next and --page-parameter it is followed"));
         }
         let range = headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()?.rsplit_once('/'));
-        if let Some(total) = range.and_then(|(_, total)| total.trim().parse().ok()) {
+        if let Some(total) = range.and_then(|(_, total)| number(total)) {
             at_least(&mut signs.total, total, "the header content-range".to_owned());
         }
         signs
@@ -104,7 +106,8 @@ impl Signs {
             return None;
         }
         let cursor = self.cursor.as_ref().filter(|_| !self.has_no_next && !read.is_numbered);
-        if let Some(next) = next.or_else(|| cursor.cloned()) {
+        let unclear = self.unclear.as_ref().filter(|_| !read.is_numbered);
+        if let Some(next) = next.or_else(|| cursor.or(unclear).cloned()) {
             return Some(next);
         }
         let Read { objects, pages, .. } = read;
@@ -177,6 +180,9 @@ impl Look<'_> {
                 (Some(_), _) if is_own && is_bare(&plain) => {}
                 (Some(Meaning::Cursor), _) if self.is_no_next(&plain, value, &members) => {}
                 (Some(meaning), _) => self.value(meaning, value, &pointer),
+                (None, _) if depth == 0 && !is_own && has_failures(&plain, value) => {
+                    self.value(Meaning::Partial, value, &pointer);
+                }
                 (None, "an object") if is_part(&plain) => self.object(value, &pointer, None, depth + 1),
                 (None, "an array") if plain.ends_with("link") || plain.ends_with("links") => {
                     self.links(value, &pointer);
@@ -223,7 +229,7 @@ impl Look<'_> {
             Meaning::More => signs.more = Some(follows(&place, "--next or --page-parameter leads to it")),
             Meaning::Unclear => {
                 let what = "can't be read, and may say that another page follows";
-                signs.more = Some(format!("{place} {what}; --next or --page-parameter leads to it"));
+                signs.unclear = Some(format!("{place} {what}; --next or --page-parameter leads to it"));
             }
             Meaning::Last => signs.is_last = true,
         }
@@ -280,6 +286,20 @@ impl Look<'_> {
             let advice = "a link in an array can't be followed, but a command can read the pages";
             self.signs.next = Some(follows(&format!("its member {pointer}"), advice));
         }
+    }
+}
+
+/// Whether a member lists failures beside what was found, as GraphQL and Elasticsearch do.
+fn has_failures(plain: &str, value: &RawValue) -> bool {
+    match plain {
+        "errors" => {
+            serde_json::from_str::<Vec<&RawValue>>(value.get()).is_ok_and(|errors| !errors.is_empty())
+        }
+        "shards" => {
+            let failed = json::find(value, "/failed").ok().flatten().and_then(json::scalar);
+            failed.and_then(|failed| number(&failed)).is_some_and(|failed| failed > 0)
+        }
+        _ => false,
     }
 }
 

@@ -174,25 +174,41 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
     if is_cursor(plain) && kind != "an object" {
         return Some(Meaning::Cursor);
     }
+    let counted = counted(plain, list)?;
     // Elasticsearch gives the number with its exactness.
     let of_list = format!("/{list}");
     let mut numbers = IN_TOTAL.into_iter().chain([of_list.as_str()]);
     let inner = numbers.find_map(|pointer| json::find(value, pointer).ok().flatten().and_then(json::scalar));
-    let number = number(&inner.unwrap_or(text))?;
-    if is_in(PAGES) {
-        return Some(Meaning::Pages(number));
+    let text = inner.unwrap_or(text);
+    if let Some(number) = number(&text) {
+        return Some(counted(number));
+    }
+    // A link to the last page is none, nor is -1.
+    let is_number =
+        text.contains(|c: char| c.is_ascii_digit()) && !text.contains(['/', '?']) && !text.starts_with('-');
+    let is_clear = is_bare(plain) || kind != "a string" || matches!(counted(0), Meaning::Count(_));
+    (is_number && !is_clear).then_some(Meaning::Unclear)
+}
+
+/// What a name says with a number. `list` is the plain name of the list.
+fn counted(plain: &str, list: &str) -> Option<fn(u64) -> Meaning> {
+    if is_in(PAGES, plain) {
+        return Some(Meaning::Pages);
     }
     let of_total = plain.strip_prefix("total");
     let is_of_list = |rest: &str| !["", "rows"].contains(&list) && singular(rest) == singular(list);
-    let is_total = is_in(TOTAL)
-        || of_total.is_some_and(|rest| self::is_in(OF_TOTAL, rest))
+    let is_total = is_in(TOTAL, plain)
+        || of_total.is_some_and(|rest| is_in(OF_TOTAL, rest))
         || ["count", "total"].iter().any(|end| plain.strip_suffix(end).is_some_and(is_of_list))
         || NUMBER_OF.iter().any(|start| plain.strip_prefix(start).is_some_and(is_of_list));
+    if is_total {
+        return Some(Meaning::Total);
+    }
     // DataTables has the number of all records beside that of those that match.
-    let counted =
-        of_total.or_else(|| plain.strip_suffix("count")).or_else(|| plain.strip_prefix("recordstotal"));
-    let is_counted = counted.is_some_and(|rest| !NOT_COUNTED.split(' ').any(|word| rest.ends_with(word)));
-    if is_total { Some(Meaning::Total(number)) } else { is_counted.then_some(Meaning::Count(number)) }
+    let rest =
+        of_total.or_else(|| plain.strip_suffix("count")).or_else(|| plain.strip_prefix("recordstotal"))?;
+    let is_other = NOT_COUNTED.split(' ').any(|word| rest.ends_with(word));
+    (!is_other).then_some(Meaning::Count)
 }
 
 /// What a value says as a flag.
@@ -231,21 +247,21 @@ pub(super) fn opposite(plain: &str) -> String {
     plain.replace("after", "before").replace("end", "start")
 }
 
-/// A number of objects or pages, also with separators of thousands, and with `+` if there are more.
-fn number(text: &str) -> Option<u64> {
-    let text = text.trim_end_matches('+');
+/// A number of objects or pages: also with separators of thousands, with `+` if there are more, and the largest of several that a proxy
+/// has joined.
+pub(super) fn number(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches('+').trim();
     let groups: Vec<_> = text.split([',', '_', ' ', '\'']).collect();
     let (first, rest) = groups.split_first()?;
-    let is_grouped = first.len() <= 3 && rest.iter().all(|group| group.len() == 3);
-    if !rest.is_empty() && !is_grouped {
-        return None;
+    if !rest.is_empty() && first.len() <= 3 && rest.iter().all(|group| group.len() == 3) {
+        return groups.concat().parse().ok();
     }
-    let (whole, fraction) = match rest {
-        [] => first.split_once('.').unwrap_or((first, "")),
-        _ => (*first, ""),
-    };
-    let is_whole = fraction.bytes().all(|digit| digit == b'0');
-    [&[whole][..], rest].concat().concat().parse().ok().filter(|_| is_whole)
+    let numbers = text.split(',').map(|number| {
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let is_whole = fraction.bytes().all(|digit| digit == b'0');
+        whole.trim().parse::<u64>().ok().filter(|_| is_whole)
+    });
+    numbers.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// A name in the singular, or what is left of it.

@@ -217,11 +217,27 @@ const PAGED_BY_OTHER_SIGNS: &[(&str, &str, &str)] = &[
     ("{\"users\":[],\"total\":\"1,234\"}", "/users", "its member /total says that there are 1234"),
     ("{\"users\":[],\"total\":250.0}", "/users", "its member /total says that there are 250"),
     ("{\"users\":[],\"total\":\"10000+\"}", "/users", "its member /total says that there are 10000"),
+    (
+        "{\"users\":[],\"total_count\":\"about 9\"}",
+        "/users",
+        "its member /total_count can't be read, and may say that another page follows",
+    ),
     ("{\"page_count\":4,\"data\":[]}", "/data", "its member /page_count says that there are 4 pages"),
     ("{\"@odata.count\":9,\"value\":[]}", "/value", "its member /@odata.count says that there are 9"),
     ("{\"users\":[],\"totals\":{\"users\":8}}", "/users", "its member /totals says that there are 8"),
     ("{\"users\":[],\"total\":{\"count\":8}}", "/users", "its member /total says that there are 8"),
     ("{\"data\":[],\"recordsTotal\":8}", "/data", "its member /recordsTotal says that there are 8"),
+    // What failed beside what was found: GraphQL, Elasticsearch.
+    (
+        "{\"data\":{\"all\":[]},\"errors\":[{\"message\":\"timeout\",\"path\":[\"all\",4]}]}",
+        "/data/all",
+        "its member /errors says that it is not complete",
+    ),
+    (
+        "{\"_shards\":{\"total\":5,\"failed\":1},\"hits\":{\"total\":3,\"hits\":[]}}",
+        "/hits/hits",
+        "its member /_shards says that it is not complete",
+    ),
     // The World Bank has the list beside the page in an array.
     ("[{\"page\":1,\"pages\":6,\"total\":\"300\"},[]]", "/1", "its member /0/total says that there are 300"),
     // A page that has a name, and one that has the id of the request.
@@ -250,6 +266,9 @@ fn headers_say_that_another_page_follows() {
         ("content-range", "items 0-2/9", "the header content-range says that there are 9 objects"),
         ("x-pagination", "{\"TotalCount\":9}", "its member /TotalCount says that there are 9 objects"),
         ("x-total-transactions", "9", "the header x-total-transactions says that there are 9"),
+        ("x-total-count", "4, 4", "the header x-total-count says that there are 4 objects"),
+        ("x-total-count", "about 4", "the header x-total-count can't be read"),
+        ("content-range", "items 0-2/1,234", "the header content-range says that there are 1234"),
         ("x-cursor", "abc", "the header x-cursor says"),
         ("x-has-more", "Y", "the header x-has-more says"),
         ("x-pagination-total-count", "9", "the header x-pagination-total-count says that there are 9"),
@@ -320,7 +339,9 @@ fn a_whole_list_has_no_sign_of_more() {
             "{\"has_more\":\"\",\"next\":[],\"links\":[],\"count\":\"many\",\"total\":-1,\"items\":[]}",
             "/items",
         ),
-        ("{\"_shards\":{\"total\":5},\"hits\":{\"total\":3,\"hits\":[]}}", "/hits/hits"),
+        ("{\"errors\":[],\"total_count\":\"-1\",\"last_page\":\"https://a?page=1\",\"items\":[]}", "/items"),
+        ("{\"has_more\":false,\"total_count\":\"about 9\",\"items\":[]}", "/items"),
+        ("{\"_shards\":{\"total\":5,\"failed\":0},\"hits\":{\"total\":3,\"hits\":[]}}", "/hits/hits"),
         // The source's own data.
         ("{\"id\":\"INV-7\",\"total\":81,\"currency\":\"EUR\",\"lines\":[]}", "/lines"),
         ("{\"invoice_number\":7,\"total\":81,\"lines\":[]}", "/lines"),
