@@ -49,7 +49,7 @@ function valueEnd(text, at) {
   throw new SyntaxError("a JSON text ends early");
 }
 
-/** The tokens of a JSON text from a place on, as [kind, begin, end]; a punctuation mark is its own kind. */
+/** The tokens of a JSON text from a place on, as [kind, begin, end]; punctuation is its own kind. */
 export function* tokens(text, from = 0) {
   let at = past(SPACE, text, from);
   while (at < text.length) {

@@ -207,7 +207,7 @@ function commands(queue, key) {
   return h("details", { class: "commands" }, h("summary", null, "As curl"), h("dl", null, list.map(([title, text]) => h("div", null, h("dt", null, title), h("dd", null, h("code", { class: "block" }, seen(text)), copyButton(text))))));
 }
 
-/** All that is read about a key. What does not differ from `before` is not read again: an object may have a megabyte. */
+/** All that is read about a key. What is as `before` is not read again: an object may have a megabyte. */
 async function readKey(queue, key, signal, before) {
   const { settings, status, incarnation } = await get(queuePath(queue), { signal });
   const one = async (list, query = {}) => (await get(queuePath(queue, list), { query: { key, ...query }, raw: OBJECTS, signal })).items[0] ?? null;

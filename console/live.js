@@ -64,7 +64,6 @@ function pause(ms, signal) {
   });
 }
 
-/** The wait after a failure. */
 export function backoff(failures, problem) {
   const wait = Math.min(BACKOFF_MAX, 500 * 2 ** Math.min(failures, 6));
   return Math.max(problem?.retryAfter ?? 0, wait * (0.75 + Math.random() / 2));

@@ -76,7 +76,7 @@ function sourcesTable(queue, sources) {
     number({ "data-label": "Keys" }, count(source.keys)),
     h("td", { "data-label": "Last call" }, source.last_call_at ? ago(source.last_call_at) : "–"),
     number({ "data-label": "Sequence" }, source.sequence?.text ?? "–"),
-    h("td", { class: "long", "data-label": "Last list" }, lastReplace(source.last_replace))));
+    h("td", { class: "long", "data-label": "Last list" }, source.problem && h("p", { class: "alarm" }, seen(source.problem.detail)), lastReplace(source.last_replace))));
 }
 
 function workersTable(workers) {

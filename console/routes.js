@@ -1,4 +1,4 @@
-// Places of the console. The fragment of the URL holds all of a place, so that a link can be shared.
+// Places of the console. The fragment of the URL is a whole place, so a link can be shared.
 
 /** The fragment of a place: parts of a path, and a query. */
 export function href(parts, query = {}) {

@@ -38,6 +38,7 @@ const VERBS: [(&str, Verb); 28] = [
     ("replace", Verb::Produce),
     ("deltas", Verb::Produce),
     ("resync", Verb::Produce),
+    ("report_source", Verb::Produce),
     ("pop", Verb::Consume),
     ("settle", Verb::Consume),
     ("ack", Verb::Consume),

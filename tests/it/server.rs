@@ -27,6 +27,7 @@ mod sequences;
 mod settings;
 mod settling;
 mod skipping;
+mod sources;
 mod stopping;
 mod tracing;
 mod versions;

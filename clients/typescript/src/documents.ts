@@ -281,6 +281,8 @@ export interface SourceDocument {
     last_replaced_at: Timestamp | null;
     last_replace: LastReplace | null;
     sequence: number | null;
+    /** The problem that the source has reported last. */
+    problem: { detail: string; reported_at: Timestamp } | null;
 }
 
 export interface WorkerDocument {

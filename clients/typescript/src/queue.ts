@@ -195,6 +195,11 @@ export class Queue<T> {
         return this.#produce("seed", {}, options, enclosedText(objects.map(({ key, source, object }) => ({ key, source, object }))), true);
     }
 
+    /** Reports why the queue is not in step with a source; null: it is in step. */
+    async reportSource(source: string, problem: string | null, options: CallOptions = {}): Promise<void> {
+        await this.#post(["sources"], {}, options, { source, problem });
+    }
+
     /** Sets the failures of keys to 0. */
     forget(keys: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
         return this.#post(["forget"], {}, options, { keys });

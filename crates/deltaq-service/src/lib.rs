@@ -43,6 +43,7 @@ pub use self::queue::admission::QueueAdmission;
 pub use self::queue::delivery::Delivered;
 pub use self::queue::feed_readers::WatchLimits;
 pub use self::queue::follow_task::{FollowReport, Obstacle};
+pub use self::queue::source_reports::SourceReport;
 pub use self::queue::{Document, Handle};
 pub use self::registry::{Creator, FirstCall, Limits, Registry};
 pub use self::time::Moment;

@@ -5,6 +5,7 @@ pub(crate) mod delivery;
 pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
 pub(crate) mod leftovers;
+pub(crate) mod source_reports;
 pub(crate) mod waiters;
 
 mod change;
@@ -35,6 +36,7 @@ use self::delivery::Delivery;
 use self::feed_readers::{FeedReaders, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::{Leftovers, Undelivered};
+use self::source_reports::SourceReports;
 use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Name};
@@ -65,6 +67,8 @@ pub struct Handle {
     pub(super) feed_readers: FeedReaders,
     /// The task of a follower.
     pub(super) follow_task: FollowTask,
+    /// The problems that sources have reported.
+    pub(super) source_reports: SourceReports,
 }
 
 /// The parts of the service that a queue uses.
@@ -131,6 +135,7 @@ impl Handle {
             admission: CompiledRules::default(),
             feed_readers: FeedReaders::default(),
             follow_task: FollowTask::default(),
+            source_reports: SourceReports::default(),
         }
     }
 

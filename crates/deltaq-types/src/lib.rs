@@ -47,6 +47,7 @@ pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, InvalidObject, KeysCount, Produced, Replaced, SeedCall,
+    SourceReport,
 };
 pub use self::queue::{
     FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,
@@ -55,7 +56,7 @@ pub use self::queue::{
 pub use self::raw::RawObject;
 pub use self::read::{
     ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
-    ParkedErrors, SourceDocument, SyncedDocument, WorkerDocument,
+    ParkedErrors, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
 pub use self::server::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore};
 pub use self::settings::{

@@ -163,6 +163,18 @@ pub struct SeedCall<'a> {
     pub object: &'a RawValue,
 }
 
+/// The state of a source, as its reader reports it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceReport {
+    /// The name of the source.
+    pub source: String,
+    /// Why the queue is not in step with the source; null if it is.
+    #[serde(default, deserialize_with = "strict::optional_text")]
+    #[schema(required = true)]
+    pub problem: Option<String>,
+}
+
 /// The keys whose failures are reset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

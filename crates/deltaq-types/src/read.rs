@@ -61,6 +61,18 @@ pub struct SourceDocument {
     /// The last sequence number of the source; null if it has none.
     #[schema(required = true)]
     pub sequence: Option<u64>,
+    /// The problem that the source has reported last; null if it has none.
+    #[schema(required = true)]
+    pub problem: Option<SourceProblem>,
+}
+
+/// A problem that a source has reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SourceProblem {
+    /// The problem.
+    pub detail: String,
+    /// When the source reported it last.
+    pub reported_at: Timestamp,
 }
 
 /// An index of the known objects.

@@ -10,6 +10,7 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("livez", "`deltaq health` asks /readyz, which includes it"),
     ("readyz", "`deltaq health` calls it without the client, so that it works with any certificate"),
     ("get_openapi", "a document for programs that generate clients"),
+    ("report_source", "`deltaq reflect` and other readers of sources report"),
     ("get_problem", "the same text is printed below each failure"),
     ("get_status", "`deltaq queue get` shows the same counts with the settings"),
     ("get_item", "`deltaq items` uses get_item_of, which takes every key"),

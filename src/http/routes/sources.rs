@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::response::Response;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::id::Rv;
+use deltaq_engine::id::{Rv, Source};
 use deltaq_engine::limits::RV_MAX;
 use deltaq_service::Handle;
-use deltaq_types::{Page, SourceDocument, SyncedDocument, WorkerDocument};
+use deltaq_types::{Page, SourceDocument, SourceReport, SyncedDocument, WorkerDocument};
 
 use super::pages::reply_in_pages;
 use crate::http::openapi::params::{InQueue, SourcesQuery, SyncedQuery, WorkersQuery};
-use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfBody, OfQueue, Unprocessable};
 use crate::http::problem::Problem;
 use crate::http::reply::Json;
-use crate::http::request::call::ReadCall;
+use crate::http::request::call::{QueueCall, ReadCall};
 use crate::http::request::cursor::{self, List};
-use crate::http::request::params::{digits, wrong};
+use crate::http::request::params::{check_error, check_name, digits, wrong};
 use crate::http::wire;
 
 /// List the sources by name, with the number of their keys and their last calls.
@@ -40,10 +41,31 @@ async fn source_page(
 ) -> Result<Page<SourceDocument>, Problem> {
     let after = after.map(|after| cursor::decode(List::Sources, &handle.lives(), &after)).transpose()?;
     let page = handle.sources(after, limit).await?;
-    let items = page.entries.iter().map(|state| wire::source(state, page.moment)).collect();
+    let source = |(state, report): &(_, Option<_>)| wire::source(state, report.as_ref(), page.moment);
+    let items = page.entries.iter().map(source).collect();
     let (lives, rv) = (handle.lives(), page.resource_version);
     let next = page.next.map(|source| cursor::encode(List::Sources, &lives, rv, &source));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// Report whether the queue is in step with a source. The problem is shown with the source until the next report, or until the queue is loaded again.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/sources", tag = "producing", operation_id = "report_source",
+    params(InQueue),
+    request_body(content = SourceReport),
+    responses(
+        (status = 204, description = "The report has replaced that of the source."),
+        Always, OfQueue, OfBody, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn report(
+    QueueCall { state, name, incoming, .. }: QueueCall,
+) -> Result<StatusCode, Problem> {
+    let SourceReport { source, problem } = incoming.document().await?;
+    check_name(&source).map_err(|wrong| wrong.field("source"))?;
+    problem.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("problem"))?;
+    state.partitions.get(&name)?.report_source(Source::from(&*source), problem).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// List the workers by name, with the leases that they hold and their pops that wait for keys.

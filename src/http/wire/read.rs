@@ -7,10 +7,10 @@ use deltaq_engine::snapshot::KeyState;
 use deltaq_engine::sources::SourceState;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::ViewObject;
-use deltaq_service::{Acknowledged, Handle, Moment, WorkerState};
+use deltaq_service::{Acknowledged, Handle, Moment, SourceReport, WorkerState};
 use deltaq_types::{
     IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, QueueDocument,
-    SourceDocument, SyncedDocument, WorkerDocument,
+    SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -162,7 +162,7 @@ pub fn synced(synced: bool, remaining: usize, acknowledged: Option<Acknowledged>
 
 /// A source as of `moment`.
 #[must_use]
-pub fn source(state: &SourceState, moment: Moment) -> SourceDocument {
+pub fn source(state: &SourceState, report: Option<&SourceReport>, moment: Moment) -> SourceDocument {
     let history = state.history.as_ref();
     let wall = |at| timestamp(moment.wall(at));
     SourceDocument {
@@ -174,6 +174,8 @@ pub fn source(state: &SourceState, moment: Moment) -> SourceDocument {
             .and_then(|history| history.last_replace.as_ref())
             .map(|last| last_replace(last, moment)),
         sequence: history.and_then(|history| history.sequence),
+        problem: report
+            .map(|report| SourceProblem { detail: report.problem.clone(), reported_at: wall(report.at) }),
     }
 }
 

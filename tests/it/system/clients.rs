@@ -110,6 +110,9 @@ async fn read_everything(queue: &Queue) -> Result<(), Error> {
     queue.sources().await?;
     assert_eq!(queue.source("erp").await?.and_then(|source| source.sequence), Some(2));
     assert_eq!(queue.source("nobody").await?, None);
+    queue.report_source("erp", Some("the export is late")).await?;
+    let problem = queue.source("erp").await?.and_then(|source| source.problem);
+    assert_eq!(problem.map(|problem| problem.detail).as_deref(), Some("the export is late"));
     queue.workers().await?;
     queue.synced().resource_version("now").await?;
     assert!(Box::pin(queue.watch().view(View::Known).stream()).next().await.is_some());

@@ -228,6 +228,11 @@ def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
     return _call("POST", _queue(queue, "/seed"), _document, None, dump_lines(objects).body, counts_twice=True)
 
 
+def report_source(queue: str, source: str, problem: str | None) -> Call[None]:
+    """Reports why the queue is not in step with a source; None: it is in step."""
+    return _call("POST", _queue(queue, "/sources"), _nothing, None, {"source": source, "problem": problem})
+
+
 def forget(queue: str, keys: Sequence[str]) -> Call[Json]:
     """Sets the failures of keys to 0."""
     return _call("POST", _queue(queue, "/forget"), _document, None, {"keys": list(keys)})

@@ -1,6 +1,6 @@
 //! Produce calls.
 
-use deltaq_types::{DeltaCall, ForgetBody, KeysCount, Produced, Replaced};
+use deltaq_types::{DeltaCall, ForgetBody, KeysCount, Produced, Replaced, SourceReport};
 use reqwest::Method;
 use serde::Serialize;
 
@@ -99,6 +99,15 @@ impl Queue {
     ) -> Result<Replaced, Error> {
         let call = self.call(Method::POST, ["replace"]).query("source", source).repeatable().wait(LIST_WAIT);
         self.client().request(options.apply(call).body(list)).await
+    }
+
+    /// Reports why the queue is not in step with a source, or that it is. The list of the sources shows the report.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn report_source(&self, source: &str, problem: Option<&str>) -> Result<(), Error> {
+        let report = SourceReport { source: source.to_owned(), problem: problem.map(str::to_owned) };
+        self.client().send(self.call(Method::POST, ["sources"]).json(&report)).await.map(drop)
     }
 
     /// Queues a `Sync` delta for each known key that has nothing waiting.

@@ -3,6 +3,7 @@
 //! A page is read in one critical section, so the number of examined keys and the size of the page are bounded.
 //! Objects are shared, not copied, and a page is rendered after the lock is released.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use deltaq_engine::Queue;
@@ -17,6 +18,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::view::{View, ViewObject};
 
 use crate::queue::Handle;
+use crate::queue::source_reports::SourceReport;
 use crate::{Error, KeyFilter, Moment};
 
 /// Maximum number of keys that a page examines. A page may have fewer entries than its limit, because a filter skips
@@ -190,13 +192,36 @@ impl Handle {
         &self,
         after: Option<String>,
         limit: usize,
-    ) -> Result<ListPage<SourceState, Source>, Error> {
+    ) -> Result<ListPage<(SourceState, Option<SourceReport>), Source>, Error> {
         self.read(|queue, moment| {
-            let mut entries = queue.sources_after(after.as_deref(), limit.saturating_add(1));
-            let has_more = entries.len() > limit;
-            entries.truncate(limit);
-            let next = entries.last().filter(|_| has_more).map(|last| last.source.clone());
+            let (after, asked) = (after.as_deref(), limit.saturating_add(1));
+            let known = queue.sources_after(after, asked).into_iter();
+            let mut states: BTreeMap<Source, SourceState> =
+                known.map(|state| (state.source.clone(), state)).collect();
+            for source in self.source_reports.sources_after(after, asked) {
+                let new = || SourceState { source: source.clone(), keys: 0, history: None };
+                states.entry(source.clone()).or_insert_with(new);
+            }
+            let has_more = states.len() > limit;
+            let reported = |state: SourceState| {
+                let report = self.source_reports.of(&state.source);
+                (state, report)
+            };
+            let entries: Vec<_> = states.into_values().take(limit).map(reported).collect();
+            let next = entries.last().filter(|_| has_more).map(|(last, _)| last.source.clone());
             ListPage { entries, next, resource_version: queue.resource_version(), moment }
+        })
+        .await
+    }
+
+    /// Replaces the problem of a source, which the list of the sources shows.
+    ///
+    /// # Errors
+    /// Same as [`items`](Self::items).
+    pub async fn report_source(&self, source: Source, problem: Option<String>) -> Result<(), Error> {
+        self.read(|_, moment| {
+            let report = problem.map(|problem| SourceReport { problem, at: moment.now });
+            self.source_reports.set(source, report);
         })
         .await
     }

@@ -150,6 +150,7 @@ class Queue:
     resync = _method(calls.resync)
     seed = _method(calls.seed)
     forget = _method(calls.forget)
+    report_source = _method(calls.report_source)
     pop = _method(calls.pop)
     settle = _method(calls.settle)
     ack = _method(calls.ack)
