@@ -19,7 +19,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 28] = [
+const VERBS: [(&str, Verb); 29] = [
     ("put_queue", Verb::Admin),
     ("patch_queue", Verb::Admin),
     ("delete_queue", Verb::Admin),

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::Error;
 use super::left_out::LeftOut;
 use super::metrics::{SourceMetrics, Summary};
+use super::report::Problems;
 
 /// The log lines and the counts of a source.
 #[derive(Debug)]
@@ -24,17 +25,20 @@ pub(super) struct Health {
     /// The keys of changes that were read, and that the queue has not taken yet, in their order.
     waiting: Mutex<VecDeque<String>>,
     left_out: Mutex<LeftOut>,
+    pub(super) problems: Problems,
 }
 
 impl Health {
     pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
         let (source, queue) = (source.to_owned(), queue.to_owned());
-        Self { source, queue, metrics, clock, waiting: Mutex::default(), left_out: Mutex::default() }
+        let (waiting, left_out, problems) = (Mutex::default(), Mutex::default(), Problems::default());
+        Self { source, queue, metrics, clock, waiting, left_out, problems }
     }
 
     /// A list was accepted, or has not changed.
     pub(super) fn listed(&self, summary: Summary) {
         self.metrics.list(summary, self.clock.wall_us());
+        self.problems.failed(None);
         if let Summary::Sent { objects, counts } = summary {
             let (source, queue) = (&self.source, &self.queue);
             let ReplaceCounts { replaced, deleted, unchanged, .. } = counts;
@@ -54,6 +58,7 @@ impl Health {
         if !left_out.is_due() {
             return;
         }
+        self.problems.left_out(left_out.in_words());
         let (source, queue) = (&self.source, &self.queue);
         if left_out.count() == 0 {
             info!(source, queue, "the queue refuses no object any more");
@@ -88,6 +93,7 @@ impl Health {
     pub(super) fn read(&self) {
         if self.waiting.lock().is_empty() {
             self.metrics.succeeded(self.clock.wall_us());
+            self.problems.failed(None);
         }
     }
 
@@ -98,6 +104,7 @@ impl Health {
         let keys: Vec<String> = waiting.drain(..most).collect();
         drop(waiting);
         self.metrics.changed(queued, self.clock.wall_us());
+        self.problems.failed(None);
         let mut left_out = self.left_out.lock();
         left_out.changes(&keys, invalid, objects);
         self.tell_left_out(&mut left_out, invalid, objects);
@@ -106,17 +113,20 @@ impl Health {
     /// The task of the source begins, for the first time or after a panic.
     pub(super) fn begins(&self) {
         self.metrics.begins();
+        self.problems.degraded(None);
     }
 
     /// All parts of the source can be read again.
     pub(super) fn recovered(&self) {
         self.metrics.recovered(self.clock.wall_us());
+        self.problems.degraded(None);
     }
 
     /// A part of the source can't be read, and the rest goes on.
     pub(super) fn degraded(&self, error: &Error) {
         self.metrics.degraded(error);
         let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
+        self.problems.degraded(Some(error.clone()));
         warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
     }
 
@@ -124,6 +134,7 @@ impl Health {
     pub(super) fn failed(&self, error: &Error, pause: Duration) {
         self.metrics.failed(error);
         let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
+        self.problems.failed(Some(error.clone()));
         warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
     }
 
@@ -131,6 +142,7 @@ impl Health {
     pub(super) fn repeats(&self, error: &Error, pause: Duration) {
         self.metrics.failed(error);
         let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
+        self.problems.failed(Some(error.clone()));
         warn!(source, queue, %error, %again_in, "a page of the list has failed and is asked for again");
     }
 

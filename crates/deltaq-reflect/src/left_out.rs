@@ -9,6 +9,9 @@ use tokio::time::Instant;
 /// How often the same refusals are reported again.
 const REPORT_EVERY: Duration = Duration::from_hours(1);
 
+/// How many of the objects are named in words.
+const SHOWN: usize = 10;
+
 /// The objects that are left out.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
@@ -63,6 +66,19 @@ impl LeftOut {
             }
         }
         self.now.others += others;
+    }
+
+    /// What is left out, in words; `None` if nothing is.
+    pub(super) fn in_words(&self) -> Option<String> {
+        let first = self.now.named.iter().take(SHOWN);
+        let mut names: Vec<String> = first.map(|(key, code)| format!("{key:?} ({code})")).collect();
+        let more = self.count().saturating_sub(names.len() as u64);
+        if more > 0 {
+            names.push(format!("{more} more"));
+        }
+        let objects = if self.count() == 1 { "an object" } else { "objects" };
+        let text = || format!("the queue refuses {objects}: {}", names.join(", "));
+        (self.count() > 0).then(text)
     }
 
     /// The number of objects that are left out.

@@ -11,6 +11,7 @@ mod json;
 mod left_out;
 mod metrics;
 mod page;
+mod report;
 pub mod settings;
 mod source;
 mod task;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use deltaq_client::types::{KeyPart, ObjectDocument};
 use deltaq_client::{Client, Reflector, ReflectorBackoff, ReflectorError, ReflectorOptions, Report, Step};
+use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use futures_util::StreamExt as _;
@@ -71,16 +72,30 @@ impl Plan {
 
     /// Sends one list.
     pub(super) async fn once(self) -> (String, Result<Summary, Error>) {
-        let name = self.name.clone();
+        let Self { name, settings, client, health } = self.clone();
         let listed = match self.begin() {
             Ok(mut task) => Box::pin(task.list()).await,
             Err(error) => Err(error),
         };
+        if let Err(error) = &listed {
+            health.problems.failed(Some(with_causes(error)));
+        }
+        health.problems.report(&client, settings.queue.as_str(), &name).await;
         (name, listed)
     }
 
-    /// Sends lists and changes until the shutdown begins. After a panic the source begins anew; the others go on.
+    /// Sends lists and changes until the shutdown begins, and reports problems to the queue.
     pub(super) async fn run(self, shutdown: &Shutdown) {
+        let (queue, name) = (self.settings.queue.clone(), self.name.clone());
+        let (client, health) = (self.client.clone(), Arc::clone(&self.health));
+        tokio::select! {
+            () = self.reflect(shutdown) => {}
+            () = health.problems.report_all(&client, queue.as_str(), &name) => {}
+        }
+    }
+
+    /// Sends lists and changes until the shutdown begins. After a panic the source begins anew; the others go on.
+    async fn reflect(self, shutdown: &Shutdown) {
         let mut backoff = ReflectorBackoff::default();
         loop {
             let (plan, of) = (self.clone(), shutdown.clone());

@@ -214,8 +214,15 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_look_that_nobody_waits_for_loses_nothing() {
+    #[test]
+    fn a_look_that_nobody_waits_for_loses_nothing() {
+        // A single thread, which the test occupies while it gives up a look.
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(give_up_a_look());
+    }
+
+    async fn give_up_a_look() {
         let path = std::env::temp_dir().join(format!("deltaq-files-{}", fastrand::u64(..)));
         std::fs::create_dir(&path).unwrap();
         for name in ["a", "b"] {
@@ -231,10 +238,14 @@ mod tests {
         assert_eq!(files.entries.len(), 2);
         // A file that is broken keeps what it had, although nobody waits for the look that finds that.
         std::fs::write(path.join("a"), "{").unwrap();
+        let (goes_on, waits) = std::sync::mpsc::sync_channel::<()>(0);
+        let occupied = spawn_blocking(move || waits.recv().is_err());
         {
             let look = pin!(files.look());
             assert!(look.poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
+        drop(goes_on);
+        assert!(occupied.await.unwrap());
         let mut look = files.look().await.unwrap();
         while look.is_unsettled {
             look = files.look().await.unwrap();

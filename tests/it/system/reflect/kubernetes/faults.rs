@@ -30,6 +30,13 @@ fn is_up(reflecting: &Reflecting) -> bool {
     (reflecting.metric("deltaq_reflect_up", "") - 1.0).abs() < f64::EPSILON
 }
 
+/// The problem that the queue shows of its source.
+fn problem(server: &Server) -> Value {
+    let rows = server.run(&["sources", "q", "-o", "ndjson"]).ok();
+    let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
+    rows.map(|mut row| row["problem"]["detail"].take()).next().unwrap_or_default()
+}
+
 /// Answers each watch from a version with a refusal, until the queue equals the server again by a list.
 fn refuse_watches(code: u16, body: &str) {
     let server = Server::in_memory();
@@ -77,6 +84,26 @@ fn a_watch_that_is_not_allowed_any_more_leads_to_lists() {
     refuse_watches(405, &status(405, "the server does not allow this method"));
     refuse_watches(403, &status(403, "pods is forbidden"));
     refuse_watches(400, &status(400, "field label not supported"));
+}
+
+#[test]
+fn what_a_server_says_of_its_refusal_is_shown_by_the_queue() {
+    let server = Server::in_memory();
+    let (api, upstream) = Api::start(false, 5);
+    let reflecting = start(&server, &api, &upstream, &[]);
+    until("there is no problem", || problem(&server) == Value::Null);
+    let says = r#"pods is forbidden: User "shop" cannot list resource "pods""#;
+    api.hook(move |_, reply| {
+        reply.send(403, &[], &status(403, says));
+        true
+    });
+    api.fail(Fault::ExpiredEvent);
+    api.apply(1, 7);
+    until("the queue shows it", || problem(&server).as_str().is_some_and(|shown| shown.contains(says)));
+    api.hook(|_, _| false);
+    until_equal(&server, &api);
+    until("it has passed", || problem(&server) == Value::Null);
+    drop(reflecting);
 }
 
 #[test]
@@ -337,6 +364,8 @@ fn an_object_that_the_queue_refuses_does_not_stop_the_others() {
     };
     until_right();
     reflecting.until_metric("deltaq_reflect_left_out_objects", "", 1.0);
+    let shown = "the queue refuses an object: \"shop/pod-0001\" (object-too-large)";
+    until("the queue shows it", || problem(&server) == shown);
     // The same object again is one object, and is reported once.
     api.change("MODIFIED", "pod-0001", |_| large("pod-0001"));
     api.apply(2, 9);
@@ -351,6 +380,7 @@ fn an_object_that_the_queue_refuses_does_not_stop_the_others() {
     // The queue takes it again.
     api.apply(1, 9);
     until("no object is left out", || reflecting.metric("deltaq_reflect_left_out_objects", "") < 0.5);
+    until("the queue shows nothing", || problem(&server) == Value::Null);
     let log = reflecting.stop();
     assert!(log.contains("which is left out") && log.contains("shop/pod-0001"), "{log}");
     assert_eq!(log.matches("refuses an object").count(), 1, "{log}");

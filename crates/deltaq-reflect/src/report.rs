@@ -1,0 +1,106 @@
+//! Reports to a queue whether it is in step with a source. The list of the sources and the console show the problem.
+
+use std::time::Duration;
+
+use deltaq_client::Client;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+/// The maximum length of a problem in bytes.
+const PROBLEM_BYTES_MAX: usize = 2_000;
+/// How long a call may take.
+const CALL_MAX: Duration = Duration::from_secs(10);
+/// The wait after a call that has failed.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How often a problem is reported again. A queue forgets it when it is loaded again.
+const REPEAT_EVERY: Duration = Duration::from_mins(5);
+
+/// What prevents a queue from being in step with a source.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether an attempt has ended.
+    is_known: bool,
+    /// The last attempt has failed.
+    failure: Option<String>,
+    /// A part of the source can't be read.
+    degraded: Option<String>,
+    /// The queue refuses objects.
+    left_out: Option<String>,
+}
+
+impl Problems {
+    pub(super) fn failed(&self, failure: Option<String>) {
+        self.change(|state| (state.failure, state.is_known) = (failure, true));
+    }
+
+    pub(super) fn degraded(&self, degraded: Option<String>) {
+        self.change(|state| state.degraded = degraded);
+    }
+
+    pub(super) fn left_out(&self, left_out: Option<String>) {
+        self.change(|state| state.left_out = left_out);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+        self.changed.notify_one();
+    }
+
+    /// The problem of now; empty if the queue is in step. `None` before the first attempt has ended.
+    fn now(&self) -> Option<String> {
+        let State { is_known, failure, degraded, left_out } = &*self.state.lock();
+        let all: Vec<&str> =
+            [failure, degraded, left_out].into_iter().flatten().map(String::as_str).collect();
+        let mut text = all.join("; ");
+        text.truncate(text.floor_char_boundary(PROBLEM_BYTES_MAX));
+        is_known.then_some(text)
+    }
+
+    /// Reports the problem of now. Returns it, or `None` if the queue may not have got it.
+    pub(super) async fn report(&self, client: &Client, queue: &str, source: &str) -> Option<String> {
+        let problem = self.now()?;
+        let queue = client.queue(queue);
+        let reported = Some(problem.as_str()).filter(|problem| !problem.is_empty());
+        match timeout(CALL_MAX, queue.report_source(source, reported)).await {
+            Ok(Ok(())) => Some(problem),
+            // A queue that does not exist has no problem to show, and a token without the grant gets none.
+            Ok(Err(error)) if error.code().is_some() && !error.is_temporary() => {
+                debug!(source, %error, "the queue takes no report");
+                Some(problem)
+            }
+            Ok(Err(error)) => {
+                debug!(source, %error, "a report has failed");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Reports each problem and its end, and a problem that persists from time to time.
+    pub(super) async fn report_all(&self, client: &Client, queue: &str, source: &str) {
+        let mut reported = None;
+        loop {
+            let is_new = self.now().is_some_and(|now| reported.as_ref() != Some(&now));
+            if is_new {
+                reported = self.report(client, queue, source).await;
+                if reported.is_none() {
+                    sleep(AGAIN_AFTER).await;
+                }
+                continue;
+            }
+            if timeout(REPEAT_EVERY, self.changed.notified()).await.is_err()
+                && reported.as_ref().is_some_and(|problem| !problem.is_empty())
+            {
+                reported = None;
+            }
+        }
+    }
+}
