@@ -178,7 +178,8 @@ impl Look<'_> {
             match (meaning(&plain, value, &self.list), json::kind(value)) {
                 (Some(Meaning::Count(_)), _) if is_own => {}
                 (Some(_), _) if is_own && is_bare(&plain) => {}
-                (Some(Meaning::Cursor), _) if self.is_no_next(&plain, value, &members) => {}
+                (Some(Meaning::Cursor | Meaning::Count(_)), _)
+                    if self.is_no_sign(&plain, value, &members) => {}
                 (Some(meaning), _) => self.value(meaning, value, &pointer),
                 (None, _) if depth == 0 && !is_own && has_failures(&plain, value) => {
                     self.value(Meaning::Partial, value, &pointer);
@@ -192,9 +193,9 @@ impl Look<'_> {
         }
     }
 
-    /// Whether a place in the list is not that of the next page: one with its opposite beside it is that of the last object, and
-    /// the text of the request is that of this page.
-    fn is_no_next(&self, name: &str, value: &RawValue, beside: &[(String, &RawValue)]) -> bool {
+    /// Whether a place in the list is not that of the next page: one with its opposite beside it is that of the last object. What the
+    /// request has, such as its cursor or the size of a page, is no sign either.
+    fn is_no_sign(&self, name: &str, value: &RawValue, beside: &[(String, &RawValue)]) -> bool {
         let opposite = opposite(name);
         let has_opposite =
             beside.iter().any(|(other, value)| plain(other) == opposite && next_at(value, "").is_some());
@@ -255,7 +256,7 @@ impl Look<'_> {
         let plain = plain(start.unwrap_or(rest));
         match meaning(&plain, value, &self.list) {
             Some(Meaning::Next | Meaning::Cursor) if next_at(value, "").is_none() => {}
-            Some(Meaning::Cursor) if self.is_no_next(&plain, value, &[]) => {}
+            Some(Meaning::Cursor | Meaning::Count(_)) if self.is_no_sign(&plain, value, &[]) => {}
             Some(Meaning::Next | Meaning::Cursor) => {
                 let advice = "--page-parameter reads pages by number";
                 self.signs.next = Some(follows(&format!("the header {name}"), advice));

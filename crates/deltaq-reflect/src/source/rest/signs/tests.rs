@@ -5,7 +5,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use super::*;
 
 fn asked() -> Url {
-    Url::parse("https://a/list?page_token=abc&limit=7").unwrap()
+    Url::parse("https://a/list?page_token=abc&limit=7&count=200").unwrap()
 }
 
 /// Why a list of three objects in one page is not the whole list.
@@ -324,6 +324,7 @@ fn a_whole_list_has_no_sign_of_more() {
         ("{\"next\":null,\"cursors\":{\"after\":\"0oK\"},\"items\":[]}", "/items"),
         ("{\"cursor\":\"ZtkX\",\"has_more\":\"N\",\"entries\":[]}", "/entries"),
         ("{\"d\":{\"pageInfo\":{\"startCursor\":\"a\",\"endCursor\":\"b\"},\"nodes\":[]}}", "/d/nodes"),
+        ("{\"count\":200,\"offset\":0,\"items\":[]}", "/items"),
         ("{\"page_token\":\"abc\",\"prev_cursor\":\"x\",\"items\":[]}", "/items"),
         (
             "{\"links\":[{\"rel\":\"next\",\"href\":null},{\"rel\":\"self\",\"href\":\"/a\"}],\"items\":[]}",
