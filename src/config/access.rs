@@ -57,17 +57,17 @@ pub struct GrantEntry {
     pub queues: Vec<String>,
 }
 
-/// A permission on a queue.
+/// What a grant permits on its queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Read its state.
+    /// Read the state of the queues.
     Read,
-    /// Send objects to it.
+    /// Send objects to the queues.
     Produce,
-    /// Pop from it, and settle leases.
+    /// Pop from the queues, and settle leases.
     Consume,
-    /// Configure, pause, purge, seed and delete it; redrive and discard parked keys.
+    /// Configure, pause, purge, seed and delete the queues; redrive and discard parked keys.
     Admin,
 }
 

@@ -36,7 +36,7 @@ LINE_BYTES_MAX = 2**26
 
 
 async def commands() -> AsyncIterator[dict[str, Any]]:
-    """The commands of the standard input."""
+    """Yields the commands from standard input."""
     reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():

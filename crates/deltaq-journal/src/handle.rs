@@ -17,7 +17,7 @@ pub struct Journal {
     pub(super) reader: Arc<dyn Reader>,
     pub(super) floor: Rv,
     pub(super) clock: Clock,
-    /// The time of the database's clock at the opening, and the monotonic clock at the same instant.
+    /// The database's clock when the journal was opened, and the monotonic clock at the same instant.
     pub(super) database_clock: Option<(Time, u64)>,
 }
 

@@ -109,7 +109,7 @@ pub enum Error {
         version: String,
     },
     /// A pointer would remove the key.
-    #[error("{pointer:?} would remove the key's {key:?}")]
+    #[error("{pointer:?} would remove {key:?}, which is part of the key")]
     PrunesKey {
         /// The pointer.
         pointer: String,

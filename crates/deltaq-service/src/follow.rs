@@ -91,7 +91,8 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
         let Some(follow) = follower.config().follow.clone() else {
             task.set(|activity| *activity = Activity::default());
             task.ends();
-            // A PUT may have started in the meantime and relied on this task.
+            // A PUT may have set `follow` since the check above, and no task was started for it because this one still
+            // counted as running.
             if follower.config().follow.is_none() || !task.begins() {
                 return;
             }
@@ -214,7 +215,7 @@ struct Feeder<'f, R> {
     position: FollowPosition,
 }
 
-/// Waits until the followed queue has `changed`, or the follower.
+/// Waits until `changed` completes, because the followed queue has changed, or until the follower's task is woken.
 async fn wait_for_changes(follower: &Handle, changed: impl Future<Output = ()>) {
     follower.follow_task.set(|activity| activity.behind_since = None);
     tokio::select! {

@@ -113,7 +113,7 @@ pub struct Flags {
     /// List in pages also where the server has WatchList.
     #[arg(long, help_heading = "Kubernetes")]
     pub no_watch_list: bool,
-    /// Longest time of one request, command or query [default: 1m].
+    /// Timeout of each request, command or query [default: 1m].
     #[arg(long, value_name = "DURATION", help_heading = "Lists")]
     pub timeout: Option<String>,
     /// Largest reply, output or file, in bytes [default: 268435456].

@@ -52,7 +52,7 @@ pub(in crate::http) fn decode(list: List<'_>, lives: &Lives, cursor: &str) -> Re
         }
         _ => {
             let detail =
-                "the continue token belongs to a deleted queue of this name, or to a time that was lost";
+                "the continue token belongs to a deleted queue of this name, or to changes that it has lost";
             Err(expired(ExpiredReason::Lost, detail))
         }
     }

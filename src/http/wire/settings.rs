@@ -167,7 +167,7 @@ impl Given {
         let removed: Vec<&str> = removed.map(|(name, _)| name).collect();
         if !removed.is_empty() {
             let detail = format!(
-                "PUT replaces all settings, and this one would remove {} of the queue; nothing was changed",
+                "PUT replaces all settings, and this PUT would remove {} of the queue; nothing was changed",
                 removed.join(" and ")
             );
             return Err(Problem::new(Code::WouldRemove, detail)

@@ -28,7 +28,7 @@ class Reply:
 
 
 def read_reply(codec: Codec, call: Call[T], reply: Reply) -> T:
-    """The result of a call, or the problem as an error."""
+    """Returns the result of a call, or raises the problem."""
     body = reply.body
     if reply.status >= 300:
         problem = read_problem(codec, reply)

@@ -161,7 +161,7 @@ class Worker:
         return not self._ready and self._leases.running < self.settings.concurrency
 
     def _pop(self, pop_id: str, settles: list[Json]) -> Popped | None:
-        """Pops until there is a reply; None if the queue is closed. While the queue does not exist, it waits, and drops `settles`."""
+        """Pops until there is a reply; None if the queue is closed. Drops `settles` if the queue does not exist, and keeps popping until it does."""
         absence = Absence(self._queue.name)
         while True:
             call = self.settings.pop(self._queue.name, pop_id, settles)

@@ -73,7 +73,8 @@ impl Queue {
     }
 
     /// A producer whose calls have no sequence numbers. A call that got no reply is repeated all the same, so its changes may be
-    /// queued twice. The token needs no grant `read`; without it, a restart of the server counts as a [restore](Error::QueueRestored).
+    /// queued twice. The token does not need the grant `read`. But with a token that lacks it, a restart of the server counts
+    /// as a [restore](Error::QueueRestored).
     #[must_use]
     pub fn producer_without_sequence(&self, source: impl Into<String>) -> Producer {
         let (queue, source) = (self.clone(), source.into());

@@ -15,7 +15,7 @@ use super::job::Loss;
 
 /// Most leases of one extension.
 const EXTEND_MAX: usize = 10_000;
-/// Longest time before the end of a lease at which it counts as lost if it could not be extended.
+/// Maximum safety margin: a lease that could not be extended counts as lost this long before its end.
 const MARGIN_MAX: Duration = Duration::from_secs(5);
 
 /// The number of a lease in this worker.

@@ -170,7 +170,7 @@ impl Board {
         }
     }
 
-    /// The name of the queue that the screen is about, or of the selected queue.
+    /// The queue that the screen shows, or the selected queue in the list of queues.
     pub(super) fn queue(&self) -> Option<&QueueDocument> {
         match &self.screen {
             Screen::Queues => self.queues.get(self.queue_row),
