@@ -47,7 +47,8 @@ pub(super) fn rendered(context: &RequestContext, response: Response) -> (Respons
     problem::render(response, || context.public_url(), &context.id)
 }
 
-/// The response to an `EventSource` that is refused for now. After a status other than 200 it would never connect again.
+/// The response to an `EventSource` that is refused for now. It would never connect again after a status other than
+/// 200.
 fn refused_events(context: &RequestContext, problem: &Problem) -> Response {
     let text = wire::refused_events(problem, &context.public_url(), &context.id);
     ([(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))], text).into_response()
@@ -102,7 +103,8 @@ impl Observed {
         }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        // An `EventSource` that is refused for now gets 200; it counts as what it is.
+        // An `EventSource` that is refused for now gets status 200, but the request is counted with the status of the
+        // problem.
         let status = code.map_or(response.status().as_u16(), Code::status);
         self.report(Some(status), code.map_or("ok", Code::name));
         self.is_reported = true;

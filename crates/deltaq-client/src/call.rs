@@ -45,9 +45,9 @@ pub enum Body {
     Json(Bytes),
     /// Objects, one per line.
     Lines(Bytes),
-    /// Objects, one per line, that are sent once, however long that takes.
+    /// Objects, one per line, that are sent only once, however long that takes.
     Ndjson(reqwest::Body),
-    /// Objects, one per line, from a stream; [`Body::lines`] makes it.
+    /// Objects, one per line, from a stream; created by [`Body::lines`].
     Pieces(Pieces),
 }
 
@@ -55,12 +55,12 @@ pub enum Body {
 #[derive(Debug)]
 pub struct Pieces {
     pub(crate) body: reqwest::Body,
-    /// Says that the connection has taken the last piece.
+    /// Notified when the connection has taken the last piece.
     pub(crate) ended: oneshot::Receiver<()>,
 }
 
 impl Body {
-    /// Objects, one per line, that a stream gives piece by piece. An error of the stream breaks the request off.
+    /// Objects, one per line, that a stream yields in pieces. An error of the stream aborts the request.
     pub fn lines<S, E>(pieces: S) -> Self
     where
         S: Stream<Item = Result<Vec<u8>, E>> + Send + 'static,
@@ -69,14 +69,14 @@ impl Body {
         let (said, ended) = oneshot::channel();
         let mut said = Some(said);
         let end = poll_fn(move |_| {
-            // The request has ended already, if nobody waits for the end of its body.
+            // If nobody waits for the end of the body, the request has already ended.
             let _heard = said.take().map(|said| said.send(()));
             Poll::Ready(None)
         });
         Self::Pieces(Pieces { body: reqwest::Body::wrap_stream(pieces.chain(end)), ended })
     }
 
-    /// The same body once more, unless it is a stream.
+    /// A copy of the body, unless it is a stream.
     fn try_clone(&self) -> Option<Self> {
         match self {
             Self::Empty => Some(Self::Empty),
@@ -88,7 +88,8 @@ impl Body {
 }
 
 impl Call {
-    /// A request to a path, given as segments that are not percent-encoded. Sending it fails with [`Error::Segment`] if a URL can't have one of them.
+    /// A request to a path, which is given as segments without percent-encoding. If a URL can't contain one of the
+    /// segments, sending the request fails with [`Error::Segment`].
     pub fn new<S: Into<String>>(method: Method, path: impl IntoIterator<Item = S>) -> Self {
         let is_repeatable = method.is_safe();
         Self {
@@ -103,7 +104,8 @@ impl Call {
         }
     }
 
-    /// A request on a queue, such as `["add"]` or `["items", "sku-1"]`; no segments for the queue itself.
+    /// A request on a queue, with a path such as `["add"]` or `["items", "sku-1"]`, or an empty path for the queue
+    /// itself.
     pub fn on_queue<'s>(method: Method, queue: &'s str, path: impl IntoIterator<Item = &'s str>) -> Self {
         Self::new(method, ["v1", "queues", queue].into_iter().chain(path))
     }
@@ -115,21 +117,21 @@ impl Call {
         self
     }
 
-    /// Adds a query parameter that is a switch.
+    /// Adds a query parameter that is a flag.
     #[must_use]
     pub fn switch(self, name: &'static str, is_on: bool) -> Self {
         self.query(name, is_on.then_some(true))
     }
 
-    /// Adds a condition: a header such as `if-match`. A call with one is not repeated after a lost reply, because its own effect would
-    /// break the condition.
+    /// Adds a condition: a header such as `if-match`. A call with a condition is not repeated after a lost reply,
+    /// because the first attempt may have changed what the condition checks.
     #[must_use]
     pub fn condition(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self.not_repeatable()
     }
 
-    /// The call of the page after this one.
+    /// The call for the page after this one.
     pub(crate) fn continued(mut self, token: String) -> Self {
         self.query.retain(|(name, _)| *name != "continue");
         self.query.push(("continue", token));
@@ -163,28 +165,28 @@ impl Call {
         self
     }
 
-    /// The server may take this much longer to answer.
+    /// Allows the server this much more time for the reply.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Says that the call has the same effect if the server gets it twice, so that a retry after a lost reply is safe. Reads are
-    /// repeatable anyway.
+    /// Declares that the call has the same effect if the server receives it twice, so that it can be retried after a
+    /// lost reply. Reads are always repeatable.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.is_repeatable = true;
         self
     }
 
-    /// A call whose repetition has another effect.
+    /// Declares that the call has another effect when it is repeated.
     pub(crate) const fn not_repeatable(mut self) -> Self {
         self.is_repeatable = false;
         self
     }
 
-    /// The same call once more, unless its body is a stream.
+    /// A copy of the call, unless its body is a stream.
     pub(crate) fn try_clone(&self) -> Option<Self> {
         Some(Self {
             method: self.method.clone(),
@@ -198,7 +200,7 @@ impl Call {
 
     /// The URL of the request on the server at `base`.
     pub(crate) fn url(&self, base: &Url) -> Result<Url, Error> {
-        // `Url` leaves these segments out, and proxies remove them, so that the path would name something else.
+        // `Url` drops these segments, and proxies remove them, so the path would name something else.
         let is_lost = |segment: &&String| segment.split('/').any(|part| matches!(part, "" | "." | ".."));
         if let Some(segment) = self.path.iter().find(is_lost) {
             return Err(Error::Segment { segment: segment.clone() });

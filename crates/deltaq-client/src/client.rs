@@ -15,14 +15,15 @@ use crate::call::{Accept, Body, Call};
 use crate::error::Error;
 use crate::retry::{Backoff, RetryOptions};
 
-/// Timeout of a connection, the TLS handshake included.
+/// Timeout for connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the server may take for a request, on top of the `wait` of the request; if the body is a stream, after its last piece.
-/// The server itself gives up after `server.request_timeout`, which is shorter by default; for a list it has no limit.
+/// Timeout for the reply to a request, not including the `wait` of the request. If the body is a stream, the time
+/// begins after its last piece. The server's own limit, `server.request_timeout`, is shorter by default and does not
+/// apply to lists.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a list may also wait for other lists of its queue.
+/// How much longer a list may take, because it may wait for other lists of its queue.
 pub(crate) const LIST_WAIT: Duration = Duration::from_mins(4);
-/// How long a connection may be silent before the operating system checks that the peer is there.
+/// How long a connection may be silent before the operating system checks that the peer still exists.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -196,7 +197,7 @@ impl Client {
         Ok((document(&text)?, attempts))
     }
 
-    /// Like [`Client::request`], with the entity tag of the document; empty without one.
+    /// Like [`Client::request`], but also returns the entity tag of the document, which is empty if there is none.
     pub(crate) async fn request_tagged<T: DeserializeOwned>(&self, call: Call) -> Result<(T, String), Error> {
         let (headers, text, _) = self.repeat(call).await?;
         let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default();
@@ -314,7 +315,8 @@ impl Reply {
     }
 }
 
-/// Ends when a server has been silent for too long after the last piece of a body; never for another body.
+/// Completes when the server has been silent for too long after the last piece of a streamed body. For any other
+/// body, it never completes.
 async fn silence(body_ended: Option<oneshot::Receiver<()>>, patience: Duration) {
     let has_ended = match body_ended {
         Some(ended) => ended.await.is_ok(),
@@ -347,7 +349,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The URL of a server: scheme, host, port, and perhaps the path at which a proxy serves the API.
+/// The URL of a server: scheme, host, port, and the path at which a proxy serves the API, if there is one.
 fn parse(address: &str) -> Result<Url, Error> {
     let refused = || Error::Address { address: address.to_owned() };
     let with_scheme = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };

@@ -13,16 +13,17 @@ pub enum Error {
         /// The given address.
         address: String,
     },
-    /// A name of a queue or an index that a path can't have as a part, because it is empty, `.` or `..`, or has such a part between slashes. Nothing was sent.
+    /// The name of a queue or an index can't be part of a path, because it is empty, `.` or `..`, or contains such a
+    /// part between slashes. Nothing was sent.
     #[error("{segment:?} is no name: a path can't have it as a part")]
     Segment {
         /// The name.
         segment: String,
     },
-    /// The token has characters that a header can't carry.
+    /// The token contains characters that a header can't contain.
     #[error("the token has characters that no token has; check for line breaks in its file")]
     Token,
-    /// The certificates of authorities are an empty list.
+    /// The PEM text with the certificates of authorities contains no certificate.
     #[error("the certificates of authorities (PEM) have no certificate")]
     NoAuthority,
     /// A certificate or key is not valid PEM, or the TLS client can't be set up.
@@ -31,7 +32,7 @@ pub enum Error {
         /// The error of the HTTP client.
         source: reqwest::Error,
     },
-    /// No connection to the server.
+    /// There is no connection to the server.
     #[error("can't connect to {address}")]
     Connect {
         /// The address of the server.
@@ -47,18 +48,18 @@ pub enum Error {
         /// The error of the HTTP client.
         source: reqwest::Error,
     },
-    /// A watch, or a server that has taken a request, was silent for too long.
+    /// A watch was silent for too long, or the server was silent for too long after it had received a request.
     #[error("nothing came from {address} for {silence:?}; a request may have taken effect")]
     Silence {
         /// The address of the server.
         address: String,
-        /// How long nothing came.
+        /// How long the connection was silent.
         silence: Duration,
     },
     /// The server refused the request.
     #[error("{}{} ({}, {})", .0.detail, hinted(.0), .0.status, .0.code)]
     Problem(Box<ProblemDocument>),
-    /// The reply is not of a deltaq server.
+    /// The reply is not from a deltaq server.
     #[error("{address} answered with status {status} and no problem document; is it a deltaq server?")]
     NotDeltaq {
         /// The address of the server.
@@ -80,13 +81,14 @@ pub enum Error {
         /// The error of the JSON writer.
         source: serde_json::Error,
     },
-    /// The operating system gives no random bytes for the id of a pop.
+    /// The operating system did not provide random bytes for the id of a pop.
     #[error("can't get random bytes from the operating system")]
     Random {
         /// The error of the operating system.
         source: getrandom::Error,
     },
-    /// The server had applied the sequence number of a new call: another producer uses the numbers of this source, too.
+    /// The server had already applied the sequence number of a new call: another producer also uses the numbers of
+    /// this source.
     #[error(
         "queue {queue} had applied number {sequence} of source {source_name:?}: another producer counts for this source"
     )]
@@ -98,8 +100,8 @@ pub enum Error {
         /// The number of the call.
         sequence: u64,
     },
-    /// The queue has lost what was sent: it was restored from a backup, or its database has lost changes. It may also be that the token may not
-    /// ask whether it has.
+    /// The queue has lost changes that were sent, because it was restored from a backup or its database has lost
+    /// changes. The error is also returned if the token does not permit checking this.
     #[error(
         "queue {queue} may have lost what was sent, as after a backup was restored; send the whole list again"
     )]
@@ -107,7 +109,7 @@ pub enum Error {
         /// The queue.
         queue: String,
     },
-    /// The queue was deleted, also if there is a new one of its name.
+    /// The queue was deleted, even if there is a new queue of the same name.
     #[error("queue {queue} was deleted; send the whole list again")]
     QueueDeleted {
         /// The queue.
@@ -115,7 +117,7 @@ pub enum Error {
     },
 }
 
-/// What to do, behind the detail.
+/// The hint, as it follows the detail.
 fn hinted(problem: &ProblemDocument) -> String {
     problem.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"))
 }
@@ -142,14 +144,14 @@ impl Error {
         match self {
             Self::Connect { .. } | Self::NoReply { .. } | Self::Silence { .. } => true,
             Self::Problem(problem) => problem.retryable,
-            // A proxy in front of the server.
+            // The reply of a proxy in front of the server.
             Self::NotDeltaq { status, .. } => matches!(status, 408 | 429 | 502..=504),
             _ => false,
         }
     }
 
-    /// Whether a loop that runs for ever, such as a worker's, should go on after this error: retryable errors, and defects of
-    /// the server or of a proxy.
+    /// Whether a loop that runs forever, such as a worker's, should continue after this error: after retryable
+    /// errors, and after faults of the server or of a proxy.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         self.is_retryable()

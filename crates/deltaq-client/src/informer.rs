@@ -1,10 +1,12 @@
 //! Informers: a local copy of a view of a queue, and handlers that get its changes, as client-go's SharedIndexInformer.
 //!
-//! [`Informer::run`] is the only writer. [`Store`]s are readers that can be cloned, and read without waiting for handlers. Each
-//! handler gets the changes in its own pace: what waits for a handler is merged per key, so it takes no more memory than the store.
+//! [`Informer::run`] is the only writer. [`Store`]s are readers that can be cloned, and they never wait for handlers.
+//! Each handler gets the changes at its own pace: waiting changes are merged per key, so they take no more memory
+//! than the store.
 //!
-//! Invariant: the events of a handler lead from nothing to the store. `old` of an update, and the object of a deletion, are what the
-//! handler got last for the key, unless the deletion brings a newer last state.
+//! Invariant: if the events of a handler are applied to an empty store, the result is the store. `old` of an update,
+//! and the object of a deletion, are the object that the handler got last for the key, unless the deletion contains a
+//! newer last state.
 
 mod delivery;
 mod handler;
@@ -32,23 +34,23 @@ use crate::error::Error;
 use crate::queue::{Queue, View, Watch};
 use crate::retry::Backoff;
 
-/// The shortest resync period.
+/// The minimum resync period.
 const RESYNC_MIN: Duration = Duration::from_millis(10);
 
 /// A row of a key.
 enum Row<T> {
     /// The object is new or has changed.
     Present(Arc<Object<T>>),
-    /// The key left the view. `last` is its last state; `None` if that is unknown.
+    /// The key left the view. `last` is its last state; `None` if it is unknown.
     Absent { key: Arc<str>, last: Option<Arc<Object<T>>> },
 }
 
 type Observer = Box<dyn Fn(&InformerNotice<'_>) + Send + Sync>;
 
-/// Something that an informer does not report through its handlers, for logs and metrics.
+/// Something that an informer does not report through its handlers. For logs and metrics.
 #[derive(Debug)]
 pub enum InformerNotice<'a> {
-    /// The connection failed, and is tried again after a pause, for as long as that takes.
+    /// The connection failed. The informer connects again after a pause, without a limit on the number of attempts.
     Retry {
         /// The error.
         error: &'a Error,
@@ -57,7 +59,7 @@ pub enum InformerNotice<'a> {
     },
     /// The position is too old (410 `expired`): all keys are listed again.
     Relist,
-    /// An object has another form than the type of the informer. The store does not have it.
+    /// An object does not have the type of the informer, so the store does not contain it.
     Undecodable {
         /// The key.
         key: &'a str,
@@ -94,24 +96,24 @@ pub struct Informer<T = RawObject> {
     shared: Arc<Shared<T>>,
 }
 
-/// What the writer and the registrations share.
+/// The data that the writer and the registrations share.
 pub(crate) struct Shared<T> {
-    /// The writer holds this lock while it changes the store and notes the change for the handlers, and a new handler while it takes the
-    /// store. Readers of the store do not need it.
+    /// The writer holds this lock while it changes the store and records the change for the handlers. A new handler
+    /// holds it while it takes the objects of the store. Readers of the store do not need it.
     deliveries: Mutex<Deliveries<T>>,
     store: Writer<T>,
-    /// A handler was added.
+    /// Notified when a handler was added.
     added: Notify,
 }
 
 struct Deliveries<T> {
     all: Vec<Arc<Delivery<T>>>,
-    /// The loops of handlers that have not begun to run.
+    /// The loops of handlers that do not run yet.
     new: Vec<BoxFuture<'static, ()>>,
 }
 
 impl Queue {
-    /// An informer of the objects of this queue as a type. [`RawObject`] takes every object as it is.
+    /// An informer that reads the objects of this queue as type `T`. [`RawObject`] accepts every object unchanged.
     #[must_use]
     pub fn informer<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Informer<T> {
         let deliveries = Mutex::new(Deliveries { all: Vec::new(), new: Vec::new() });
@@ -155,7 +157,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         self
     }
 
-    /// Updates every object of the store with itself each time this period has passed.
+    /// Calls `on_update` for every object of the store each time this period has passed.
     #[must_use]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = Some(period.max(RESYNC_MIN));
@@ -187,7 +189,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         self.shared.store.reader()
     }
 
-    /// Adds handlers, also while the informer runs.
+    /// Adds handlers, even while the informer runs.
     #[must_use]
     pub fn handlers(&self) -> Handlers<T> {
         Handlers { shared: self.shared.clone() }
@@ -198,8 +200,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         self.handlers().add(handler)
     }
 
-    /// Watches the queue and runs the handlers until the future is dropped. Errors that may pass are repeated for ever, and so is a
-    /// queue that does not exist: the informer waits for it.
+    /// Watches the queue and runs the handlers until the future is dropped. After errors that may pass, and while the
+    /// queue does not exist, the informer tries again without limit.
     ///
     /// # Errors
     /// The server refuses the watch, or a handler panicked.
@@ -283,7 +285,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         }
     }
 
-    /// Applies a row: to the list that is under way, or to the store.
+    /// Applies a row to the list that is being received, or to the store.
     fn apply(&self, row: WatchRow, listing: &mut Option<Listing<T>>) {
         let ends_list = row.initial_events_end == Some(true);
         if let Some(row) = self.decode(row) {
@@ -297,7 +299,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         }
     }
 
-    /// The key in a row. An object of another form counts as a deletion whose final state is unknown.
+    /// The key in a row. An object that does not have the type of the informer counts as a deletion whose final state
+    /// is unknown.
     fn decode(&self, row: WatchRow) -> Option<Row<T>> {
         let key: Arc<str> = row.key?.into();
         let (version, source) = (row.resource_version.unwrap_or_default(), row.source);
@@ -326,7 +329,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
     }
 }
 
-/// Adds handlers to an informer, also while it runs. Clones are cheap.
+/// Adds handlers to an informer, even while it runs. Clones are cheap.
 pub struct Handlers<T> {
     shared: Arc<Shared<T>>,
 }
@@ -376,7 +379,8 @@ impl<T: Send + Sync + 'static> Shared<T> {
         }
     }
 
-    /// Updates each object with itself. If a change of its key waits, the handler gets that change alone.
+    /// Calls `on_update` for each object with the object itself. If a change of a key waits, the handler gets only
+    /// that change.
     fn resync(&self) {
         let deliveries = self.deliveries.lock();
         for object in self.store.snapshot().0 {

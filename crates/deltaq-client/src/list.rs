@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::request::{Request, Sent, send, setter};
 
-/// A list. Awaited, it is one [`Page`]; [`List::stream`] goes through all pages. [`List::page_size`] and
-/// [`List::continue_after`] apply to every list, the other parameters to those lists whose method names them; the server refuses
-/// the others.
+/// A list. Awaiting it returns one [`Page`]; [`List::stream`] yields the entries of all pages. [`List::page_size`]
+/// and [`List::continue_after`] apply to every list. The server refuses the other parameters for lists that do not
+/// support them.
 #[derive(Debug)]
 #[must_use = "a list is read when it is awaited or streamed"]
 pub struct List<T> {
@@ -26,10 +26,10 @@ impl<T> List<T> {
     }
 
     setter!(number
-        /// Most entries of a page, at most 5,000; 500 by default.
+        /// Maximum number of entries in a page, up to 5,000; 500 by default.
         page_size "limit");
     setter!(text
-        /// The page after the one with this `continue`.
+        /// Continues after the page with this `continue`.
         continue_after "continue");
     setter!(text
         /// Only keys, names or values that begin with this text.
@@ -41,7 +41,7 @@ impl<T> List<T> {
         /// Only this key.
         key "key");
     setter!(text
-        /// Only a part of all keys, such as `0/4`: those whose CRC-32C modulo 4 is 0.
+        /// Only one part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.
         shard "shard");
     setter!(text
         /// Only items in these states, joined by commas, such as `ready,parked`.
@@ -50,7 +50,7 @@ impl<T> List<T> {
         /// Only items that this worker holds.
         worker "worker");
     setter!(wait
-        /// Longest wait for an index that is being built.
+        /// Maximum wait for an index that is being built.
         wait "wait");
 
     /// Only objects that have a value in an index.
@@ -90,7 +90,7 @@ impl<T: DeserializeOwned + Send + 'static> IntoFuture for List<T> {
     }
 }
 
-/// The pages of a list that are left.
+/// The remaining pages of a list.
 struct Pages<T> {
     /// The call of the next page.
     request: Option<Request>,

@@ -29,7 +29,8 @@ pub struct Queue {
 }
 
 impl Client {
-    /// The queue of this name. Nothing is sent: most calls create a queue that does not exist.
+    /// The queue of this name. No request is sent: a queue that does not exist is created by its first produce call
+    /// or by [`Queue::put`].
     #[must_use]
     pub fn queue(&self, name: impl Into<Arc<str>>) -> Queue {
         Queue { client: self.clone(), name: name.into() }

@@ -1,11 +1,11 @@
 //! Keeps a queue in step with a source, as client-go's Reflector keeps a store.
 //!
-//! A source is a stream of [`Event`]s: a whole list, then changes. The list becomes one Replace; a long list is sent while the stream
-//! gives it. The changes that are ready together become one batch. An error of the stream in the middle of a list breaks the
-//! Replace off, and the server changes nothing.
+//! A source is a stream of [`Event`]s: a whole list, then changes. The list becomes one Replace; a long list is sent
+//! while the stream yields it. Changes that are ready at the same time become one batch. If the stream fails in the
+//! middle of a list, the Replace is aborted, and the server changes nothing.
 //!
-//! [`Reflector::run`] sends one stream and returns the first error. [`Reflector::keep_running`] starts the stream again after each
-//! end, with the pauses of client-go's Reflector.
+//! [`Reflector::run`] sends one stream and returns the first error. [`Reflector::keep_running`] starts a new stream
+//! whenever one ends, after the same pauses as client-go's Reflector.
 
 mod batch;
 mod list;
@@ -29,14 +29,14 @@ use crate::error::Error;
 use crate::queue::{Producer, ReplaceOptions};
 use crate::retry::ReflectorBackoff;
 
-/// How often a reflector asks whether the queue still has what was sent.
+/// How often a reflector checks whether the queue still has everything that was sent.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// An event of a source, as kube-rs's `watcher::Event`. A list is [`Init`](Self::Init), any number of
 /// [`InitApply`](Self::InitApply), [`InitDone`](Self::InitDone).
 #[derive(Debug)]
 pub enum Event {
-    /// A list begins. A list that has begun before, and not ended, is dropped.
+    /// A list begins. An earlier list that has not ended is dropped.
     Init,
     /// An object of the list.
     InitApply(Box<RawValue>),
@@ -44,9 +44,9 @@ pub enum Event {
     InitDone,
     /// An object is new or has changed.
     Apply(Box<RawValue>),
-    /// An object was deleted. It needs its key only; other members should be those of its last state.
+    /// An object was deleted. Only its key is required; other members should be those of its last state.
     Delete(Box<RawValue>),
-    /// The object of a key was deleted, and its last state is not known.
+    /// The object of a key was deleted, and its last state is unknown.
     DeleteKey(String),
 }
 
@@ -57,7 +57,7 @@ pub struct ReflectorOptions {
     pub queue: String,
     /// The name of the source. It owns the keys that it sends to the queue.
     pub source: String,
-    /// Whether an object of a list that has not changed is left out.
+    /// Whether unchanged objects of a list are left out.
     pub only_changed: bool,
     /// Refuse lists that would delete more than this percentage of the source's keys. With `None` here and in
     /// [`max_deletes`](Self::max_deletes), the limit of the queue applies.
@@ -66,20 +66,22 @@ pub struct ReflectorOptions {
     pub max_deletes: Option<u64>,
     /// Whether an empty list may delete all keys of the source.
     pub allow_empty: bool,
-    /// Whether the last of several objects of a key counts. Otherwise such a list is refused.
+    /// Whether the last of several objects with the same key is kept. Otherwise such a list is refused.
     pub keep_last: bool,
     /// Whether invalid objects are left out: their keys are neither changed nor deleted, and the reply names the first 10. At most a tenth of a
     /// list is left out; a single invalid object in a list of several always is, and a list whose only object is invalid is refused. Without
     /// this option, one invalid object stops the source.
     pub skip_invalid: bool,
-    /// Whether calls have sequence numbers, so that a repeated call is applied once. The token then needs the grant `read`, too.
+    /// Whether calls have sequence numbers, so that a repeated call is applied once. The token then also needs the
+    /// grant `read`.
     pub sequence: bool,
-    /// Most changes of one call, at most 10,000.
+    /// Maximum number of changes in one call, up to 10,000.
     pub batch: usize,
 }
 
 impl ReflectorOptions {
-    /// The usual options for a source of a queue: unchanged objects are left out, calls have sequence numbers.
+    /// The usual options for sending a source to a queue: unchanged objects are left out, and calls have sequence
+    /// numbers.
     #[must_use]
     pub fn new(queue: impl Into<String>, source: impl Into<String>) -> Self {
         Self {
@@ -100,19 +102,19 @@ impl ReflectorOptions {
 /// What a reflector has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Lists that the server has accepted.
+    /// Number of lists that the server has accepted.
     pub lists: u64,
-    /// The objects of these lists.
+    /// Number of objects in these lists.
     pub listed: u64,
     /// The sums of the counts of these lists.
     pub counts: ReplaceCounts,
-    /// Calls with changes.
+    /// Number of calls with changes.
     pub batches: u64,
-    /// Objects that were sent as new or changed.
+    /// Number of objects that were sent as new or changed.
     pub applied: u64,
-    /// Objects that were sent as deleted.
+    /// Number of objects that were sent as deleted.
     pub deleted: u64,
-    /// Deltas that lists and changes have queued.
+    /// Number of deltas that lists and changes have queued.
     pub queued: u64,
     /// The version of the queue after the last call.
     pub resource_version: u64,
@@ -135,9 +137,9 @@ pub enum Step<'a> {
         /// The reply.
         produced: &'a Produced,
     },
-    /// [`Reflector::keep_running`] starts the stream again after a pause.
+    /// [`Reflector::keep_running`] starts a new stream after a pause.
     Restart {
-        /// Why the stream ended; `None` if it ended by itself.
+        /// Why the stream ended; `None` if it ended without an error.
         error: Option<&'a ReflectorError>,
         /// The pause.
         pause: Duration,
@@ -150,7 +152,7 @@ pub enum ReflectorError {
     /// The source failed.
     #[error("the source failed")]
     Source(#[source] Box<dyn StdError + Send + Sync>),
-    /// A call failed. A list and changes whose outcome is unknown may have been applied.
+    /// A call failed. If the outcome is unknown, the list or the changes may have been applied.
     #[error("queue {queue} has not taken what source {source_name:?} sent")]
     Send {
         /// The queue.
@@ -163,7 +165,8 @@ pub enum ReflectorError {
     /// The stream ended in the middle of a list. Nothing of the list was applied.
     #[error("the source ended in the middle of a list")]
     IncompleteList,
-    /// The stream gave an event that is not allowed there: an event of a list outside of a list, or a change inside one.
+    /// The stream yielded an event that is not allowed at this point: an event of a list outside a list, or a change
+    /// inside a list.
     #[error("the source sent {0} where this event is not allowed")]
     OutOfOrder(&'static str),
 }
@@ -173,14 +176,14 @@ pub struct Reflector {
     client: Client,
     options: ReflectorOptions,
     producer: Option<Producer>,
-    /// When the queue is asked for next.
+    /// When the queue is checked next.
     check_at: Instant,
     report: Report,
     observer: Box<dyn FnMut(&Step<'_>) + Send>,
 }
 
 impl Reflector {
-    /// A reflector of a source. Nothing is sent yet.
+    /// A reflector of a source. No request is sent yet.
     #[must_use]
     pub fn new(client: Client, options: ReflectorOptions) -> Self {
         let (check_at, report) = (Instant::now() + CHECK_EVERY, Report::default());
@@ -200,15 +203,16 @@ impl Reflector {
         self.report
     }
 
-    /// Sends what a stream gives, until the stream ends. Calls are repeated as the options of the client say, except for a list of
-    /// more than 4 MiB, which is not kept. If the future is dropped in the middle of a list, nothing of the list is applied.
+    /// Sends the events of a stream until the stream ends. Calls are repeated as the options of the client say,
+    /// except for a list of more than 4 MiB, which is not kept in memory. If the future is dropped in the middle of a
+    /// list, nothing of the list is applied.
     ///
-    /// A queue that was deleted, or has lost what was sent because a backup was restored, is noticed within a few seconds, also while the stream
-    /// gives nothing.
+    /// Within a few seconds, and even while the stream yields nothing, the reflector notices that the queue was
+    /// deleted or has lost changes because a backup was restored.
     ///
     /// # Errors
-    /// The first error of the stream or of a call. After an error the source should be listed again: some of its changes may not
-    /// have been applied.
+    /// The first error of the stream or of a call. After an error, the source should be listed again, because some of
+    /// its changes may not have been applied.
     pub async fn run<S, E>(&mut self, events: S) -> Result<Report, ReflectorError>
     where
         S: Stream<Item = Result<Event, E>>,
@@ -231,10 +235,11 @@ impl Reflector {
         Ok(self.report.since(&before))
     }
 
-    /// Runs one stream after another for ever: each call of `start` begins a stream, which should begin with a list. Every end of a
-    /// stream, and every error, is followed by a pause, as in client-go's Reflector: 800 ms, doubled up to 30 s, each plus
-    /// a random part of the same length; two minutes without a pause reset them. If the server asks for a longer
-    /// pause, it gets that. [`Step::Restart`] reports the errors. To stop, drop the future.
+    /// Runs one stream after another, forever. Each call of `start` returns a new stream, which should begin with a
+    /// list. A pause follows each end of a stream and each error, as in client-go's Reflector: 800 ms, doubled up to
+    /// 30 s, each plus a random part of the same length. After two minutes without a pause, the next one is 800 ms
+    /// again. If the server asks for a longer pause, that pause is used. [`Step::Restart`] reports the errors. To
+    /// stop, drop the future.
     pub async fn keep_running<F, S, E>(&mut self, mut start: F) -> Infallible
     where
         F: FnMut() -> S,
@@ -250,13 +255,13 @@ impl Reflector {
             };
             let pause = backoff.after_failure(asked);
             (self.observer)(&Step::Restart { error: error.as_ref(), pause });
-            // A failed reflector begins with the last number that the server knows.
+            // After a failure, the reflector begins with the last number that the server knows.
             self.producer = self.producer.take().filter(|_| error.is_none());
             sleep(pause).await;
         }
     }
 
-    /// The next event of a stream. The queue is asked for while it is awaited.
+    /// The next event of a stream. The queue is checked while the event is awaited.
     async fn next<S>(&mut self, mut events: Pin<&mut Peekable<S>>) -> Result<Option<Event>, ReflectorError>
     where
         S: Stream<Item = Result<Event, ReflectorError>>,
@@ -302,7 +307,7 @@ impl Reflector {
                 let reply = pin!(self.producer().await?.replace(&options, body));
                 let feed = pin!(list::feed(events.as_mut(), begun, lines));
                 match select(reply, feed).await {
-                    // The server need not read a whole list to refuse it.
+                    // The server may refuse a list before it has read all of it.
                     Either::Left((replied, _)) => (replied, 0),
                     Either::Right((Ok(Some(objects)), reply)) => (reply.await, objects),
                     Either::Right((Ok(None), _)) => continue,
@@ -381,7 +386,7 @@ impl Report {
         self.resource_version = produced.resource_version;
     }
 
-    /// What was sent after an earlier report.
+    /// What was sent since an earlier report.
     fn since(&self, before: &Self) -> Self {
         let (sum, earlier) = (&self.counts, &before.counts);
         Self {

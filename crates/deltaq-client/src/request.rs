@@ -14,11 +14,12 @@ use crate::error::Error;
 /// A future of a call.
 pub(crate) type Sent<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// A call that is being put together.
+/// A call that is being built.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) client: Client,
-    /// The error of an object that can't be written as JSON waits until the request is awaited.
+    /// The call, or the error of an object that can't be written as JSON. The error is returned when the request is
+    /// awaited.
     pub(crate) call: Result<Call, Error>,
 }
 
@@ -110,7 +111,7 @@ macro_rules! setter {
             self
         }
     };
-    // A call whose repetition counts once more.
+    // A parameter that makes a repeated call have another effect.
     (once $(#[$doc:meta])* $name:ident $parameter:literal) => {
         $(#[$doc])*
         pub fn $name(mut self) -> Self {

@@ -8,18 +8,18 @@ use crate::error::Error;
 
 /// How often, and for how long, a failed call is repeated.
 ///
-/// The pause before the n-th repetition is a random part of `first * 2^(n - 1)`, at most of `max` (full jitter). If the server
-/// asks to wait (`Retry-After`), that time is added. A call is not repeated any more after `attempts` attempts, or if the next one would
-/// begin later than `total` after the first one.
+/// The pause before the n-th repetition is a random part of `first * 2^(n - 1)` or, if that is larger than `max`, of
+/// `max` (full jitter). If the server asks to wait (`Retry-After`), that time is added. No further attempt is made
+/// after `attempts` attempts, or if it would begin later than `total` after the first attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryOptions {
-    /// The longest pause before the first repetition.
+    /// The maximum pause before the first repetition.
     pub first: Duration,
-    /// The longest pause before any repetition.
+    /// The maximum pause before any repetition.
     pub max: Duration,
-    /// Most attempts; 1 repeats nothing.
+    /// Maximum number of attempts; with 1, nothing is repeated.
     pub attempts: u32,
-    /// The time after the first attempt in which attempts may begin.
+    /// The time after the first attempt during which further attempts may begin.
     pub total: Duration,
 }
 
@@ -48,7 +48,7 @@ pub fn pauses_without_queue() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(Duration::from_secs(1)), doubled)
 }
 
-/// The failures of a call so far, and the pauses that follow from them.
+/// The number of consecutive failures of a call, which determines the pauses.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -69,38 +69,38 @@ impl Backoff {
         self.failures
     }
 
-    /// The pause after a failure: what the server asked for, and a random part of the present limit.
+    /// The pause after a failure: the time that the server asked for, plus a random part of the current limit.
     pub fn after_failure(&mut self, error: &Error) -> Duration {
         error.retry_after().unwrap_or_default().saturating_add(self.pause())
     }
 
-    /// The pause after a failure without a reply of the server.
+    /// The pause after a failure without a reply from the server.
     pub fn pause(&mut self) -> Duration {
         self.limit().mul_f64(fastrand::f64())
     }
 
-    /// The present limit. The next one is twice as long.
+    /// Returns the current limit, and doubles it for the next pause.
     fn limit(&mut self) -> Duration {
         let doubled = self.first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         self.failures = self.failures.saturating_add(1);
         doubled.min(self.max)
     }
 
-    /// A success: the pauses begin with the first one again.
+    /// Records a success: the next pause is as short as the first one.
     pub const fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
 impl Default for Backoff {
-    /// The random pauses of a loop that runs for ever: at most 250 ms at first, growing to at most 5 s.
+    /// The random pauses of a loop that runs forever: at most 250 ms at first, growing to at most 5 s.
     fn default() -> Self {
         Self::new(Duration::from_millis(250), Duration::from_secs(5))
     }
 }
 
-/// The pauses of a reflector, which are those of client-go: once to twice a limit that doubles from 0.8 s to 30 s. After two minutes
-/// without a failure the limit is 0.8 s again.
+/// The pauses of a reflector, which are those of client-go: between once and twice a limit that doubles from 0.8 s to
+/// 30 s. After two minutes without a failure, the limit is 0.8 s again.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectorBackoff {
     backoff: Backoff,

@@ -17,15 +17,15 @@ impl Client {
         self.request(Call::new(Method::GET, ["v1", "info"])).await
     }
 
-    /// Asks once whether the process serves.
+    /// Checks once whether the process serves requests.
     ///
     /// # Errors
-    /// The process does not serve.
+    /// The process does not serve requests.
     pub async fn livez(&self) -> Result<(), Error> {
         self.send(Call::new(Method::GET, ["livez"])).await.map(drop)
     }
 
-    /// Asks once whether all queues are loaded.
+    /// Checks once whether all queues are loaded.
     ///
     /// # Errors
     /// The server is not ready: `recovering` or `draining`.
@@ -33,7 +33,7 @@ impl Client {
         self.send(Call::new(Method::GET, ["readyz"])).await.map(drop)
     }
 
-    /// The description of the API for programs.
+    /// The OpenAPI document of the API.
     ///
     /// # Errors
     /// The call failed.
@@ -41,7 +41,7 @@ impl Client {
         self.request(Call::new(Method::GET, ["openapi.json"])).await
     }
 
-    /// What a problem means and what to do: the page of its code.
+    /// The page of a problem's code: what the problem means and what to do.
     ///
     /// # Errors
     /// The call failed.

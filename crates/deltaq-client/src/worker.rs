@@ -1,10 +1,12 @@
 //! Workers: take keys from a queue, run a handler for each, and settle their leases.
 //!
-//! A worker takes up to [`Worker::batch`] keys with one pop, and runs up to [`Worker::concurrency`] handlers at once. It extends
-//! the leases of keys that wait and of keys that are worked on, each time a third of the lease has passed. Settles ride along with
-//! the next pop; while a pop waits for keys, or with [`Worker::settle_at_once`], they are sent alone.
+//! A worker takes up to [`Worker::batch`] keys with one pop, and runs up to [`Worker::concurrency`] handlers at once.
+//! Whenever a third of a lease has passed, the worker extends it, whether its key waits or a handler works on it.
+//! Settles are sent with the next pop. While a pop waits for keys, or with [`Worker::settle_at_once`], they are sent
+//! alone.
 //!
-//! Invariant: a handler runs only while its lease is held, as far as the worker can know; then [`Job::is_lost`].
+//! Invariant: a handler runs only while the worker holds its lease, as far as the worker can know. After that,
+//! [`Job::is_lost`] is true.
 
 mod calls;
 mod job;
@@ -22,7 +24,7 @@ pub use self::job::{Job, Loss, Outcome};
 use crate::error::Error;
 use crate::queue::Queue;
 
-/// How long the last calls of a worker that stops may take.
+/// Timeout for the last calls of a worker that is stopping.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
 type Observer = Arc<dyn Fn(&Notice<'_>) + Send + Sync>;
@@ -43,10 +45,10 @@ pub struct Worker {
     observer: Observer,
 }
 
-/// Something that a worker does not report through its handler, for logs and metrics.
+/// Something that a worker does not report through its handler. For logs and metrics.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// A call has failed and is repeated after a pause, for as long as that takes.
+    /// A call has failed. It is repeated after a pause, without a limit on the number of attempts.
     Retry {
         /// The error.
         error: &'a Error,
@@ -55,7 +57,8 @@ pub enum Notice<'a> {
         /// The pause.
         pause: Duration,
     },
-    /// The queue does not exist yet. The worker asks again after 1 s, doubling to 15 s, and says this once.
+    /// The queue does not exist yet. The worker asks again after 1 s, then after waits that double up to 15 s. This
+    /// notice is sent only once.
     QueueNotFound {
         /// The name of the queue.
         queue: &'a str,
@@ -69,8 +72,8 @@ pub enum Notice<'a> {
         /// The reason.
         loss: Loss,
     },
-    /// The server has settled a lease, or says that it had ended before, so that its outcome does not count
-    /// ([`SettleResult::Stale`](deltaq_types::SettleResult::Stale)).
+    /// The server has settled a lease, or the lease had already ended, so that the outcome of the handler has no
+    /// effect ([`SettleResult::Stale`](deltaq_types::SettleResult::Stale)).
     Settled(&'a SettledDocument),
     /// A handler panicked. Its key is nacked.
     Panicked {
@@ -84,7 +87,7 @@ pub enum Notice<'a> {
 /// What a worker has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerReport {
-    /// Leases that were acknowledged, or done.
+    /// Leases that were acknowledged or settled as done.
     pub acknowledged: u64,
     /// Leases that were nacked.
     pub nacked: u64,
@@ -92,9 +95,10 @@ pub struct WorkerReport {
     pub rejected: u64,
     /// Leases that were released.
     pub released: u64,
-    /// Leases that had ended before they were settled, or were lost before their handler ended.
+    /// Leases that had ended before they were settled, or that were lost before their handler ended.
     pub lost: u64,
-    /// Leases whose settles the server has not confirmed before the worker ended. They expire, unless they were settled.
+    /// Leases whose settles the server had not confirmed when the worker ended. They expire unless the server has
+    /// settled them.
     pub unconfirmed: u64,
     /// Handlers that panicked.
     pub panics: u64,
@@ -128,14 +132,14 @@ impl Worker {
         self
     }
 
-    /// How many handlers run at once, at least 1.
+    /// Number of handlers that run at the same time, at least 1.
     #[must_use]
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = handlers.max(1);
         self
     }
 
-    /// Most keys of one pop, from 1 to 1,000. Keys that wait for a handler are leased, too.
+    /// Maximum number of keys in one pop, from 1 to 1,000. Keys that wait for a handler are leased as well.
     #[must_use]
     pub fn batch(mut self, keys: u64) -> Self {
         self.batch = keys.max(1);
@@ -171,14 +175,14 @@ impl Worker {
         self
     }
 
-    /// Ends when the queue has no ready key. A queue that does not exist is an error then.
+    /// Ends the worker when the queue has no ready key. A queue that does not exist is then an error.
     #[must_use]
     pub const fn until_empty(mut self) -> Self {
         self.until_empty = true;
         self
     }
 
-    /// How long running handlers may take to finish after the worker was asked to stop; 30 s by default.
+    /// How long running handlers may take to finish after the worker is told to stop; 30 s by default.
     #[must_use]
     pub const fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -192,17 +196,18 @@ impl Worker {
         self
     }
 
-    /// Works until `stop` is cancelled, or until the queue is closed and has no keys. Errors that may pass are repeated for ever, and a
-    /// queue that does not exist is asked again.
+    /// Works until `stop` is cancelled, or until the queue is closed and has no keys. Calls with errors that may
+    /// pass, and pops from a queue that does not exist, are repeated without limit.
     ///
-    /// After `stop`, no handler is started: keys whose handlers have not begun are released, running handlers may finish, and their leases
-    /// are extended meanwhile. Handlers that run after [`Worker::grace`] are aborted, and their keys released.
+    /// After `stop`, no handler is started. Keys whose handlers have not begun are released. Running handlers may
+    /// finish, and their leases are extended in the meantime. Handlers that still run after [`Worker::grace`] are
+    /// aborted, and their keys are released.
     ///
-    /// A handler that panics is a nack with the message of the panic. If a lease is lost, [`Job::lost`] wakes the handler, and its outcome
-    /// does not count.
+    /// A handler that panics is a nack with the message of the panic. If a lease is lost, [`Job::lost`] wakes the
+    /// handler, and the outcome of the handler has no effect.
     ///
     /// # Errors
-    /// The server refuses the worker, for example its token. Running handlers have finished then, as after `stop`.
+    /// The server refuses the worker, for example its token. Running handlers finish first, as after `stop`.
     pub async fn run<H, F>(&self, stop: CancellationToken, handler: H) -> Result<WorkerReport, Error>
     where
         H: Fn(Job) -> F + Send + Sync + 'static,

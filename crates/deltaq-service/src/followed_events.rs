@@ -46,7 +46,7 @@ pub(super) struct EventPage {
 /// Why the reader has no events.
 #[derive(Debug)]
 pub(super) enum NoEvents {
-    /// The journal no longer has all events after the position, or the position is in a lost time.
+    /// The journal no longer has all events after the position, or the position belongs to a lost life.
     Lost,
     Failed(Error),
 }

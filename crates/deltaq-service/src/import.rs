@@ -23,9 +23,9 @@ use crate::admission::{self, Admission};
 use crate::metrics::Metrics;
 use crate::{FirstCall, Limits, Registry, WatchLimits};
 
-/// Maximum number of bytes that a line may be longer than its object.
+/// Maximum number of bytes of a line in addition to its object.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
-/// The time limit of the last checkpoint.
+/// Timeout for the last checkpoint.
 const CLOSING_MAX: Duration = Duration::from_hours(1);
 
 /// Why an import fails.
@@ -206,7 +206,7 @@ impl Running {
         // No worker can reach the service, so leases must not expire.
         let registry = registry.without_tasks();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
-        // All queues, because the store is marked as cleanly closed only if every queue is intact.
+        // All queues are loaded, because the store is marked as cleanly closed only if every queue is intact.
         if let Err(error) = running.registry.recover(contents).await {
             writer::abandon(running.writing).await;
             return Err(offline::Error::Recovery(error).into());

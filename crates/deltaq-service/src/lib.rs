@@ -110,7 +110,7 @@ pub enum Error {
         "changes since the reader's version are forgotten; the oldest version that can be continued is {horizon}"
     )]
     Expired {
-        /// The oldest event at which a reader may be.
+        /// The oldest version from which a reader can continue.
         horizon: Rv,
     },
     /// The version of a reader is larger than the newest version of the queue.

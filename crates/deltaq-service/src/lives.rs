@@ -17,7 +17,7 @@ pub(super) fn birth(wall: Time) -> Birth {
     Birth { id: LifeId::new(fastrand::u32(1..)), floor: floor(wall) }
 }
 
-/// The number above which the numbers of a life begin.
+/// The floor of a life that begins at this calendar time: all numbers of the life are larger.
 pub(super) fn floor(wall: Time) -> Rv {
     let ms = (wall.as_micros() / 1_000).saturating_sub(FLOOR_ZERO_MS);
     Rv::new(ms << NUMBERS_PER_MS_LOG2)

@@ -66,7 +66,7 @@ const DESCRIPTIONS: [(&str, Kind, &str); 21] = [
     (
         CLAIMS,
         Kind::Counter,
-        "Partitions that this node has claimed, after their owner released them, or from an owner that did not.",
+        "Partitions that this node has claimed, by whether the former owner had released them.",
     ),
     (
         HEARTBEAT_AGE,
@@ -321,7 +321,7 @@ impl NodeMetrics {
         self.owned.set(page::count(partitions));
     }
 
-    /// Counts a partition that the node has claimed. `was_released` is whether its owner had released it.
+    /// Counts a partition that the node has claimed. `was_released` says whether its owner had released it.
     pub fn claimed(&self, was_released: bool) {
         if was_released { &self.released } else { &self.taken_over }.increment(1);
     }

@@ -38,7 +38,7 @@ pub struct Peer {
     pub url: String,
 }
 
-/// The partitions, of which this node owns some.
+/// All partitions, of which this node owns some.
 #[derive(Debug)]
 pub struct Partitions {
     limits: Limits,

@@ -165,7 +165,7 @@ impl Handle {
         Ok(handle)
     }
 
-    /// Copies the lives of the queue, which has been loaded.
+    /// Copies the lives of the loaded queue.
     pub(super) fn set_lives(&self, queue: &Queue) {
         self.lives.store(Arc::new(queue.lives().clone()));
     }
@@ -298,8 +298,8 @@ impl Handle {
         self.read(|queue, _| (queue.has_synced(), queue.initial_remaining())).await
     }
 
-    /// Closes the queue and ends waiting drains, as client-go's `ShutDown` ends a `ShutDownWithDrain`. `at_once` is
-    /// whether pops end as soon as no key is ready.
+    /// Closes the queue and ends waiting drains, as client-go's `ShutDown` ends a `ShutDownWithDrain`. If `at_once`
+    /// is true, pops end as soon as no key is ready.
     ///
     /// # Errors
     /// Same as [`read`](Self::read).

@@ -226,7 +226,7 @@ impl Registry {
             }
             if problems != reported {
                 for problem in &problems {
-                    tracing::error!(problem, "what the journal lost can't be loaded");
+                    tracing::error!(problem, "a queue can't be loaded after a failure of the journal");
                 }
                 (reported, wait) = (problems, RELOAD_WAIT);
             }

@@ -251,8 +251,8 @@ impl Registry {
         Ok((handle, true))
     }
 
-    /// Deletes the queue and its state; waiting pops fail. The followers in `detached` are detached first. All these
-    /// changes are durable once the commit is done.
+    /// Deletes the queue and its state; waiting pops fail. The followers in `detached` are detached first. The
+    /// detachments and the deletion are durable once the commit is done.
     ///
     /// # Errors
     /// [`Error::QueueNotFound`], [`Error::Followed`] if there are other followers, or [`Error::Journal`] while the

@@ -73,9 +73,9 @@ pub struct KeyFilter {
 /// One of `count` parts of all keys: those whose CRC-32C, modulo `count`, is `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// From 0.
+    /// The number of this part, from 0.
     pub index: u32,
-    /// Number of shards.
+    /// Number of parts.
     pub count: u32,
 }
 
@@ -388,7 +388,7 @@ impl Watcher {
         self.view
     }
 
-    /// The event up to which the reader has everything.
+    /// The version up to which the reader has received all changes.
     #[must_use]
     pub fn resource_version(&self) -> Rv {
         self.position.after

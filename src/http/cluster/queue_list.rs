@@ -23,8 +23,7 @@ use crate::http::request::context::RequestContext;
 use crate::http::request::cursor;
 use crate::http::wire;
 
-/// Names outlive queues, so a cursor in the list of queues never expires.
-/// Most bytes of a page of another node.
+/// Maximum size of a page from another node, in bytes.
 const PAGE_BYTES_RECEIVED_MAX: usize = 256 << 20;
 
 /// The list of the queues whose names begin with a prefix and that the caller may read.
@@ -168,7 +167,7 @@ impl QueueList {
     }
 }
 
-/// The name at which a page ended.
+/// The name at which a page ended. Names outlive queues, so a cursor in the list of queues never expires.
 fn position(cursor: &str) -> Result<Name, Problem> {
     let name = cursor::decode_queues(cursor)?;
     Name::new(&name).map_err(|_| cursor::of_another_list())

@@ -85,7 +85,7 @@ impl OverloadResponder {
 
 async fn refuse(mut stream: TcpStream, problem: &Problem) -> std::io::Result<()> {
     let mut head = Vec::new();
-    // Without a head in time, the client is none that asks for events.
+    // A client whose head does not arrive in time is treated like one that does not ask for server-sent events.
     let _late = tokio::time::timeout(HEAD_TIME_MAX, read_head(&mut stream, &mut head)).await;
     let response = if is_event_source(&head) { closing_events(problem) } else { closing_response(problem) };
     send_and_close(stream, &response).await

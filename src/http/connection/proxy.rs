@@ -14,7 +14,7 @@ static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// First bytes of a header of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Longest header of version 1, in bytes.
+/// Maximum length of a version 1 header, in bytes.
 const LINE_BYTES_MAX: usize = 107;
 /// Maximum length of a version 2 header after its fixed part, in bytes. This part has addresses, and extensions that
 /// are ignored.

@@ -176,7 +176,7 @@ impl Limit {
         }
     }
 
-    /// Takes an amount for a request. `held` is the token's count, which the amount is added to.
+    /// Takes an amount for a request, and adds it to `held`, the count of the token.
     fn take(
         &self,
         amount: usize,

@@ -27,7 +27,7 @@ use crate::http::operation::BodyKind;
 use crate::http::problem::{Code, Problem, REPEAT};
 use crate::http::state::HttpLimits;
 
-/// If a body is at least this large, parsing it takes longer than most requests take in total. In bytes.
+/// Size in bytes from which on parsing a body takes longer than most requests take in total.
 pub(in crate::http) const LARGE_BYTES: usize = 32 << 10;
 /// Maximum size of a body that must be empty.
 const NO_BODY_BYTES_MAX: usize = 1 << 10;

@@ -54,7 +54,7 @@ impl Document {
         read_envelope(self.text(), self.start)
     }
 
-    /// The document, although an object in it may not be valid. Used only to find out what was left out.
+    /// Parses the document without checking its object, to find out what was left out.
     pub(in crate::http) fn outline<'t, T: Deserialize<'t>>(&'t self) -> Option<T> {
         serde_json::from_str(self.text()).ok()
     }

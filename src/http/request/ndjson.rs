@@ -11,7 +11,7 @@ pub(in crate::http) struct Lines {
     incoming: Incoming,
     /// The start of a line that has not ended.
     partial: Vec<u8>,
-    /// The unread rest of the last piece.
+    /// The part of the last piece that has not been read.
     rest: Bytes,
     number: usize,
     /// The number of lines that were not blank.

@@ -156,7 +156,7 @@ pub(in crate::http) async fn read_list(
     }
     if let Some(invalid) = read.invalid.as_mut().filter(|invalid| invalid.count > 0) {
         invalid.check_share(read.list.len())?;
-        // A valid object of such a key may be an older one.
+        // A valid object of such a key may be older than the invalid one, so it is left out, too.
         read.list = read.places.retain(read.list, |key| !invalid.keys.contains(key));
     }
     Ok(read)
@@ -254,7 +254,7 @@ async fn take(
     let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
         let keyed = reader.keyed(parsed, None, ObjectUse::Stored).and_then(|(key, object)| {
             reader.version(&object, ObjectUse::Stored)?;
-            // Without skip_invalid the queue does this, when the list has arrived.
+            // Without `skip_invalid`, the queue checks the lengths when the whole list has arrived.
             if skips {
                 reader.check_length(&object)?;
             }

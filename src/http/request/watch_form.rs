@@ -17,7 +17,8 @@ pub(in crate::http) enum WatchForm {
 }
 
 impl WatchForm {
-    /// The form that the client prefers, of equal ones the first; NDJSON unless it names one.
+    /// The form that the client prefers; the first one, if it prefers several equally. NDJSON if the client names no
+    /// form.
     pub(in crate::http) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         let accept = Accept::of(headers);
         if accept.is_absent() {

@@ -174,7 +174,7 @@ pub(in crate::http) async fn deltas(
             return Err(document.problem(index, problem));
         }
         let key = delta_key(document, reader.config);
-        // A deletion needs the key only. It must not get lost because of the last state of the object.
+        // A deletion needs only the key, so an invalid object must not cause it to be left out.
         if let Some(call) = bare_deletion(document, key.as_ref(), reader, trace.clone()) {
             return Ok(Entry::Call(of_source(call)));
         }
@@ -183,10 +183,10 @@ pub(in crate::http) async fn deltas(
     Ok(context.reply(produced.await?))
 }
 
-/// What an entry of a produce call becomes.
+/// How an entry of a produce call was read.
 enum Entry {
     Call(Call),
-    /// It is left out.
+    /// The entry is left out.
     Invalid {
         index: usize,
         key: Option<Key>,
@@ -200,13 +200,13 @@ impl From<Call> for Entry {
     }
 }
 
-/// Whether a problem is one of an object, and not of the call.
+/// Whether a problem concerns an object and not the call.
 fn is_of_object(problem: &Problem) -> bool {
     use Code::{InvalidJson, InvalidKey, InvalidObject, NoKey, ObjectTooLarge};
     matches!(problem.code(), InvalidJson | InvalidKey | InvalidObject | NoKey | ObjectTooLarge)
 }
 
-/// The deletion of a key, without the object of the document; `None` if the document is no deletion.
+/// The deletion of a key, without the object of the document; `None` if the document is not a deletion.
 fn bare_deletion(
     document: &Document,
     key: Option<&Key>,
@@ -285,13 +285,14 @@ fn produced_document(
     placed(handle, Produced { keys: (!keys.is_empty()).then_some(keys), ..wire::produced(produced) })
 }
 
-/// The reply with the queue and the life in which its version is. By them a producer notices that the queue lacks what it has sent before.
+/// Adds the queue's incarnation and the life of the version to the reply. From these, a producer learns that the
+/// queue lacks what it has sent before.
 fn placed(handle: &Handle, produced: Produced) -> Produced {
     let (incarnation, life) = wire::place(handle, produced.resource_version);
     Produced { incarnation, life, ..produced }
 }
 
-/// The number of the last call of the source: that of this call, unless the queue had applied it before.
+/// The sequence number of the source's last call: that of this call, unless the queue had already applied this call.
 async fn last_sequence(
     handle: &Arc<Handle>,
     sequence: Option<Sequence>,
@@ -426,7 +427,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let handle = registry.get_or_create(&name, FirstCall::Replace(&replace))?;
     let now = handle.config();
     if invalid > 0 && *now != *config {
-        // What was left out may be valid by the present settings, and its text is gone.
+        // An object that was left out may be valid under the current settings, but its text is no longer available.
         return Err(Refusal::ConfigChanged.into());
     }
     // After a change of the admission rules the objects can't be read again, because their original text is no longer

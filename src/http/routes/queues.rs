@@ -56,7 +56,7 @@ pub(in crate::http) async fn list(
     Ok(context.reply(selected(listed, fields)).into_response())
 }
 
-/// The page with these fields of each queue.
+/// The page, with only these fields of each queue.
 fn selected(page: QueuePage, fields: Fields) -> QueuePage<Selected<QueueDocument>> {
     let items = page.items.into_iter().map(|queue| fields.of(queue)).collect();
     QueuePage { items, unavailable: page.unavailable, next: page.next, resource_version: None }

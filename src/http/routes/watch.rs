@@ -121,9 +121,9 @@ fn shard(text: &str) -> Result<Shard, Problem> {
     })
 }
 
-/// The watch of an `EventSource`. It sends the id of its last event without asking the page, and it never connects again
-/// after a refusal. If a position has expired, the watch goes on from the next one: the id of the last event, the version
-/// in the URL, all keys. The problem is that of the first position.
+/// The watch of an `EventSource`. It sends the id of its last event without asking the page, and it never connects
+/// again after a refusal. The positions are tried in this order: the id of the last event, the version in the URL,
+/// all keys. The problem is that of the first position.
 async fn events(
     params: &Params,
     headers: &HeaderMap,
@@ -145,7 +145,7 @@ async fn events(
     Ok((handle.watch(view, WatchFrom::Start, filter).await?, expired))
 }
 
-/// The position in `Last-Event-ID`. A text that is none was not given out by this queue.
+/// The position in `Last-Event-ID`. A text that is not a position does not come from this queue.
 fn last_event(headers: &HeaderMap, handle: &Handle) -> Option<Result<WatchFrom, Problem>> {
     const NAME: &str = "Last-Event-ID";
     let id = headers.get("last-event-id").filter(|id| !id.is_empty())?;
@@ -204,7 +204,7 @@ fn position(text: &str, parameter: &str, handle: &Handle) -> Option<Result<Watch
 /// The problem of a position in a life that the queue never had.
 fn lost(parameter: &str, handle: &Handle) -> Problem {
     handle.count_lost_watch();
-    let detail = "the version belongs to a deleted queue of this name, or to a time that was lost";
+    let detail = "the version belongs to a deleted queue of this name, or to changes that it has lost";
     Problem::expired(ExpiredReason::Lost, detail).hint("list the view again").with("parameter", parameter)
 }
 

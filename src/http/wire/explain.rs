@@ -35,7 +35,7 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
     }
 }
 
-/// The time before which no change delivers the key, if that is still to come.
+/// The time before which no change makes the key ready; `None` if that time has passed.
 fn floor(schedule: &ScheduleState, moment: Moment) -> Option<Time> {
     schedule.floor().filter(|floor| *floor > moment.now)
 }

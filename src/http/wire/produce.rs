@@ -24,7 +24,7 @@ pub fn produced(produced: command::Produced) -> Produced {
     }
 }
 
-/// The queue, and its life to which a version belongs.
+/// The incarnation of the queue, and the life that the version belongs to.
 #[must_use]
 pub fn place(handle: &Handle, resource_version: u64) -> (Option<String>, Option<String>) {
     let life = handle.lives().id_of(Rv::new(resource_version));

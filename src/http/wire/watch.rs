@@ -12,7 +12,7 @@ use crate::http::problem::Problem;
 
 /// How long a browser waits before it connects again.
 pub const RETRY: Duration = Duration::from_secs(1);
-/// The same after a problem that names no time.
+/// The same after a problem that does not say how long to wait.
 const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 const EMPTY: WatchRow = WatchRow {
@@ -58,7 +58,7 @@ pub fn watch_error(problem: &Problem, server_url: &str, request_id: &str) -> Wat
     WatchRow { kind: RowType::Error, problem, ..EMPTY }
 }
 
-/// The position of an `EventSource` can't be continued: the watch goes on after `rv`, or with all keys if that is 0.
+/// The position of an `EventSource` can't be continued: the watch continues after `rv`, or with all keys if `rv` is 0.
 #[must_use]
 pub fn watch_expired(problem: &Problem, server_url: &str, request_id: &str, rv: Rv) -> WatchRow {
     let row = watch_error(problem, server_url, request_id);
@@ -84,7 +84,8 @@ pub fn retry_line(wait: Duration) -> String {
     format!("retry: {}\n\n", whole_ms(wait))
 }
 
-/// The stream of an `EventSource` that is refused for now: when to come again, and why. Many that are refused together come at different times.
+/// The stream for an `EventSource` that is refused for now: how long to wait before it connects again, and the
+/// problem. The waits differ, so that clients that are refused together return at different times.
 #[must_use]
 pub fn refused_events(problem: &Problem, server_url: &str, request_id: &str) -> Vec<u8> {
     let wait = problem.wait().unwrap_or(RETRY_AFTER_FAILURE).max(RETRY);

@@ -100,7 +100,7 @@ impl Partition {
     pub(super) async fn release(self) {
         self.shutdown.drain();
         if tokio::time::timeout(CALLS_MAX, self.shutdown.join()).await.is_err() {
-            tracing::info!("calls of a partition that is released do not end; they fail from now on");
+            tracing::info!("calls on a released partition did not end in time; they fail from now on");
         }
         // The journal is closed first. Then the writer tries once more to reopen a store that has failed, to write
         // the last events and to release the partition. The cut ends the checkpoint, because the partition has no

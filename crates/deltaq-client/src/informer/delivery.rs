@@ -1,4 +1,4 @@
-//! What waits for one handler.
+//! The changes that wait for one handler.
 //!
 //! Invariant: a key waits at most once, and applying what waits for it to what the handler got last leads to the store.
 
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use super::handler::{Deleted, DeletedFinalStateUnknown, Handler};
 use super::store::{Change, Object, SyncSignal};
 
-/// What waits for one handler.
+/// The changes that wait for one handler.
 pub(super) struct Delivery<T> {
     waiting: Mutex<Waiting<T>>,
     changed: Notify,
@@ -22,21 +22,21 @@ pub(super) struct Delivery<T> {
 struct Waiting<T> {
     /// The keys of `order`.
     pending: HashMap<Arc<str>, Pending<T>>,
-    /// Each waiting key with its number, oldest first.
+    /// Each waiting key with its number, the oldest first.
     order: VecDeque<(u64, Arc<str>)>,
-    /// Keys that have ever waited.
+    /// Number of keys that have been added to `order` so far.
     numbers: u64,
-    /// The keys below this number belong to the first list; `None` until that is complete.
+    /// The keys below this number belong to the first list; `None` until the first list is complete.
     initial_end: Option<u64>,
     is_closed: bool,
 }
 
 /// What has happened to a key since the handler was called for it.
 struct Pending<T> {
-    /// What the handler has.
+    /// The object that the handler got last.
     old: Option<Arc<Object<T>>>,
     new: Option<Arc<Object<T>>>,
-    /// The last state of a key that is gone; `None` if that is unknown.
+    /// The last state of a removed key; `None` if it is unknown.
     last: Option<Arc<Object<T>>>,
 }
 
@@ -48,7 +48,8 @@ enum Event<T> {
 }
 
 impl<T: Send + Sync + 'static> Delivery<T> {
-    /// The handler begins with the objects of the store, which are its first list if the store has synced.
+    /// Creates the delivery for a handler that begins with the objects of the store. These are its first list if the
+    /// store has synced.
     pub(super) fn new(objects: Vec<Arc<Object<T>>>, has_synced: bool) -> Self {
         let mut waiting = Waiting {
             pending: HashMap::new(),
@@ -68,13 +69,13 @@ impl<T: Send + Sync + 'static> Delivery<T> {
         SyncSignal::new(self.has_synced.subscribe())
     }
 
-    /// A change of the store.
+    /// Records a change of the store.
     pub(super) fn note(&self, change: &Change<T>) {
         self.waiting.lock().note(change);
         self.changed.notify_one();
     }
 
-    /// A list is complete. What waits now belongs to the first list, if this one is the first.
+    /// Records that a list is complete. If it is the first list, all changes that wait now belong to it.
     pub(super) fn list_ended(&self) {
         let mut waiting = self.waiting.lock();
         let end = waiting.numbers;
@@ -83,7 +84,7 @@ impl<T: Send + Sync + 'static> Delivery<T> {
         self.changed.notify_one();
     }
 
-    /// The handler gets nothing more.
+    /// Ends the delivery: the handler gets no more events.
     pub(super) fn close(&self) {
         self.waiting.lock().is_closed = true;
         self.changed.notify_one();
@@ -98,7 +99,7 @@ impl<T: Send + Sync + 'static> Delivery<T> {
                 if waiting.is_closed {
                     return;
                 }
-                // The handler has returned from all events before this one.
+                // The handler has returned from all previous events.
                 let has_synced = waiting.has_synced();
                 (waiting.next(), has_synced)
             };
@@ -131,13 +132,13 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Whether nothing waits that belongs to the first list.
+    /// Whether no change that belongs to the first list waits.
     fn has_synced(&self) -> bool {
         let first = self.order.front().map(|(number, _)| *number);
         self.initial_end.is_some_and(|end| first.is_none_or(|first| first >= end))
     }
 
-    /// The next call of the handler. A key that came and went before the handler got it is left out.
+    /// The next event for the handler. A key that was added and removed before the handler got it is skipped.
     fn next(&mut self) -> Option<Event<T>> {
         loop {
             let (number, key) = self.order.pop_front()?;

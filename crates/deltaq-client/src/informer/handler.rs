@@ -1,39 +1,40 @@
-//! What the users of an informer implement and get.
+//! The interface between an informer and its handlers.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::store::{Object, SyncSignal};
 
-/// A handler of the changes of a store. Each handler runs in a task of its own, one call after the other, and may take its time: changes of a
-/// key that wait for it are merged.
+/// A handler of the changes of a store. Each handler runs in its own task, one call at a time. It may be slow,
+/// because waiting changes of the same key are merged.
 pub trait Handler<T: Send + Sync + 'static>: Send + 'static {
-    /// An object is new to the handler. `is_in_initial_list`: it was in the first list, or in the store when the handler was added.
+    /// Called for an object that is new to the handler. `is_in_initial_list` is true if the object was in the first
+    /// list, or in the store when the handler was added.
     fn on_add(&mut self, object: Arc<Object<T>>, is_in_initial_list: bool)
     -> impl Future<Output = ()> + Send;
 
-    /// An object has changed. Also called for objects that have not changed: at a resync, and after a new list (410).
+    /// Called for an object that has changed, and also for unchanged objects after a resync and after a new list (410).
     fn on_update(&mut self, old: Arc<Object<T>>, new: Arc<Object<T>>) -> impl Future<Output = ()> + Send;
 
-    /// An object is gone.
+    /// Called for an object that was deleted.
     fn on_delete(&mut self, deleted: Deleted<T>) -> impl Future<Output = ()> + Send;
 }
 
-/// An object that is gone.
+/// A deleted object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deleted<T> {
-    /// Its last state.
+    /// The last state of the object.
     Final(Arc<Object<T>>),
-    /// The deletion itself was missed, or the server does not have the last state.
+    /// The informer missed the deletion, or the server does not have the last state.
     FinalStateUnknown(DeletedFinalStateUnknown<T>),
 }
 
-/// A deletion that was missed, as client-go's type of this name.
+/// A deletion that the informer missed, as client-go's type of this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletedFinalStateUnknown<T> {
     /// The key.
     pub key: Arc<str>,
-    /// The last state that the store had. The object may have changed since.
+    /// The last state in the store. The object may have changed since.
     pub object: Arc<Object<T>>,
 }
 
@@ -54,7 +55,7 @@ impl<T> Deleted<T> {
     }
 }
 
-/// A handler of an informer.
+/// The registration of a handler with an informer.
 pub struct Registration {
     synced: SyncSignal,
     remove: Box<dyn Fn() + Send + Sync>,
@@ -65,7 +66,8 @@ impl Registration {
         Self { synced, remove }
     }
 
-    /// Whether the handler has returned from `on_add` of all objects of the first list or, if the handler was added later, of the store.
+    /// Whether the handler has returned from `on_add` for all objects of the first list or, if the handler was added
+    /// later, for all objects that were in the store.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.synced.has_synced()
@@ -77,7 +79,8 @@ impl Registration {
         self.synced.clone()
     }
 
-    /// Removes the handler: after the call that is under way it gets nothing more. A registration that is only dropped changes nothing.
+    /// Removes the handler. A call that is running continues, and no other call follows. Dropping a registration does
+    /// not remove the handler.
     pub fn remove(&self) {
         (self.remove)();
     }

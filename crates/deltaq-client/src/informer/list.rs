@@ -1,4 +1,4 @@
-//! A list that is under way. It takes effect as a whole, once it is complete.
+//! A list that is being received. It takes effect as a whole, once it is complete.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -31,9 +31,9 @@ pub struct Object<T> {
 pub(super) struct Change<T> {
     pub(super) key: Arc<str>,
     pub(super) old: Option<Arc<Object<T>>>,
-    /// `None`: the key is gone.
+    /// The new object; `None` if the key was removed.
     pub(super) new: Option<Arc<Object<T>>>,
-    /// The last state of a key that is gone; `None` if that is unknown.
+    /// The last state of a removed key; `None` if it is unknown.
     pub(super) last: Option<Arc<Object<T>>>,
 }
 
@@ -59,11 +59,12 @@ struct Index<T> {
     keys: HashMap<String, BTreeSet<Arc<str>>>,
 }
 
-/// Becomes true once, and stays true.
+/// A signal that becomes true once, and stays true.
 #[derive(Clone, Debug)]
 pub struct SyncSignal(watch::Receiver<bool>);
 
-/// Waits until all signals are true, as client-go's WaitForCacheSync. Returns false if an informer ended before, or after `patience`.
+/// Waits until all signals are true, as client-go's WaitForCacheSync does. Returns false if an informer ends first,
+/// or if `patience` runs out.
 pub async fn wait_for_cache_sync(signals: impl IntoIterator<Item = SyncSignal>, patience: Duration) -> bool {
     let all = async {
         for signal in signals {
@@ -81,13 +82,13 @@ impl SyncSignal {
         Self(receiver)
     }
 
-    /// Whether it is true.
+    /// Whether the signal is true.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is true. Returns false if the informer ended before.
+    /// Waits until the signal is true. Returns false if the informer ends first.
     pub async fn wait(mut self) -> bool {
         self.0.wait_for(|has_synced| *has_synced).await.is_ok()
     }
@@ -100,7 +101,7 @@ impl<T> Store<T> {
         self.state.read().objects.get(key).cloned()
     }
 
-    /// All objects, in no order.
+    /// All objects, in no particular order.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Object<T>>> {
         self.state.read().objects.values().cloned().collect()
@@ -112,7 +113,7 @@ impl<T> Store<T> {
         self.state.read().objects.len()
     }
 
-    /// Whether there is no object.
+    /// Whether the store has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -126,14 +127,14 @@ impl<T> Store<T> {
         keys.into_iter().flatten().filter_map(|key| state.objects.get(key).cloned()).collect()
     }
 
-    /// The values of an index, in no order.
+    /// The values of an index, in no particular order.
     #[must_use]
     pub fn index_values(&self, name: &str) -> Vec<String> {
         let state = self.state.read();
         state.indexes.get(name).map(|index| index.keys.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Whether the first list is complete in the store.
+    /// Whether the store has all objects of the first list.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         *self.has_synced.borrow()
@@ -184,8 +185,8 @@ impl<T> Writer<T> {
         Some(Change { key, old: Some(old), new: None, last })
     }
 
-    /// Takes a whole list in place of the objects. Returns the changes: every listed object, and the keys that are gone, whose final state
-    /// is unknown. Readers wait for the exchange alone.
+    /// Replaces all objects with those of a list. Returns the changes: every listed object, and the removed keys,
+    /// whose final state is unknown. Readers wait only while the objects are exchanged.
     pub(super) fn replace(&self, objects: Objects<T>) -> Vec<Change<T>> {
         let before = self.state.read();
         let change = |key: &Arc<str>, old: Option<&Arc<Object<T>>>, new: Option<&Arc<Object<T>>>| Change {

@@ -14,15 +14,15 @@ use crate::error::Error;
 use crate::list::List;
 use crate::request::{Request, requests, send};
 
-/// Random bytes of the id of a pop: the id is all that is needed to get the same leases.
+/// Number of random bytes in the id of a pop. Whoever knows the id can get the same leases.
 const ID_BYTES: usize = 16;
 
 requests! {
     /// Takes keys. The call has an id, so a repetition after a lost reply returns the same leases.
     Pop -> Popped = send {
-        /// The longest wait for a key, at most 55s; by default the reply comes at once.
+        /// The maximum wait for a key, up to 55s. By default the reply comes at once.
         wait wait "wait";
-        /// Most keys, at most 1,000; 1 by default.
+        /// Maximum number of keys, up to 1,000; 1 by default.
         max number "max";
         /// The length of the leases; by default the setting of the queue.
         lease_duration duration "lease_duration";
@@ -36,9 +36,9 @@ requests! {
 pub enum Selection<'a> {
     /// All of them.
     All,
-    /// Those of these keys that are parked, or delayed.
+    /// Those of these keys that are parked or delayed.
     Keys(&'a [&'a str]),
-    /// Those whose last failure had exactly this error; the empty text means no error.
+    /// The keys whose last failure had exactly this error; the empty text selects keys without an error.
     Error(&'a str),
 }
 
@@ -49,7 +49,8 @@ impl Pop {
         self
     }
 
-    /// Settles earlier leases first. Their results are in `settled` of the reply, and also of a problem document.
+    /// Settles earlier leases first. Their results are in the member `settled` of the reply, or of the problem
+    /// document.
     pub fn settle(mut self, settle: Vec<SettleCall>) -> Self {
         self.request = self.request.json(&PopBody { settle });
         self
@@ -72,7 +73,8 @@ impl Queue {
         Pop { request: Request { client, call } }
     }
 
-    /// Settles leases, each in its own way. A lease that had ended is `stale` in the results; that is no error.
+    /// Settles leases, each in its own way. A lease that had already ended is `stale` in the results, which is not an
+    /// error.
     ///
     /// # Errors
     /// The call failed.
@@ -83,7 +85,7 @@ impl Queue {
     /// Acknowledges leases.
     ///
     /// # Errors
-    /// The call failed. Leases that had ended are no error.
+    /// The call failed. Leases that had already ended are not an error.
     pub async fn ack(&self, lease_ids: &[&str]) -> Result<SettledList, Error> {
         self.results("ack", &leases(lease_ids)).await
     }
@@ -91,7 +93,7 @@ impl Queue {
     /// Mode keys: ends leases, and keeps the failures of their keys. With `delay`, the keys are added again after that time.
     ///
     /// # Errors
-    /// The call failed. Leases that had ended are no error.
+    /// The call failed. Leases that had already ended are not an error.
     pub async fn done(&self, lease_ids: &[&str], delay: Option<Duration>) -> Result<SettledList, Error> {
         self.results("done", &LeasesBody { delay: delay.map(text), ..leases(lease_ids) }).await
     }
@@ -100,7 +102,7 @@ impl Queue {
     /// delivers them earlier.
     ///
     /// # Errors
-    /// The call failed. Leases that had ended are no error.
+    /// The call failed. Leases that had already ended are not an error.
     pub async fn nack(
         &self,
         lease_ids: &[&str],
@@ -115,7 +117,7 @@ impl Queue {
     /// Parks keys. A key with a newer change, which no worker has seen, is delivered again instead.
     ///
     /// # Errors
-    /// The call failed. Leases that had ended are no error.
+    /// The call failed. Leases that had already ended are not an error.
     pub async fn reject(&self, lease_ids: &[&str], error: Option<&str>) -> Result<SettledList, Error> {
         let error = error.map(Into::into);
         self.results("reject", &LeasesBody { error, ..leases(lease_ids) }).await
@@ -124,16 +126,16 @@ impl Queue {
     /// Returns keys without a failure.
     ///
     /// # Errors
-    /// The call failed. Leases that had ended are no error.
+    /// The call failed. Leases that had already ended are not an error.
     pub async fn release(&self, lease_ids: &[&str]) -> Result<SettledList, Error> {
         self.results("release", &leases(lease_ids)).await
     }
 
-    /// Sets the deadlines of leases to now and `lease_duration`, or the setting of the queue. [`settle`](Self::settle) and
-    /// [`Pop::settle`] do so beside other settles.
+    /// Sets the deadlines of leases to now plus `lease_duration`, which defaults to the setting of the queue.
+    /// [`settle`](Self::settle) and [`Pop::settle`] can also extend leases, together with other settles.
     ///
     /// # Errors
-    /// The call failed. Leases that had ended are no error.
+    /// The call failed. Leases that had already ended are not an error.
     pub async fn extend(
         &self,
         lease_ids: &[&str],
@@ -148,7 +150,8 @@ impl Queue {
         List::new(Request::new(self.client().clone(), self.call(Method::GET, ["parked", "errors"])))
     }
 
-    /// Makes delayed keys ready before they are due. With `expected_count` nothing changes unless the selection has so many keys.
+    /// Makes delayed keys ready before they are due. With `expected_count`, nothing changes unless the selection has
+    /// exactly this many keys.
     ///
     /// # Errors
     /// The call failed. `count-changed` has the number of keys.
@@ -160,7 +163,7 @@ impl Queue {
         self.selected(["delayed", "promote"], which, expected_count).await
     }
 
-    /// Makes parked keys ready. With `expected_count` nothing changes unless the selection has so many keys.
+    /// Makes parked keys ready. With `expected_count`, nothing changes unless the selection has exactly this many keys.
     ///
     /// # Errors
     /// The call failed. `count-changed` has the number of keys.
@@ -172,7 +175,8 @@ impl Queue {
         self.selected(["parked", "redrive"], which, expected_count).await
     }
 
-    /// Drops parked keys with their waiting deltas. With `expected_count` nothing changes unless the selection has so many keys.
+    /// Drops parked keys with their waiting deltas. With `expected_count`, nothing changes unless the selection has
+    /// exactly this many keys.
     ///
     /// # Errors
     /// The call failed. `count-changed` has the number of keys.
@@ -199,7 +203,7 @@ impl Queue {
         self.client().request(self.call(Method::POST, path).json(&body)).await
     }
 
-    /// Sends a call of which every lease has a result. Its repetition has the same effect.
+    /// Sends a call whose reply has a result for each lease. The call has the same effect when it is repeated.
     async fn results(&self, path: &str, body: &impl Serialize) -> Result<SettledList, Error> {
         self.client().request_results(self.call(Method::POST, [path]).json(body).repeatable()).await
     }

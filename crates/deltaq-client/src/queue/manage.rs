@@ -12,32 +12,33 @@ use crate::request::{Request, requests, send};
 requests! {
     /// Closes a queue: pops drain it, then get `queue-closed`.
     Close -> QueueDocument = send {
-        /// `none`: pops end as soon as no key is ready. By default (`leases`) they also wait for delayed and leased keys.
+        /// With `none`, pops end as soon as no key is ready. By default (`leases`), they also wait for delayed and
+        /// leased keys.
         wait_for text "wait_for";
         /// Waits until no key is ready, delayed or leased.
         drain flag "drain";
-        /// With [`Close::drain`]: the longest wait.
+        /// With [`Close::drain`]: the maximum wait.
         wait wait "wait";
     }
     /// Creates a queue, or replaces all of its settings.
     PutSettings -> QueueDocument = send {
-        /// Only while the settings have this entity tag; else `precondition-failed`.
+        /// Applies only if the settings have this entity tag; otherwise the error is `precondition-failed`.
         if_match condition "if-match";
-        /// Only if there is no queue of the name; else `precondition-failed`.
+        /// Applies only if no queue has the name; otherwise the error is `precondition-failed`.
         only_new any "if-none-match";
     }
     /// Changes settings of a queue.
     PatchSettings -> QueueDocument = send {
-        /// Only while the settings have this entity tag; else `precondition-failed`.
+        /// Applies only if the settings have this entity tag; otherwise the error is `precondition-failed`.
         if_match condition "if-match";
     }
     /// A page of the list of queues, by name.
     ListQueues -> QueuePage = send {
         /// Only names that begin with this text.
         prefix text "prefix";
-        /// Most entries of a page, at most 5,000; 500 by default.
+        /// Maximum number of entries in a page, up to 5,000; 500 by default.
         page_size number "limit";
-        /// The page after the one with this `continue`.
+        /// Continues after the page with this `continue`.
         continue_after text "continue";
     }
 }
@@ -51,10 +52,10 @@ impl Client {
 }
 
 impl Queue {
-    /// Creates the queue, or replaces all of its settings: one that the document leaves out, or has null for, gets its default. See
-    /// [`QueueSettings`] for the settings.
+    /// Creates the queue, or replaces all of its settings: a setting that is missing or null in the document gets its
+    /// default. See [`QueueSettings`] for the settings.
     pub fn put(&self, settings: &(impl Serialize + ?Sized)) -> PutSettings {
-        // Repeated, it sets the same settings.
+        // A repeated call sets the same settings.
         let call = self.call(Method::PUT, []).repeatable();
         PutSettings { request: Request::new(self.client().clone(), call).json(settings) }
     }
@@ -89,10 +90,10 @@ impl Queue {
         self.client().request(self.call(Method::GET, ["status"])).await
     }
 
-    /// Deletes the queue with all its contents. `detaches_followers` also takes a queue that others follow.
+    /// Deletes the queue with all its contents. With `detaches_followers`, a queue that others follow is deleted, too.
     ///
     /// # Errors
-    /// The call failed. It is not repeated after a lost reply, because a new queue may have the name.
+    /// The call failed. The call is not repeated after a lost reply, because a new queue may have the name by then.
     pub async fn delete_queue(&self, detaches_followers: bool) -> Result<(), Error> {
         let call = self.call(Method::DELETE, []).switch("force", detaches_followers);
         self.client().request_nothing(call).await
@@ -133,11 +134,11 @@ impl Queue {
     /// # Errors
     /// The call failed.
     pub async fn purge(&self) -> Result<PurgedDocument, Error> {
-        // Not repeated after a lost reply: keys may have come since.
+        // Not repeated after a lost reply, because keys may have been added since.
         self.client().request(self.call(Method::POST, ["purge"])).await
     }
 
-    /// A call whose repetition has the same effect.
+    /// A call that has the same effect when it is repeated.
     async fn post(&self, path: &str) -> Result<QueueDocument, Error> {
         self.client().request(self.call(Method::POST, [path]).repeatable()).await
     }

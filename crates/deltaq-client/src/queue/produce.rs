@@ -19,9 +19,10 @@ requests! {
         sequence number "sequence";
         /// The time until the keys become ready.
         delay duration "delay";
-        /// The key of a single object that does not carry it.
+        /// The key of a single object that does not contain it.
         key text "key";
-        /// Mode keys: the keys wait as after a failure, and the call counts as one. It is not repeated after a lost reply.
+        /// Mode keys: the keys wait as after a failure, and the call counts as a failure. It is not repeated after a
+        /// lost reply.
         rate_limited once "rate_limited";
     }
     /// Changes objects. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
@@ -32,7 +33,7 @@ requests! {
         sequence number "sequence";
         /// The time until the keys become ready.
         delay duration "delay";
-        /// The key of a single object that does not carry it.
+        /// The key of a single object that does not contain it.
         key text "key";
     }
     /// Deletes objects. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
@@ -41,12 +42,12 @@ requests! {
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
         sequence number "sequence";
-        /// The key of a single object that does not carry it.
+        /// The key of a single object that does not contain it.
         key text "key";
     }
     /// A mixed batch. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Deltas -> Produced = send {
-        /// The producer of the entries that name none.
+        /// The producer of the entries that do not name one.
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
         sequence number "sequence";
@@ -110,7 +111,7 @@ impl Queue {
         self.client().send(self.call(Method::POST, ["sources"]).json(&report)).await.map(drop)
     }
 
-    /// Queues a `Sync` delta for each known key that has nothing waiting.
+    /// Queues a `Sync` delta for each known key without waiting deltas.
     ///
     /// # Errors
     /// The call failed.
@@ -139,7 +140,7 @@ impl Queue {
         self.request(Method::POST, path).json(objects)
     }
 
-    /// A call whose repetition leads to the same state.
+    /// A call that leads to the same state when it is repeated.
     pub(super) fn request(&self, method: Method, path: &str) -> Request {
         Request::new(self.client().clone(), self.call(method, [path]).repeatable())
     }

@@ -9,26 +9,26 @@ use crate::call::{Body, Call};
 use crate::client::LIST_WAIT;
 use crate::error::Error;
 
-/// A source whose calls are applied once each, in order: every call has the next sequence number, so a call that got no reply is
-/// repeated safely.
+/// A source whose calls are applied once each, in order: every call has the next sequence number, so a call without a
+/// reply can be repeated safely.
 ///
-/// One producer may count for a source. A second one is noticed ([`Error::SequenceTaken`]) and gets numbers of its own with
-/// [`Queue::producer`].
+/// A source may have one producer at a time. If a second one uses its numbers, a call fails with
+/// [`Error::SequenceTaken`]. A new producer from [`Queue::producer`] continues with the next number.
 #[derive(Debug)]
 pub struct Producer {
     queue: Queue,
     source: String,
     /// The number of the last call; `None` if calls have no numbers.
     last: Option<u64>,
-    /// The version in the reply to the last call; 0 before the first one.
+    /// The version in the reply to the last call; 0 before the first call.
     resource_version: u64,
-    /// The queue that has what was sent; `None` before the queue is known.
+    /// The queue that contains everything that was sent; `None` before the queue is known.
     place: Option<Place>,
     /// Whether the token may read the queue, as far as this is known.
     may_read: bool,
 }
 
-/// A queue, and the life in which it was when its state was known to have everything that was sent.
+/// A queue, and its life when it was known to contain everything that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     incarnation: String,
@@ -45,7 +45,7 @@ pub struct ReplaceOptions {
     pub max_delete_percent: Option<f64>,
     /// Refuse to delete more keys than this.
     pub max_deletes: Option<u64>,
-    /// Let an empty list delete everything of the source.
+    /// Let an empty list delete all keys of the source.
     pub allow_empty: bool,
     /// Keep the last object of a key that the list names several times, instead of refusing the list.
     pub keep_last: bool,
@@ -62,10 +62,10 @@ impl Queue {
     /// A producer that continues the sequence numbers of a source.
     ///
     /// # Errors
-    /// The last number can't be read, for which a token needs the grant `read`.
+    /// The last number can't be read. Reading it needs a token with the grant `read`.
     pub async fn producer(&self, source: impl Into<String>) -> Result<Producer, Error> {
         let source = source.into();
-        // Before the number, so that a queue that is deleted in between is noticed later.
+        // This is read before the number, so that a deletion of the queue in between is noticed later.
         let place = self.present().await?.map(|queue| Place::of(&queue));
         let last = self.last_sequence(&source).await?;
         let (queue, last) = (self.clone(), Some(last));
@@ -89,7 +89,7 @@ impl Queue {
         }
     }
 
-    /// The number of the last call of a source; 0 if the queue knows none.
+    /// The sequence number of the last call of a source; 0 if the queue does not know the source.
     async fn last_sequence(&self, source: &str) -> Result<u64, Error> {
         Ok(self.source(source).await?.and_then(|source| source.sequence).unwrap_or(0))
     }
@@ -117,20 +117,20 @@ impl Producer {
     /// Sends a mixed batch.
     ///
     /// # Errors
-    /// The call failed, [`Error::SequenceTaken`], or, if the batch was applied where what was sent before is missing,
-    /// [`Error::QueueDeleted`] or [`Error::QueueRestored`].
+    /// The call failed; [`Error::SequenceTaken`]; or [`Error::QueueDeleted`] or [`Error::QueueRestored`], if the
+    /// batch was applied to a queue that lacks earlier calls.
     pub async fn deltas(&mut self, deltas: &[DeltaCall<'_>]) -> Result<Produced, Error> {
         self.deltas_with(deltas, false).await
     }
 
-    /// [`deltas`](Self::deltas), but entries whose object is not valid may be left out. The reply names them.
+    /// Like [`deltas`](Self::deltas), but entries with an invalid object may be left out. The reply names them.
     pub(crate) async fn deltas_with(
         &mut self,
         deltas: &[DeltaCall<'_>],
         skip_invalid: bool,
     ) -> Result<Produced, Error> {
         let call = self.next_call("deltas");
-        // In lines an entry that is not valid JSON leaves the others alone.
+        // If the body has one entry per line, an entry that is not valid JSON does not affect the others.
         let call = if skip_invalid {
             call.switch("skip_invalid", true).body(lines(deltas))
         } else {
@@ -146,7 +146,8 @@ impl Producer {
         Ok(produced)
     }
 
-    /// Sends a list. A body that is a stream is sent once. The list is whole, so it does not matter what the queue had before.
+    /// Sends a list. A streamed body is sent only once. The list is complete, so it does not matter what the queue
+    /// contained before.
     ///
     /// # Errors
     /// The call failed, or [`Error::SequenceTaken`]. After [`Error::is_outcome_unknown`], send the whole list again: it gets the next number.
@@ -160,12 +161,13 @@ impl Producer {
         Ok(replaced)
     }
 
-    /// Asks whether the queue still has everything that was sent. A queue that a server has loaded again is in another life: then the
-    /// version of the last call must be in its history, and the number of the last call must be that of the source. An ordinary restart loses
-    /// neither.
+    /// Checks whether the queue still has everything that was sent. A queue that was loaded again is in a new life.
+    /// In that case, the version of the last call must be in its history, and its last sequence number of the source
+    /// must be that of the last call. An ordinary restart loses neither.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`], also if there is a new queue of the name; [`Error::QueueRestored`]; or the call failed.
+    /// [`Error::QueueDeleted`], even if there is a new queue of the same name; [`Error::QueueRestored`]; or the call
+    /// failed.
     pub async fn check_queue(&mut self) -> Result<(), Error> {
         if !self.may_read {
             return Ok(());
@@ -192,13 +194,15 @@ impl Producer {
         Ok(())
     }
 
-    /// Compares the queue with the one that has what was sent. `version` is its newest one. Returns whether a server has loaded the queue since.
+    /// Compares the queue with the queue that contained everything that was sent. `version` is the newest version of
+    /// the queue. Returns whether the queue was loaded again since then.
     async fn check_place(&self, place: &Place, version: u64) -> Result<bool, Error> {
         let Some(before) = &self.place else { return Ok(false) };
         if before.incarnation != place.incarnation {
             return Err(self.deleted());
         }
-        // Also if nothing has loaded the queue: a virtual machine that went back together with its memory.
+        // The version can be too small even if the queue was not loaded again: a virtual machine was rolled back
+        // together with its memory.
         if version < self.resource_version {
             return Err(self.restored());
         }
@@ -209,7 +213,7 @@ impl Producer {
         Ok(is_loaded)
     }
 
-    /// Asks whether the version of the last call is in the history of the queue.
+    /// Checks whether the version of the last call is in the history of the queue.
     async fn check_history(&self) -> Result<(), Error> {
         let asked = self.queue.synced().resource_version(self.resource_version.to_string()).await;
         match asked {
@@ -254,18 +258,18 @@ impl Producer {
 }
 
 impl Place {
-    /// The place in a reply.
+    /// The queue and the life that a reply names.
     fn replied(incarnation: Option<&String>, life: Option<&String>) -> Option<Self> {
         Some(Self { incarnation: incarnation?.clone(), life: life?.clone() })
     }
 }
 
-/// Whether the token may not make the call.
+/// Whether the server refuses the call because the token lacks a grant.
 fn is_forbidden(error: &Error) -> bool {
     error.problem().is_some_and(|problem| problem.status == 403)
 }
 
-/// One entry per line. Line breaks inside an object can only be between its tokens, so a space takes their place.
+/// The entries as lines. Inside an object, line breaks can only be between tokens, so they are replaced with spaces.
 fn lines(deltas: &[DeltaCall<'_>]) -> Body {
     let mut lines = Vec::new();
     for delta in deltas {

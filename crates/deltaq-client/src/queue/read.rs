@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::list::List;
 use crate::request::{Request, requests, send};
 
-/// Entries of a page when a list is searched.
+/// Number of entries in a page when a list is searched.
 const PAGE: u64 = 5_000;
 
 requests! {
-    /// One object of a view. Without the object the error is `key-not-found`.
+    /// One object of a view. If the view has no object of the key, the error is `key-not-found`.
     GetObject -> ObjectDocument = send {
         /// A version that the queue must have. A queue that does not have it, because a backup was restored, replies `version-ahead`
         /// or `expired`.
@@ -26,7 +26,7 @@ requests! {
     Synced -> SyncedDocument = send {
         /// A version of the queue, or `now` for the newest one.
         resource_version text "resource_version";
-        /// The longest wait.
+        /// The maximum wait.
         wait wait "wait";
     }
 }
@@ -126,7 +126,7 @@ impl Queue {
         List::new(self.request(Method::GET, path))
     }
 
-    // A path can't end with every key: it is resolved on its way, as `..` and `//` are.
+    // A path can't end with every key: `..` and `//` are resolved before the request reaches the server.
     fn object(&self, view: &str, key: &str) -> GetObject {
         let call = self.call(Method::GET, ["object"]).query("view", Some(view)).query("key", Some(key));
         GetObject { request: Request::new(self.client().clone(), call) }

@@ -1,7 +1,7 @@
 //! Watches: the changes of a view as a stream of rows.
 //!
-//! A watch is read as server-sent events, because their ids name the incarnation of the queue: a position in a queue that was
-//! deleted is refused even if a new queue of the name has reached the same version.
+//! A watch is read as server-sent events, because the id of an event contains the life of its version. A position in
+//! a deleted queue is therefore refused even if a new queue of the same name has reached the same version.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub enum View {
     Known,
 }
 
-/// A watch that has not begun. It begins with all keys, unless [`Watch::after`] says where.
+/// A watch that has not begun. It begins with all keys, unless [`Watch::after`] sets a position.
 #[derive(Clone, Debug)]
 #[must_use = "a watch begins when it is connected or streamed"]
 pub struct Watch {
@@ -46,16 +46,16 @@ pub struct Watch {
 pub struct Rows {
     reply: Reply,
     address: String,
-    /// The bytes of events that are not complete.
+    /// The bytes of incomplete events.
     buffer: Vec<u8>,
-    /// The number of bytes at the start of the buffer that were read.
+    /// The number of bytes at the start of the buffer that have been read.
     read: usize,
     position: Option<String>,
     silence: Duration,
 }
 
 impl Queue {
-    /// The changes of the view `latest`, or of the one that [`Watch::view`] names.
+    /// Watches the view `latest`, or the view that [`Watch::view`] sets.
     pub fn watch(&self) -> Watch {
         Watch {
             queue: self.clone(),
@@ -81,13 +81,14 @@ impl Watch {
         self
     }
 
-    /// Only a part of all keys, such as `0/4`: those whose CRC-32C modulo 4 is 0.
+    /// Only one part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.
     pub fn shard(mut self, shard: impl Into<String>) -> Self {
         self.shard = Some(shard.into());
         self
     }
 
-    /// Begins with the changes after a position: that of another watch ([`Rows::position`]), a version of the queue, or `now`.
+    /// Begins with the changes after a position: the [position](Rows::position) of another watch, a version of the
+    /// queue, or `now`.
     pub fn after(mut self, position: impl Into<String>) -> Self {
         self.position = Some(position.into());
         self
@@ -97,8 +98,8 @@ impl Watch {
         position.clone_into(self.position.get_or_insert_default());
     }
 
-    /// The interval of bookmarks while nothing changes, from 1s to 1m; 15s by default. A connection that is silent for two and a
-    /// half intervals counts as lost.
+    /// The interval of bookmarks while nothing changes, from 1s to 1m; 15s by default. A connection that is silent
+    /// for two and a half intervals is considered lost.
     pub const fn bookmark(mut self, interval: Duration) -> Self {
         self.bookmark = interval;
         self
@@ -107,7 +108,7 @@ impl Watch {
     /// Connects once.
     ///
     /// # Errors
-    /// The call failed. After `expired` the watch must begin with all keys again.
+    /// The call failed. After the error `expired`, the watch must begin with all keys again.
     pub async fn connect(&self) -> Result<Rows, Error> {
         let view = match self.view {
             View::Latest => "latest",
@@ -126,9 +127,10 @@ impl Watch {
         Ok(Rows { reply: reply?, address, buffer: Vec::new(), read: 0, position, silence })
     }
 
-    /// All rows, over as many connections as it takes: after the end of a connection, another one goes on behind the last row.
-    /// Retryable errors, and connections that end without a row, are repeated as the options of the client say, counted from the last row.
-    /// The stream ends with its first error. After `expired` the watch must begin with all keys again.
+    /// All rows, over as many connections as necessary: when a connection ends, the next one continues after the last
+    /// row. After retryable errors, and after connections that end without a row, the stream connects again as the
+    /// options of the client say; the attempts are counted from the last row. The stream ends with its first other
+    /// error. After the error `expired`, the watch must begin with all keys again.
     pub fn stream(self) -> impl Stream<Item = Result<WatchRow, Error>> + Send {
         let retry = self.queue.client().retry();
         let watching = Watching {
@@ -161,7 +163,8 @@ impl Watch {
 struct Watching {
     watch: Watch,
     rows: Option<Rows>,
-    /// Whether the last connection has had rows. One that ends without any is a failure: the next one might end as fast.
+    /// Whether the last connection has had rows. A connection without rows is a failure, because the next one might
+    /// also end at once.
     has_had_rows: bool,
     backoff: Backoff,
     last_row: Instant,
@@ -192,14 +195,14 @@ impl Watching {
 }
 
 impl Rows {
-    /// The position behind the last row, for [`Watch::after`].
+    /// The position after the last row, for [`Watch::after`].
     #[must_use]
     pub fn position(&self) -> Option<&str> {
         self.position.as_deref()
     }
 
-    /// The next row; `None` at the end of the connection, after which another watch goes on from the
-    /// [position](Self::position). The future may be dropped: no row is lost.
+    /// The next row; `None` at the end of the connection. Another watch can continue from the
+    /// [position](Self::position). Dropping the future loses no row.
     ///
     /// # Errors
     /// The connection broke or was silent for too long, or the server ended the watch with a problem.
@@ -243,7 +246,8 @@ impl Rows {
                 _ => {}
             }
         }
-        // After `Expired` the server would go on with all keys. The caller begins the watch anew instead, as after any other `expired`.
+        // After the row `Expired`, the server would continue with all keys. Instead, the caller begins a new watch,
+        // as after any other error `expired`.
         if let Some(problem) = row.as_mut().and_then(|row| row.problem.take()) {
             return Err(Error::Problem(Box::new(problem)));
         }
@@ -252,7 +256,7 @@ impl Rows {
     }
 }
 
-/// Where the first event ends: at the line break before an empty line.
+/// The end of the first event: the line break before an empty line.
 fn end_of_event(text: &[u8]) -> Option<usize> {
     text.windows(2).position(|pair| pair == b"\n\n")
 }

@@ -1,4 +1,4 @@
-//! Changes that one call sends.
+//! Changes that are sent in one call.
 
 use std::pin::Pin;
 
@@ -8,10 +8,10 @@ use futures_util::stream::{Peekable, Stream};
 
 use super::{Event, ReflectorError};
 
-/// Most bytes of objects in a batch, unless a single object has more.
+/// Maximum number of bytes of objects in a batch, unless a single object has more.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Changes in the order of the source. No event is an event of a list.
+/// Changes in the order of the source. None of them is an event of a list.
 #[derive(Debug)]
 pub(super) struct Batch {
     changes: Vec<Event>,
@@ -19,7 +19,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// A change, and the changes that are ready behind it. The first event that is no change stays in the stream.
+    /// Collects a change and the changes after it that are ready. The first other event stays in the stream.
     pub(super) fn collect<S>(first: Event, mut events: Pin<&mut Peekable<S>>, changes_max: usize) -> Self
     where
         S: Stream<Item = Result<Event, ReflectorError>>,

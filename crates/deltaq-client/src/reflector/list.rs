@@ -12,17 +12,17 @@ use tokio::time::{Instant, timeout_at};
 use super::{Event, ReflectorError};
 use crate::call::Body;
 
-/// Bytes after which a piece is sent.
+/// A piece is sent when it has this many bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces between the source and the connection.
+/// Maximum number of pieces between the source and the connection.
 const PIECES: usize = 4;
-/// Longest time between two pieces. The server refuses bodies that pause for longer than `server.body_read_timeout`.
+/// Maximum time between two pieces. The server refuses bodies that pause for longer than `server.body_read_timeout`.
 const PIECE_EVERY: Duration = Duration::from_secs(4);
-/// Fewest bytes of a piece that is sent because of the time: line breaks fill it. So a slow source has a rate that the server
-/// accepts (`server.min_body_bytes_per_second`).
+/// Minimum size of a piece that is sent because of the time; line breaks fill it up. So a list from a slow source
+/// arrives at a rate that the server accepts (`server.min_body_bytes_per_second`).
 const SLOW_PIECE_BYTES: usize = 2 << 10;
 
-/// Longest list that is kept until it is sent, so that it can be repeated after a lost reply.
+/// Maximum size of a list that is kept until it is sent, so that it can be repeated after a lost reply.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// An event of a list.
@@ -33,7 +33,7 @@ enum Next {
     Restart,
 }
 
-/// The beginning of a list, or all of it.
+/// The beginning of a list, or the whole list.
 pub(super) struct Begun {
     pub(super) lines: Vec<u8>,
     pub(super) objects: u64,
@@ -47,7 +47,7 @@ pub(super) struct Lines {
     send_at: Instant,
 }
 
-/// The two ends of a list: where its lines go in, and the body of the request.
+/// The two ends of a list: the writer of its lines, and the body of the request.
 pub(super) fn channel() -> (Lines, Body) {
     let (sender, receiver) = mpsc::channel::<io::Result<Vec<u8>>>(PIECES);
     let pieces = unfold(receiver, |mut receiver| async move {
@@ -59,7 +59,7 @@ pub(super) fn channel() -> (Lines, Body) {
     (lines, Body::lines(pieces))
 }
 
-/// Takes a list from the source: all of it, or as much as is kept.
+/// Reads a list from the source: all of it, or as much as is kept in memory.
 pub(super) async fn begin<S>(mut events: Pin<&mut S>) -> Result<Begun, ReflectorError>
 where
     S: Stream<Item = Result<Event, ReflectorError>>,
@@ -82,8 +82,8 @@ where
     Ok(begun)
 }
 
-/// Moves a list that has begun from the source into the body, and returns the number of objects; `None` if the source began another
-/// list. The last line, the number of objects, says to the server that the list is complete.
+/// Moves a list that has begun from the source into the body, and returns the number of objects; `None` if the source
+/// began another list. The last line contains the number of objects and tells the server that the list is complete.
 pub(super) async fn feed<S>(
     mut events: Pin<&mut S>,
     begun: Begun,
@@ -123,7 +123,7 @@ where
     }
 }
 
-/// The next event of a list. The future may be dropped: no event is lost.
+/// The next event of a list. Dropping the future loses no event.
 async fn next<S>(mut events: Pin<&mut S>) -> Result<Next, ReflectorError>
 where
     S: Stream<Item = Result<Event, ReflectorError>>,
@@ -144,7 +144,7 @@ fn end(objects: u64) -> String {
     format!("{{\"$end\":{objects}}}")
 }
 
-/// Adds a line. Line breaks inside an object can only be between its tokens, so a space takes their place.
+/// Adds a line. Inside an object, line breaks can only be between tokens, so they are replaced with spaces.
 fn push(lines: &mut Vec<u8>, object: &str) {
     lines.extend(object.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
     lines.push(b'\n');
@@ -168,11 +168,11 @@ impl Lines {
     async fn send(&mut self) {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
         self.send_at = Instant::now() + PIECE_EVERY;
-        // A request that has ended drops its body; the reply says why.
+        // If the request has ended, its body was dropped, and the reply says why.
         let _ended = self.sender.send(Ok(piece)).await;
     }
 
-    /// Breaks the request off.
+    /// Aborts the request.
     fn abort(self) {
         let _ended = self.sender.try_send(Err(io::Error::other("the list is not complete")));
     }

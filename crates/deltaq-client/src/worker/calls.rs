@@ -1,4 +1,4 @@
-//! The calls of a worker. Each repeats itself while its error may pass.
+//! The calls of a worker. Each is repeated as long as its error may pass.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::error::Error;
 use crate::queue::random_id;
 use crate::retry::{Backoff, pauses_without_queue};
 
-/// A pop. Its repetition returns the same leases.
+/// A pop. Repeating it returns the same leases.
 #[derive(Debug)]
 pub(super) struct Pop {
     id: String,
-    /// Most keys.
+    /// Maximum number of keys.
     max: u64,
     pub(super) settle: Vec<SettleCall>,
 }
 
-/// The end of an extension.
+/// How an extension ended.
 #[derive(Debug)]
 pub(super) struct Extended {
     pub(super) sent_at: Instant,
@@ -38,7 +38,7 @@ impl Pop {
         Ok(Self { id: random_id()?, max, settle })
     }
 
-    /// The request; `wait` is how long the server waits for keys.
+    /// The request of the pop; `wait` is how long the server waits for keys.
     fn call(&self, worker: &Worker, wait: Duration) -> Call {
         let call = worker.queue.call(Method::POST, ["pop"]);
         call.query("wait", Some(format(wait)))
@@ -53,8 +53,8 @@ impl Pop {
 }
 
 impl Worker {
-    /// Pops until there is a reply that is no passing failure, with the time at which it arrived. While the queue does not exist, the
-    /// worker asks again, unless it works until the queue is empty.
+    /// Pops until the reply is not a temporary failure. Returns the reply and the time at which it arrived. While the
+    /// queue does not exist, the worker pops again, unless it works only until the queue is empty.
     pub(super) async fn pop(&self, pop: &Pop) -> Result<(Popped, Instant), Error> {
         let wait = if self.until_empty { Duration::ZERO } else { self.wait };
         let mut pauses = pauses_without_queue().enumerate();
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    /// The last pop of a worker that stops, which waits for no key. A queue that does not exist has none.
+    /// The last pop of a worker that is stopping. It waits for no keys. If the queue does not exist, there are none.
     pub(super) async fn last_pop(&self, pop: &Pop) -> Result<(Popped, Instant), Error> {
         match self.pop_once(pop, Duration::ZERO).await {
             Err(error) if is_without_queue(&error) => {
@@ -87,7 +87,7 @@ impl Worker {
         Ok((popped, Instant::now()))
     }
 
-    /// Settles leases. A queue that is gone has none of them.
+    /// Settles leases. If the queue was deleted, all of them have ended.
     pub(super) async fn settle(&self, settle: Vec<SettleCall>) -> Result<Vec<SettledDocument>, Error> {
         let body = SettleBody { settle };
         let settled = self.repeat(|| self.queue.call(Method::POST, ["settle"]).json(&body)).await;
@@ -98,7 +98,7 @@ impl Worker {
         Ok(settled.settled)
     }
 
-    /// Extends leases once. A server that does not reply in `patience` counts as silent.
+    /// Extends leases once. If the server does not reply within `patience`, the extension has failed.
     pub(super) async fn extend(&self, lease_ids: Vec<String>, patience: Duration) -> Extended {
         let lease_duration = self.lease_duration.map(|length| format(length).into());
         let body = LeasesBody { lease_ids: Some(lease_ids), lease_duration, ..LeasesBody::default() };
@@ -110,7 +110,7 @@ impl Worker {
         Extended { sent_at, result: result.unwrap_or_else(|_| silence()) }
     }
 
-    /// Sends a call until its outcome is known. No call of a worker changes its effect by repetition.
+    /// Sends a call until its outcome is known. Repeating a call of a worker never changes its effect.
     async fn repeat<T: DeserializeOwned>(&self, call: impl Fn() -> Call) -> Result<T, Error> {
         let mut backoff = Backoff::default();
         loop {
@@ -132,7 +132,7 @@ impl Worker {
     }
 }
 
-/// The results of settles of a queue that is gone, and its leases with it.
+/// The results of settles after the queue was deleted: all leases have ended.
 fn ended(settles: &[SettleCall]) -> Vec<SettledDocument> {
     let stale = |settle: &SettleCall| SettledDocument {
         outcome: Some(LeaseOutcome::Unknown),

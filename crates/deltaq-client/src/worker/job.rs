@@ -20,11 +20,11 @@ pub struct Job {
 /// Why a lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It has ended: the server said so, or the worker that stops has released it.
+    /// The lease has ended: the server has said so, or the worker has released it because it is stopping.
     Ended(LeaseOutcome),
-    /// It could not be extended.
+    /// The lease could not be extended.
     NotExtended {
-        /// How long no other worker can hold the key.
+        /// How long it is still certain that no other worker holds the key.
         left: Duration,
     },
 }
@@ -36,36 +36,37 @@ impl Job {
         &self.item.key
     }
 
-    /// Everything that the pop said about the key.
+    /// The key as the pop returned it.
     #[must_use]
     pub const fn item(&self) -> &PoppedItem {
         &self.item
     }
 
-    /// The newest change. In mode keys there is none.
+    /// The newest change; `None` in mode keys.
     #[must_use]
     pub fn newest(&self) -> Option<&DeltaDocument> {
         self.item.deltas.last()
     }
 
-    /// The newest object; `None` if it was deleted, and in mode keys.
+    /// The newest object; `None` if the object was deleted, and in mode keys.
     ///
     /// # Errors
-    /// The object has another form.
+    /// The object does not have this type.
     pub fn object<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
         let newest = self.newest().filter(|newest| newest.kind != DeltaType::Deleted);
         newest.map(|newest| serde_json::from_str(newest.object.as_str())).transpose()
     }
 
-    /// The fencing token: it grows with every lease of the queue. A store that remembers the highest token can refuse a worker that
-    /// has lost its lease.
+    /// The fencing token, which grows with every lease of the queue. A store that remembers the highest token can
+    /// refuse a worker that has lost its lease.
     #[must_use]
     pub const fn fencing_token(&self) -> u64 {
         self.item.lease.token
     }
 
-    /// Whether the lease is lost, so that another worker may hold the key: the server said so, or the lease could not be extended in
-    /// time. The outcome of the handler then counts no more. It is also true while a worker that stops waits no longer.
+    /// Whether the lease is lost, so that another worker may hold the key: the server said so, or the lease could not
+    /// be extended in time. The outcome of the handler then has no effect. Also true once a stopping worker no longer
+    /// waits for the handler.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.initialized()
@@ -79,31 +80,32 @@ impl Job {
 
 /// How a handler ends.
 ///
-/// `()` is [`Outcome::Ack`]. A `Result` is its `Ok`, or a [`Outcome::Nack`] with the text of its error. So a handler may use `?`.
+/// `()` means [`Outcome::Ack`]. A `Result` means its `Ok` value or, for an error, a [`Outcome::Nack`] with the text
+/// of the error. So a handler may use `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done: the deltas are acknowledged.
+    /// The work is done: the deltas are acknowledged.
     Ack,
-    /// Failed: the key is delivered again, after its backoff or after `delay`.
+    /// The work failed: the key is delivered again, after its backoff or after `delay`.
     Nack {
-        /// The wait, instead of the backoff; a longer one than the server takes is cut to 366 days.
+        /// The wait, instead of the backoff. A wait that is longer than the server allows is cut to 366 days.
         delay: Option<Duration>,
         /// If true, a newer change does not shorten that wait.
         floor: bool,
         /// The reason.
         error: Option<String>,
     },
-    /// Not again: the key is parked at once, unless a newer change waits.
+    /// The work must not be repeated: the key is parked at once, unless a newer change waits.
     Reject {
         /// The reason.
         error: Option<String>,
     },
-    /// Mode keys: done, and the failures of the key stay.
+    /// Mode keys: the work is done, and the failures of the key stay.
     Done {
-        /// The time after which the key is added again, at most 366 days as well.
+        /// The time after which the key is added again, also cut to 366 days.
         delay: Option<Duration>,
     },
-    /// Not worked on: the key is delivered again, without a failure.
+    /// The key was not worked on: it is delivered again, without a failure.
     Release,
 }
 
@@ -114,7 +116,7 @@ impl Outcome {
         Self::Nack { delay: None, floor: false, error: Some(format!("{error:#}")) }
     }
 
-    /// A failure that no repetition can help.
+    /// A failure that no retry can fix.
     #[must_use]
     pub fn reject(error: impl fmt::Display) -> Self {
         Self::Reject { error: Some(format!("{error:#}")) }
@@ -149,7 +151,7 @@ impl<T: Into<Self>, E: fmt::Display> From<Result<T, E>> for Outcome {
     }
 }
 
-/// The text, cut to the longest error that the server takes.
+/// The text, cut to the longest error that the server accepts.
 fn bounded(mut error: String) -> String {
     error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
     error

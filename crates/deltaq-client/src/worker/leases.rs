@@ -1,7 +1,7 @@
 //! The leases that a worker holds, and when they need attention.
 //!
-//! Leases that one call has created or extended have the same times, so they are one group. Keys that are settled stay in their
-//! group until its time comes.
+//! Leases that one call has created or extended have the same times, so they form one group. Settled leases stay in
+//! their group until the next time of the group.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::job::Loss;
 
-/// Most leases of one extension.
+/// Maximum number of leases in one extension.
 const EXTEND_MAX: usize = 10_000;
 /// Maximum safety margin: a lease that could not be extended counts as lost this long before its end.
 const MARGIN_MAX: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Group {
     slots: Vec<Slot>,
-    /// The leases count as lost then.
+    /// From this instant on, the leases count as lost.
     stop_at: Instant,
     end: Instant,
 }
@@ -46,7 +46,7 @@ pub(super) struct Leases {
     /// Groups by the time of their next extension. The number keeps groups of the same time apart.
     groups: BTreeMap<(Instant, u64), Group>,
     created: u64,
-    /// The leases of the extension that is under way, which are in no group.
+    /// The leases of the running extension, which are in no group.
     extending: Option<Group>,
 }
 
@@ -69,7 +69,7 @@ impl Leases {
         slots
     }
 
-    /// Takes a lease out, to settle it; `None` if it is lost.
+    /// Removes a lease in order to settle it; `None` if the lease is lost.
     pub(super) fn take(&mut self, slot: Slot) -> Option<Held> {
         self.held.remove(&slot)
     }
@@ -78,7 +78,7 @@ impl Leases {
         self.held.contains_key(&slot)
     }
 
-    /// All leases, which are no longer extended.
+    /// Removes all leases, so that they are no longer extended.
     pub(super) fn take_all(&mut self) -> Vec<Held> {
         self.groups.clear();
         self.held.drain().map(|(_, held)| held).collect()
@@ -89,12 +89,13 @@ impl Leases {
         let Some(group) = &self.extending else {
             return self.groups.keys().next().map(|(at, _)| *at);
         };
-        // One extension at a time: the others wait for its end. Leases that count as lost need no attention any more.
+        // There is one extension at a time, and the other leases wait for its end. Leases that count as lost need no
+        // attention.
         let stop_at = Some(group.stop_at).filter(|_| !group.slots.is_empty());
         self.first_stop().into_iter().chain(stop_at).min()
     }
 
-    /// The leases whose time has passed without an extension. They are no longer held.
+    /// Removes the leases whose time has passed without an extension.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(Held, Loss)> {
         let mut over = Vec::new();
         let mut end = |group: &mut Group| {
@@ -110,8 +111,8 @@ impl Leases {
         over
     }
 
-    /// The ids of the leases that have to be extended now, and when they count as lost; `None` if there are none, or if an extension is
-    /// under way.
+    /// The ids of the leases that have to be extended now, and when they count as lost; `None` if there are none, or
+    /// if an extension is running.
     pub(super) fn due(&mut self, now: Instant) -> Option<(Vec<String>, Instant)> {
         if self.extending.is_some() {
             return None;
@@ -138,8 +139,8 @@ impl Leases {
         Some((lease_ids, stop_at))
     }
 
-    /// The server has extended leases, or said that they have ended: those are returned, and no longer held. `sent_at` is the time
-    /// of the call.
+    /// Records the reply to an extension. Returns the leases that have ended according to the server, and removes
+    /// them. `sent_at` is when the call was sent.
     pub(super) fn extended(&mut self, extended: &SettledList, sent_at: Instant) -> Vec<(Held, Loss)> {
         let Some(group) = self.extending.take() else { return Vec::new() };
         let mut results = HashMap::new();
@@ -167,7 +168,7 @@ impl Leases {
         lost
     }
 
-    /// An extension failed, and is tried again at `again_at`.
+    /// Records that an extension failed. It is tried again at `again_at`.
     pub(super) fn not_extended(&mut self, again_at: Instant) {
         if let Some(group) = self.extending.take() {
             self.created += 1;

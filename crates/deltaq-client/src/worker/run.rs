@@ -21,17 +21,17 @@ use crate::error::Error;
 use crate::panic;
 use crate::retry::Backoff;
 
-/// Most keys of one pop.
+/// Maximum number of keys in one pop.
 const POP_MAX: u64 = 1_000;
-/// Most settles of one call.
+/// Maximum number of settles in one call.
 const SETTLE_MAX: usize = 1_000;
-/// The longest time that an extension may take. Other leases wait for it.
+/// Timeout of an extension. Other leases wait for its end.
 const EXTEND_MAX: Duration = Duration::from_secs(10);
-/// The shortest and the longest limit of the random pause before an extension is tried again.
+/// The minimum and the maximum of the limit of the random pause before an extension is tried again.
 const EXTEND_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 type Calling<'w, T> = Pin<Box<dyn Future<Output = T> + Send + 'w>>;
-/// A pop that is under way.
+/// A running pop.
 type Popping<'w> = (Arc<Pop>, Calling<'w, Result<(Popped, Instant), Error>>);
 /// A call that settles a number of leases.
 type Settling<'w> = (usize, Calling<'w, Result<Vec<SettledDocument>, Error>>);
@@ -44,7 +44,7 @@ pub(super) struct Run<'w, H> {
     /// Keys whose handlers have not begun.
     waiting: VecDeque<(Slot, Job)>,
     handlers: JoinSet<Ended>,
-    /// Settles that are in no call.
+    /// Settles that no call contains yet.
     settles: Vec<SettleCall>,
     pop: Option<Popping<'w>>,
     settle: Option<Settling<'w>>,
@@ -56,15 +56,15 @@ pub(super) struct Run<'w, H> {
     report: WorkerReport,
 }
 
-/// The end of a handler.
+/// How a handler ended.
 struct Ended {
     slot: Slot,
     outcome: Result<Outcome, String>,
 }
 
-/// A worker that stops.
+/// The state of a worker that is stopping.
 struct Stopping {
-    /// Handlers that run then are aborted.
+    /// At this instant, handlers that are still running are aborted.
     abort_at: Instant,
     has_aborted: bool,
     /// The error that stopped the worker.
@@ -144,7 +144,7 @@ where
         }
     }
 
-    /// Starts a pop if there is a handler for its keys. Settles ride along with it, or are sent alone.
+    /// Starts a pop if a handler is free for its keys. Settles are sent with the pop, or else alone.
     fn start_calls(&mut self) -> Result<(), Error> {
         let worker = self.worker;
         let free = worker.concurrency.saturating_sub(self.handlers.len());
@@ -174,7 +174,7 @@ where
         std::mem::replace(&mut self.settles, rest)
     }
 
-    /// Handlers have ended: the given one, and all others that have ended meanwhile.
+    /// Handles the end of handlers: the given one, and all others that have ended in the meantime.
     fn handlers_ended(&mut self, first: Option<Ended>) {
         let mut next = first;
         loop {
@@ -248,14 +248,14 @@ where
         }
     }
 
-    /// Extends the leases whose time has come, and gives those up whose time is over.
+    /// Extends the leases that are due, and gives up those that count as lost.
     fn attend_leases(&mut self) {
         let now = Instant::now();
         for (held, loss) in self.leases.expire(now) {
             self.lose(&held, loss);
         }
         if let Some((lease_ids, stop_at)) = self.leases.due(now) {
-            // Another attempt fits behind a silent one.
+            // This leaves time for another attempt after a silent one.
             let patience = (stop_at.saturating_duration_since(now) / 2).min(EXTEND_MAX);
             self.extend = Some(Box::pin(self.worker.extend(lease_ids, patience)));
         }
@@ -274,7 +274,7 @@ where
             Err(error) => error,
         };
         let is_temporary = error.is_temporary();
-        // Leases of a queue that is gone are lost. Other lasting errors leave the leases to expire.
+        // If the queue was deleted, its leases are lost. After other permanent errors, the leases expire.
         let pause = self.extend_backoff.after_failure(&error);
         let failures = self.extend_backoff.failures();
         self.worker.notice(&Notice::Retry { error: &error, failures, pause });
@@ -290,7 +290,7 @@ where
         self.worker.notice(&Notice::LeaseLost { key: &held.key, lease_id: &held.lease_id, loss });
     }
 
-    /// Begins to stop: keys that wait are released, also those of a pop whose reply was not read.
+    /// Begins to stop: waiting keys are released, including those of a pop whose reply has not been read.
     fn stop(&mut self, error: Option<Error>) {
         if let Some(stopping) = &mut self.stopping {
             stopping.error = stopping.error.take().or(error);
@@ -322,7 +322,7 @@ where
             && self.settles.is_empty()
     }
 
-    /// When a worker that stops waits no longer: for its handlers or, without handlers, for its last calls.
+    /// When a stopping worker no longer waits for its handlers or, without handlers, for its last calls.
     fn next_end(&mut self) -> Option<Instant> {
         let stopping = self.stopping.as_mut()?;
         if self.handlers.is_empty() {
@@ -331,8 +331,8 @@ where
         Some(stopping.abort_at)
     }
 
-    /// Aborts the handlers and releases their keys. Returns true if nothing is awaited any more: not the replies to the last calls, and no
-    /// handler that blocks its thread.
+    /// Aborts the handlers and releases their keys. Returns true if the worker waits for nothing any more, neither
+    /// for the replies to the last calls nor for a handler that blocks its thread.
     fn end_of_grace(&mut self) -> bool {
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| !stopping.has_aborted) else {
             return true;
@@ -351,7 +351,7 @@ where
     }
 }
 
-/// The result of a call; never, if there is none.
+/// The result of a call. Without a call, this never completes.
 async fn calling<T>(call: Option<&mut Calling<'_, T>>) -> T {
     match call {
         Some(call) => call.await,

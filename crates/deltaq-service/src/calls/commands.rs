@@ -78,7 +78,7 @@ impl Handle {
         produced.await?.map_err(|refusal: Refusal| refusal.into())
     }
 
-    /// The number of the last call of a source that had one.
+    /// The sequence number of the source's last call that had one.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -110,7 +110,7 @@ impl Handle {
         self.command(|queue, now| queue.set_paused(now, paused)).await
     }
 
-    /// Closes the queue. `at_once` is whether pops end as soon as no key is ready.
+    /// Closes the queue. If `at_once` is true, pops end as soon as no key is ready.
     pub(crate) async fn switch_closed(self: &Arc<Self>, at_once: bool) -> Result<(), Error> {
         let close = |queue: &mut Queue, now| {
             if at_once { queue.close_at_once(now) } else { queue.set_closed(now, true) }
@@ -217,8 +217,8 @@ impl Handle {
         self.long_command(move |queue, now| queue.discard_step(now, &mut keys, STEP_KEYS)).await
     }
 
-    /// Makes objects known without a delta. Their keys were read with the settings `config`. Other calls can run in
-    /// between. `kept` is dropped when the command ends. Returns the last event.
+    /// Makes objects known without queuing deltas. Their keys were read with the settings `config`. Other calls can
+    /// run in between. `kept` is dropped when the command ends. Returns the last event.
     ///
     /// # Errors
     /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].

@@ -66,7 +66,7 @@ impl ItemPosition {
     }
 }
 
-/// The items of a list.
+/// Which items a list contains.
 #[derive(Debug)]
 pub struct ItemFilter {
     /// The states, in the order of lists.
@@ -81,7 +81,7 @@ pub struct ItemFilter {
     pub error: Option<String>,
 }
 
-/// The objects of a list of a view.
+/// Which objects of a view a list contains.
 #[derive(Debug, Default)]
 pub struct ViewFilter {
     /// Only these keys.

@@ -21,7 +21,7 @@ const ERRORS_MAX: usize = 50_000;
 /// The parked keys with one error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedGroup {
-    /// The error of their last failure; empty for keys without an error.
+    /// The error of the last failure of these keys; empty for keys without an error.
     pub error: Arc<str>,
     /// The number of the keys.
     pub keys: usize,

@@ -15,13 +15,13 @@ const EXAMINED_MAX: usize = 5_000;
 /// A worker of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerState {
-    /// Number of its leases.
+    /// Number of leases that the worker holds.
     pub leased: usize,
-    /// When its oldest lease was created.
+    /// When the worker's oldest lease was created.
     pub oldest_lease: Option<Time>,
-    /// When the first of its leases expires.
+    /// When the first of the worker's leases expires.
     pub next_expiry: Option<Time>,
-    /// Number of its pops that wait for keys.
+    /// Number of the worker's pops that wait for keys.
     pub waiting: usize,
     /// When the first of these pops arrived.
     pub waiting_since: Option<Time>,

@@ -254,7 +254,7 @@ impl QueueMetrics {
             longest: queue.longest_lease(now).unwrap_or_default(),
             items: [status.ready, status.delayed, status.leased, status.parked],
             known: status.known,
-            // While the queue is paused, no worker is late.
+            // While the queue is paused, its keys wait on purpose, so their age is reported as 0.
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
             oldest_unacknowledged_age: status.oldest_unacknowledged_age.unwrap_or_default(),
             waiters: waiting.pops,

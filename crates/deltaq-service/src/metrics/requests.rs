@@ -19,7 +19,7 @@ use super::page::write_distribution;
 use super::striped::Striped;
 
 const BUCKETS: usize = 14;
-/// The bounds of the buckets in seconds, up to the longest wait of a long poll.
+/// The bounds of the buckets in seconds, up to the maximum wait of a long poll.
 const BOUNDS: [f64; BUCKETS] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 /// The bounds of the buckets in microseconds.

@@ -315,8 +315,8 @@ impl Locked {
         }
     }
 
-    /// Leases ready keys to the pops that have waited longest, and ends their wait when the queue is closed and has nothing left
-    /// to deliver.
+    /// Leases ready keys to the pops that have waited longest. If the queue is closed and has nothing left to
+    /// deliver, ends the wait of all pops.
     pub(crate) fn grant_ready(&mut self, now: Time) {
         while self.queue.has_ready() || self.queue.ends_pops() {
             let Some(waiter) = self.waiters.next() else { break };

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 pub struct WatchLimits {
     /// How long a feed without readers is kept.
     pub idle: Duration,
-    /// The limits of the keys that left a view.
+    /// The limits on the remembered keys that have left a view.
     pub tombstones: TombstoneLimits,
 }
 

@@ -1,4 +1,4 @@
-//! The state of a follower's task that its queue keeps.
+//! The state of the task that feeds a follower. The follower's queue holds this state.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::Error;
 
-/// The state of a follower's task that its queue keeps.
+/// The state of the task that feeds a follower.
 #[derive(Debug, Default)]
 pub(crate) struct FollowTask {
     /// Whether the task is running.

@@ -21,7 +21,7 @@ pub(crate) struct Leftovers {
     wake: Notify,
 }
 
-/// Requests that no change has carried out.
+/// Requests that no change has carried out yet.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLeftovers {
     pub(crate) undelivered: Vec<Undelivered>,
@@ -29,7 +29,7 @@ pub(crate) struct OpenLeftovers {
     pub(crate) disconnected: Vec<Ticket>,
 }
 
-/// Leases whose reply did not reach its caller.
+/// Leases whose reply did not reach the caller of the pop.
 #[derive(Debug)]
 pub(crate) struct Undelivered {
     pub(crate) tokens: Vec<Token>,

@@ -1,4 +1,5 @@
-//! The problems that sources have reported. They are not stored: a reader of a source reports a problem that persists again.
+//! The problems that sources have reported. The problems are not stored: the reader of a source reports a persistent
+//! problem again.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,7 +18,7 @@ pub struct SourceReport {
     pub at: Time,
 }
 
-/// The problems of the sources of a queue. Beyond [`SOURCES_MAX`], the oldest one is dropped.
+/// The problems of the sources of a queue. Beyond [`SOURCES_MAX`], the oldest problem is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct SourceReports(Mutex<BTreeMap<Source, SourceReport>>);
 
