@@ -138,7 +138,8 @@ impl Error {
         self.problem().map(|problem| problem.code.as_str())
     }
 
-    /// Whether the same request may succeed later. The outcome of the failed one may be [unknown](Self::is_outcome_unknown).
+    /// Whether the same request may succeed later. The outcome of the failed request may be
+    /// [unknown](Self::is_outcome_unknown).
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! How a source does: its log lines and its counts.
+//! The health of a source: its log lines and its counts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::left_out::LeftOut;
 use super::metrics::{SourceMetrics, Summary};
 use super::report::Problems;
 
-/// The log lines and the counts of a source.
+/// Writes the log lines of a source and keeps its counts.
 #[derive(Debug)]
 pub(super) struct Health {
     source: String,
     queue: String,
     metrics: Arc<SourceMetrics>,
     clock: Clock,
-    /// The keys of changes that were read, and that the queue has not taken yet, in their order.
+    /// The keys of changes that were read but that the queue has not accepted yet, in their order.
     waiting: Mutex<VecDeque<String>>,
     left_out: Mutex<LeftOut>,
     pub(super) problems: Problems,
@@ -35,7 +35,7 @@ impl Health {
         Self { source, queue, metrics, clock, waiting, left_out, problems }
     }
 
-    /// A list was accepted, or has not changed.
+    /// Records that a list was accepted, or has not changed.
     pub(super) fn listed(&self, summary: Summary) {
         self.metrics.list(summary, self.clock.wall_us());
         self.problems.failed(None);
@@ -46,7 +46,8 @@ impl Health {
         }
     }
 
-    /// A list was accepted without objects that the queue refuses. Their keys keep what they have.
+    /// Records that a list was accepted without the objects that the queue refuses. The keys of these objects keep
+    /// their state.
     pub(super) fn list_left_out(&self, count: u64, objects: &[InvalidObject]) {
         let mut left_out = self.left_out.lock();
         left_out.list(count, objects);
@@ -79,17 +80,18 @@ impl Health {
         }
     }
 
-    /// The source begins to be read. What waited before is not sent any more.
+    /// Records that reading of the source begins. Earlier changes that still waited are not sent any more.
     pub(super) fn began(&self) {
         self.waiting.lock().clear();
     }
 
-    /// A change of a key was read.
+    /// Records that a change of a key was read.
     pub(super) fn waits(&self, key: String) {
         self.waiting.lock().push_back(key);
     }
 
-    /// The source was read and had nothing new. It does not count while changes wait for the queue.
+    /// Records that the source was read and had nothing new. This does not count as a success while changes wait for
+    /// the queue.
     pub(super) fn read(&self) {
         if self.waiting.lock().is_empty() {
             self.metrics.succeeded(self.clock.wall_us());
@@ -97,7 +99,8 @@ impl Health {
         }
     }
 
-    /// Changes were accepted. `queued` is the number of deltas that they made. `invalid` objects are left out, of which some are named.
+    /// Records that changes were accepted. `queued` is the number of deltas that they caused. `invalid` objects were
+    /// left out; some of them are named.
     pub(super) fn changed(&self, changes: usize, queued: u64, invalid: u64, objects: &[InvalidObject]) {
         let mut waiting = self.waiting.lock();
         let most = changes.min(waiting.len());
@@ -110,19 +113,19 @@ impl Health {
         self.tell_left_out(&mut left_out, invalid, objects);
     }
 
-    /// The task of the source begins, for the first time or after a panic.
+    /// Records that the task of the source begins, for the first time or after a panic.
     pub(super) fn begins(&self) {
         self.metrics.begins();
         self.problems.degraded(None);
     }
 
-    /// All parts of the source can be read again.
+    /// Records that all parts of the source can be read again.
     pub(super) fn recovered(&self) {
         self.metrics.recovered(self.clock.wall_us());
         self.problems.degraded(None);
     }
 
-    /// A part of the source can't be read, and the rest goes on.
+    /// Records that a part of the source can't be read, while the rest continues.
     pub(super) fn degraded(&self, error: &Error) {
         self.metrics.degraded(error);
         let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
@@ -130,7 +133,7 @@ impl Health {
         warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
     }
 
-    /// An attempt has failed. The next one follows after the pause.
+    /// Records that an attempt has failed. The next one follows after the pause.
     pub(super) fn failed(&self, error: &Error, pause: Duration) {
         self.metrics.failed(error);
         let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
@@ -138,7 +141,8 @@ impl Health {
         warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
     }
 
-    /// A page of a list has failed. It is asked for again after the pause, and the pages before it are not.
+    /// Records that a page of a list has failed. Only this page is requested again after the pause, not the pages
+    /// before it.
     pub(super) fn repeats(&self, error: &Error, pause: Duration) {
         self.metrics.failed(error);
         let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
@@ -146,7 +150,7 @@ impl Health {
         warn!(source, queue, %error, %again_in, "a page of the list has failed and is asked for again");
     }
 
-    /// A list has changed rows that the looks at the column before it should have found.
+    /// Records that a list has changed rows that earlier reads of the column should have found.
     pub(super) fn missed(&self, rows: u64) {
         let (source, queue) = (&self.source, &self.queue);
         let why = "a value of the column since that is ahead of the others hides later changes, and so does a transaction that is slow";
@@ -156,7 +160,8 @@ impl Health {
         );
     }
 
-    /// Two readings of a list have other keys. Those that both lack are deleted; the deletion of the others waits for a later list.
+    /// Records that two readings of a list have different keys. Keys that both lack are deleted; the deletion of the
+    /// others is postponed to a later list.
     pub(super) fn postpones(&self, kept: u64, deleted: u64) {
         let (source, queue) = (&self.source, &self.queue);
         let what = "two readings of the list differ; keys that both lack are deleted, and keys that only the first has are kept until a later list";
@@ -167,7 +172,8 @@ impl Health {
         }
     }
 
-    /// A list has many fewer keys than the queue has of the source. It is read once more before anything is deleted.
+    /// Records that a list has many fewer keys than the queue has from the source. It is read once more before
+    /// anything is deleted.
     pub(super) fn shrank(&self, keys_before: u64, keys: u64) {
         let (source, queue) = (&self.source, &self.queue);
         warn!(

@@ -1,4 +1,4 @@
-//! JSON as text: finding the objects of a list without changing them.
+//! JSON as text: finds the objects of a list without changing them.
 
 use std::fmt;
 
@@ -8,31 +8,31 @@ use serde_json::value::RawValue;
 /// What is wrong with a list.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// Not JSON.
+    /// The text is not JSON.
     #[error("it is not JSON")]
     Syntax(#[from] serde_json::Error),
-    /// The pointer leads nowhere.
+    /// There is nothing at the pointer.
     #[error("it has nothing at the pointer {0:?}")]
     Absent(String),
-    /// Neither an array nor, with `map_key`, an object.
+    /// The value is neither an array nor, with `map_key`, an object.
     #[error("it is {found}{}; expected an array of objects{}", at(.pointer), advice(*.is_object))]
     NoList {
         /// The pointer to the list.
         pointer: String,
-        /// What is there.
+        /// The kind of the value.
         found: &'static str,
-        /// Whether an object is there.
+        /// Whether the value is an object.
         is_object: bool,
     },
-    /// An element that is no object.
+    /// An element is not an object.
     #[error("object {index} is {found} and not an object")]
     NoObject {
         /// The position in the list, from 0.
         index: usize,
-        /// What is there.
+        /// The kind of the element.
         found: &'static str,
     },
-    /// The object has the member that was to get its name, with another value.
+    /// The object already has the member that was to contain its name, with another value.
     #[error("the object of {name:?} already has a member {member:?} with another value")]
     MemberTaken {
         /// The name of the object in the list.
@@ -62,7 +62,7 @@ const fn advice(is_object: bool) -> &'static str {
     }
 }
 
-/// The members of an object, in its order.
+/// The members of an object, in their order.
 struct Members<'j>(Vec<(String, &'j RawValue)>);
 
 impl<'de> serde::Deserialize<'de> for Members<'de> {
@@ -120,13 +120,14 @@ pub(super) fn find<'j>(
     Ok(Some(value))
 }
 
-/// The parts of an object's key as text, without those that are absent or empty. The queue makes different keys of different parts.
+/// The parts of an object's key as text, except those that are absent or empty. If the parts differ, so do the keys
+/// of the queue.
 pub(super) fn key(object: &RawValue, pointers: &[String]) -> Vec<String> {
     let part = |pointer: &String| find(object, pointer).ok().flatten().and_then(scalar);
     pointers.iter().filter_map(part).filter(|part| !part.is_empty()).collect()
 }
 
-/// The key of an object, as the queue writes it: of several parts each is encoded.
+/// The key of an object as the queue writes it: if there are several parts, each is percent-encoded.
 pub(super) fn key_text(object: &RawValue, pointers: &[String]) -> String {
     match key(object, pointers).as_slice() {
         [part] if pointers.len() == 1 => part.clone(),
@@ -137,7 +138,8 @@ pub(super) fn key_text(object: &RawValue, pointers: &[String]) -> String {
     }
 }
 
-/// The objects of a list in a document. With `map_key` the list may be an object, whose members get their names in that member.
+/// The objects of a list in a document. With `map_key`, the list may be an object, whose members are the objects; the
+/// name of each is added to it as the member `map_key`.
 pub(super) fn list(
     document: &RawValue,
     pointer: &str,
@@ -187,7 +189,7 @@ fn check_object(index: usize, object: &RawValue) -> Result<(), Error> {
     }
 }
 
-/// What a value is, by its first character.
+/// The kind of a value, determined by its first character.
 pub(super) fn kind(value: &RawValue) -> &'static str {
     match value.get().trim_start().bytes().next() {
         Some(b'{') => "an object",
@@ -199,7 +201,8 @@ pub(super) fn kind(value: &RawValue) -> &'static str {
     }
 }
 
-/// The text of a string, or the text of a number or a boolean as it is written; `None` for null, an array or an object.
+/// The text of a string, a number or a boolean; `None` for null, an array or an object. A number or a boolean keeps
+/// its text.
 pub(super) fn scalar(value: &RawValue) -> Option<String> {
     match kind(value) {
         "a string" => serde_json::from_str(value.get()).ok(),
@@ -208,7 +211,7 @@ pub(super) fn scalar(value: &RawValue) -> Option<String> {
     }
 }
 
-/// The object with one more member, in front of the others. The other members keep their text.
+/// The object with one more member at its beginning. The other members keep their text.
 pub(super) fn with_member(object: &RawValue, member: &str, value: &str) -> Result<Box<RawValue>, Error> {
     let members: Members<'_> = serde_json::from_str(object.get())?;
     if let Some((_, present)) = members.0.iter().find(|(name, _)| name == member) {

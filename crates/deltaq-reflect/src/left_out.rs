@@ -1,4 +1,5 @@
-//! The objects that the queue refuses: those of the last list, and of changes since. Their keys keep what they had.
+//! The objects that the queue refuses: those of the last list, and those of changes since then. Their keys keep their
+//! state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,17 +7,17 @@ use std::time::Duration;
 use deltaq_client::types::InvalidObject;
 use tokio::time::Instant;
 
-/// How often the same refusals are reported again.
+/// How often unchanged refusals are reported again.
 const REPORT_EVERY: Duration = Duration::from_hours(1);
 
-/// How many of the objects are named in words.
+/// Maximum number of objects that are named in a report.
 const SHOWN: usize = 10;
 
 /// The objects that are left out.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     now: Refused,
-    /// What was reported last, and when.
+    /// The last report, and its time.
     reported: Refused,
     reported_at: Option<Instant>,
 }
@@ -24,9 +25,9 @@ pub(super) struct LeftOut {
 /// Refused objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Refused {
-    /// The code of the refusal by key, of the objects that the queue has named.
+    /// The refusal code of each key whose object a reply has named.
     named: BTreeMap<String, String>,
-    /// The others. A reply names a few objects, and some have no key that can be read.
+    /// The number of other objects. A reply names only a few objects, and some objects have no readable key.
     others: u64,
 }
 
@@ -42,7 +43,8 @@ impl Refused {
 }
 
 impl LeftOut {
-    /// A list was accepted without these `count` objects, of which `objects` are named. No other is left out.
+    /// Records that a list was accepted without these `count` objects, some of which are named in `objects`. No other
+    /// object is left out.
     pub(super) fn list(&mut self, count: u64, objects: &[InvalidObject]) {
         self.now = Refused { named: BTreeMap::new(), others: count.saturating_sub(objects.len() as u64) };
         for object in objects {
@@ -50,10 +52,10 @@ impl LeftOut {
         }
     }
 
-    /// Changes of these keys were accepted without `count` objects, of which `objects` are named.
+    /// Records that changes of these keys were accepted without `count` objects, some of which are named in `objects`.
     pub(super) fn changes(&mut self, keys: &[String], count: u64, objects: &[InvalidObject]) {
         let others = count.saturating_sub(objects.len() as u64);
-        // Which objects behind the last named one were refused is not known.
+        // It is unknown which objects after the last named one were refused.
         let known = match objects.last() {
             Some(last) if others > 0 => usize::try_from(last.index).map_or(keys.len(), |last| last + 1),
             _ => keys.len(),
@@ -68,7 +70,7 @@ impl LeftOut {
         self.now.others += others;
     }
 
-    /// What is left out, in words; `None` if nothing is.
+    /// A description of what is left out; `None` if nothing is.
     pub(super) fn in_words(&self) -> Option<String> {
         let first = self.now.named.iter().take(SHOWN);
         let mut names: Vec<String> = first.map(|(key, code)| format!("{key:?} ({code})")).collect();
@@ -86,7 +88,7 @@ impl LeftOut {
         self.now.named.len() as u64 + self.now.others
     }
 
-    /// Whether the objects are to be reported: others are left out than at the last time, or that was long ago.
+    /// Whether a report is due: other objects are left out than in the last report, or the last report was long ago.
     pub(super) fn is_due(&mut self) -> bool {
         let is_long_ago = self.count() > 0 && self.reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         let is_due = self.now != self.reported || is_long_ago;

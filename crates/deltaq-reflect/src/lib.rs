@@ -1,10 +1,11 @@
 //! `deltaq reflect`: keeps queues in step with source systems, as client-go's Reflector does for Kubernetes.
 //!
-//! A source is read by `source/`, which makes events of it: a list, and changes where the source can tell them. The client's
-//! `Reflector` sends them to the queue: a list as one Replace, which changes nothing unless the whole list has arrived. `task.rs` repeats this for one
-//! source, with pauses after failures. Sources do not share anything but the process: `run` gives each a task of its own.
+//! The modules in `source/` read a source and convert it to events: a list, and changes if the source can report
+//! them. The client's `Reflector` sends them to the queue: a list as one Replace, which changes nothing unless the
+//! whole list has arrived. `task.rs` repeats this for one source, with pauses after failures. Sources share nothing
+//! but the process: `run` starts a separate task for each.
 //!
-//! Invariant: a failure of a source deletes nothing. The list before it stays in force.
+//! Invariant: a failure of a source deletes nothing. The previous list stays in force.
 
 mod health;
 mod json;
@@ -28,7 +29,7 @@ use self::metrics::Metrics;
 use self::task::Plan;
 use crate::settings::Reflect;
 
-/// Why a source could not be reflected.
+/// Why a source can't be reflected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source failed.
@@ -70,7 +71,7 @@ impl Reflectors {
         Page::new(self.metrics.clone())
     }
 
-    /// Sends one list of each source, all at the same time.
+    /// Sends one list of each source, all concurrently.
     pub async fn once(self) -> Vec<(String, Result<Summary, Error>)> {
         join_all(self.plans.into_iter().map(Plan::once)).await
     }

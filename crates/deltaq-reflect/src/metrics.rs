@@ -17,17 +17,17 @@ const LISTS: &str = "deltaq_reflect_lists_total";
 const CHANGES: &str = "deltaq_reflect_changes_total";
 const FAILURES: &str = "deltaq_reflect_failures_total";
 
-/// What a list has done.
+/// The result of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summary {
-    /// The queue has taken the list.
+    /// The queue has accepted the list.
     Sent {
         /// The objects in the list.
         objects: u64,
         /// The reply of the queue.
         counts: ReplaceCounts,
     },
-    /// The source said that nothing has changed since the list before.
+    /// The source reported that nothing has changed since the previous list.
     Unchanged,
 }
 
@@ -53,14 +53,14 @@ pub(super) struct SourceMetrics {
     changes: Counter,
     source_failures: Counter,
     queue_failures: Counter,
-    /// Whether the queue has taken a list or changes, or the source had nothing new.
+    /// Whether the queue has accepted a list or changes, or the source had nothing new.
     has_succeeded: AtomicBool,
-    /// Whether a part of the source can't be read. The queue is not in step, although the rest goes on.
+    /// Whether a part of the source can't be read. In that case the queue is not in step, although the rest continues.
     is_degraded: AtomicBool,
 }
 
 impl Metrics {
-    /// Metrics without sources, and with a recorder of their own.
+    /// Metrics without any source, with their own recorder.
     pub(super) fn new() -> Self {
         let recorder = PrometheusBuilder::new().build_recorder();
         with_local_recorder(&recorder, || {
@@ -110,12 +110,12 @@ impl Metrics {
         source
     }
 
-    /// The page of Prometheus.
+    /// The metrics in Prometheus' text format.
     pub(super) fn page(&self) -> String {
         self.recorder.handle().render()
     }
 
-    /// The sources of which no list was accepted yet.
+    /// The sources that have no accepted list yet.
     pub(super) fn unready(&self) -> Vec<&str> {
         let is_unready = |source: &&Arc<SourceMetrics>| !source.has_succeeded.load(Ordering::Relaxed);
         self.sources.iter().filter(is_unready).map(|source| source.name.as_str()).collect()
@@ -137,18 +137,19 @@ impl SourceMetrics {
         self.succeeded(now_us);
     }
 
-    /// Shows how many objects are left out.
+    /// Sets the number of objects that are left out.
     pub(super) fn leaves_out(&self, count: u64) {
         self.left_out.set(count as f64);
     }
 
-    /// Counts changes that were accepted, by the deltas that they made.
+    /// Counts the deltas of changes that were accepted.
     pub(super) fn changed(&self, queued: u64, now_us: u64) {
         self.changes.increment(queued);
         self.succeeded(now_us);
     }
 
-    /// The queue took what the source had. It does not count if a part of the source can't be read.
+    /// Records that the queue has accepted the state of the source. This does not count as a success while a part of
+    /// the source can't be read.
     pub(super) fn succeeded(&self, now_us: u64) {
         if !self.is_degraded.load(Ordering::Relaxed) {
             self.has_succeeded.store(true, Ordering::Relaxed);
@@ -157,18 +158,18 @@ impl SourceMetrics {
         }
     }
 
-    /// A part of the source can't be read.
+    /// Records that a part of the source can't be read.
     pub(super) fn degraded(&self, error: &Error) {
         self.is_degraded.store(true, Ordering::Relaxed);
         self.failed(error);
     }
 
-    /// The source begins to be read anew. It is not in step before it has succeeded.
+    /// Records that reading of the source begins again. The source is not in step until it has succeeded.
     pub(super) fn begins(&self) {
         self.is_degraded.store(false, Ordering::Relaxed);
     }
 
-    /// All parts of the source can be read again.
+    /// Records that all parts of the source can be read again.
     pub(super) fn recovered(&self, now_us: u64) {
         self.is_degraded.store(false, Ordering::Relaxed);
         self.succeeded(now_us);

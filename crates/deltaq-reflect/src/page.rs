@@ -1,4 +1,5 @@
-//! The HTTP listener of the process: `/metrics`, `/livez` and `/readyz`. It is not the API of a queue, and it has no secrets.
+//! The HTTP listener of the process, for `/metrics`, `/livez` and `/readyz`. It is not the API of a queue, and it
+//! reveals no secrets.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,14 +20,14 @@ use tokio::sync::Semaphore;
 
 use super::metrics::Metrics;
 
-/// Most connections at a time: a few scrapers and health checks.
+/// Maximum number of connections: a few scrapers and health checks.
 const CONNECTIONS_MAX: usize = 64;
-/// How long the head of a request may take.
+/// Timeout for the head of a request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// The wait after a connection that could not be accepted, which is for lack of files or memory.
+/// The wait after a connection could not be accepted because file descriptors or memory are exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the listener shows.
+/// The content that the listener serves.
 #[derive(Debug, Clone)]
 pub struct Page {
     metrics: Metrics,
@@ -37,7 +38,7 @@ impl Page {
         Self { metrics }
     }
 
-    /// Binds the address and answers until the shutdown begins. Returns the bound address.
+    /// Binds the address and serves requests until the shutdown begins. Returns the bound address.
     ///
     /// # Errors
     /// The address can't be bound.
@@ -72,7 +73,7 @@ impl Page {
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
                 tokio::select! {
-                    // A client that breaks off is no failure of this process.
+                    // A client that disconnects is not a failure of this process.
                     _ended = http.serve_connection(TokioIo::new(stream), service) => {}
                     () = draining.cancelled() => {}
                 }

@@ -10,11 +10,11 @@ use tracing::debug;
 
 /// The maximum length of a problem in bytes.
 const PROBLEM_BYTES_MAX: usize = 2_000;
-/// How long a call may take.
+/// Timeout of a call.
 const CALL_MAX: Duration = Duration::from_secs(10);
-/// The wait after a call that has failed.
+/// The wait after a failed call.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// How often a problem is reported again. A queue forgets it when it is loaded again.
+/// How often a persistent problem is reported again. A queue forgets it when it is loaded again.
 const REPEAT_EVERY: Duration = Duration::from_mins(5);
 
 /// What prevents a queue from being in step with a source.
@@ -28,11 +28,11 @@ pub(super) struct Problems {
 struct State {
     /// Whether an attempt has ended.
     is_known: bool,
-    /// The last attempt has failed.
+    /// The error of the last attempt, if it has failed.
     failure: Option<String>,
-    /// A part of the source can't be read.
+    /// The part of the source that can't be read, if there is one.
     degraded: Option<String>,
-    /// The queue refuses objects.
+    /// The objects that the queue refuses, if there are any.
     left_out: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Problems {
         self.changed.notify_one();
     }
 
-    /// The problem of now; empty if the queue is in step. `None` before the first attempt has ended.
+    /// The current problem; empty if the queue is in step. `None` before the first attempt has ended.
     fn now(&self) -> Option<String> {
         let State { is_known, failure, degraded, left_out } = &*self.state.lock();
         let all: Vec<&str> =
@@ -64,14 +64,15 @@ impl Problems {
         is_known.then_some(text)
     }
 
-    /// Reports the problem of now. Returns it, or `None` if the queue may not have got it.
+    /// Reports the current problem. Returns the problem, or `None` if the queue may not have received it.
     pub(super) async fn report(&self, client: &Client, queue: &str, source: &str) -> Option<String> {
         let problem = self.now()?;
         let queue = client.queue(queue);
         let reported = Some(problem.as_str()).filter(|problem| !problem.is_empty());
         match timeout(CALL_MAX, queue.report_source(source, reported)).await {
             Ok(Ok(())) => Some(problem),
-            // A queue that does not exist has no problem to show, and a token without the grant gets none.
+            // A queue that does not exist shows no problem, and the problem can't be reported with a token that lacks
+            // the grant.
             Ok(Err(error)) if error.code().is_some() && !error.is_temporary() => {
                 debug!(source, %error, "the queue takes no report");
                 Some(problem)
@@ -84,7 +85,7 @@ impl Problems {
         }
     }
 
-    /// Reports each problem and its end, and a problem that persists from time to time.
+    /// Reports each new problem and its end. A persistent problem is reported again from time to time.
     pub(super) async fn report_all(&self, client: &Client, queue: &str, source: &str) {
         let mut reported = None;
         loop {

@@ -18,59 +18,59 @@ use self::form::{
     resource, word, words,
 };
 
-/// The time between two lists, if nothing else is set.
+/// The default time between two lists.
 const INTERVAL: DurationText = DurationText::from_secs(60);
-/// The longest time between two whole lists, if nothing else is set.
+/// The default maximum time between two whole lists.
 const RELIST: DurationText = DurationText::from_secs(3_600);
-/// The same of a query whose changes are read in between. Rows that are gone show in lists only.
+/// The same default for a query whose changes are read in between. Only a list finds deleted rows.
 const RELIST_SINCE: DurationText = DurationText::from_secs(600);
-/// The longest time of one request, command or query, if nothing else is set.
+/// The default timeout of each request, command or query.
 const TIMEOUT: DurationText = DurationText::from_secs(60);
-/// The largest reply, output or file, if nothing else is set: 256 MiB.
+/// The default maximum size of a reply, output or file: 256 MiB.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// All sources of a process.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reflect {
-    /// The address of `/metrics`, `/livez` and `/readyz`; `None` serves none of them.
+    /// The address for `/metrics`, `/livez` and `/readyz`; `None` serves none of them.
     #[serde(default, deserialize_with = "range::optional_address")]
     pub metrics_listen: Option<SocketAddr>,
-    /// The sources by their names, which are the `source` of their calls.
+    /// The sources by name. The name is the `source` of the calls.
     pub sources: BTreeMap<String, Source>,
 }
 
-/// A source, its queue, and how it is sent.
+/// A source, its queue, and how the source is sent.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// The queue.
     #[serde(deserialize_with = "queue_name")]
     pub queue: Name,
-    /// Settings of the queue, if this process creates it; `None` leaves that to the server.
+    /// Settings of the queue, if this process creates it; `None` leaves the creation to the server.
     pub create: Option<Table>,
-    /// Time between two lists of a source that can't tell its changes.
+    /// The time between two lists of a source that can't report its changes.
     #[serde(default = "interval", deserialize_with = "range::span::<MS_10, DAY, _>")]
     pub interval: DurationText,
-    /// Longest time between two whole lists, whatever the source says about its changes.
+    /// Maximum time between two whole lists, regardless of what the source reports about its changes.
     #[serde(default, deserialize_with = "range::optional_span::<MS_10, CENTURY, _>")]
     pub relist: Option<DurationText>,
-    /// Longest time of one request, command or query.
+    /// Timeout of each request, command or query.
     #[serde(default = "timeout", deserialize_with = "range::span::<MS_10, DAY, _>")]
     pub timeout: DurationText,
-    /// Largest reply, output or file, in bytes.
+    /// Maximum size of a reply, output or file, in bytes.
     #[serde(default = "bytes_max", deserialize_with = "range::whole::<1_024, { 16 << 30 }, _, _>")]
     pub max_bytes: u64,
-    /// Most keys that one list may delete.
+    /// Maximum number of keys that one list may delete.
     #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
     pub max_deletes: Option<u64>,
-    /// Most keys that one list may delete, in percent of those of the source.
+    /// Maximum percentage of the source's keys that one list may delete.
     #[serde(default, deserialize_with = "range::optional_number::<100, _>")]
     pub max_delete_percent: Option<f64>,
-    /// Whether an empty list may delete everything.
+    /// Whether an empty list may delete all keys of the source.
     #[serde(default)]
     pub allow_empty: bool,
-    /// Whether the last object of a key counts, if a list has several.
+    /// Whether the last object is kept if a list contains several with the same key.
     #[serde(default)]
     pub last_duplicate: bool,
     /// A REST API.
@@ -123,28 +123,28 @@ pub struct Rest {
     /// The form of the objects.
     #[serde(default)]
     pub format: Format,
-    /// The member that gets the name, if the objects are the members of an object.
+    /// The member that is added to each object with its name, if the list is an object whose members are the objects.
     #[serde(default, deserialize_with = "optional_word")]
     pub map_key: Option<String>,
     /// JSON pointer to the cursor or URL of the next page.
     #[serde(default, deserialize_with = "optional_pointer")]
     pub next: Option<String>,
-    /// The query parameter that gets the cursor.
+    /// The query parameter that is set to the cursor.
     #[serde(default, deserialize_with = "optional_word")]
     pub next_parameter: Option<String>,
-    /// The query parameter that gets the number of the page.
+    /// The query parameter that is set to the number of the page.
     #[serde(default, deserialize_with = "optional_word")]
     pub page_parameter: Option<String>,
     /// The number of the first page.
     #[serde(default = "one", deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
     pub first_page: u32,
-    /// How a list of numbered pages ends, besides an empty page.
+    /// How a list of numbered pages ends, other than by an empty page.
     #[serde(default, deserialize_with = "page_end")]
     pub page_end: Option<PageEnd>,
-    /// Whether a list ends where the other settings say, although a reply has a sign of more objects.
+    /// Whether a list ends where the other settings say, even if a reply has a sign of more objects.
     #[serde(default)]
     pub trust_end: bool,
-    /// A file with headers of each request, one per line, which is read for each.
+    /// A file with the headers of the requests, one per line. It is read again for each request.
     #[serde(default, deserialize_with = "optional_path")]
     pub header_file: Option<PathBuf>,
     /// Certificates of authorities (PEM) to trust instead of those of the system.
@@ -165,7 +165,7 @@ pub struct Command {
     /// The form of the objects.
     #[serde(default)]
     pub format: Format,
-    /// The member that gets the name, if the objects are the members of an object.
+    /// The member that is added to each object with its name, if the list is an object whose members are the objects.
     #[serde(default, deserialize_with = "optional_word")]
     pub map_key: Option<String>,
 }
@@ -177,10 +177,10 @@ pub struct Files {
     /// The file or the folder.
     #[serde(deserialize_with = "range::path")]
     pub path: PathBuf,
-    /// The end of the names of the files; others are ignored.
+    /// The suffix of the names of the files. Other files are ignored.
     #[serde(default, deserialize_with = "optional_word")]
     pub suffix: Option<String>,
-    /// The member that gets the path of the file below the folder, without the suffix.
+    /// The member that is set to the path of the file below the folder, without the suffix.
     #[serde(default, deserialize_with = "optional_word")]
     pub file_key: Option<String>,
     /// JSON pointer to the objects in each file; empty for the whole file.
@@ -189,7 +189,7 @@ pub struct Files {
     /// The form of the objects.
     #[serde(default)]
     pub format: Format,
-    /// The member that gets the name, if the objects are the members of an object.
+    /// The member that is added to each object with its name, if the list is an object whose members are the objects.
     #[serde(default, deserialize_with = "optional_word")]
     pub map_key: Option<String>,
 }
@@ -252,19 +252,19 @@ pub struct Kubernetes {
     /// Only objects with these fields.
     #[serde(default, deserialize_with = "optional_word")]
     pub field_selector: Option<String>,
-    /// Whether a list is read as a watch, if the server can do that.
+    /// Whether a list is read as a watch, if the server supports this.
     #[serde(default = "yes")]
     pub watch_list: bool,
 }
 
-/// What is behind the last page of a list of numbered pages.
+/// The reply after the last page of a list of numbered pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageEnd {
     /// Status 400.
     BadRequest,
     /// Status 404.
     NotFound,
-    /// The last page once more.
+    /// The last page again.
     Repeat,
 }
 
@@ -284,7 +284,7 @@ impl PageEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// An array is JSON, and everything else is as the source says.
+    /// An array is JSON. For any other text, the source decides.
     #[default]
     Auto,
     /// One JSON document.
@@ -293,7 +293,7 @@ pub enum Format {
     Ndjson,
 }
 
-/// A setting that breaks a rule between several of them.
+/// A violation of a rule that involves several settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The path of the setting.
@@ -303,7 +303,7 @@ pub struct Fault {
 }
 
 impl Reflect {
-    /// Checks the rules between settings.
+    /// Checks the rules that involve several settings.
     ///
     /// # Errors
     /// The first setting that breaks one.
@@ -329,7 +329,7 @@ impl Reflect {
 const SOURCE_BYTES_MAX: usize = 256;
 
 impl Source {
-    /// The kind of the source; `None` if none or several are set, which [`Reflect::check`] refuses.
+    /// The kind of the source; `None` if no kind or several kinds are set, which [`Reflect::check`] refuses.
     #[must_use]
     pub fn kind(&self) -> Option<Kind<'_>> {
         match self.kinds().as_slice() {
@@ -338,15 +338,15 @@ impl Source {
         }
     }
 
-    /// The longest time between two whole lists, whatever the source says about its changes. So what the queue lacks is sent again, even if
-    /// nobody has noticed it.
+    /// The maximum time between two whole lists, regardless of what the source reports about its changes. So objects
+    /// that the queue lacks are sent again, even if nothing has noticed that they are missing.
     #[must_use]
     pub fn relist(&self) -> Duration {
         let default = if self.sql.is_some() { RELIST_SINCE } else { RELIST };
         self.relist.unwrap_or(default).get()
     }
 
-    /// The kinds that are set, with their names.
+    /// The kinds that are set, with the names of their settings.
     fn kinds(&self) -> Vec<(&'static str, Kind<'_>)> {
         let kinds = [
             ("rest", self.rest.as_ref().map(Kind::Rest)),

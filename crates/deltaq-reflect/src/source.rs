@@ -1,4 +1,4 @@
-//! The kinds of source. Each reads its system and makes events of it; none of them knows a queue.
+//! The kinds of source. Each reads its system and converts it to events; none of them uses the queue.
 
 mod command;
 mod files;
@@ -28,7 +28,7 @@ use self::reading::Reading;
 use super::health::Health;
 use crate::{json, settings};
 
-/// Events that wait for the queue. A source that is faster than the queue waits.
+/// Maximum number of events that wait for the queue. A source that is faster than the queue waits.
 const EVENTS_MAX: usize = 256;
 
 /// Why a source could not be read.
@@ -42,12 +42,12 @@ pub struct Error {
     refusal: Option<Refusal>,
 }
 
-/// How a request failed, as far as the next step depends on it.
+/// The kind of a failed request, as far as it determines the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
     /// There was no connection: the server is down, or its name is unknown.
     NoConnection,
-    /// The TLS handshake failed: a certificate or an authority is not valid, or not valid any more.
+    /// The TLS handshake failed: a certificate or an authority is invalid or has expired.
     Tls,
     /// The connection broke, or was silent for too long.
     Broken,
@@ -60,7 +60,7 @@ impl Error {
         Self { what: printable(&what.into()), source: None, retry_after: None, refusal: None }
     }
 
-    /// The error with its cause.
+    /// An error with its cause.
     pub(super) fn because(
         what: impl Into<String>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
@@ -68,12 +68,12 @@ impl Error {
         Self { source: Some(source.into()), ..Self::new(what) }
     }
 
-    /// The error of a source that asks to wait.
+    /// The same error, with the time that the source asks to wait.
     pub(super) fn retry_after(self, retry_after: Option<Duration>) -> Self {
         Self { retry_after, ..self }
     }
 
-    /// The status of a reply that is no success.
+    /// The status of an unsuccessful reply.
     fn status(&self) -> Option<StatusCode> {
         match self.refusal {
             Some(Refusal::Status(status)) => Some(status),
@@ -81,13 +81,13 @@ impl Error {
         }
     }
 
-    /// Whether the server does not take the credentials, or this process does not trust the server. Files of credentials may have been
-    /// replaced since they were read.
+    /// Whether the server refuses the credentials, or this process does not trust the server. The files of
+    /// credentials may have been replaced since they were read.
     fn is_about_credentials(&self) -> bool {
         matches!(self.refusal, Some(Refusal::Tls | Refusal::Status(StatusCode::UNAUTHORIZED)))
     }
 
-    /// Whether the server is down, starts, or has too much to do. It has refused nothing for good.
+    /// Whether the server is down, is starting, or is overloaded. It has not refused the request permanently.
     fn is_passing(&self) -> bool {
         let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
         match self.refusal {
@@ -111,13 +111,14 @@ impl Error {
         self.retry_after
     }
 
-    /// The error of a source whose events are not taken any more. The error of the queue is the cause.
+    /// The error of a source whose events are no longer accepted. The cause is the error of the queue.
     fn closed() -> Self {
         Self::new("the queue takes no more events")
     }
 }
 
-/// A text for a terminal or a log. Names of files and texts of servers may have characters that move the cursor, or begin a line of their own.
+/// A text for a terminal or a log. Names of files and texts from servers may contain characters that move the cursor
+/// or begin a new line.
 fn printable(text: &str) -> String {
     let is_plain =
         |c: char| !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -125,19 +126,20 @@ fn printable(text: &str) -> String {
     text.chars().map(printable).collect()
 }
 
-/// Where a source puts its events.
+/// The destination of the events of a source.
 #[derive(Debug)]
 pub(super) struct Output {
     events: mpsc::Sender<Result<Event, Error>>,
     health: Arc<Health>,
     /// The pointers of the queue's key.
     key: Vec<String>,
-    /// The list that is read, if its end waits until the list was compared with the keys of the queue.
+    /// The list that is being read, if its end is held back until the list has been compared with the keys of the
+    /// queue.
     reading: Option<Mutex<Reading>>,
 }
 
 impl Output {
-    /// An output, and the stream of its events. `key` has the pointers of the queue's key.
+    /// Creates an output, and the stream of its events. `key` has the pointers of the queue's key.
     pub(super) fn channel(
         health: Arc<Health>,
         key: &[String],
@@ -148,7 +150,7 @@ impl Output {
         (Self { events, health, key: key.to_vec(), reading: None }, stream)
     }
 
-    /// Keeps back the end of the list.
+    /// Holds back the end of the list.
     pub(super) fn keep_end(&mut self) {
         self.reading = Some(Mutex::new(Reading::new(&self.key)));
     }
@@ -181,41 +183,41 @@ impl Output {
         Ok(())
     }
 
-    /// The source was read, and everything that has changed was sent here.
+    /// Records that the source was read, and that everything that has changed was sent.
     fn read(&self) {
         self.health.read();
     }
 
-    /// A part of the source can't be read, and the rest goes on.
+    /// Records that a part of the source can't be read, while the rest continues.
     fn degraded(&self, error: Error) {
         self.health.degraded(&error.into());
     }
 
-    /// All parts of the source can be read again.
+    /// Records that all parts of the source can be read again.
     fn recovered(&self) {
         self.health.recovered();
     }
 
-    /// A page of a list has failed, and is asked for again after the pause.
+    /// Records that a page of a list has failed. It is requested again after the pause.
     fn repeats(&self, error: Error, pause: Duration) {
         self.health.repeats(&error.into(), pause);
     }
 
     /// Ends the stream with an error. A list that has begun changes nothing.
     pub(super) async fn fail(&self, error: Error) {
-        // Without a receiver, the error of the queue is the cause.
+        // If there is no receiver, the cause is the error of the queue.
         let _closed = self.events.send(Err(error)).await;
     }
 }
 
-/// When a list follows on the changes of a source.
+/// When a list follows the changes of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextList {
-    /// At once: a list is needed for what has changed.
+    /// At once, because a list is needed for what has changed.
     Now,
-    /// After the pause of a failure: the changes have expired.
+    /// After the pause that follows a failure, because the changes have expired.
     AfterPause,
-    /// After the interval: the source can't tell its changes.
+    /// After the interval, because the source can't report its changes.
     AfterInterval,
 }
 
@@ -231,7 +233,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The source of these settings. Nothing is read but its certificates and its kubeconfig.
+    /// The source for these settings. Only its certificates and its kubeconfig are read.
     pub(super) fn new(settings: &settings::Source) -> Result<Self, Error> {
         use settings::Kind;
         match settings.kind() {
@@ -248,7 +250,7 @@ impl Source {
         }
     }
 
-    /// Settings of a queue that the objects need, besides those that the user sets.
+    /// The settings that a queue needs for these objects, in addition to those that the user sets.
     pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
         match self {
             Self::Queue(queue) => queue.queue_settings().await,
@@ -267,7 +269,7 @@ impl Source {
         matches!(self, Self::Queue(queue) if queue.name() == name)
     }
 
-    /// Refuses the queue that takes the objects as the source: each change would lead to another one, for ever.
+    /// Refuses the queue that takes the objects as the source, because each change would cause another one, forever.
     pub(super) async fn refuse_circle(&self, incarnation: &str) -> Result<(), Error> {
         match self {
             Self::Queue(queue) => queue.refuse_circle(incarnation).await,
@@ -275,24 +277,24 @@ impl Source {
         }
     }
 
-    /// Tells the source the pointers of the queue's key.
+    /// Sets the pointers of the queue's key.
     pub(super) fn set_key(&mut self, key: Vec<String>) {
         if let Self::Files(files) = self {
             files.set_key(key);
         }
     }
 
-    /// Whether the source needs the pointers of the queue's key, and has none.
+    /// Whether the source needs the pointers of the queue's key but does not have them.
     pub(super) const fn lacks_key(&self) -> bool {
         matches!(self, Self::Files(files) if files.lacks_key())
     }
 
-    /// Whether a list may have an object twice, of which the last counts.
+    /// Whether a list may contain an object twice. The last one is then kept.
     pub(super) const fn may_repeat(&self) -> bool {
         matches!(self, Self::Queue(_) | Self::Kubernetes(_))
     }
 
-    /// Whether the source can tell its changes after a list.
+    /// Whether the source can report its changes after a list.
     pub(super) fn streams(&self) -> bool {
         match self {
             Self::Rest(_) | Self::Command(_) => false,
@@ -301,7 +303,7 @@ impl Source {
         }
     }
 
-    /// Whether the source can go on with its changes after a failure of its own. Otherwise a list is needed.
+    /// Whether the source can continue with its changes after a failure of its own. Otherwise, a list is needed.
     pub(super) fn has_position(&self) -> bool {
         match self {
             Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_) => false,
@@ -310,7 +312,7 @@ impl Source {
         }
     }
 
-    /// Sends one whole list, or nothing if the source says that it has not changed.
+    /// Sends one whole list, or nothing if the source reports that it has not changed.
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         match self {
             Self::Rest(rest) => rest.list(output).await,
@@ -322,15 +324,15 @@ impl Source {
         }
     }
 
-    /// Whether a list is put together from what the source has at several moments, or by a program that may leave something out.
-    /// Others tell what they have at one moment.
+    /// Whether a list may lack objects, because it is composed of states of the source at several instants, or by a
+    /// program that may leave something out. All other sources read their state at one instant.
     pub(super) const fn may_be_cut(&self) -> bool {
         matches!(self, Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_))
     }
 
-    /// Sends one whole list as [`list`](Self::list). If the end of the list is kept back and the list has many fewer keys than the queue has
-    /// of the source, it is read once more, and a key is deleted only if both readings lack it. `objects_before` are those of the
-    /// queue.
+    /// Sends one whole list, like [`list`](Self::list). If the end of the list is held back and the list has many
+    /// fewer keys than the queue has from the source, the list is read once more, and a key is deleted only if both
+    /// readings lack it. `objects_before` are the objects of the queue.
     pub(super) async fn list_checked(
         &mut self,
         output: &Output,
@@ -361,7 +363,7 @@ impl Source {
         output.deliver(Event::InitDone).await
     }
 
-    /// Sends the changes after a list that the queue has taken.
+    /// Sends the changes after a list that the queue has accepted.
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         match self {
             Self::Rest(_) | Self::Command(_) => Ok(NextList::AfterPause),
@@ -372,8 +374,8 @@ impl Source {
         }
     }
 
-    /// The queue has taken the list that was sent last, which has changed this many objects. Returns how many of them the source should have
-    /// sent before the list, as changes.
+    /// Records that the queue has accepted the last list, which has changed this many objects. Returns how many of
+    /// them the source should have sent as changes before the list.
     pub(super) fn accepted(&mut self, changed: u64) -> u64 {
         match self {
             Self::Rest(rest) => rest.accepted(),
@@ -383,7 +385,7 @@ impl Source {
         0
     }
 
-    /// The queue may not have what was sent: the next step must be a whole list.
+    /// Records that the queue may lack what was sent: the next step must be a whole list.
     pub(super) fn forget(&mut self) {
         match self {
             Self::Rest(rest) => rest.forget(),
@@ -394,7 +396,8 @@ impl Source {
     }
 }
 
-/// An interval that is up to a tenth longer or shorter, so that processes that started together do not stay together.
+/// An interval that is up to a tenth longer or shorter, so that processes that start together do not send their lists
+/// together.
 pub(crate) fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(0.2_f64.mul_add(fastrand::f64(), 0.9))
 }

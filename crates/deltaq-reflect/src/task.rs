@@ -1,4 +1,4 @@
-//! One source: a list, a pause, the next list, and a longer pause after a failure.
+//! Runs one source: a list, a pause, the next list, and a longer pause after a failure.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use super::metrics::{SourceMetrics, Summary};
 use super::source::{self, NextList, Output, Source, jittered};
 use crate::settings;
 
-/// The shortest wait that takes the place of the backoff. A source that asks for less, such as 0 or a time that has passed, asks for nothing.
+/// Minimum requested wait that replaces the backoff. A shorter wait, such as 0 or a time that has passed, is ignored.
 const ASKED_MIN: Duration = Duration::from_millis(800);
 
-/// A source that has not begun. Its files are read when it begins, so one that is missing is a failure of this source alone.
+/// A source that has not started. Its files are read when it starts, so a missing file is a failure of this source
+/// only.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     name: String,
@@ -32,7 +33,7 @@ pub(super) struct Plan {
     health: Arc<Health>,
 }
 
-/// A source with everything that its lists need.
+/// A source, with everything that is needed to send its lists.
 #[derive(Debug)]
 struct Task {
     name: String,
@@ -43,7 +44,7 @@ struct Task {
     reflector: Option<Reflector>,
     health: Arc<Health>,
     backoff: ReflectorBackoff,
-    /// When the next list must be whole, whatever the source says about its changes.
+    /// The time at which the next list must be complete, regardless of what the source reports about its changes.
     relist_at: Instant,
     /// The pointers of the queue's key; empty if the queue does not exist yet.
     key: Vec<String>,
@@ -63,7 +64,8 @@ impl Plan {
 
     fn begin(self) -> Result<Task, Error> {
         let Self { name, settings, client, health } = self;
-        // What an earlier task could not read, this one has not read either. A list follows once it can.
+        // The new task has not read the parts that an earlier task could not read either. A list follows once it can
+        // read them.
         health.begins();
         let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
         let (relist_at, key) = (Instant::now(), Vec::new());
@@ -94,7 +96,8 @@ impl Plan {
         }
     }
 
-    /// Sends lists and changes until the shutdown begins. After a panic the source begins anew; the others go on.
+    /// Sends lists and changes until the shutdown begins. After a panic, the source starts again, and the others
+    /// continue.
     async fn reflect(self, shutdown: &Shutdown) {
         let mut backoff = ReflectorBackoff::default();
         loop {
@@ -125,7 +128,7 @@ impl Task {
     async fn run(&mut self, shutdown: &Shutdown) {
         while !shutdown.is_draining() {
             let listed = tokio::select! {
-                // A list that is broken off changes nothing.
+                // A list that is interrupted changes nothing.
                 () = shutdown.draining().cancelled() => return,
                 listed = self.listed() => listed,
             };
@@ -142,7 +145,7 @@ impl Task {
         }
     }
 
-    /// Sends a list, unless the source can go on behind the last one.
+    /// Sends a list, unless the source can continue after the last one.
     async fn listed(&mut self) -> Result<(), Error> {
         if Instant::now() >= self.relist_at {
             self.source.forget();
@@ -163,11 +166,11 @@ impl Task {
         pause
     }
 
-    /// Sends one whole list, or nothing if it has not changed.
+    /// Sends one complete list, or nothing if the source has not changed.
     async fn list(&mut self) -> Result<Summary, Error> {
         self.prepare().await?;
         let keys_before = self.keys_before().await?;
-        // Otherwise the queue may lack changes that the source has sent.
+        // Otherwise, the queue may lack changes that the source has sent.
         let is_followed_up = self.reflector.is_some();
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (mut output, events) = Output::channel(Arc::clone(&self.health), &self.key);
@@ -213,8 +216,8 @@ impl Task {
         Ok(summary)
     }
 
-    /// Sends the changes of the source until a list is needed, and returns the pause before it. At a shutdown the changes that were read
-    /// are still sent.
+    /// Sends the changes of the source until a list is needed, and returns the pause before it. At a shutdown,
+    /// changes that have been read are still sent.
     async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (output, events) = Output::channel(Arc::clone(&self.health), &self.key);
@@ -228,7 +231,7 @@ impl Task {
             };
             let end = match ended {
                 Ok(end) => end,
-                // The list comes now, whether the source could go on or not.
+                // A list follows now, even if the source could continue with changes.
                 Err(None) => {
                     source.forget();
                     NextList::Now
@@ -259,7 +262,7 @@ impl Task {
             }
             Err(error) => {
                 let is_of_source = matches!(error, ReflectorError::Source(_));
-                // What was sent before the failure of the source is in the queue.
+                // The queue has everything that was sent before the source failed.
                 if is_of_source {
                     self.reflector = Some(reflector);
                 } else {
@@ -289,8 +292,8 @@ impl Task {
         })
     }
 
-    /// Looks at the queue before each list, because it may have been deleted: creates it with the settings of the source, unless it
-    /// exists, and refuses one that is its own source.
+    /// Checks the queue before each list, because it may have been deleted. Creates it with the settings of the
+    /// source if it does not exist, and refuses a queue that is its own source.
     async fn prepare(&mut self) -> Result<(), Error> {
         let has_settings = self.settings.create.is_some() || self.source.has_queue_settings();
         let queue = self.client.queue(self.settings.queue.as_str());
@@ -308,7 +311,7 @@ impl Task {
                     settings.insert(name.clone(), value);
                 }
                 let created = match queue.put(&settings).only_new().await {
-                    // Another program has created the queue meanwhile.
+                    // Another program has created the queue in the meantime.
                     Err(error) if error.code() == Some("precondition-failed") => queue.get().await,
                     created => created,
                 };
@@ -324,7 +327,7 @@ impl Task {
         Ok(())
     }
 
-    /// The keys that a list of the source may delete; 0 if the list needs no comparison with them.
+    /// The number of keys that a list of the source could delete; 0 if the list need not be compared with them.
     async fn keys_before(&mut self) -> Result<u64, Error> {
         if self.key.is_empty() || !self.source.may_be_cut() {
             return Ok(0);
@@ -349,17 +352,17 @@ impl Task {
     }
 }
 
-/// The pause after a failure of a source, which has asked for this wait.
+/// The pause after a failure of a source that has asked for this wait.
 fn after_source(backoff: &mut ReflectorBackoff, asked: Option<Duration>) -> Duration {
     match asked {
-        // A source that starts asks for less than the backoff. Its wait doubles nothing.
+        // A server that is starting asks for less than the backoff. Its wait does not double the backoff.
         Some(asked) if asked >= ASKED_MIN => jittered(asked).max(asked),
         asked => backoff.after_failure(asked),
     }
 }
 
-/// A refusal in words of a source instead of those of the API. A list is sent in lines, each of which is an object or empty: a slow list is filled
-/// with empty ones.
+/// Rewords a refusal in terms of the source instead of the API. A list is sent as lines. Each line is an object or
+/// empty, because a slow list is filled up with empty lines.
 fn of_source(mut error: deltaq_client::Error) -> deltaq_client::Error {
     if let deltaq_client::Error::Problem(problem) = &mut error {
         let line = problem.line.unwrap_or_default();
@@ -401,7 +404,7 @@ fn object(document: Result<ObjectDocument, deltaq_client::Error>) -> Result<Box<
         .map_err(|error| source::Error::because("an object of the queue is not JSON", error))
 }
 
-/// The pointer of a part of a key.
+/// The pointer to a part of a key.
 fn pointer(part: &KeyPart) -> String {
     match part {
         KeyPart::Required(pointer) => pointer.clone(),

@@ -1,4 +1,4 @@
-//! Checks of single settings of a source.
+//! Checks of individual settings of a source.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(super) fn optional_word<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     range::text(deserializer, "a name", |text| (!text.is_empty()).then(|| Some(text.to_owned())))
 }
 
-/// The end of a list of numbered pages: a status, also as a number, or a word.
+/// The end of a list of numbered pages: a status, which may be a number, or a word.
 pub(super) fn page_end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PageEnd>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -84,7 +84,7 @@ pub(super) fn list_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
     Ok(text)
 }
 
-/// A text that is not empty.
+/// A non-empty text.
 pub(super) fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     range::text(deserializer, "a text", |text| (!text.trim().is_empty()).then(|| text.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! A list from the output of a command. The exit status decides whether the list is complete.
+//! Reads a list from the output of a command. The exit status decides whether the list is complete.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
@@ -17,7 +17,7 @@ use super::objects::{Shape, utf8};
 use super::{Error, Output};
 use crate::settings;
 
-/// Bytes of stderr that an error shows: its end.
+/// Number of bytes at the end of stderr that an error shows.
 const STDERR_SHOWN_BYTES: usize = 2_048;
 
 /// A command whose output is the list.
@@ -49,7 +49,8 @@ impl Command {
         output.send(Event::InitDone).await
     }
 
-    /// The output of a command that succeeds. Dropping the future kills the command with all processes of its group.
+    /// Runs the command, and returns its output if it succeeds. Dropping the future kills the command with all
+    /// processes of its group.
     async fn run(&self, program: &str) -> Result<Vec<u8>, Error> {
         let mut command = process::Command::new(program);
         command.args(self.words.iter().skip(1)).process_group(0);
@@ -68,7 +69,7 @@ impl Command {
     }
 }
 
-/// How a command ended.
+/// How a command has ended.
 struct Ended {
     status: ExitStatus,
     stdout: Vec<u8>,
@@ -86,7 +87,7 @@ impl Ended {
     }
 }
 
-/// Reads the pipes of a command and waits for its end. Processes that it leaves in its group are killed.
+/// Reads the pipes of a command and waits for its end. Processes that remain in its group are killed.
 fn collect(mut child: process::Child, group: &Group, max_bytes: u64) -> io::Result<Ended> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut text = Vec::new();
@@ -98,7 +99,7 @@ fn collect(mut child: process::Child, group: &Group, max_bytes: u64) -> io::Resu
         }
         said.join()
     });
-    // The process is not reaped yet, so its group belongs to nobody else.
+    // The process has not been reaped yet, so no other process can have its group id.
     let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while waitid(WaitId::Pid(group.id), exited).is_err_and(|error| error == Errno::INTR) {}
     group.end();
@@ -107,7 +108,7 @@ fn collect(mut child: process::Child, group: &Group, max_bytes: u64) -> io::Resu
     Ok(Ended { status, is_too_long: text.len() as u64 > max_bytes, stdout: text, stderr })
 }
 
-/// The end of the text of a pipe.
+/// The last bytes of a pipe.
 fn tail(mut pipe: impl Read) -> io::Result<Vec<u8>> {
     let (mut end, mut piece) = (Vec::new(), vec![0; STDERR_SHOWN_BYTES]);
     loop {
@@ -140,19 +141,19 @@ impl Group {
     fn kill(&self) {
         let has_ended = self.has_ended.lock();
         if !*has_ended {
-            // The group has no process left, if it fails.
+            // If this fails, the group has no processes left.
             let _ended = kill_process_group(self.id, Signal::KILL);
         }
     }
 
-    /// Kills what is left of the group, whose process is reaped next.
+    /// Kills the remaining processes of the group. The process of the command is reaped next.
     fn end(&self) {
         self.kill();
         *self.has_ended.lock() = true;
     }
 }
 
-/// Kills the group of a command that is not awaited any more.
+/// Kills the process group of a command when the command is no longer awaited.
 struct KillOnDrop(Group);
 
 impl Drop for KillOnDrop {

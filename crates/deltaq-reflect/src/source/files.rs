@@ -1,8 +1,8 @@
 //! A file, or the files of a folder with its subfolders. Each file is an object or a list of objects.
 //!
-//! The folder is watched, and looked at once per interval as well, so that nothing is missed where the kernel can't tell. A file is
-//! read again only if its size, its inode or one of its times has changed. A file that can't be read keeps the objects that it had; a list is sent
-//! only if each file has been read once.
+//! The folder is watched, and also scanned once per interval, so that no change is missed where the kernel sends no
+//! notifications. A file is read again only if its size, its inode or one of its times has changed. A file that can't
+//! be read keeps its former objects. A list is sent only if each file has been read at least once.
 
 mod changes;
 mod scan;
@@ -23,9 +23,9 @@ use super::objects::Shape;
 use super::{Error, NextList, Output, jittered};
 use crate::settings;
 
-/// How long the folder is left alone after a change, so that several changes are read at once.
+/// How long to wait after a change before the folder is scanned, so that several changes are read at once.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How long a file may be incomplete, or change all the time, before that is a failure.
+/// How long a file may be incomplete, or may keep changing, before this counts as a failure.
 const INCOMPLETE_MAX: Duration = Duration::from_secs(2);
 
 /// The files of a folder.
@@ -33,24 +33,24 @@ const INCOMPLETE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Files {
     folder: Folder,
     interval: DurationText,
-    /// The files that were read, by path. Invariant: the objects of a file are those of its last complete content.
+    /// The files that have been read, by path. Invariant: the objects of a file are those of its last complete content.
     entries: BTreeMap<PathBuf, Entry>,
     /// The JSON pointers of the queue's key.
     key: Vec<String>,
-    /// Whether the last of several objects of a key counts.
+    /// Whether the last of several objects with the same key is kept.
     keeps_last: bool,
-    /// A file that has a key of another one, and what is wrong.
+    /// A file with a key that another file has, too, and a description of the problem.
     shared: Option<(PathBuf, String)>,
-    /// Whether `shared` belongs to the entries and the key.
+    /// Whether `shared` is up to date with the entries and the key.
     is_compared: bool,
-    /// The files that could not be read at the last look, each with its failure.
+    /// The files that could not be read in the last scan, each with its error.
     broken: BTreeMap<PathBuf, String>,
-    /// A look that has begun. It goes on, and has the entries, if nobody waits for it any more.
+    /// A running scan. If nobody waits for it any more, it continues and keeps the entries.
     looking: Option<JoinHandle<Looked>>,
     watch: Watch,
 }
 
-/// What a look has found, and the entries after it.
+/// The result of a scan, and the entries after it.
 type Looked = (Result<Look, Error>, BTreeMap<PathBuf, Entry>);
 
 impl Files {
@@ -114,7 +114,8 @@ impl Files {
         output.send(Event::InitDone).await
     }
 
-    /// Sends the changes of the folder. Returns when a key is gone: only a list, with its limit of deletions, deletes.
+    /// Sends the changes of the folder. Returns when a key may have been deleted, because only a list, with its limit
+    /// on deletions, deletes keys.
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         let mut unsettled = Duration::ZERO;
         loop {
@@ -139,7 +140,7 @@ impl Files {
         }
     }
 
-    /// Reports the files that have begun to fail, and the end of all failures.
+    /// Reports files that can no longer be read, and the time when all files can be read again.
     fn report(&mut self, broken: BTreeMap<PathBuf, String>, output: &Output) {
         for (path, why) in &broken {
             if self.broken.get(path) != Some(why) {
@@ -152,10 +153,10 @@ impl Files {
         self.broken = broken;
     }
 
-    /// Looks at all files, reads the changed ones and compares their objects with the former ones.
+    /// Scans all files, reads the changed ones and compares their objects with the former ones.
     async fn look(&mut self) -> Result<Look, Error> {
         if self.looking.is_some() {
-            // Nobody has waited for the look before. The list that follows has what it has found.
+            // Nobody waited for the previous scan. The list that follows contains its results.
             self.is_compared = false;
             self.looked().await?.ok();
         }
@@ -183,7 +184,7 @@ impl Files {
         Ok(look)
     }
 
-    /// Waits for the look that has begun, and takes its entries.
+    /// Waits for the running scan, and takes its entries.
     async fn looked(&mut self) -> Result<Result<Look, Error>, Error> {
         let Some(looking) = &mut self.looking else { return Err(Error::new("no look has begun")) };
         let looked = looking.await;
@@ -195,11 +196,11 @@ impl Files {
     }
 }
 
-/// What a look at the folder has found.
+/// The result of a scan of the folder.
 #[derive(Debug)]
 struct Look {
     changes: Changes,
-    /// A file that has a key of another one, and what is wrong.
+    /// A file with a key that another file has, too, and a description of the problem.
     shared: Option<(PathBuf, String)>,
     broken: BTreeMap<PathBuf, String>,
     /// Whether a file may still be changing.

@@ -1,4 +1,5 @@
-//! HTTP as the sources need it: GET with limits on time and size, pages that are repeated, errors without secrets.
+//! HTTP for the sources: GET requests with limits on time and size, pages that are requested again after failures,
+//! and errors without secrets.
 
 mod patience;
 
@@ -20,17 +21,17 @@ use self::patience::retry_after;
 pub(super) use self::patience::{Patience, may_pass};
 use super::{Error, Refusal};
 
-/// Timeout of a connection, the TLS handshake included.
+/// Timeout for connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The silence after which the system asks whether a connection still exists.
+/// The time of silence after which the operating system checks that a connection still exists.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Most redirects of a request.
+/// Maximum number of redirects of a request.
 const REDIRECTS_MAX: usize = 5;
-/// Most bytes of the body of a refusal that are read.
+/// Maximum number of bytes that are read from the body of a refusal.
 const SAID_BYTES_MAX: usize = 16 << 10;
-/// Most characters of it that an error shows.
+/// Maximum number of characters of that body that an error shows.
 const SAID_CHARS_SHOWN: usize = 300;
-/// How much of another reply an error shows, in bytes.
+/// Maximum number of bytes of any other reply that an error shows.
 const SHOWN_BYTES: usize = 100;
 /// The first bytes of gzip, which no JSON begins with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -45,11 +46,11 @@ pub(super) struct Client {
     max_bytes: u64,
 }
 
-/// A whole reply that is a success, or 304.
+/// A complete reply that is a success or has status 304.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: StatusCode,
-    /// Where it came from, behind redirects.
+    /// The URL of the reply, after redirects.
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
@@ -65,7 +66,7 @@ impl Client {
         Self::of(http, timeout, max_bytes)
     }
 
-    /// A client that was prepared.
+    /// A client from a builder with other options.
     pub(super) fn of(
         builder: reqwest::ClientBuilder,
         timeout: DurationText,
@@ -75,7 +76,7 @@ impl Client {
         Ok(Self { http, timeout, max_bytes })
     }
 
-    /// Gets a URL whose body goes on. Other statuses than successes are errors.
+    /// Gets a URL with a streamed body. A status other than a success is an error.
     pub(super) async fn stream(&self, url: &Url, headers: HeaderMap) -> Result<Response, Error> {
         let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
         let sent = async { checked(url, request.send().await.map_err(|error| failed(url, error))?).await };
@@ -88,7 +89,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Gets a URL. Other statuses than successes and 304 are errors.
+    /// Gets a URL. A status other than a success or 304 is an error.
     pub(super) async fn get(&self, url: &Url, headers: HeaderMap) -> Result<Reply, Error> {
         let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
         let response = request.timeout(self.timeout.get()).send().await;
@@ -100,14 +101,14 @@ impl Client {
         }
         let (from, is_packed) = (response.url().clone(), is_packed(url, &response)?);
         let mut body = self.body(url, response).await?;
-        // A file that is served as it is may be packed, too.
+        // A file that is served as it is may also be compressed.
         if is_packed && !body.is_empty() || body.starts_with(&GZIP) {
             body = self.unpacked(url, &body)?;
         }
         Ok(Reply { status, url: from, headers, body })
     }
 
-    /// The content of a body in the form of gzip. It is not asked for, but some servers and caches send it all the same.
+    /// The content of a body in gzip format. It is not requested, but some servers and caches send it anyway.
     fn unpacked(&self, url: &Url, body: &[u8]) -> Result<Vec<u8>, Error> {
         let mut content = Vec::new();
         let limited =
@@ -123,9 +124,10 @@ impl Client {
         Error::new(format!("the reply of {url} has more than {max_bytes} bytes (max_bytes)"))
     }
 
-    /// Gets a page behind the first one of a list. After a failure that may pass, only this page is asked for again: a list that began
-    /// anew would meet the same rate limit at the same page, for ever. `headers` is called for each request, so that credentials that
-    /// were replaced meanwhile count. Other failures, such as that of a cursor that has expired, are for the caller.
+    /// Gets a page after the first one of a list. After a failure that may pass, only this page is requested again,
+    /// because a list that starts over could reach the same rate limit at the same page forever. `headers` is called
+    /// for each request, so that credentials that were replaced in the meantime are used. Other failures, such as an
+    /// expired cursor, are returned to the caller.
     pub(super) async fn page(
         &self,
         url: &Url,
@@ -157,7 +159,7 @@ impl Client {
 }
 
 impl Reply {
-    /// What an error says about a reply that is not what was expected: its kind, where it came from, and how it begins.
+    /// What an error says about an unexpected reply: its type, its URL, and how it begins.
     pub(super) fn clue(&self, asked: &Url) -> String {
         let kind =
             self.headers.get(CONTENT_TYPE).map(|kind| in_one_line(&String::from_utf8_lossy(kind.as_bytes())));
@@ -167,14 +169,14 @@ impl Reply {
         format!("{kind}{from}, which begins with {:?}", in_one_line(&String::from_utf8_lossy(begin)))
     }
 
-    /// Whether the reply says that it has one object per line.
+    /// Whether the reply declares that it has one object per line.
     pub(super) fn has_lines(&self) -> bool {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         kind.contains("ndjson") || kind.contains("jsonl") || kind.contains("json-lines")
     }
 }
 
-/// A client that follows redirects on one server only: headers with secrets are for no other.
+/// A client that follows redirects only within one server, because headers with secrets are for no other server.
 pub(super) fn builder() -> reqwest::ClientBuilder {
     // An error means that this process has installed a provider before.
     let _installed = rustls::crypto::ring::default_provider().install_default();
@@ -189,7 +191,7 @@ pub(super) fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")))
 }
 
-/// A text of a server for people: in one line and without control characters.
+/// A text from a server for display: on one line and without control characters.
 fn in_one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")
@@ -203,7 +205,7 @@ pub(super) fn authorities(path: &Path) -> Result<Vec<Certificate>, Error> {
     certificates(&pem, &format!("{file} (ca_file)"))
 }
 
-/// The certificates of a text in PEM, at least one.
+/// The certificates in a PEM text, at least one.
 pub(super) fn certificates(pem: &[u8], of: &str) -> Result<Vec<Certificate>, Error> {
     let certificates = Certificate::from_pem_bundle(pem).unwrap_or_default();
     if certificates.is_empty() {
@@ -212,7 +214,7 @@ pub(super) fn certificates(pem: &[u8], of: &str) -> Result<Vec<Certificate>, Err
     Ok(certificates)
 }
 
-/// The response, if it is a success or 304.
+/// The response, if it is a success or has status 304.
 async fn checked(url: &Url, response: Response) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
@@ -231,7 +233,7 @@ async fn checked(url: &Url, response: Response) -> Result<Response, Error> {
     Err(Error { refusal: Some(Refusal::Status(status)), ..error }.retry_after(retry_after))
 }
 
-/// What the body of a refusal says: the message of a JSON document, or the beginning of a text.
+/// The message in the body of a refusal: that of a JSON document, or the beginning of a text.
 async fn said(mut response: Response) -> Option<String> {
     let mut body = Vec::new();
     while body.len() < SAID_BYTES_MAX
@@ -245,7 +247,7 @@ async fn said(mut response: Response) -> Option<String> {
     (!shown.is_empty()).then_some(shown)
 }
 
-/// The message of a document that describes an error, by the names that APIs use.
+/// The message of a JSON document that describes an error, found by the member names that APIs use.
 fn message(document: &Value) -> Option<String> {
     let found = ["message", "detail", "error_description", "error", "title"].iter().find_map(|name| {
         let found = document.get(name)?;
@@ -254,7 +256,7 @@ fn message(document: &Value) -> Option<String> {
     Some(found).filter(|found| !found.is_empty())
 }
 
-/// Whether the body has the form of gzip. Other encodings are refused.
+/// Whether the body is in gzip format. Other encodings are refused.
 fn is_packed(url: &Url, response: &Response) -> Result<bool, Error> {
     let encodings = response.headers().get_all(CONTENT_ENCODING);
     let texts =
@@ -275,7 +277,7 @@ fn leads_away(response: &Response) -> bool {
     target.is_some_and(|target| target.origin() != response.url().origin())
 }
 
-/// The error of a request, without its URL, whose query may have a secret.
+/// The error of a request, without its URL, because the query may contain a secret.
 pub(super) fn failed(url: &Url, error: reqwest::Error) -> Error {
     let what = if error.is_timeout() {
         "no reply in time (timeout) from"
@@ -302,9 +304,9 @@ pub(super) fn failed(url: &Url, error: reqwest::Error) -> Error {
     Error { refusal: Some(refusal), ..error }
 }
 
-/// The error of this type among an error and its causes.
+/// The first error of this type among an error and its causes.
 fn cause<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
-    // An error of the operating system leaves itself out of the chain of its causes.
+    // An I/O error does not include the error that it contains in the chain of its causes.
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     error
         .downcast_ref()
@@ -312,7 +314,7 @@ fn cause<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Opti
         .or_else(|| error.source().and_then(|error| cause(error)))
 }
 
-/// A URL for people: without its query.
+/// A URL for display, without its query.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);

@@ -1,8 +1,9 @@
 //! A resource of a Kubernetes API: a list, and a watch from its version on, as client-go's Reflector reads it.
 //!
-//! The list is one watch with `sendInitialEvents` where the server has that (WatchList), else pages. A watch that ends goes on behind
-//! its last version, after the server has said that it has this version. A version that the server does not have any more (410), or not yet
-//! (504, after a restore of its database), and every refusal that does not pass by itself, lead to a list.
+//! If the server supports it (WatchList), the list is a watch with `sendInitialEvents`; otherwise it is read in
+//! pages. A watch that has ended continues after its last version, once the server has confirmed that it has this
+//! version. A list is read if the server no longer has the version (410) or does not have it yet (504, after a
+//! restore of its database), and after every refusal that is not temporary.
 
 mod access;
 mod events;
@@ -29,17 +30,18 @@ use super::objects::{document, utf8};
 use super::{Error, NextList, Output, http};
 use crate::settings;
 
-/// Objects of a page of a list, as client-go's pager asks for.
+/// Number of objects in a page of a list, the default of client-go's pager.
 const PAGE: u32 = 500;
-/// The shortest time after which the server ends a watch, in seconds; the time is up to twice as long.
+/// The minimum time in seconds after which the server ends a watch. The actual time is up to twice as long.
 const WATCH_SECONDS: u64 = 300;
-/// A watch that is silent for longer has lost its connection: 2.5 times the time between two bookmarks.
+/// A watch that is silent for longer has lost its connection. This is 2.5 times the interval of bookmarks.
 const SILENCE_MAX: Duration = Duration::from_secs(150);
-/// The longest time between two initial objects of a watch. A server that does not know `sendInitialEvents` never ends them.
+/// Maximum time between two initial objects of a watch. A server that does not support `sendInitialEvents` never ends
+/// them.
 const INITIAL_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// The longest object of a queue: the API server takes requests of 3 MiB, and adds some members.
+/// Maximum size of an object in the queue: the API server accepts requests of 3 MiB, and adds some members.
 const OBJECT_BYTES_MAX: u64 = 4 << 20;
-/// Refusals of a watch that say that the resource has none, or not for this user.
+/// Statuses with which a server refuses to watch a resource: it has no watch, or does not permit one to this user.
 const NO_WATCH: [StatusCode; 6] = [
     StatusCode::BAD_REQUEST,
     StatusCode::FORBIDDEN,
@@ -54,18 +56,18 @@ const NO_WATCH: [StatusCode; 6] = [
 pub(crate) struct Kubernetes {
     access: Access,
     settings: settings::Kubernetes,
-    /// Whether lists are watches. False once the server has shown that it does not know them.
+    /// Whether lists are read as watches. False once the server has shown that it does not support this.
     uses_watch_list: bool,
-    /// The version up to which everything was sent; `None` before a list.
+    /// The version up to which everything has been sent; `None` before a list.
     version: Option<String>,
     /// The watch that has begun with the list.
     watch: Option<Lines>,
-    /// Whether no watch was tried since the list.
+    /// Whether no watch has been tried since the list.
     is_fresh: bool,
     short: Short,
-    /// Whether the last end of a watch that led to a list was an expired version, without an event since.
+    /// Whether the last watch that led to a list ended with an expired version, and no event has arrived since.
     is_expired: bool,
-    /// Whether it was said that the resource can't be watched.
+    /// Whether the log already says that the resource can't be watched.
     is_polled: bool,
 }
 
@@ -78,10 +80,10 @@ struct Page<'p> {
     kind: String,
     #[serde(default)]
     metadata: PageMetadata,
-    /// Null for an empty list. A document without the member is no list.
+    /// Null for an empty list. A document without this member is not a list.
     #[serde(borrow, default, deserialize_with = "present")]
     items: Option<&'p RawValue>,
-    /// The message of a Status, which stands in the place of a list.
+    /// The message of a Status that is returned instead of a list.
     #[serde(default)]
     message: String,
 }
@@ -94,10 +96,10 @@ struct PageMetadata {
     next: Option<String>,
 }
 
-/// How a watch begins.
+/// The result of beginning a watch.
 enum Begun {
     Open(Box<Lines>),
-    /// A list comes first.
+    /// A list must be read first.
     List(NextList),
 }
 
@@ -117,7 +119,7 @@ impl Kubernetes {
         })
     }
 
-    /// The settings of a queue that takes the objects.
+    /// The settings of a queue that can take the objects.
     pub(super) fn queue_settings() -> Map<String, Value> {
         let namespace = json!({ "pointer": "/metadata/namespace", "optional": true });
         let settings = json!({ "key": [namespace, "/metadata/name"], "max_object_bytes": OBJECT_BYTES_MAX });
@@ -148,7 +150,7 @@ impl Kubernetes {
         output.send(Event::Init).await?;
         let mut version = self.pages(output, Some(PAGE)).await?;
         if version.is_none() {
-            // The rest of the pages has expired. A list without pages can't.
+            // The remaining pages have expired. This can't happen to a list without pages.
             output.send(Event::Init).await?;
             version = self.pages(output, None).await?;
             if version.is_none() {
@@ -208,7 +210,7 @@ impl Kubernetes {
                 }
                 (self.is_expired, self.is_polled) = (false, false);
             };
-            // A server that sends the same objects again and again goes nowhere.
+            // If a server sends the same objects again and again, the watch makes no progress.
             let had_event = had_bookmark || self.version != begun_at;
             if had_event {
                 self.short.had_event();
@@ -234,7 +236,8 @@ impl Kubernetes {
         }
     }
 
-    /// The error of a watch. Unless it passes by itself, a list follows: another watch from the same version might fail for ever.
+    /// The error of a watch. Unless the error is temporary, a list is read, because another watch from the same
+    /// version might fail forever.
     fn refused(&mut self, error: Error) -> Error {
         if !error.is_passing() {
             self.forget();
@@ -242,14 +245,14 @@ impl Kubernetes {
         error
     }
 
-    /// The version can't be watched: a list follows, at once for the first time.
+    /// The version can't be watched, so a list is read. The first time, it is read at once.
     fn expired(&mut self, why: &str) -> NextList {
         warn!(resource = self.settings.resource, version = self.version, "{why}; a list follows");
         self.forget();
         if std::mem::replace(&mut self.is_expired, true) { NextList::AfterPause } else { NextList::Now }
     }
 
-    /// The resource can't be watched: a list follows after the interval.
+    /// The resource can't be watched, so a list is read after the interval.
     fn polls(&mut self, error: &Error) -> NextList {
         if !std::mem::replace(&mut self.is_polled, true) {
             let error = with_causes(error);
@@ -259,7 +262,7 @@ impl Kubernetes {
         NextList::AfterInterval
     }
 
-    /// Begins a watch behind the version. Credentials that have been replaced are read again.
+    /// Begins a watch after the version. Credentials that have been replaced are read again.
     async fn resume(&mut self) -> Result<Begun, Error> {
         match self.begin().await {
             Err(error) if error.is_about_credentials() && self.access.refresh()? => self.begin().await,
@@ -288,8 +291,8 @@ impl Kubernetes {
         }
     }
 
-    /// Why the server does not have a version, if that is so. It takes a watch from a version of the future without a word, so a server
-    /// whose database was restored would be silent for a long time.
+    /// The reason why the server does not have a version; `None` if it has the version. A server accepts a watch from
+    /// a future version without an error. So a server whose database was restored would be silent for a long time.
     async fn lacks(&self, version: &str) -> Result<Option<String>, Error> {
         let mut url = self.url();
         url.query_pairs_mut()
@@ -304,7 +307,7 @@ impl Kubernetes {
             Err(error) if error.status() == Some(StatusCode::GONE) => {
                 return Ok(Some("the version has expired (410)".to_owned()));
             }
-            // A server that does not know the parameters.
+            // A server that does not know these parameters.
             Err(error)
                 if [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY]
                     .iter()
@@ -322,7 +325,7 @@ impl Kubernetes {
             .then(|| format!("the server has gone back to version {}", page.metadata.resource_version)))
     }
 
-    /// A list as a watch. False if pages are needed instead.
+    /// Reads a list as a watch. Returns false if pages are needed instead.
     async fn watch_list(&mut self, output: &Output) -> Result<bool, Error> {
         let parameters = [
             ("sendInitialEvents", "true"),
@@ -339,7 +342,7 @@ impl Kubernetes {
             }
         };
         output.send(Event::Init).await?;
-        // The objects that are deleted while the initial ones are sent.
+        // The objects that were deleted while the initial objects were sent.
         let mut deleted = BTreeMap::new();
         let mut had_object_at = Instant::now();
         loop {
@@ -394,14 +397,14 @@ impl Kubernetes {
         }
     }
 
-    /// Says that a list as a watch has failed. Always false.
+    /// Logs that a list can't be read as a watch. Always returns false.
     fn no_watch_list(&self, error: &Error) -> bool {
         let error = with_causes(error);
         info!(resource = self.settings.resource, %error, "the list can't be read as a watch (sendInitialEvents); pages are read instead");
         false
     }
 
-    /// Sends all pages, and returns the version of the list; `None` if the rest of the pages has expired.
+    /// Sends all pages. Returns the version of the list; `None` if the remaining pages have expired.
     async fn pages(&self, output: &Output, limit: Option<u32>) -> Result<Option<String>, Error> {
         let (mut next, mut patience) = (String::new(), http::Patience::new(output));
         let mut seen = HashSet::new();
@@ -471,17 +474,17 @@ impl Kubernetes {
     }
 }
 
-/// The failure of a watch that a server has answered with a list: it does not know the parameter `watch`.
+/// The error if a server has answered a watch with a list: it does not know the parameter `watch`.
 fn ignored() -> Error {
     Error::new("the server has answered the watch with a list")
 }
 
-/// Whether a body is a list, and no watch.
+/// Whether a body is a list and not a watch.
 fn is_list(body: &[u8]) -> bool {
     page(body, "the watch").is_ok()
 }
 
-/// A page of a list. A single object, a Status or a Table is none.
+/// Parses a page of a list. A single object, a Status or a Table is not a page.
 fn page<'p>(body: &'p [u8], of: &str) -> Result<Page<'p>, Error> {
     let wrong = |error: serde_json::Error| Error::because(format!("{of} is not a list of Kubernetes"), error);
     let page: Page<'p> = serde_json::from_str(document(utf8(body, of)?, of)?.get()).map_err(wrong)?;
@@ -502,7 +505,7 @@ impl<'p> Page<'p> {
     }
 }
 
-/// A value that may be null. An absent one is `None`.
+/// A value that may be null. An absent value is `None`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! The objects in a text: a JSON document with a list, or one object per line.
+//! Finds the objects in a text: a JSON document with a list, or one object per line.
 
 use serde_json::value::RawValue;
 
@@ -6,7 +6,7 @@ use super::Error;
 use crate::json;
 use crate::settings::Format;
 
-/// How the objects are found.
+/// How the objects are found in a text.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     /// JSON pointer to the list.
@@ -16,7 +16,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Whether the text has one object per line. `says_lines` is what the source says of a text that may be either.
+    /// Whether the text has one object per line. `says_lines` is what the source says about a text that may have
+    /// either form.
     pub(super) fn is_lines(&self, text: &str, says_lines: bool) -> bool {
         match self.format {
             Format::Json => false,
@@ -54,12 +55,12 @@ impl Shape {
     }
 }
 
-/// The text as one JSON document.
+/// Parses the text as one JSON document.
 pub(super) fn document<'t>(text: &'t str, of: &str) -> Result<&'t RawValue, Error> {
     serde_json::from_str(text).map_err(|error| Error::because(format!("{of} is not JSON"), error))
 }
 
-/// Text in UTF-8.
+/// The bytes as UTF-8 text.
 pub(super) fn utf8<'b>(bytes: &'b [u8], of: &str) -> Result<&'b str, Error> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     str::from_utf8(bytes).map_err(|error| Error::because(format!("{of} is not UTF-8"), error))

@@ -1,4 +1,4 @@
-//! Another deltaq queue: the objects of a view and its changes, by a watch.
+//! Reads another deltaq queue: the objects of a view, and its changes by a watch.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::settings;
 
 type Rows = Pin<Box<dyn Stream<Item = Result<WatchRow, deltaq_client::Error>> + Send + Sync>>;
 
-/// How long a watch that has ended is begun again before that is a failure. A restart of the server is shorter.
+/// How long an ended watch is started again before this counts as a failure. A restart of the server takes less time.
 const RETRY: RetryOptions = RetryOptions {
     first: Duration::from_millis(250),
     max: Duration::from_secs(5),
@@ -27,7 +27,7 @@ const RETRY: RetryOptions = RetryOptions {
 /// A queue of a server.
 pub(crate) struct Queue {
     settings: settings::Deltaq,
-    /// The watch behind its initial keys.
+    /// The watch after its initial keys.
     rows: Option<Rows>,
 }
 
@@ -42,7 +42,7 @@ impl Queue {
         Self { settings: settings.clone(), rows: None }
     }
 
-    /// The queue, with the token that its file has now.
+    /// The queue, with the token that is in its file now.
     fn queue(&self) -> Result<deltaq_client::Queue, Error> {
         let settings = &self.settings;
         let read = |path: &std::path::Path| {
@@ -62,7 +62,7 @@ impl Queue {
         Ok(client.queue(settings.queue.as_str()))
     }
 
-    /// The queue as it is now. One without objects is refused: its list would be empty.
+    /// The queue as it is now. A queue without objects is refused, because its list would be empty.
     async fn present(&self, queue: &deltaq_client::Queue) -> Result<QueueDocument, Error> {
         let present = queue.get().await.map_err(|error| self.failed(&error))?;
         if present.settings.mode == Mode::Keys {
@@ -72,7 +72,7 @@ impl Queue {
         Ok(present)
     }
 
-    /// The settings of a queue that takes the objects: the same key.
+    /// The settings of a queue that can take the objects: the same key.
     pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
         let present = self.present(&self.queue()?).await?;
         let key = serde_json::to_value(&present.settings.key);
@@ -116,7 +116,7 @@ impl Queue {
             match row.kind {
                 RowType::Bookmark if row.initial_events_end == Some(true) => break,
                 RowType::Bookmark => {}
-                // A key that changes while the keys are sent.
+                // A key that is deleted while the keys are sent.
                 RowType::Deleted => {
                     let key = row.key.clone();
                     deleted.extend(key.zip(event(row)));
@@ -169,7 +169,7 @@ impl Queue {
 
 /// The event of a row; `None` for a bookmark.
 fn event(row: WatchRow) -> Option<Event> {
-    // The object was read as JSON, so its text is JSON.
+    // The object was parsed from JSON, so its text is valid JSON.
     let object = row.object.and_then(|object| RawValue::from_string(object.as_str().to_owned()).ok());
     match (row.kind, object, row.key) {
         (RowType::Added | RowType::Updated, Some(object), _) => Some(Event::Apply(object)),

@@ -1,4 +1,4 @@
-//! The keys of a list that is read, to tell a list that has shrunk from one that was cut short.
+//! The keys of a list that is being read, to distinguish a list that has shrunk from one that was cut off.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use super::Error;
 use crate::json;
 
-/// Fewest keys of a source whose lists are compared with them.
+/// Minimum number of keys of a source whose lists are checked for shrinking.
 const KEYS_MIN: u64 = 10;
 
-/// A list on its way.
+/// A list that is being read.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// The pointers of the queue's key.
@@ -30,7 +30,7 @@ impl Reading {
         Self { key: key.to_vec(), keys: Keys::default(), has_ended: false }
     }
 
-    /// Notes an event. True for the end of the list, which is kept back.
+    /// Records an event. Returns whether the event is the end of the list, which is then held back.
     pub(super) fn note(&mut self, event: &Event) -> bool {
         match event {
             Event::Init => (self.keys, self.has_ended) = (Keys::default(), false),
@@ -51,7 +51,7 @@ impl Reading {
         hasher.finish()
     }
 
-    /// Begins to compare two readings with what the queue has.
+    /// Begins to compare two readings with the objects of the queue.
     pub(super) fn comparison(&self, first: Keys, second: Keys) -> Comparison {
         let reading = Self::new(&self.key);
         Comparison { reading, first, second, kept: 0, gone: 0, back: 0 }
@@ -69,12 +69,12 @@ impl Keys {
         self.0.len() as u64
     }
 
-    /// Whether ten keys or more have shrunk by more than a fifth.
+    /// Whether the list has shrunk by more than a fifth, from ten keys or more.
     pub(super) fn has_shrunk(&self, before: u64) -> bool {
         before >= KEYS_MIN && self.len() * 5 < before * 4
     }
 
-    /// The failure of a list whose second reading contradicts this one.
+    /// The error for a list whose second reading contradicts the first one.
     pub(super) fn differs(&self, before: u64, second: &str) -> Error {
         Error::new(format!(
             "two readings of the list differ, and neither was sent: after {before} keys, the first had {}, and {second}",
@@ -83,11 +83,12 @@ impl Keys {
     }
 }
 
-/// Two readings of a list, and the keys that the queue has of the source. The second reading is sent. Keys that both lack are deleted, and
-/// one that only the first has is kept until a later list. New keys may come and go between the readings.
+/// Two readings of a list, and the keys that the queue has from the source. The second reading is sent. Keys that
+/// both readings lack are deleted. A key that only the first reading has is kept until a later list. New keys may
+/// appear and disappear between the readings.
 ///
-/// Invariant: no key is deleted if the second reading has a key of the queue that the first lacks. That one was not whole, so neither may be
-/// the second.
+/// Invariant: no key is deleted if the second reading has a key of the queue that the first lacks. In that case the
+/// first reading was incomplete, so the second may be incomplete, too.
 #[derive(Debug)]
 pub(super) struct Comparison {
     reading: Reading,
@@ -99,7 +100,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// Notes an object of the queue. True if only the first reading has its key.
+    /// Records an object of the queue. Returns whether only the first reading has its key.
     pub(super) fn keeps(&mut self, object: &RawValue) -> bool {
         let key = self.reading.hash(object);
         let (in_first, in_second) = (self.first.0.contains(&key), self.second.0.contains(&key));
@@ -109,7 +110,7 @@ impl Comparison {
         in_first && !in_second
     }
 
-    /// The number of keys that are kept, and of those that both readings lack.
+    /// The number of keys that are kept, and the number of keys that both readings lack.
     pub(super) fn end(self, before: u64) -> Result<(u64, u64), Error> {
         let Self { first, second, kept, gone, back, .. } = self;
         if back > 0 {

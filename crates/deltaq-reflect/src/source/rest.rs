@@ -1,4 +1,4 @@
-//! A list behind a URL, in one reply or in pages. A page that fails ends the list, which then changes nothing.
+//! Reads a list behind a URL, in one reply or in pages. If a page fails, the list ends and changes nothing.
 
 mod headers;
 mod link;
@@ -21,18 +21,19 @@ use super::{Error, Output, http};
 use crate::json;
 use crate::settings;
 
-/// Most pages of a list. A list that has more is taken for a circle.
+/// Maximum number of pages of a list. A list with more pages is considered endless.
 const PAGES_MAX: u32 = 100_000;
 
-/// Cursors that end a list, as numbers or texts.
+/// Cursors that end a list, written as numbers or texts.
 const NO_CURSOR: [&str; 3] = ["", "0", "-1"];
-/// A list that is not older may be written once more in the same second, which is the unit of `Last-Modified`.
+/// A list that is younger may be written again in the same second, which is the resolution of `Last-Modified`.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// A list behind a URL.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    /// `None` before the first list and after a failure: certificates of authorities may have been replaced.
+    /// `None` before the first list and after a failure, because the certificates of authorities may have been
+    /// replaced.
     http: Option<http::Client>,
     ca_file: Option<PathBuf>,
     timeout: DurationText,
@@ -41,11 +42,11 @@ pub(crate) struct Rest {
     shape: Shape,
     header_file: Option<PathBuf>,
     pages: Pages,
-    /// Whether a list ends where the settings say, whatever a reply says.
+    /// Whether a list ends where the settings say, regardless of signs in a reply.
     trusts_end: bool,
-    /// What the server said about the list that the queue has taken.
+    /// The validators (`ETag`, `Last-Modified`) of the list that the queue has accepted.
     validators: Option<HeaderMap>,
-    /// What takes their place once the queue has taken the list that was read last.
+    /// The validators of the list that was read last. They replace `validators` once the queue has accepted that list.
     next: Option<HeaderMap>,
 }
 
@@ -127,7 +128,7 @@ impl Rest {
         output.send(Event::InitDone).await
     }
 
-    /// The headers of a request, as their file has them now.
+    /// The headers of a request, as they are in their file now.
     fn headers(&self) -> Result<HeaderMap, Error> {
         Ok(self.header_file.as_deref().map(headers::read).transpose()?.unwrap_or_default())
     }
@@ -157,7 +158,7 @@ impl Rest {
             Some(document) => (self.shape.of_document(document, of)?, self.cursor(document, of)?),
         };
         let link = match link::next(&reply.headers) {
-            // Another way to the next page was set.
+            // Another way to find the next page was set.
             _ if !matches!(self.pages, Pages::Link) => None,
             Err(why) if !self.trusts_end => {
                 let remedy = "--next or --page-parameter finds the pages in another way, and --trust-end takes the list as it is";
@@ -185,8 +186,9 @@ impl Rest {
     }
 }
 
-/// The headers with which the next request asks whether the list has changed. A list that was written in the second of the reply, or later, may
-/// be written again without another time: neither the time nor a tag, which many servers make of it, would tell.
+/// The headers with which the next request asks whether the list has changed. A list that was written in the second
+/// of the reply, or later, may be written again with the same time. Then neither the time nor an entity tag, which
+/// many servers derive from the time, would show the change.
 fn validators_of(reply: &HeaderMap) -> HeaderMap {
     let date = |name| httpdate::parse_http_date(reply.get(name)?.to_str().ok()?).ok();
     let is_settled = |modified: SystemTime| {

@@ -1,9 +1,10 @@
-//! The rows of a query, in SQLite or PostgreSQL. Nothing is written: the connections are read only.
+//! The rows of a query, in SQLite or PostgreSQL. Nothing is written: the connections are read-only.
 //!
-//! With a column that grows with each change (`since`), the rows that have changed are read between two lists. Rows with the last
-//! value are read again, because a later transaction may add rows with the same value; those that were sent are left out. A value that is a
-//! time after that of the database would hide all changes until then, so it does not count as the last one, and its rows are read again. Only a
-//! list sees that a row is gone, and the changes of rows without a value (NULL).
+//! With a column that grows with each change (`since`), changed rows are read between two lists. Rows with the last
+//! value are read again, because a later transaction may add rows with the same value; rows that were already sent
+//! are left out. A value that is a time ahead of the database's clock would hide all changes until that time. So it
+//! does not count as the last value, and its rows are read again. Deleted rows, and changes of rows without a value
+//! (NULL), are found only by a list.
 
 mod moment;
 mod postgres;
@@ -24,18 +25,18 @@ use self::sqlite::Sqlite;
 use super::{Error, NextList, Output, jittered};
 use crate::{json, settings};
 
-/// A query.
+/// A query of a database.
 #[derive(Debug)]
 pub(crate) struct Sql {
     database: Database,
     since: Option<String>,
     interval: DurationText,
     timeout: DurationText,
-    /// How far the changes were read.
+    /// How far changes have been read.
     reached: Reached,
-    /// Hashes of the rows of the last list that have no value.
+    /// Hashes of the rows without a value in the last list.
     without_value: HashSet<u64>,
-    /// The list that was read last, and that the queue has not taken yet. It may be read once more.
+    /// The list that was read last and that the queue has not accepted yet. It may be read once more.
     listed: Option<Read>,
 }
 
@@ -45,20 +46,21 @@ enum Database {
     Postgres(Box<Postgres>),
 }
 
-/// The largest value of the column `since` that was read and is not ahead of time, and the rows that have it or a later one.
+/// The largest value of the column `since` that was read and is not a time ahead of the clock, and the rows with this
+/// value or a later one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reached {
     value: Option<Value>,
-    /// Hashes of the texts of these rows, which may be many.
+    /// Hashes of the texts of these rows. There may be many.
     rows: HashSet<u64>,
 }
 
-/// A value of the column `since`, as the database has it.
+/// A value of the column `since`, as the database returns it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Integer(i64),
     Real(f64),
-    /// A text, and in PostgreSQL a value of any type as text.
+    /// A text. In PostgreSQL, a value of any type as text.
     Text(String),
 }
 
@@ -72,7 +74,8 @@ impl Value {
         }
     }
 
-    /// Whether a value is smaller than another one. Texts are compared as they are, whatever the collation of the database is.
+    /// Whether a value is smaller than another one. Texts are compared by their bytes, regardless of the collation of
+    /// the database.
     fn is_before(&self, other: &Self) -> bool {
         match (self.number().zip(other.number()), self, other) {
             (Some((one, other)), ..) => one < other,
@@ -84,7 +87,7 @@ impl Value {
 
 impl Sql {
     pub(super) fn new(sql: &settings::Sql, source: &settings::Source) -> Result<Self, Error> {
-        // A line break ends a comment at the end of the query.
+        // The line break ends a comment at the end of the query.
         let query = format!("{}\n", sql.query.trim().trim_end_matches(';'));
         let database = match sql.database.strip_prefix("sqlite:") {
             Some(path) => Database::Sqlite(Box::new(Sqlite::new(path, query, sql.since.as_deref()))),
@@ -103,7 +106,7 @@ impl Sql {
         })
     }
 
-    /// Whether the source can tell changes.
+    /// Whether the source can report changes.
     pub(super) fn streams(&self) -> bool {
         self.since.is_some()
     }
@@ -115,27 +118,29 @@ impl Sql {
         output.send(Event::InitDone).await
     }
 
-    /// The queue has taken the list that was sent last. Returns how many of the rows that this has changed a look should have found.
+    /// Records that the queue has accepted the last list. Returns how many of the rows that this list has changed
+    /// should have been found by the reads before it.
     pub(super) fn accepted(&mut self, changed: u64) -> u64 {
         let Some(Read { reached, without_value, unseen }) = self.listed.take() else { return 0 };
         let before = std::mem::replace(&mut self.reached, reached);
         self.without_value = without_value;
-        // Otherwise no look was to send the others.
+        // Otherwise, no read was expected to send the other rows.
         if before.value.is_some() { changed.saturating_sub(unseen) } else { 0 }
     }
 
-    /// Sends the rows that have changed, once per interval.
+    /// Sends the changed rows, once per interval.
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         loop {
             tokio::time::sleep(jittered(self.interval.get())).await;
-            // A look that is broken off leaves what was reached before it to the list that follows.
+            // If a read is interrupted, `reached` stays as it was, and the following list sends the rest.
             let read = self.read(output, Event::Apply, Some(&self.reached), &self.reached).await?;
             self.reached = read.reached;
             output.read();
         }
     }
 
-    /// Reads all rows, or those that follow on an earlier read, and returns how far that has got. `before` is how far that was.
+    /// Reads all rows, or those that follow an earlier read. Returns how far this read has got. `before` is how far
+    /// the earlier read had got.
     async fn read(
         &self,
         output: &Output,
@@ -171,42 +176,43 @@ impl Sql {
 struct Read {
     reached: Reached,
     without_value: HashSet<u64>,
-    /// Rows that no look before this read could have sent: changed ones without a value, and those with a later one than was reached.
+    /// Number of rows that no read before this one could have sent: changed rows without a value, and rows with a
+    /// later value than was reached.
     unseen: u64,
 }
 
-/// Where the rows of a read begin.
+/// Where a read begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Start<'v> {
-    /// With all rows.
+    /// At all rows.
     All,
-    /// With all rows that have a value of the column `since`.
+    /// At all rows that have a value in the column `since`.
     AnyValue,
-    /// With this value.
+    /// At this value.
     Value(&'v Value),
 }
 
-/// Takes the rows of one read.
+/// Receives the rows of one read.
 pub(super) struct Rows<'a> {
     output: &'a Output,
     event: fn(Box<RawValue>) -> Event,
-    /// How far the read before has got; `None` reads all rows.
+    /// How far the previous read had got; `None` to read all rows.
     from: Option<&'a Reached>,
-    /// The same, also for a read of all rows.
+    /// The same, but also set for a read of all rows.
     before: &'a Reached,
-    /// Hashes of the rows of the list before that have no value.
+    /// Hashes of the rows without a value in the previous list.
     without_value: &'a HashSet<u64>,
     read: Read,
     /// The clock of the database, in seconds since 1970.
     now: f64,
     is_first: bool,
     timeout: DurationText,
-    /// How much longer the database may take. The time in which the queue takes the rows does not count.
+    /// The remaining time for the database. Time that the queue takes to accept rows does not count.
     left: Duration,
 }
 
 impl Rows<'_> {
-    /// Where the rows begin.
+    /// Where the read begins.
     fn start(&self) -> Start<'_> {
         match self.from {
             None => Start::All,
@@ -215,12 +221,12 @@ impl Rows<'_> {
         }
     }
 
-    /// Takes over the clock of the database.
+    /// Sets the clock of the database.
     const fn set_clock(&mut self, now: f64) {
         self.now = now;
     }
 
-    /// Waits for the database.
+    /// Waits for a reply of the database.
     async fn wait<T>(&mut self, answer: impl Future<Output = T>) -> Result<T, Error> {
         let began = Instant::now();
         let answer = timeout(self.left, answer).await;
@@ -228,7 +234,7 @@ impl Rows<'_> {
         answer.map_err(|_| Error::new(format!("the query has not ended within {} (timeout)", self.timeout)))
     }
 
-    /// Sends a row, unless the read before has sent it. Rows come in the order of their values.
+    /// Sends a row, unless the previous read has sent it. Rows arrive in the order of their values.
     async fn take(&mut self, text: String, value: Option<Value>) -> Result<(), Error> {
         let object =
             RawValue::from_string(text).map_err(|error| Error::because("a row is not JSON", error))?;
@@ -263,7 +269,7 @@ impl Rows<'_> {
     }
 }
 
-/// Refuses rows with two columns of one name: a member would be lost.
+/// Refuses rows with two columns of the same name, because a member would be lost.
 fn refuse_twins(row: &RawValue) -> Result<(), Error> {
     let mut names = HashSet::new();
     let members = json::members(row).map_err(|error| Error::because("a row is not JSON", error))?;
@@ -275,15 +281,15 @@ fn refuse_twins(row: &RawValue) -> Result<(), Error> {
     }
 }
 
-/// A name in SQL.
+/// A name as a quoted SQL identifier.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The error of a database, without a value of the data.
+/// The error of a database, without any value of the data.
 fn failed(what: &str, error: sqlx::Error) -> Error {
     match error.as_database_error() {
-        // The text of the library also names a line, which is one of the source code of PostgreSQL.
+        // The library's text also names a line, which is a line of PostgreSQL's source code.
         Some(of_database) => Error::because(what, of_database.message()),
         None => Error::because(what, error),
     }

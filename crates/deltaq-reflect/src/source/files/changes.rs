@@ -1,4 +1,4 @@
-//! What has changed between two looks at a folder.
+//! The changes between two scans of a folder.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use serde_json::value::RawValue;
 use super::scan::Entry;
 use crate::json;
 
-/// What has changed.
+/// The changes between two scans.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// The objects that are new or have changed.
     pub(super) changed: Vec<Box<RawValue>>,
-    /// Whether a key may be gone.
+    /// Whether a key may have been deleted.
     pub(super) has_deletions: bool,
 }
 
 impl Changes {
-    /// Compares the files of `before`, with their former objects, with the present entries. `key` has the pointers of the key;
-    /// without them every change of a file may be a deletion.
+    /// Compares the files of `before`, with their former objects, with the current entries. `key` has the pointers of
+    /// the key; without them, every change of a file may be a deletion.
     pub(super) fn new(
         before: &BTreeMap<PathBuf, Option<Entry>>,
         entries: &BTreeMap<PathBuf, Entry>,
@@ -38,20 +38,21 @@ impl Changes {
             changes.changed.extend(present.iter().filter(|object| !texts.contains(object.get())).cloned());
         }
         if changes.has_deletions {
-            // The list that follows has the changes, too.
+            // The list that follows also contains the changes.
             changes.changed.clear();
         }
         changes
     }
 }
 
-/// The first file with an object whose key an object before it has, and what is wrong. `key` has the pointers of the key.
+/// The first file with an object that has the same key as an earlier object, and a description of the problem. `key`
+/// has the pointers of the key.
 pub(super) fn shared_key(entries: &BTreeMap<PathBuf, Entry>, key: &[String]) -> Option<(PathBuf, String)> {
     let mut files: HashMap<Vec<String>, &PathBuf> = HashMap::new();
     for (path, entry) in entries {
         for object in &entry.objects {
             let of_object = json::key(object, key);
-            // An object without a key is refused by the queue.
+            // The queue refuses an object without a key.
             if of_object.is_empty() {
                 continue;
             }

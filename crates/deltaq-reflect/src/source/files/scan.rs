@@ -1,4 +1,4 @@
-//! Looks at the files of a folder and reads those that have changed.
+//! Scans the files of a folder and reads those that have changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -14,18 +14,19 @@ use super::super::Error;
 use super::super::objects::{Shape, utf8};
 use crate::json;
 
-/// A younger file may still be written, and may change again without another time: the clocks of file systems are coarse.
+/// A younger file may still be being written, and may change again without a new time, because the clocks of file
+/// systems are coarse.
 const SETTLED_US: i128 = 100_000;
-/// Deepest subfolder.
+/// Maximum depth of subfolders.
 const DEPTH_MAX: usize = 64;
-/// Most files of a source.
+/// Maximum number of files of a source.
 const FILES_MAX: usize = 1_000_000;
 
-/// What to read.
+/// The files to read.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    /// The end of the names of the files.
+    /// The suffix of the names of the files.
     pub(super) suffix: Option<String>,
     /// The member that gets the path of the file.
     pub(super) file_key: Option<String>,
@@ -33,27 +34,28 @@ pub(super) struct Folder {
     pub(super) max_bytes: u64,
 }
 
-/// A file that was read.
+/// A file that has been read.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     signature: Signature,
     pub(super) objects: Vec<Box<RawValue>>,
 }
 
-/// What tells that a file has changed, without reading it.
+/// The metadata that shows whether a file has changed, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Signature {
     bytes: u64,
     modified_ns: i128,
     inode: u64,
-    /// When the kernel has noted the last change of content, name or mode. Programs set the time of modification, and not this one.
+    /// When the kernel recorded the last change of content, name or mode. Programs can set the time of modification,
+    /// but not this time.
     changed_ns: i128,
 }
 
-/// What a scan has found.
+/// The result of a scan.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// The former entries of the files that have changed, are new (`None`), or are gone.
+    /// The former entries of the files that have changed, are new (`None`), or were removed.
     pub(super) before: BTreeMap<PathBuf, Option<Entry>>,
     /// The files that can't be read.
     pub(super) broken: BTreeMap<PathBuf, String>,
@@ -62,7 +64,8 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// A file may still be written. Without former objects it is missing in a list.
+    /// Records a file that may still be being written. Unless its former objects are known, a list would lack its
+    /// objects.
     fn unsettled(&mut self, path: PathBuf, is_known: bool) {
         self.is_unsettled = true;
         if !is_known {
@@ -80,14 +83,14 @@ impl Signature {
         Self { bytes: metadata.len(), modified_ns, inode: metadata.ino(), changed_ns }
     }
 
-    /// Whether the file may still be written. A time in the future is that of another clock, and says nothing.
+    /// Whether the file may still be being written. A time in the future comes from another clock and says nothing.
     fn is_young(&self) -> bool {
         (0..SETTLED_US).contains(&(i128::from(clock::wall_us()) - self.changed_ns / 1_000))
     }
 }
 
 impl Folder {
-    /// Looks at all files. The entries are those of the scan before, and come back as they are now.
+    /// Scans all files. The entries are those of the previous scan, and are returned in their new state.
     pub(super) fn scan(
         &self,
         mut entries: BTreeMap<PathBuf, Entry>,
@@ -119,7 +122,7 @@ impl Folder {
                         scan.before.insert(path, before);
                     }
                 }
-                // It was removed meanwhile, or is changing: the next scan sees it.
+                // The file was removed in the meantime, or is changing. The next scan finds it.
                 Ok(None) => {
                     let is_known = known.is_some();
                     scan.unsettled(path, is_known);
@@ -132,7 +135,7 @@ impl Folder {
         (Ok(scan), entries)
     }
 
-    /// The files with their signatures. A folder that can't be read is a failure, and not an empty folder.
+    /// The files with their signatures. A folder that can't be read is a failure, not an empty folder.
     fn files(&self) -> Result<BTreeMap<PathBuf, Signature>, Error> {
         let mut found = BTreeMap::new();
         let metadata = fs::metadata(&self.path).map_err(|error| unreadable(&self.path, error))?;
@@ -151,7 +154,7 @@ impl Folder {
                 }
                 let metadata = match fs::metadata(&path) {
                     Ok(metadata) => metadata,
-                    // It was removed or renamed after the folder was read.
+                    // The file was removed or renamed after the folder was read.
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                     Err(error) => return Err(unreadable(&path, error)),
                 };
@@ -179,9 +182,10 @@ impl Folder {
         Ok(found)
     }
 
-    /// Whether a link leads to a folder that the link is in. Its files are read already.
+    /// Whether a link leads to a folder that contains the link. The files of that folder are read already.
     fn is_above(&self, link: &Path, target: &Metadata) -> bool {
-        // Several links may make a circle together, so the folders of the path count, and not only those of the real one.
+        // Several links may form a cycle together, so all folders on the path are checked, not only those of the real
+        // path.
         let within = link.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.path));
         let root = self.path.canonicalize().unwrap_or_default();
         within
@@ -190,7 +194,7 @@ impl Folder {
             .any(|folder| (folder.dev(), folder.ino()) == (target.dev(), target.ino()))
     }
 
-    /// Reads a file; `None` if it is gone or has changed while it was read.
+    /// Reads a file; `None` if it was removed or has changed while it was read.
     fn read(&self, path: &Path) -> Result<Option<Entry>, Error> {
         let mut file = match File::open(path) {
             Ok(file) => file,
@@ -223,7 +227,7 @@ impl Folder {
 
     /// The objects of a file: a single object, or a list.
     fn objects(&self, text: &str, of: &str) -> Result<Vec<Box<RawValue>>, Error> {
-        // A file that was opened to be written is empty at first.
+        // A file that was just opened for writing is empty at first.
         if text.trim().is_empty() {
             return Err(Error::new(format!("{of} is empty; write [] for a file without objects")));
         }

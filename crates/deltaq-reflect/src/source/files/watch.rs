@@ -1,4 +1,4 @@
-//! Notifications of the kernel about a folder. They only say when to look; what has changed is for the scan to find.
+//! Notifications of the kernel about a folder. They only say when to scan; the scan finds what has changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 use tracing::warn;
 
-/// A watched folder. Where the kernel can't watch it, only the interval leads to a look.
+/// A watched folder. If the kernel can't watch it, it is scanned only once per interval.
 #[derive(Debug)]
 pub(super) struct Watch {
     path: PathBuf,
     changed: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
-    /// Whether something has happened to the folder itself. One that is removed or renamed is watched no more.
+    /// Whether something has happened to the folder itself. A folder that was removed or renamed is no longer watched.
     is_lost: Arc<AtomicBool>,
     has_failed: bool,
 }
@@ -23,7 +23,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Starts to watch a folder.
     pub(super) fn start(path: &Path) -> Self {
-        // A file that is replaced has another inode, so its folder is watched.
+        // A replaced file has a new inode, so the folder of a file is watched.
         let folder = if path.is_file() {
             path.parent().filter(|folder| !folder.as_os_str().is_empty())
         } else {
@@ -36,7 +36,7 @@ impl Watch {
         watch
     }
 
-    /// Starts to watch, if the folder is not watched. What has changed before is for the next look to find.
+    /// Starts to watch the folder, unless it is watched already. The next scan finds what has changed before.
     pub(super) fn ensure(&mut self) {
         if self.is_lost.swap(false, Ordering::Relaxed) {
             self.watcher = None;
@@ -47,7 +47,7 @@ impl Watch {
         let (changed, is_lost) = (Arc::clone(&self.changed), Arc::clone(&self.is_lost));
         let folder = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Opening a file to read it is no change; this process does so itself.
+            // Opening a file for reading is not a change, and this process does so itself.
             if event.as_ref().is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
                 return;
             }
@@ -62,7 +62,7 @@ impl Watch {
         });
         match started {
             Ok(watcher) => self.watcher = Some(watcher),
-            // A folder that is gone is a failure of the look.
+            // If the folder does not exist, the scan reports the failure.
             Err(error) if !self.has_failed && self.path.exists() => {
                 self.has_failed = true;
                 let folder = &self.path;
@@ -72,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// Waits for a change, at most for a time.
+    /// Waits for a change, for at most this time.
     pub(super) async fn changed(&self, at_most: Duration) {
         let _time_is_over = tokio::time::timeout(at_most, self.changed.notified()).await;
     }

@@ -1,4 +1,4 @@
-//! How long a server is waited for: what it asks for, and how often a page of a list is asked for again.
+//! How long to wait for a server: the wait that it asks for, and how often a page of a list is requested again.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -8,26 +8,28 @@ use reqwest::header::{AGE, DATE, HeaderMap, RETRY_AFTER};
 
 use super::super::{Error, Output};
 
-/// Longest wait that a server may ask for. A longer one is a mistake of the server.
+/// Maximum wait that a server may ask for. A longer one is a mistake of the server.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
-/// How long the pages of one list are waited for, all pauses together. Its first page is as old as that at the end.
+/// Maximum time of all pauses for the pages of one list. At its end, the first page is that old.
 const LIST_MAX: Duration = Duration::from_hours(1);
-/// How often one page is asked for again. The pauses of a server that asks for none are at most half a minute together.
+/// How often one page is requested again. If the server asks for no pauses, they take at most half a minute in total.
 const REPEATS_MAX: u32 = 7;
-/// The longest pause before the first repetition of a page, and before any. What the server asks for is added.
+/// The maximum pause before the first repetition of a page, and before any repetition. The wait that the server asks
+/// for is added.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// A number of seconds that is larger is a time: seconds since 1970.
+/// A larger number of seconds is a point in time: seconds since 1970.
 const SECONDS_MAX: f64 = 1e9;
 
-/// The patience with the pages of one list. Each pause is logged and counts as a failure; dropping the list ends it.
+/// The remaining patience with the pages of one list. Each pause is logged and counts as a failure; dropping the list
+/// ends the pause.
 #[derive(Debug)]
 pub(in crate::source) struct Patience<'o> {
     output: &'o Output,
     left: Duration,
 }
 
-/// The patience with one page.
+/// The remaining patience with one page.
 #[derive(Debug)]
 pub(super) struct OfPage<'p, 'o> {
     list: &'p mut Patience<'o>,
@@ -35,7 +37,7 @@ pub(super) struct OfPage<'p, 'o> {
 }
 
 impl<'o> Patience<'o> {
-    /// The patience with a list whose events go to this output.
+    /// The patience with a list whose events are sent to this output.
     pub(in crate::source) const fn new(output: &'o Output) -> Self {
         Self { output, left: LIST_MAX }
     }
@@ -46,8 +48,8 @@ impl<'o> Patience<'o> {
 }
 
 impl OfPage<'_, '_> {
-    /// Waits before the page is asked for again, or returns the failure: it will not pass, or the patience has ended. `is_cured` says that
-    /// the next request differs in what this one has failed for.
+    /// Waits before the page is requested again. Returns the error if it will not pass, or if the patience has ended.
+    /// `is_cured` says that the next request no longer has the cause of this error.
     pub(super) async fn wait(&mut self, error: Error, is_cured: bool) -> Result<(), Error> {
         let Some(pause) = self.pause(&error, is_cured) else { return Err(error) };
         self.list.output.repeats(error, pause);
@@ -60,21 +62,22 @@ impl OfPage<'_, '_> {
             return None;
         }
         let pause = error.asked_wait().unwrap_or_default().saturating_add(self.backoff.pause());
-        // The random part does not make a wait of the whole time too long.
+        // The random part may exceed the remaining time, so that a server can ask for all of it.
         self.list.left = self.list.left.checked_sub(error.asked_wait().unwrap_or(pause))?;
         Some(pause)
     }
 }
 
-/// Whether a server that answers with this status may answer otherwise a little later.
+/// Whether a server that replies with this status may reply differently a little later.
 pub(in crate::source) fn may_pass(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS]
             .contains(&status)
 }
 
-/// How long a reply that is no success asks to wait: by `Retry-After`, by the same in milliseconds, or until its rate limit begins anew. A time
-/// is measured by the clock of the server: its `Date`, and the `Age` that a cache adds. `now_us` is the clock of this machine.
+/// How long an unsuccessful reply asks to wait: by `Retry-After`, by a similar header in milliseconds, or until its
+/// rate limit is reset. A point in time is compared with the clock of the server: its `Date`, plus the `Age` that a
+/// cache adds. `now_us` is the clock of this machine.
 pub(super) fn retry_after(status: StatusCode, headers: &HeaderMap, now_us: u64) -> Option<Duration> {
     let texts = |name: &str| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     let age = texts(AGE.as_str()).find_map(|text| text.trim().parse().ok()).unwrap_or_default();
@@ -85,7 +88,7 @@ pub(super) fn retry_after(status: StatusCode, headers: &HeaderMap, now_us: u64) 
     let asked = texts(RETRY_AFTER.as_str()).filter_map(|text| wait(text, now_us)).max();
     let in_ms = ["retry-after-ms", "x-ms-retry-after-ms"].into_iter().flat_map(texts);
     let in_ms = in_ms.filter_map(|text| text.trim().parse().ok().map(Duration::from_millis)).max();
-    // A reply of another kind has these headers, too.
+    // Other replies have these headers, too.
     let has = |name: &str, value: &str| texts(name).any(|text| text.trim() == value);
     let is_limited = status == StatusCode::TOO_MANY_REQUESTS
         || ["x-ratelimit-remaining", "x-rate-limit-remaining", "ratelimit-remaining"]
@@ -96,8 +99,9 @@ pub(super) fn retry_after(status: StatusCode, headers: &HeaderMap, now_us: u64) 
     Some(asked.or(in_ms).or(reset)?.min(RETRY_AFTER_MAX))
 }
 
-/// The wait that a text asks for: seconds, also with a fraction or a unit, or until a time. Of several values the longest counts: proxies
-/// join the headers of several servers with commas.
+/// The wait that a text asks for: a number of seconds, perhaps with a fraction or a unit, or a point in time. If
+/// there are several values, the longest wait counts, because proxies join the headers of several servers with
+/// commas.
 fn wait(text: &str, now_us: u64) -> Option<Duration> {
     let text = text.trim().trim_matches('"');
     let gmt = text.replace(" +0000", " GMT").replace(" -0000", " GMT").replace(" UTC", " GMT");
@@ -121,7 +125,7 @@ fn seconds(text: &str, now_us: u64) -> Option<Duration> {
     };
     let seconds = number.trim().parse::<f64>().ok()?;
     if seconds > SECONDS_MAX {
-        // Some APIs give the time in milliseconds, and some in microseconds.
+        // Some APIs give the time in milliseconds, and others in microseconds.
         let unit = [1.0, 1e3, 1e6].into_iter().find(|unit| seconds / unit < SECONDS_MAX * 100.0)?;
         let at = Duration::try_from_secs_f64(seconds / unit).ok()?;
         return Some(at.saturating_sub(Duration::from_micros(now_us)));

@@ -1,4 +1,4 @@
-//! How to reach a Kubernetes API: a kubeconfig, or the service account of a pod.
+//! The connection to a Kubernetes API: from a kubeconfig, or from the service account of a pod.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(super) struct Access {
     http: http::Client,
 }
 
-/// Where the server is, and what its connections need. The files were read.
+/// The address of the server, and what its connections need. The files have been read.
 #[derive(PartialEq)]
 struct Credentials {
     server: Url,
@@ -39,7 +39,7 @@ struct Credentials {
     token: Token,
 }
 
-/// Where the token is.
+/// The location of the token.
 #[derive(PartialEq)]
 enum Token {
     None,
@@ -54,7 +54,8 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// A kubeconfig. Names with `-` are those of its format. A list may be null, as `kubectl config` writes an empty one.
+/// A kubeconfig. Its format has names with `-`. A list may be null, because `kubectl config` writes an empty list as
+/// null.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Kubeconfig {
@@ -114,7 +115,7 @@ struct User {
     others: BTreeMap<String, Value>,
 }
 
-/// Members of a cluster or a user that say nothing about how to connect.
+/// Members of a cluster or a user that do not affect the connection.
 const NO_CONNECTION: [&str; 2] = ["extensions", "disable-compression"];
 
 impl Access {
@@ -125,7 +126,7 @@ impl Access {
         Ok(Self { settings, timeout, max_bytes, credentials, http })
     }
 
-    /// Reads the kubeconfig and the files of credentials again, and says whether they have changed.
+    /// Reads the kubeconfig and the files of credentials again. Returns whether they have changed.
     pub(super) fn refresh(&mut self) -> Result<bool, Error> {
         let credentials = Credentials::read(&self.settings)?;
         if credentials == self.credentials {
@@ -174,7 +175,7 @@ impl Credentials {
         }
     }
 
-    /// The access of a pod: the variables and files that Kubernetes gives it.
+    /// The access of a pod, from the variables and files that Kubernetes provides.
     fn of_pod() -> Result<Self, Error> {
         let (host, port) = kubernetes_service()
             .ok_or_else(|| Error::new("outside of a pod the setting kubeconfig is required"))?;
@@ -193,7 +194,7 @@ impl Credentials {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::because(format!("can't read {shown} (kubeconfig)"), error))?;
-        // The error of the parser may show a part of the file.
+        // The parser's error may show a part of the file.
         let kubeconfig: Kubeconfig = serde_saphyr::from_str(&text)
             .map_err(|_| Error::new(format!("{shown} is not a kubeconfig in YAML")))?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -273,7 +274,8 @@ impl Kubeconfig {
     }
 }
 
-/// Refuses members that deltaq does not know. A connection without them would go elsewhere, or as somebody else.
+/// Refuses members that deltaq does not know. Without them, a connection could go to another server, or have another
+/// identity.
 fn refuse_others(of: &str, name: &str, others: &BTreeMap<String, Value>) -> Result<(), String> {
     let is_set = |(member, value): &(&String, &Value)| {
         !NO_CONNECTION.contains(&member.as_str()) && !value.is_null() && value.as_str() != Some("")
@@ -286,7 +288,7 @@ fn refuse_others(of: &str, name: &str, others: &BTreeMap<String, Value>) -> Resu
     Err(format!("the {of} {name:?} has {member}, which deltaq does not support{advice}"))
 }
 
-/// The content of a file of a kubeconfig, or the content that stands there in base64.
+/// The content of a file that a kubeconfig names, or the base64 content in the kubeconfig itself.
 fn contents(folder: &Path, file: Option<&Path>, data: Option<&str>) -> Result<Option<Vec<u8>>, Error> {
     if let Some(data) = data.filter(|data| !data.is_empty()) {
         let data: String = data.split_ascii_whitespace().collect();

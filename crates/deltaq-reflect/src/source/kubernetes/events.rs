@@ -10,9 +10,9 @@ use super::super::objects::utf8;
 use super::super::{Error, Refusal};
 use crate::json;
 
-/// The annotation of the bookmark that ends the initial objects.
+/// The annotation of the bookmark after the initial objects.
 const INITIAL_EVENTS_END: &str = "/metadata/annotations/k8s.io~1initial-events-end";
-/// Status and reason of a version that the server has forgotten.
+/// The status and the reason if the server no longer knows a version.
 const GONE: i64 = 410;
 
 /// An event of a watch.
@@ -26,12 +26,12 @@ pub(super) enum Watched {
         object: Box<RawValue>,
         version: String,
     },
-    /// Everything up to the version was sent. `is_end`: so were all initial objects.
+    /// Everything up to the version was sent. With `is_end`, all initial objects were sent as well.
     Bookmark {
         version: String,
         is_end: bool,
     },
-    /// The server has forgotten the version.
+    /// The server no longer knows the version.
     Expired,
     /// The server ends the watch for another reason.
     Failed(Error),
@@ -111,7 +111,7 @@ pub(super) fn name(object: &RawValue) -> Result<[String; 2], Error> {
     Ok([part("/metadata/namespace")?, part("/metadata/name")?])
 }
 
-/// An object of a list, which leaves out its kind, as a watch sends it.
+/// An object of a list, with its kind, which lists leave out, as a watch sends it.
 pub(super) fn with_kind(object: &RawValue, api_version: &str, kind: &str) -> Result<Box<RawValue>, Error> {
     let mut object = object.to_owned();
     for (member, value) in [("kind", kind), ("apiVersion", api_version)] {

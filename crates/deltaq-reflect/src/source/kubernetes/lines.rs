@@ -1,4 +1,5 @@
-//! The lines of a watch. A line that is cut off is dropped: the watch goes on behind the last complete one.
+//! The lines of a watch. An incomplete line at the end is dropped, because the watch continues after the last
+//! complete line.
 
 use std::time::Duration;
 
@@ -7,22 +8,22 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::{Error, http};
 
-/// How long the rest of a response that is no watch may take.
+/// Maximum time to read the rest of a response that is not a watch.
 const REST_MAX: Duration = Duration::from_secs(30);
 
-/// The lines of a response that goes on.
+/// The lines of a streamed response.
 #[derive(Debug)]
 pub(super) struct Lines {
     url: Url,
     response: Response,
-    /// The bytes behind the last complete line.
+    /// The bytes after the last complete line.
     buffer: Vec<u8>,
-    /// The number of bytes at the start of the buffer that have no line break.
+    /// The number of bytes at the start of the buffer that are known to contain no line break.
     searched: usize,
     max_bytes: u64,
 }
 
-/// What comes next in a watch.
+/// The next part of a watch.
 #[derive(Debug)]
 pub(super) enum Next {
     Line(Vec<u8>),
@@ -33,12 +34,12 @@ pub(super) enum Next {
 }
 
 impl Lines {
-    /// `max_bytes` is the longest line.
+    /// Creates the lines of a response. `max_bytes` is the maximum length of a line.
     pub(super) const fn new(url: Url, response: Response, max_bytes: u64) -> Self {
         Self { url, response, buffer: Vec::new(), searched: 0, max_bytes }
     }
 
-    /// The next line. `silence` is the longest time without a byte.
+    /// The next line. `silence` is the maximum time without a byte.
     pub(super) async fn next(&mut self, silence: Duration) -> Result<Next, Error> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
@@ -75,7 +76,8 @@ impl Lines {
 }
 
 impl Lines {
-    /// A line with all that follows it, of a response that may be no watch. It is cut where it is too long, broken or slow.
+    /// A line and everything after it, in a response that may not be a watch. It is cut off if it is too long, broken
+    /// or slow.
     pub(super) async fn rest(&mut self, mut line: Vec<u8>) -> Vec<u8> {
         line.append(&mut self.buffer);
         let end = Instant::now() + REST_MAX;

@@ -1,19 +1,20 @@
-//! Watches that end early without an event. A server may end them because it does not have the version, and say nothing; a proxy may
-//! cut every connection after some seconds, and all is well. So the watch goes on at once, and lists follow at growing intervals.
+//! Watches that end early without an event. A server may end them without a reason because it does not have the
+//! version. But a proxy may also cut every connection after some seconds, although nothing is wrong. So the watch is
+//! continued at once, and lists are read at growing intervals.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A watch that ends before this time, without an event, has failed.
+/// A watch that ends before this time without an event has failed.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
-/// A watch that ends before this time, without an event, has ended early.
+/// A watch that ends before this time without an event has ended early.
 const EARLY: Duration = Duration::from_secs(10);
-/// Early ends in a row that lead to a list.
+/// Number of consecutive early ends after which a list is read.
 const EARLY_MAX: u32 = 3;
-/// The least time between two such lists, which doubles with each list.
+/// Minimum time between two such lists. It doubles with each list.
 const LIST_EVERY: Duration = Duration::from_secs(15);
-/// Most doublings: an hour.
+/// Maximum number of doublings, for a time of about an hour.
 const DOUBLINGS_MAX: u32 = 8;
 
 /// The early ends since the last event.
@@ -25,12 +26,12 @@ pub(super) struct Short {
 }
 
 impl Short {
-    /// A watch has sent an event, so the server has the version.
+    /// Records that a watch has sent an event, so the server has the version.
     pub(super) fn had_event(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether a list is needed after the end of a watch.
+    /// Whether a list must be read after the end of a watch.
     pub(super) fn needs_list(&mut self, lived: Duration, had_event: bool) -> bool {
         self.in_a_row = if had_event || lived >= EARLY { 0 } else { self.in_a_row + 1 };
         let pause = LIST_EVERY * 2_u32.pow(self.lists.min(DOUBLINGS_MAX)) / 2;

@@ -1,4 +1,5 @@
-//! The header `Link` of replies (RFC 8288). It is read strictly: a link that can't be read may be the one to the next page.
+//! The header `Link` of replies (RFC 8288). It is parsed strictly, because a link that can't be read may lead to the
+//! next page.
 
 use reqwest::header::{HeaderMap, LINK};
 
@@ -17,7 +18,7 @@ pub(super) fn next(headers: &HeaderMap) -> Result<Option<String>, Unreadable> {
     let mut next = None;
     for value in headers.get_all(LINK) {
         let bytes = value.as_bytes();
-        // Other texts than UTF-8 are Latin-1, as headers were.
+        // A text that is not UTF-8 is Latin-1, the former encoding of headers.
         let text = str::from_utf8(bytes)
             .map_or_else(|_| bytes.iter().map(|byte| char::from(*byte)).collect(), ToOwned::to_owned);
         let found = Reader { text: &text, at: 0 }.next_page()?;
@@ -44,7 +45,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a link, and returns its target if it leads to the next page.
+    /// Reads a link. Returns its target if it leads to the next page.
     fn link(&mut self) -> Result<Option<String>, Unreadable> {
         if !self.take('<') {
             return Err(self.expected("\"<\" before a URL"));
@@ -65,7 +66,7 @@ impl<'t> Reader<'t> {
             let Some(value) = self.take('=').then(|| self.value()).transpose()? else { continue };
             match name.to_ascii_lowercase().as_str() {
                 "rel" => relation = relation.or(Some(value)),
-                // An API that always has the link says so if nothing is behind it.
+                // An API that always sends the link says in this parameter that nothing follows.
                 "results" => is_last |= value.eq_ignore_ascii_case("false"),
                 _ => {}
             }
@@ -77,7 +78,7 @@ impl<'t> Reader<'t> {
         Ok((is_next && !is_last).then(|| target.to_owned()))
     }
 
-    /// The value of a parameter: in quotes, also single ones, or up to the next separator.
+    /// The value of a parameter: in double or single quotes, or up to the next separator.
     fn value(&mut self) -> Result<&'t str, Unreadable> {
         self.skip(&[' ', '\t']);
         for quote in ['"', '\''] {
@@ -114,7 +115,7 @@ impl<'t> Reader<'t> {
         token
     }
 
-    /// The text before a character, which is taken as well. A backslash hides one in quotes.
+    /// The text up to a character, which is skipped. In quotes, a backslash escapes a character.
     fn until(&mut self, end: char, expected: &'static str) -> Result<&'t str, Unreadable> {
         let mut is_hidden = false;
         let found = self.rest().char_indices().find(|(_, c)| {
@@ -136,7 +137,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Whether a word of a relation means the next page: its name, the URI of that name, or the name in quotes that are no quotes of HTTP.
+/// Whether a word of a relation means the next page: the name `next`, the URI of that name, or the name in quotes
+/// that HTTP does not allow.
 pub(super) fn is_next(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     word.rsplit(['/', '#', ':']).next().is_some_and(|name| name.eq_ignore_ascii_case("next"))

@@ -1,4 +1,4 @@
-//! From one page of a list to the next: by a cursor in the reply, by a number, or by the header `Link`.
+//! Finds the next page of a list: by a cursor in the reply, by a number, or by the header `Link`.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,20 +19,21 @@ pub(super) struct Page {
     pub(super) cursor: Option<String>,
     /// The target of the link to the next page.
     pub(super) link: Option<String>,
-    /// What the page says about others.
+    /// The signs of other pages in this page.
     pub(super) signs: Signs,
-    /// The headers with which the next list asks whether it has changed.
+    /// The headers that the next list sends to ask whether the list has changed.
     pub(super) validators: HeaderMap,
 }
 
-/// How a list goes on.
+/// How the next page of a list is found.
 #[derive(Debug, Clone)]
 pub(super) enum Pages {
-    /// With the cursor at this pointer of the reply, in this query parameter. Without a parameter the cursor is a URL.
+    /// By the cursor at this pointer of the reply, which is sent in this query parameter. Without a parameter, the
+    /// cursor is a URL.
     Cursor { pointer: String, parameter: Option<String> },
-    /// With the next number in this query parameter, until a page is empty or ends the list in another way.
+    /// By the next number in this query parameter, until a page is empty or ends the list in another way.
     Number { parameter: String, first: u32, end: Option<PageEnd> },
-    /// With the header `Link`, if the reply has one.
+    /// By the header `Link`, if the reply has one.
     Link,
 }
 
@@ -65,7 +66,7 @@ impl Pages {
         }
     }
 
-    /// Whether a failure of a page behind the first one says that there is no such page.
+    /// Whether the failure of a page after the first one means that there is no such page.
     pub(super) fn is_end(&self, error: &Error) -> bool {
         let end = match self {
             Self::Number { end, .. } => end.and_then(PageEnd::status),
@@ -74,7 +75,7 @@ impl Pages {
         end.is_some() && end == error.status().map(|status| status.as_u16())
     }
 
-    /// A failure of a page behind the first one, with the setting that makes it the end of the list.
+    /// The failure of a page after the first one, with the setting that would treat it as the end of the list.
     pub(super) fn advised(&self, error: Error) -> Error {
         let status = error.status().map(|status| status.as_u16());
         match (self, status) {
@@ -86,7 +87,8 @@ impl Pages {
         }
     }
 
-    /// Refuses a page that has the objects of the page before, unless the list ends so. `pages` is the number of pages before it.
+    /// Refuses a page with the same objects as the page before, unless this ends the list. `pages` is the number of
+    /// previous pages.
     pub(super) fn check_repeated(&self, url: &Url, pages: u32) -> Result<(), Error> {
         let ends = matches!(self, Self::Number { end: Some(PageEnd::Repeat), .. });
         // A server that does not know the parameter sends the first page again.
@@ -101,7 +103,8 @@ impl Pages {
         Err(Error::new(format!("two pages of {shown} in a row have the same objects{advice}")))
     }
 
-    /// The URL of the page after `page`, which was asked for at `url` and came from `base`, behind redirects; `None` after the last page.
+    /// The URL of the page after `page`; `None` after the last page. `page` was requested at `url`, and redirects led
+    /// to `base`.
     pub(super) fn next(&self, list: &Url, url: &Url, base: &Url, page: &Page) -> Result<Option<Url>, Error> {
         Ok(Some(match self {
             Self::Cursor { parameter, .. } => {
@@ -127,7 +130,7 @@ impl Pages {
     }
 }
 
-/// The pages of a list that were read, so that a list without an end is noticed.
+/// The pages of a list that were read, to detect a list without an end.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     urls: HashSet<Url>,
@@ -136,7 +139,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Notes the objects of a page. True if they are those of the page before.
+    /// Records the objects of a page. Returns whether they are the same as those of the page before.
     pub(super) fn is_repeated(&mut self, page: &Page) -> bool {
         let mut hasher = DefaultHasher::new();
         page.objects.iter().for_each(|object| object.get().hash(&mut hasher));
@@ -144,7 +147,7 @@ impl Seen {
         last == self.last && !page.objects.is_empty()
     }
 
-    /// Notes a page, which must not lead back to one.
+    /// Records a page. The next page must not be one that was already read.
     pub(super) fn check(&mut self, url: &Url, next: Option<&Url>) -> Result<(), Error> {
         self.urls.insert(url.clone());
         if next.is_some_and(|next| self.urls.contains(next)) {
@@ -157,7 +160,8 @@ impl Seen {
     }
 }
 
-/// The URL that a page names. It has the origin of the list: the headers of the requests are for that one only.
+/// The URL that a page names. It must have the origin of the list, because the headers of the requests are only for
+/// that origin.
 fn joined(list: &Url, url: &Url, text: &str) -> Result<Url, Error> {
     let next = url.join(text).map_err(|error| {
         let page = http::shown(url);
@@ -173,7 +177,7 @@ fn joined(list: &Url, url: &Url, text: &str) -> Result<Url, Error> {
     Err(Error::new(format!("the page {page} names a next page of another server, {origin}")))
 }
 
-/// The URL with one value of a query parameter.
+/// The URL with this value of a query parameter.
 fn with_parameter(url: &Url, name: &str, value: &str) -> Url {
     let mut changed = url.clone();
     let others = url.query_pairs().filter(|(other, _)| other != name);

@@ -1,8 +1,10 @@
-//! Signs of more objects in a reply that the settings take for the end of the list: a cursor or link under another name, `has_more`, a
-//! number of objects or pages. Without them a page would pass for the whole list, and the keys of the others would be deleted.
+//! Finds signs of more objects in a reply that is the end of the list according to the settings: a cursor or link
+//! under another name, `has_more`, a number of objects or pages. Without this check, a page could pass for the whole
+//! list, and the keys of the other pages would be deleted.
 //!
-//! The names are those of public APIs. Only what stands beside the list, on the way to it, or in a part for pages is looked at. A reply that
-//! says that it is the last page is believed. What can't be read counts as a sign.
+//! The names are those of public APIs. The check covers the members beside the list, those on the way to it, and
+//! those in a part about pages. A reply that says that it is the last page is trusted. A value that can't be read
+//! counts as a sign.
 
 mod names;
 #[cfg(test)]
@@ -17,29 +19,29 @@ use super::super::Error;
 use super::link;
 use crate::json;
 
-/// Deepest part that is looked at.
+/// Maximum depth at which parts are examined.
 const DEPTH_MAX: usize = 3;
-/// Most elements of an array on the way to the list, such as `[page, list]`.
+/// Maximum number of elements of an array on the way to the list, such as `[page, list]`.
 const ELEMENTS_MAX: usize = 4;
 
-/// What one page says. Each text names where.
+/// The signs in one page. Each text names the place of its sign.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
-    /// A cursor or a link leads to another page. Some servers have one on the last page, too.
+    /// A cursor or a link leads to another page. Some servers include one even on the last page.
     next: Option<String>,
-    /// A place in the list, which leads to another page unless `has_no_next`.
+    /// A position in the list, which leads to another page unless `has_no_next`.
     cursor: Option<String>,
-    /// A member for the next page says that there is none.
+    /// A member for the next page says that there is no such page.
     has_no_next: bool,
-    /// What may say that another page follows, and can't be read.
+    /// A value that may say that another page follows, but can't be read.
     unclear: Option<String>,
     /// The page says that another one follows.
     more: Option<String>,
-    /// The list is not whole.
+    /// The reply says that the list is incomplete.
     partial: Option<String>,
-    /// The number of objects and of pages.
+    /// The number of objects or pages, and its place.
     total: Option<(u64, String)>,
-    /// A number that is that of all objects if there is no `total`.
+    /// A number that is the number of all objects if there is no `total`.
     count: Option<(u64, String)>,
     pages: Option<(u64, String)>,
     /// The page says that it is the last one.
@@ -51,12 +53,12 @@ pub(super) struct Signs {
 pub(super) struct Read {
     pub(super) objects: u64,
     pub(super) pages: u64,
-    /// Whether the list ended behind a number, and not because a page named no other one.
+    /// Whether the list consists of numbered pages. Otherwise it ended because a page did not name another one.
     pub(super) is_numbered: bool,
 }
 
 impl Signs {
-    /// Looks at the reply to a request for `asked`. `document` is `None` where it has lines.
+    /// Examines the reply to a request for `asked`. `document` is `None` for a reply with one object per line.
     pub(super) fn new(headers: &HeaderMap, document: Option<&RawValue>, items: &str, asked: &Url) -> Self {
         let list = plain(items.rsplit('/').next().unwrap_or_default());
         let mut look = Look { signs: Self::default(), list, asked };
@@ -80,12 +82,12 @@ impl Signs {
         signs
     }
 
-    /// Keeps the number of objects of the page before, if this one has none.
+    /// Keeps the number of objects from the page before, if this page has none.
     pub(super) fn after(self, before: Self) -> Self {
         Self { total: self.total.or(before.total), count: self.count.or(before.count), ..self }
     }
 
-    /// Refuses the end of a list if a reply says that there is more. `of` names the reply.
+    /// Refuses the end of a list if a reply says that there are more objects. `of` names the reply.
     pub(super) fn check(&self, of: &str, read: Read) -> Result<(), Error> {
         let Some(why) = self.why(read) else { return Ok(()) };
         Err(Error::new(format!(
@@ -94,7 +96,7 @@ impl Signs {
     }
 
     fn why(&self, read: Read) -> Option<String> {
-        // Some servers name a next page for ever. The user has said how numbered pages end.
+        // Some servers name a next page forever. For numbered pages, the user has set how the list ends.
         let next = self.next.as_ref().filter(|_| !read.is_numbered).cloned();
         if let Some(partial) = &self.partial {
             return next.or_else(|| Some(format!("{partial} says that it is not complete")));
@@ -127,7 +129,7 @@ impl Signs {
     }
 }
 
-/// A look at one reply.
+/// The examination of one reply.
 struct Look<'r> {
     signs: Signs,
     /// The plain name of the list.
@@ -137,7 +139,7 @@ struct Look<'r> {
 }
 
 impl Look<'_> {
-    /// The members beside the list and on the way to it.
+    /// Examines the members beside the list and on the way to it.
     fn way(&mut self, document: &RawValue, items: &str) {
         let (mut value, mut pointer) = (document, String::new());
         for token in items.split('/').skip(1) {
@@ -148,7 +150,7 @@ impl Look<'_> {
         }
     }
 
-    /// What stands beside the member or element that leads to the list.
+    /// Examines everything beside the member or element that leads to the list.
     fn beside(&mut self, value: &RawValue, pointer: &str, token: &str) {
         if json::kind(value) != "an array" {
             return self.object(value, pointer, Some(token), 0);
@@ -162,7 +164,7 @@ impl Look<'_> {
         }
     }
 
-    /// The members of an object, without the one that leads to the list.
+    /// Examines the members of an object, except the one that leads to the list.
     fn object(&mut self, object: &RawValue, pointer: &str, without: Option<&str>, depth: usize) {
         if json::kind(object) != "an object" || depth > DEPTH_MAX {
             return;
@@ -193,8 +195,8 @@ impl Look<'_> {
         }
     }
 
-    /// Whether a place in the list is not that of the next page: one with its opposite beside it is that of the last object. What the
-    /// request has, such as its cursor or the size of a page, is no sign either.
+    /// Whether a position in the list is not that of the next page. If its opposite is beside it, it is the position
+    /// of the last object. Values of the request, such as its cursor or the size of a page, are not signs either.
     fn is_no_sign(&self, name: &str, value: &RawValue, beside: &[(String, &RawValue)]) -> bool {
         let opposite = opposite(name);
         let has_opposite =
@@ -261,14 +263,14 @@ impl Look<'_> {
                 let advice = "--page-parameter reads pages by number";
                 self.signs.next = Some(follows(&format!("the header {name}"), advice));
             }
-            // Servers count other things than objects.
+            // Servers also count things other than objects.
             Some(Meaning::Count(_)) if plain != "count" && !plain.starts_with("total") => {}
             Some(meaning) => self.value(meaning, value, name),
             None => {}
         }
     }
 
-    /// A list of links, each with its relation.
+    /// Examines a list of links, each with its relation.
     fn links(&mut self, links: &RawValue, pointer: &str) {
         let links: Vec<&RawValue> = serde_json::from_str(links.get()).unwrap_or_default();
         let found = |link: &RawValue, names: [&str; 5]| {
@@ -279,7 +281,7 @@ impl Look<'_> {
             let relation = found(link, ["/rel", "/relation", "/rels", "/relations", "/type"]);
             let words = relation.map(|relation| relation.get().to_owned()).unwrap_or_default();
             let target = found(link, ["/href", "/url", "/uri", "/link", "/target"]);
-            // A link without a target can't be read.
+            // A link without a target counts as a link that can't be read.
             let leads = target.is_none_or(|target| next_at(&target, "").is_some());
             words.split([' ', ',', '[', ']', '"']).any(link::is_next) && leads
         };
@@ -290,7 +292,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether a member lists failures beside what was found, as GraphQL and Elasticsearch do.
+/// Whether a member lists failures in addition to the results, as in GraphQL and Elasticsearch.
 fn has_failures(plain: &str, value: &RawValue) -> bool {
     match plain {
         "errors" => {

@@ -1,7 +1,8 @@
-//! Values of the column `since` that are times: whether one is ahead of the clock of the database.
+//! Determines whether a value of the column `since` is a time that is ahead of the clock of the database.
 //!
-//! A database tells the type of a column, but SQLite has no type for times, and many schemas keep them as numbers or text. So the value
-//! itself says what it is. A number counts as a time only beside times of the same unit that have passed: a counter may have any value.
+//! A database reports the type of a column, but SQLite has no type for times, and many schemas store times as numbers
+//! or text. So the value itself determines whether it is a time. A number counts as a time only if the largest other
+//! value is a past time in the same unit, because a counter may have any value.
 
 use std::ops::RangeInclusive;
 use std::time::UNIX_EPOCH;
@@ -10,9 +11,9 @@ use deltaq_runtime::clock;
 
 use super::Value;
 
-/// 2000-01-01, in seconds since 1970. Smaller numbers are no times.
+/// 2000-01-01, in seconds since 1970. Smaller numbers are not times.
 const FIRST: f64 = 946_684_800.0;
-/// The year 9999, which many schemas have in the place of no end.
+/// The year 9999, which many schemas use for "no end".
 const NO_END: RangeInclusive<f64> = 253_370_764_800.0..=253_402_300_800.0;
 /// Seconds, milliseconds, microseconds and nanoseconds per second.
 const UNITS: [f64; 4] = [1.0, 1e3, 1e6, 1e9];
@@ -23,8 +24,9 @@ pub(super) fn now() -> f64 {
     clock::wall_us() as f64 / 1e6
 }
 
-/// Whether a value is a time later than `now`, or a number that no other follows. `reached` is the largest value that is not. Any
-/// number after the clock counts beside times, also the year 9999: a row that is taken for one is read again, and none is hidden.
+/// Whether a value is a time later than `now`, or a number that stands for "no end". `reached` is the largest value that
+/// is neither. If `reached` is a time, every number later than the clock counts as a time, even one in the year 9999:
+/// rows with such a value are only read again, and no row is missed.
 pub(super) fn is_ahead(value: &Value, reached: Option<&Value>, now: f64) -> bool {
     if let Value::Text(text) = value
         && let Some(seconds) = seconds(text)
@@ -40,7 +42,8 @@ pub(super) fn is_ahead(value: &Value, reached: Option<&Value>, now: f64) -> bool
     is_last || UNITS.iter().any(|unit| has_passed(*unit) && number / unit > now)
 }
 
-/// The time of a text in the forms of databases and of RFC 3339, in seconds since 1970. A text without an offset is in UTC.
+/// The time in a text, in the formats of databases and of RFC 3339, in seconds since 1970. A text without an offset
+/// is in UTC.
 fn seconds(text: &str) -> Option<f64> {
     if text == "infinity" {
         return Some(f64::INFINITY);

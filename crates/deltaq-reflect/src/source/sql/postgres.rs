@@ -8,10 +8,11 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::{Error, Rows, Start, Value, failed, quoted};
 
-/// One snapshot for the whole read, and no writes. The text of a value that is compared must mean itself, and a float keeps every digit:
-/// poolers refuse `extra_float_digits` at the start of a connection. All settings end with the transaction, also in a pooler.
+/// One snapshot for the whole read, and no writes. Backslashes in the text of a compared value must not be escapes,
+/// and a float must keep every digit. Poolers refuse `extra_float_digits` at the start of a connection. All these
+/// settings end with the transaction, even in a pooler.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL standard_conforming_strings = on; SET LOCAL extra_float_digits = 3; SAVEPOINT begun";
-/// Ends a query whose client has gone. Servers before version 14, and those on some systems, refuse it.
+/// Ends a query whose client is gone. Servers before version 14, and servers on some systems, refuse this setting.
 const END_WITH_CLIENT: &str = "SET LOCAL client_connection_check_interval = '1s'";
 const GO_ON: &str = "ROLLBACK TO SAVEPOINT begun";
 /// The time of the transaction, in seconds since 1970.
@@ -48,7 +49,7 @@ impl Postgres {
             let now = rows.wait(now).await?.map_err(|error| failed(of, error))?;
             rows.set_clock(now);
         }
-        // It is new for each value, so it must not stay prepared.
+        // The text differs for each value, so the statement must not stay prepared.
         let query = sqlx::query(AssertSqlSafe(self.statement(rows.start()))).persistent(false);
         {
             let mut found = query.fetch(&mut connection);
@@ -61,9 +62,10 @@ impl Postgres {
         rows.wait(connection.close()).await?.map_err(|error| failed("can't end the connection", error))
     }
 
-    /// A query of each row as JSON, with the value of the column `since` as text. The text of a value gets the type of the column.
+    /// A query that returns each row as JSON, and the value of the column `since` as text. The text of a compared
+    /// value is converted to the type of the column.
     ///
-    /// `r.*` is the row, also if one of its columns is named `r`, which `r` alone would be.
+    /// `r.*` is the row even if one of its columns is named `r`; `r` alone would be that column.
     fn statement(&self, start: Start<'_>) -> String {
         let query = &self.query;
         let Some(since) = self.since.as_deref().map(quoted) else {
@@ -80,7 +82,7 @@ impl Postgres {
     }
 }
 
-/// The options of a URL, with what the environment and the password file add.
+/// The options of a URL, completed from the environment and the password file.
 fn options(url: &str) -> Result<PgConnectOptions, Error> {
     // The driver logs lines of the password file that it can't parse, with the password.
     let options = with_default(NoSubscriber::new(), || plain_host(url).parse::<PgConnectOptions>());

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Error, Rows, Start, Value, failed, quoted};
 
-/// Steps of a query between two looks whether it is still wanted: about a millisecond.
+/// Number of steps of a query between two checks whether its result is still needed. They take about a millisecond.
 const STEPS: i32 = 100_000;
-/// How long a read waits for a writer.
+/// Maximum time that a read waits for a writer.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// A query in a file.
@@ -37,7 +37,7 @@ impl Sqlite {
         let what = format!("can't open {}", self.path);
         let mut connection: SqliteConnection =
             rows.wait(self.options.connect()).await?.map_err(|error| failed(&what, error))?;
-        // The library runs the query in a thread, which would go on when it is not awaited any more.
+        // The library runs the query on a thread, which would continue when the future is dropped.
         let unwanted = CancellationToken::new();
         let _ends_query = unwanted.clone().drop_guard();
         let mut handle = rows.wait(connection.lock_handle()).await?.map_err(|error| failed(&what, error))?;
@@ -75,7 +75,7 @@ impl Sqlite {
         format!("SELECT * FROM ({}) {from} ORDER BY {since}", self.query)
     }
 
-    /// The row as an object, and its value of the column `since`.
+    /// The row as an object, and its value in the column `since`.
     fn object(&self, row: &SqliteRow) -> Result<(String, Option<Value>), String> {
         let mut object = Map::new();
         let mut value = None;
@@ -99,8 +99,8 @@ impl Sqlite {
     }
 }
 
-/// Refuses a query in which a name of a column is not one of its own. SQLite takes the name of an absent column for a text, and gives one of
-/// two columns of one name, in whatever case, another name.
+/// Refuses a query if a column name is not unique or not a column of the query. SQLite treats the name of an absent
+/// column as a text, and renames one of two columns with the same name, even if they differ in case.
 fn check(names: &[&str], since: &str) -> Result<(), String> {
     let has = |names: &[&str], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     if !has(names, since) {

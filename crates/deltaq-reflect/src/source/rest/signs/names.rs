@@ -1,29 +1,30 @@
-//! The names that public APIs use for pages, and what their values say.
+//! The names that public APIs use for pages, and the meaning of their values.
 
 use serde_json::value::RawValue;
 
 use crate::json;
 
-/// Parts of a reply that are about pages.
+/// Names of the parts of a reply that describe pages.
 const PARTS: &str = "additionaldata attr context cursor hits info link links pages response resultinfo search searchinformation view";
-/// How the name of such a part begins, or ends.
+/// Prefixes and suffixes of the names of such parts.
 const PART_STARTS: [&str; 7] = ["cursors", "listinfo", "listmeta", "meta", "page", "pagin", "resultset"];
 const PART_ENDS: [&str; 8] =
     ["cursors", "links", "meta", "metadata", "pageinfo", "pager", "pagination", "paging"];
-/// The cursor or link to the next page.
+/// Names of the cursor or link to the next page.
 const NEXT: &str = "next continue continuation continuationtoken lastevaluatedkey";
-/// What such a name may have behind `next`.
+/// Words that may follow `next` in such a name.
 const OF_NEXT: &str = "continuation cursor href items key link marker maxid offset page range records results start token \
     uri url";
-/// What may follow on that.
+/// Words that may follow those.
 const OF_NEXT_PAGE: &str = "at id index info num number params path query str string";
-/// What such a name may have before `next`.
+/// Words that may precede `next` in such a name.
 const BEFORE_NEXT: &str = "cursor href link offset page pagination paging results token uri url";
 /// The members of a cursor or link that is an object.
 const IN_NEXT: &str = "after cursor href link number offset page start startingafter token uri url";
-/// A place in the list, which is that of the next page unless another member tells where that is.
+/// Names of a position in the list. It is the position of the next page, unless another member says where the next
+/// page is.
 const CURSOR: &str = "after afterid bookmark marker pagestate scrollid scrollparam searchafter startingafter";
-/// How the name of such a place ends, and how it does not begin.
+/// Suffixes of the names of such a position, and prefixes that exclude it.
 const CURSOR_ENDS: [&str; 10] = [
     "continuetoken",
     "cursor",
@@ -38,74 +39,75 @@ const CURSOR_ENDS: [&str; 10] = [
 ];
 const NO_CURSOR: [&str; 10] =
     ["back", "before", "current", "delta", "first", "left", "prev", "self", "start", "sync"];
-/// Whether more follows.
+/// Names that say whether more objects follow.
 const MORE: &str = "istruncated more moreavailable moredata moreitems moreitemsincollection morepages morerecords \
     moreresults moreresultsavailable";
 const MORE_STARTS: [&str; 6] =
     ["hasadditional", "hasmore", "hasnext", "ismore", "therearemore", "thereismore"];
-/// Whether nothing follows.
+/// Names that say whether nothing follows.
 const LAST: &str = "endofdata endoflist endofrecords endofresults eof exhausted islast islastpage last lastpage \
     nomore nomoredata nomoreitems nomorepages nomoreresults";
-/// Whether all pages were read, if it is false. True may mean the request.
+/// Names that say, if false, that not all pages were read. If true, they may describe only the request.
 const DONE: &str = "alldone complete done finished iscomplete isdone isfinished";
-/// Whether the list is not whole. That it is says nothing of other pages.
+/// Names that say whether the list is incomplete. A complete list says nothing about other pages.
 const PARTIAL: &str = "exceededtransferlimit incomplete incompleteresults isincomplete ispartial partial \
     partialresults timedout truncated";
-/// The number of objects of all pages. A number of rows may be that of the table.
+/// Names of the number of objects on all pages. A number of rows may be that of the table.
 const TOTAL: &str = "itemcount itemstotal matched nbhits nhits numberofresults numbermatched numfound numresults \
     recordcount recordsfiltered resultcount resultstotal total";
-/// What such a name may have behind `total`.
+/// Words that may follow `total` in such a name.
 const OF_TOTAL: &str = "available count elements entries entrycount found hits itemcount items matched matches \
     objectcount objects recordcount records resultcount results";
-/// Before a name of the objects.
+/// Prefixes of a name of the objects that make it their number.
 const NUMBER_OF: [&str; 5] = ["count", "nb", "num", "numberof", "total"];
-/// How a name ends that is a number of something else than objects.
+/// Suffixes of names that count something other than objects.
 const NOT_COUNTED: &str = "ac amount balance bytes capacity characters cost dis discount due duration error errors failed \
     failure failures fee fees hours memory millis minutes ms paid points price request requests retries retry revenue rows \
     scanned score seconds shards tax time value warning warnings weight words";
-/// The numbers in an object of numbers.
+/// Pointers to the numbers in an object of numbers.
 const IN_TOTAL: [&str; 6] = ["/value", "/total", "/count", "/items", "/records", "/results"];
-/// The number of pages.
+/// Names of the number of pages.
 const PAGES: &str = "lastpage lastpagenumber maxpage nbpages numberofpages numpages pagecount pages pagescount \
     pagestotal pagetotal totalpage totalpagecount totalpages";
-/// Values that mean that there is no cursor, besides an empty one.
+/// Values that mean that there is no cursor, in addition to an empty value.
 const NOTHING: &str = "-1 0 false nil none null undefined";
-/// Names that mean something else in an object of the source's own data: the sum of an invoice, the pages of a book.
+/// Names with another meaning in an object of the source's own data, such as the sum of an invoice or the pages of a
+/// book.
 const BARE: &str = "bookmark complete count done finished last marker more pages partial total truncated";
-/// What the source's own data has.
+/// Names of members that the source's own data has.
 const OWN: &str = "amount assignee author createdat created currency customer description due email grandtotal guid id \
     isbn key label name owner price priority publisher shipping sku slug subtotal tax title uid uuid vat";
-/// How the names of other such members end, and how those of a request do.
+/// Suffixes of the names of such members, and of those that describe a request.
 const OWN_ENDS: [&str; 3] = ["id", "name", "number"];
 const OF_REQUEST: [&str; 7] =
     ["correlationid", "pagenumber", "queryid", "requestid", "sessionid", "spanid", "traceid"];
-/// What a page has beside its list: members of any kind, and numbers.
+/// Names of members that a page has besides its list, some of any type and some with numbers.
 const OF_PAGE: &str = "cursor hasmore link next nextpage prev previous previouspage resourcetype";
 const NUMBERS_OF_PAGE: &str = "currentpage itemsperpage limit maxresults offset page pagenumber pagesize perpage skip \
     start startat startindex take";
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// The cursor or link to the next page, if it has a value.
+    /// The cursor or link to the next page, if the member has a value.
     Next,
-    /// A place in the list, if it has a value.
+    /// A position in the list, if the member has a value.
     Cursor,
     /// Another page follows.
     More,
     /// This is the last page.
     Last,
-    /// The list is not whole.
+    /// The list is incomplete.
     Partial,
-    /// The value can't be read. It tells whether another page follows.
+    /// The value can't be read, but it says whether another page follows.
     Unclear,
     Total(u64),
-    /// A number that may be that of all objects, if no other is.
+    /// A number that may be that of all objects, if no other member has that number.
     Count(u64),
     Pages(u64),
 }
 
-/// Where the cursor or link is, and whether it looks like a URL; `None` if there is none.
+/// The place of the cursor or link, and whether it looks like a URL; `None` if there is none.
 pub(super) fn next_at(value: &RawValue, pointer: &str) -> Option<(String, bool)> {
     match json::kind(value) {
         "an object" => {
@@ -134,13 +136,13 @@ pub(super) fn next_at(value: &RawValue, pointer: &str) -> Option<(String, bool)>
     }
 }
 
-/// A name without its prefix, its case and its separators, as in `@odata.nextLink` and `hydra:totalItems`.
+/// A name without its prefix, case and separators, for names such as `@odata.nextLink` and `hydra:totalItems`.
 pub(super) fn plain(name: &str) -> String {
     let name = name.rsplit([':', '.', '$']).next().unwrap_or_default();
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// What a member or a header says. `list` is the plain name of the list.
+/// The meaning of a member or a header. `list` is the plain name of the list.
 pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meaning> {
     let is_in = |names| is_in(names, plain);
     let (kind, text) =
@@ -153,7 +155,7 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
             None => None,
         };
     }
-    // A number may be that of the last page, or a part of a whole.
+    // A number may be the number of the last page, or a part of a whole.
     let is_flag = text.parse::<f64>().is_err() || plain.starts_with("is") || is_in(PARTIAL);
     if let Some(is_set) = flag(kind, &text).filter(|_| is_flag) {
         let said = match is_set {
@@ -175,7 +177,7 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
         return Some(Meaning::Cursor);
     }
     let counted = counted(plain, list)?;
-    // Elasticsearch gives the number with its exactness.
+    // Elasticsearch reports whether the number is exact.
     let of_list = format!("/{list}");
     let mut numbers = IN_TOTAL.into_iter().chain([of_list.as_str()]);
     let inner = numbers.find_map(|pointer| json::find(value, pointer).ok().flatten().and_then(json::scalar));
@@ -183,14 +185,14 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
     if let Some(number) = number(&text) {
         return Some(counted(number));
     }
-    // A link to the last page is none, nor is -1.
+    // A link to the last page is not a number, and neither is -1.
     let is_number =
         text.contains(|c: char| c.is_ascii_digit()) && !text.contains(['/', '?']) && !text.starts_with('-');
     let is_clear = is_bare(plain) || kind != "a string" || matches!(counted(0), Meaning::Count(_));
     (is_number && !is_clear).then_some(Meaning::Unclear)
 }
 
-/// What a name says with a number. `list` is the plain name of the list.
+/// The meaning of a name whose value is a number. `list` is the plain name of the list.
 fn counted(plain: &str, list: &str) -> Option<fn(u64) -> Meaning> {
     if is_in(PAGES, plain) {
         return Some(Meaning::Pages);
@@ -204,14 +206,14 @@ fn counted(plain: &str, list: &str) -> Option<fn(u64) -> Meaning> {
     if is_total {
         return Some(Meaning::Total);
     }
-    // DataTables has the number of all records beside that of those that match.
+    // DataTables reports the number of all records in addition to the number of matching ones.
     let rest =
         of_total.or_else(|| plain.strip_suffix("count")).or_else(|| plain.strip_prefix("recordstotal"))?;
     let is_other = NOT_COUNTED.split(' ').any(|word| rest.ends_with(word));
     (!is_other).then_some(Meaning::Count)
 }
 
-/// What a value says as a flag.
+/// The value as a flag.
 fn flag(kind: &str, text: &str) -> Option<bool> {
     match (kind, text) {
         ("a boolean" | "a string", "true" | "t" | "yes" | "y" | "on") => Some(true),
@@ -221,7 +223,7 @@ fn flag(kind: &str, text: &str) -> Option<bool> {
     }
 }
 
-/// Whether a name is that of the cursor or link to the next page.
+/// Whether a name means the cursor or link to the next page.
 fn is_next(plain: &str, kind: &str, text: &str) -> bool {
     let is_of_next = |rest: &str| {
         let mut rests = OF_NEXT.split(' ').filter_map(|word| rest.strip_prefix(word));
@@ -231,24 +233,24 @@ fn is_next(plain: &str, kind: &str, text: &str) -> bool {
         || plain.strip_prefix("next").is_some_and(is_of_next)
         || plain.strip_suffix("next").is_some_and(|rest| is_in(BEFORE_NEXT, rest))
         || plain.starts_with("more") && plain.ends_with("url")
-        // Airtable's cursor. Others have the number of the first object there.
+        // Airtable's cursor. Other APIs use `offset` for the number of the first object of the page.
         || plain == "offset" && kind == "a string" && text.parse::<f64>().is_err()
 }
 
-/// Whether a name is that of a place in the list.
+/// Whether a name means a position in the list.
 fn is_cursor(plain: &str) -> bool {
     is_in(CURSOR, plain)
         || CURSOR_ENDS.iter().any(|end| plain.ends_with(end))
             && !NO_CURSOR.iter().any(|start| plain.starts_with(start))
 }
 
-/// The place before this one, with which a place is that of an object and not of the next page.
+/// The name of the position before this one. Next to it, a position is that of an object and not of the next page.
 pub(super) fn opposite(plain: &str) -> String {
     plain.replace("after", "before").replace("end", "start")
 }
 
-/// A number of objects or pages: also with separators of thousands, with `+` if there are more, and the largest of several that a proxy
-/// has joined.
+/// A number of objects or pages. It may contain thousands separators, and `+` if there are more. If a proxy has
+/// joined several numbers, the largest one.
 pub(super) fn number(text: &str) -> Option<u64> {
     let text = text.trim_end_matches('+').trim();
     let groups: Vec<_> = text.split([',', '_', ' ', '\'']).collect();
@@ -264,25 +266,25 @@ pub(super) fn number(text: &str) -> Option<u64> {
     numbers.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// A name in the singular, or what is left of it.
+/// A name in the singular, or an approximation of it.
 fn singular(name: &str) -> String {
     name.strip_suffix("ies")
         .map_or_else(|| name.trim_end_matches('s').to_owned(), |start| format!("{start}y"))
 }
 
-/// Whether a member is a part of a reply that is about pages.
+/// Whether a member is a part of a reply that describes pages.
 pub(super) fn is_part(plain: &str) -> bool {
     is_in(PARTS, plain)
         || PART_STARTS.iter().any(|start| plain.starts_with(start))
         || PART_ENDS.iter().any(|end| plain.ends_with(end))
 }
 
-/// Whether a member means something else in the source's own data.
+/// Whether a member has another meaning in the source's own data.
 pub(super) fn is_bare(plain: &str) -> bool {
     is_in(BARE, plain)
 }
 
-/// Whether an object is one of the source's own data, which has the list in it, and no page.
+/// Whether an object belongs to the source's own data, which contains the list, and is not a page.
 pub(super) fn is_own(members: &[(String, &RawValue)]) -> bool {
     let has =
         |is: &dyn Fn(&str, &RawValue) -> bool| members.iter().any(|(name, value)| is(&plain(name), value));
@@ -299,7 +301,7 @@ pub(super) fn is_own(members: &[(String, &RawValue)]) -> bool {
     has(&is_own) && !has(&is_of_page)
 }
 
-/// Whether a word is among words.
+/// Whether a word is one of these words.
 fn is_in(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
