@@ -64,9 +64,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Limits of a listener.
 #[derive(Clone)]
 pub struct ConnectionLimits {
-    /// Time limit for the head of a request.
+    /// Timeout for the head of a request.
     pub header_read_timeout: Duration,
-    /// Time limit for a connection without a request.
+    /// Timeout for a connection without a request.
     pub idle_timeout: Duration,
     /// Maximum size of the headers of a request, in bytes.
     pub max_header_bytes: usize,

@@ -58,7 +58,7 @@ pub(super) static LEASES: HeaderName = HeaderName::from_static("deltaq-leases");
 /// The header with the partitions that a list covers, in the reply to a node.
 pub(super) static PARTITIONS: HeaderName = HeaderName::from_static("deltaq-partitions");
 
-/// Time limit for connecting to a node.
+/// Timeout for connecting to a node.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an unused connection to a node is kept. This is usually shorter than `server.idle_timeout`, so that a
 /// call rarely uses a connection that the other node is closing.

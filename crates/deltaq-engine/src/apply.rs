@@ -40,11 +40,11 @@ pub struct Misfit {
     pub event: String,
     /// The key that the event is about.
     pub key: Option<String>,
-    /// What the event contradicts.
+    /// The part of the state that the event contradicts.
     pub reason: &'static str,
 }
 
-/// What an event contradicts.
+/// The part of the state that an event contradicts.
 type Reason = &'static str;
 
 impl Misfit {

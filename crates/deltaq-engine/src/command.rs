@@ -99,9 +99,9 @@ pub struct Produced {
 #[derive(Debug, Default)]
 pub struct ObjectList {
     pub(super) items: Vec<(Key, Object)>,
-    /// Invariant: the keys of `items`.
+    /// Invariant: the set of the keys of `items`.
     pub(super) keys: KeySet,
-    /// Invariant: the length of the longest object in `items`.
+    /// Invariant: the length of the longest object of `items`, in bytes.
     pub(super) longest_bytes: usize,
 }
 
@@ -242,7 +242,8 @@ pub enum KeySelection {
 #[derive(Debug)]
 pub struct SelectedKeys {
     pub(super) selection: KeySelection,
-    /// The number of keys that the caller expects. `None` once the keys have been counted.
+    /// The number of keys that the caller expects. `None` if the caller expects no number, or once the keys have been
+    /// counted.
     pub(super) expected_count: Option<u64>,
     pub(super) cursor: ScanCursor,
 }
@@ -296,7 +297,7 @@ pub enum Progress<T> {
 pub struct Pop {
     /// Maximum number of keys.
     pub max: usize,
-    /// Maximum size of the objects in bytes. The first key always fits.
+    /// Maximum size of the objects in bytes. The first key is returned regardless of its size.
     pub max_bytes: usize,
     /// The length of the leases. Defaults to the queue's setting.
     pub lease: Option<Duration>,
@@ -345,14 +346,14 @@ pub struct Settle {
 /// The ways to settle a lease. All of them except `Extend` end the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Done: the delivered deltas become known.
+    /// The work is done: the delivered deltas become known.
     Ack,
     /// Mode keys: client-go's Done without Forget.
     Done {
         /// The key is added again after this time, as by client-go's `AddAfter` before Done.
         delay: Option<Duration>,
     },
-    /// Failed.
+    /// The work failed.
     Nack {
         /// The wait. Overrides the rate limiter.
         delay: Option<Duration>,

@@ -57,7 +57,7 @@ pub(super) fn same_value(a: &str, b: &str) -> bool {
 }
 
 impl<'t> Parts<'t> {
-    /// The parts of a JSON text; `None` if its length is no `i64`.
+    /// The parts of a number in JSON; `None` if the length of the text does not fit into an `i64`.
     fn of(text: &'t str) -> Option<Self> {
         let (is_negative, unsigned) = match text.strip_prefix('-') {
             Some(unsigned) => (true, unsigned),

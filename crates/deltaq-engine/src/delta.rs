@@ -1,4 +1,4 @@
-//! Deltas: the changes to a key, with their dedup rule and cap.
+//! Deltas: the changes of a key, with their dedup rule and cap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl DeltaKind {
     }
 }
 
-/// One change to a key.
+/// One change of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
     /// The event that queued the delta.

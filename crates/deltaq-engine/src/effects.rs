@@ -42,7 +42,7 @@ pub struct Effects {
     pub resync_due: bool,
     /// Whether the initial list has been acknowledged.
     pub has_synced: bool,
-    /// Whether the queue is closed and has nothing left to deliver or to settle.
+    /// Whether the queue is closed and has nothing left to deliver or settle.
     pub is_drained: bool,
     /// Whether each view has changed, in the order of [`View::ALL`](super::view::View::ALL).
     pub changed_views: [bool; 2],
@@ -89,7 +89,7 @@ pub struct Counters {
     pub settled: [u64; 5],
     /// Number of settles of leases that had already ended in another way.
     pub stale: u64,
-    /// How often a key was parked.
+    /// How often a key has been parked.
     pub parked: u64,
 }
 
@@ -116,7 +116,7 @@ impl Counters {
     }
 }
 
-/// A value that takes a long time to drop, such as the list of a finished Replace with a million objects.
+/// A value that takes a long time to drop, such as the list of a million objects of a finished Replace.
 pub struct Garbage(#[expect(dead_code, reason = "the value is only kept to be dropped")] Box<dyn Send>);
 
 impl Garbage {

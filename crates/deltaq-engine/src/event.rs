@@ -160,7 +160,7 @@ pub enum EventKind {
     Paused,
     /// Keys are delivered again.
     Resumed,
-    /// The queue drains.
+    /// The queue begins to drain.
     Closed {
         /// Whether pops end as soon as no key is ready, without waiting for leases and delays.
         #[serde(default, skip_serializing_if = "is_default")]
@@ -262,7 +262,7 @@ pub struct ReplaceEnded {
 }
 
 impl EventKind {
-    /// The key that the event is about; `None` if the event is about the queue alone.
+    /// The key that the event concerns; `None` if the event concerns only the queue.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         match self {
@@ -326,7 +326,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin of a Replace. `initial` is whether it brings the initial list.
+    /// The origin of a Replace. If `initial` is true, the Replace brings the initial list.
     #[must_use]
     pub const fn replace(initial: bool) -> Self {
         if initial { Self::InitialReplace } else { Self::Replace }
@@ -371,7 +371,7 @@ pub struct Failure {
     /// Whether the rate limiters, including the token bucket, set the wait.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate_limited: bool,
-    /// Before this time the key is not delivered, whatever changes.
+    /// The time before which the key is not delivered, even if newer changes arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Time>,
 }
@@ -386,7 +386,7 @@ impl Ending {
         }
     }
 
-    /// Where the key goes, unless its work is done or it returns to the ready queue.
+    /// Where the key goes; `None` if its work is done or if it returns to the ready queue.
     #[must_use]
     pub const fn disposition(&self) -> Option<Disposition> {
         match self {

@@ -9,7 +9,7 @@ use super::time::Time;
 /// Maximum number of keys that are counted ahead of a key.
 pub const AHEAD_MAX: usize = 5_000;
 
-/// What decides whether a key is delivered.
+/// The facts that determine whether a key is delivered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// The key; `None` if the queue does not have it.
@@ -22,8 +22,8 @@ pub struct Explanation {
     pub is_paused: bool,
     /// Whether delays are frozen because the queue is closed.
     pub has_frozen_delays: bool,
-    /// When the delay of a ready or leased key adds the key again. Only in mode keys, where a delay is a separate
-    /// add.
+    /// When the delay of a ready or leased key ends and adds the key again. Only in mode keys, where a delay is a
+    /// separate add.
     pub added_again: Option<Time>,
     /// Whether a new change makes a parked key ready.
     pub wakes_parked_keys: bool,

@@ -51,13 +51,13 @@ pub(super) struct Feed {
     entered: Paged<Rv>,
     tombstones: Tombstones,
     limits: TombstoneLimits,
-    /// The oldest event at which a reader may be. A reader at an older event may have missed the removal of a key.
+    /// The oldest event from which a reader can continue. From an older event, a reader may miss the removal of a key.
     horizon: Rv,
     /// Number of slots that are indexed; all slots once the feed is complete.
     indexed: usize,
 }
 
-/// What a feed must know about a key before an event changes the key.
+/// What a feed must record about a key before an event changes the key.
 #[derive(Debug)]
 pub(super) struct LastObject {
     latest: Option<(Object, bool)>,
@@ -116,7 +116,7 @@ pub struct RowLimit {
 pub struct RowPage {
     /// The rows, by version.
     pub rows: Vec<Row>,
-    /// The reader's next position: it has everything up to this event.
+    /// The reader's next position: the reader has everything up to this event.
     pub next: Rv,
     /// Whether there are no more rows.
     pub is_last: bool,
@@ -127,14 +127,14 @@ pub struct RowPage {
 pub enum NoRows {
     /// The feed does not exist or is not complete.
     NotBuilt,
-    /// Some changes since the reader's position were dropped. The feed is complete from `horizon` on.
+    /// Some changes since the reader's position have been dropped. The feed is complete from `horizon` on.
     Expired {
-        /// The oldest event at which a reader may be.
+        /// The oldest event from which a reader can continue.
         horizon: Rv,
     },
     /// The reader's position is not an event number of the queue.
     Stray {
-        /// Why.
+        /// The reason.
         stray: Stray,
         /// The newest event of the queue.
         newest: Rv,
@@ -156,7 +156,7 @@ impl Feeds {
         }
     }
 
-    /// What the feeds must know before this event is applied; `None` if there are no feeds.
+    /// What the feeds must record before this event is applied; `None` if there are no feeds.
     pub(super) fn before(&self, state: &State, event: &Event) -> Option<LastObject> {
         if self.latest.is_none() && self.known.is_none() {
             return None;
@@ -374,6 +374,6 @@ pub struct FeedSize {
     pub tombstones: usize,
     /// Size of the tombstones in bytes.
     pub tombstone_bytes: usize,
-    /// The oldest event at which a reader may be.
+    /// The oldest event from which a reader can continue.
     pub horizon: Rv,
 }

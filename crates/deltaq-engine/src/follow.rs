@@ -25,7 +25,7 @@ pub struct Follow {
     pub view: View,
     /// Only keys with this prefix are taken.
     pub prefix: Arc<str>,
-    /// While this many keys are ready or delayed, the follower takes no more rows.
+    /// While this many keys are ready or delayed, the follower accepts no more rows.
     pub max_waiting: usize,
 }
 

@@ -46,8 +46,8 @@ pub struct FollowedDelta {
 }
 
 impl FollowedEvent {
-    /// What a follower takes of an event. `None` if the event changes no object, as a lease, or repeats one, as a
-    /// Resync.
+    /// The part of an event that a follower takes. `None` if the event changes no object, like a lease, or repeats an
+    /// object, like a Resync.
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
         let passage = event.views.of(View::Latest);

@@ -50,7 +50,7 @@ impl State {
         } else if self.config.rules().leases_oldest_delta {
             oldest_delta
         } else if acknowledges(kind, state.failures) {
-            // Without a later change, a delay has outlasted the lease. The change of that delay begins here.
+            // If there is no later change, a delay has outlasted the lease. The age of its change begins at this event.
             before.later.or(Some(id))
         } else {
             before.oldest.or(arrives.then_some(id))

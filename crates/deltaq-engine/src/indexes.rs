@@ -38,7 +38,7 @@ pub(super) struct Indexes {
     contents: Vec<Index>,
 }
 
-/// The known object of a key before an event changes the key.
+/// The known object of a key before an event.
 #[derive(Debug)]
 pub(super) struct KnownBefore(Option<Object>);
 
@@ -94,7 +94,7 @@ impl Indexes {
         old.into_iter().map(|(_, index)| index).collect()
     }
 
-    /// What the indexes must know before this event is applied; `None` if they need nothing.
+    /// What the indexes must record before this event is applied; `None` if they need nothing.
     pub(super) fn before(&self, state: &State, event: &Event, scope: Scope) -> Option<KnownBefore> {
         let changes_known = matches!(
             &event.kind,

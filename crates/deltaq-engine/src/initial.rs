@@ -1,4 +1,4 @@
-//! The initial list of a queue: the content that a new queue needs before its consumers can rely on it.
+//! The initial list of a queue: the objects that a new queue needs before its consumers can rely on it.
 
 use serde::{Deserialize, Serialize};
 

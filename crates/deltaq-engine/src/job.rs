@@ -51,8 +51,8 @@ pub(super) struct ReplaceJob {
     pub(super) comparison: Arc<Comparison>,
     /// Whether the queue had room for the whole list when the Replace was accepted.
     pub(super) fits: bool,
-    /// If `fits` is false: listed keys that need room, because the queue did not have them when they were counted or
-    /// has lost them since.
+    /// If `fits` is false: listed keys that need room, because the queue did not have them when they were counted, or
+    /// has removed them since.
     pub(super) wanted: KeySet,
     /// Room that is reserved for listed keys that are not queued yet.
     pub(super) reserved: usize,

@@ -1,23 +1,23 @@
 //! Fixed limits. Each name ends in its unit. The limits that an operator can set are in
 //! [`Config`](super::config::Config).
 
-/// Longest key, in bytes of UTF-8.
+/// Maximum length of a key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 1_024;
-/// Deepest nesting of an object's JSON, counted in open braces and brackets.
+/// Maximum nesting depth of an object's JSON, counted in open braces and brackets.
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Maximum number of JSON pointers in a key.
 pub const KEY_POINTERS_MAX: usize = deltaq_types::terms::KEY_POINTERS_MAX;
 /// Maximum number of indexes of a queue.
 pub const INDEXES_MAX: usize = 16;
-/// Longest name of an index, in bytes.
+/// Maximum length of an index's name, in bytes.
 pub const INDEX_NAME_BYTES_MAX: usize = 64;
-/// Longest value in an index, in bytes of UTF-8. Longer values are not indexed.
+/// Maximum length of a value in an index, in bytes of UTF-8. Longer values are not indexed.
 pub const INDEX_VALUE_BYTES_MAX: usize = 256;
 /// Maximum number of values of an array in an index. Later values of the array are not indexed.
 pub const INDEX_ARRAY_MAX: usize = 100;
-/// Longest source, worker name or pop id, in bytes.
+/// Maximum length of the name of a source or worker, and of a pop id, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Longest error text kept with a failed key, in bytes.
+/// Maximum length of the error text that is kept with a failed key, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
 /// Maximum number of running and waiting Replaces of a queue.
 pub const REPLACES_MAX: usize = 16;
@@ -25,7 +25,7 @@ pub const REPLACES_MAX: usize = 16;
 pub const FOLLOWERS_MAX: usize = 1_000;
 /// Maximum number of sources of a queue whose calls are remembered.
 pub const SOURCES_MAX: usize = 1_000;
-/// Longest version of an object, in bytes of its number or its string.
+/// Maximum length of an object's version, in bytes of its number or string.
 pub const VERSION_BYTES_MAX: usize = 256;
 /// Maximum number of remembered versions of deleted keys in a queue.
 pub const REMEMBERED_VERSIONS_MAX: usize = 100_000;
@@ -35,9 +35,9 @@ pub const REMEMBERED_VERSIONS_BYTES_MAX: usize = 64 << 20;
 pub const REMEMBERED_VERSIONS_SECS: u64 = 24 * 60 * 60;
 /// Maximum number of settled leases per queue whose outcome is kept.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
-/// Maximum number of leases, delays and failure counts that one command ends. They end under the queue's lock. The
-/// rest end at the next command or when the queue's timer fires. A million at once would block the queue for a
-/// second, and the commits of all other queues for longer.
+/// Maximum number of leases, delays and failure counts that one command ends, because they end under the queue's
+/// lock. The rest end at the next command or when the queue's timer fires. Ending a million at once would block the
+/// queue for a second, and the commits of all other queues for longer.
 pub const DUE_AT_A_TIME: usize = 1_000;
 /// How long the failure count of an otherwise unused key is kept, in seconds.
 pub const FAILURE_EXPIRY_SECS: u64 = 24 * 60 * 60;
@@ -45,11 +45,12 @@ pub const FAILURE_EXPIRY_SECS: u64 = 24 * 60 * 60;
 /// only floats.
 pub const RV_MAX: u64 = (1 << 53) - 1;
 /// The minimum distance between the last number of a life and the first number of the next life, if the clock is
-/// behind the queue's numbers. It is larger than the count of numbers that a process can use without journaling them.
+/// behind the queue's numbers. The distance is larger than the count of numbers that a process can use without
+/// journaling them.
 pub const LIFE_SKIP_EVENTS: u64 = 1 << 20;
 /// Maximum number of lives of a queue that are remembered, including the current one.
 pub const LIVES_MAX: usize = 256;
-/// The smallest `max_deltas_per_key`: merging keeps the oldest and the newest delta.
+/// The minimum of `max_deltas_per_key`, because merging keeps the oldest and the newest delta.
 pub const DELTAS_PER_KEY_MIN: usize = 2;
 
 /// In a document that contains an object, the maximum length of any other member. In a line, the maximum length of

@@ -180,7 +180,7 @@ impl Lives {
         }
     }
 
-    /// How many events have a number above `after`, up to `until`. Between two lives there are none.
+    /// Number of events above `after`, up to `until`. Between two lives there are no events.
     #[must_use]
     pub fn events_between(&self, after: Rv, until: Rv) -> u64 {
         let in_life = |life: Life| {

@@ -2,7 +2,7 @@
 
 use deltaq_types::Mode;
 
-/// The rules of a mode. The engine checks these rules and never the mode itself.
+/// The rules of a mode. The engine asks for these rules and never for the mode itself.
 #[derive(Clone, Copy, Debug)]
 pub struct ModeRules {
     /// Keys have objects and deltas. A queue without objects accepts only adds, which may be rate-limited

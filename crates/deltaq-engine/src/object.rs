@@ -63,12 +63,12 @@ impl Object {
         self.0.len()
     }
 
-    /// Whether both share one text, as clones do.
+    /// Whether both objects share one text, as clones do.
     pub(super) fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether both have the same content: the same members in any order, with numbers compared by their value.
+    /// Whether both objects have the same content: the same members in any order, with numbers compared by their value.
     #[must_use]
     pub fn same_content(&self, other: &Self) -> bool {
         if self.is_shared_with(other) || self.0 == other.0 {
@@ -178,9 +178,9 @@ pub struct Objects<'j> {
     reader: Reader<'j>,
     /// Whether the text is an array or null.
     is_list: bool,
-    /// The next token, unless the text has ended.
+    /// The first character of the next value; `None` if the text has ended.
     next: Option<Peek>,
-    /// Objects read so far.
+    /// Number of objects that have been read.
     read: usize,
 }
 
@@ -226,7 +226,7 @@ impl<'j> Objects<'j> {
         self.is_list
     }
 
-    /// Whether another value begins. The text up to there is valid.
+    /// Whether another value follows. The text before it is valid.
     #[must_use]
     pub fn has_next(&self) -> bool {
         self.next.is_some()
@@ -240,7 +240,7 @@ impl<'j> Objects<'j> {
         self.step(|reader, _| reader.object().map(|object| Scanned::of(object, spec)))
     }
 
-    /// The text of the next value, whatever it is; `None` at the end of the text.
+    /// The text of the next value, of any type; `None` at the end of the text.
     ///
     /// # Errors
     /// Same as [`scan`].

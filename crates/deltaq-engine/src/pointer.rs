@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::limits;
 use super::walk::Walk;
 
-/// Maximum number of bytes that JSON uses for one byte of a text: `\u0000`.
+/// Maximum number of bytes that JSON uses for one byte of text, as in `\u0000`.
 const ESCAPE_BYTES_MAX: usize = 6;
 
 /// A pointer into an object, for example to a part of a queue's key.
@@ -98,12 +98,12 @@ pub(super) fn find<'j>(text: &'j str, pointers: &[Pointer]) -> SmallVec<[Option<
     let longest = pointers.iter().flat_map(|pointer| &pointer.tokens).map(|token| token.len()).max();
     let name_bytes_max = 2 + ESCAPE_BYTES_MAX * longest.unwrap_or_default();
     let mut finder = Finder { pointers, found, missing: all, name_bytes_max };
-    // The walk also ends with `None` when all values are found.
+    // The walk also ends with `None` when all values have been found.
     let _ended = finder.value(&mut Cursor { text, at: 0 }, all, 0);
     finder.found
 }
 
-/// A set of pointers: a bit for each.
+/// A set of pointers, one bit for each pointer.
 type Live = u32;
 
 struct Finder<'p, 'j> {

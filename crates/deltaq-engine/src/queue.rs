@@ -60,7 +60,7 @@ pub struct Status {
     pub paused: bool,
     /// Whether the queue is closed.
     pub closed: bool,
-    /// Whether the queue is closed and has nothing left to deliver or to settle.
+    /// Whether the queue is closed and has nothing left to deliver or settle.
     pub drained: bool,
     /// The names of the indexes that are being built.
     pub building_indexes: Vec<Arc<str>>,
@@ -114,12 +114,12 @@ impl Queue {
         &self.volatile.feeds
     }
 
-    /// The state, which a feed reads, and the feeds.
+    /// The state, which a feed only reads, and the feeds.
     pub(super) fn state_and_feeds(&mut self) -> (&State, &mut Feeds) {
         (&self.state, &mut self.volatile.feeds)
     }
 
-    /// The state, which an index reads, and the indexes.
+    /// The state, which an index only reads, and the indexes.
     pub(super) fn state_and_indexes(&mut self) -> (&State, &mut Indexes) {
         (&self.state, &mut self.volatile.indexes)
     }

@@ -14,7 +14,7 @@ use super::time::Time;
 /// 0, for which client-go's result (0 * infinity) is undefined.
 const DOUBLINGS_INFINITE: u32 = 1_024;
 
-/// The limiters of a queue. The wait is the longest wait of all configured limiters.
+/// The rate limiters of a queue. A key waits for the longest of the waits of all configured limiters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateLimiter {
     /// `base * 2^(failures - 1)`, at most `max`.
@@ -23,7 +23,7 @@ pub struct RateLimiter {
     pub item_fast_slow: Option<ItemFastSlow>,
     /// One token bucket for all keys of the queue: client-go's `TypedBucketRateLimiter`.
     pub bucket: Option<Bucket>,
-    /// The longest possible wait, before jitter.
+    /// The maximum wait, before jitter.
     pub max_wait: Option<Duration>,
     /// Up to this fraction of the wait is added to it. The exact fraction is derived from the key and its failure
     /// count. The sum may exceed `max_wait`; otherwise all keys at the maximum would return at the same moment.
@@ -33,18 +33,18 @@ pub struct RateLimiter {
 /// client-go's `TypedItemExponentialFailureRateLimiter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemExponential {
-    /// Wait after the first failure.
+    /// The wait after the first failure.
     pub base: Duration,
-    /// Longest wait.
+    /// Maximum wait.
     pub max: Duration,
 }
 
 /// client-go's `TypedItemFastSlowRateLimiter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemFastSlow {
-    /// Wait after each of the first `max_fast` failures.
+    /// The wait after each of the first `max_fast` failures.
     pub fast: Duration,
-    /// Wait after each later failure.
+    /// The wait after each later failure.
     pub slow: Duration,
     /// Number of failures with the fast wait.
     pub max_fast: u32,

@@ -16,9 +16,9 @@ pub enum Refusal {
     QueueFull {
         /// The setting `max_keys`.
         limit: usize,
-        /// Keys in the queue, including reserved keys.
+        /// Number of keys in the queue, including reserved keys.
         keys: usize,
-        /// New keys that the command names.
+        /// Number of new keys that the command names.
         wanted: usize,
     },
     /// Mode events: the deltas of a key exceed a limit, and deltas are not merged.
@@ -83,9 +83,9 @@ pub enum Refusal {
     /// A Replace would delete more keys than its guard allows.
     #[error("{}", mass_delete(*deletions, *owned, *guard))]
     MassDelete {
-        /// Keys that would be deleted.
+        /// Number of keys that would be deleted.
         deletions: u64,
-        /// Keys of the source whose newest state is not a deletion.
+        /// Number of keys of the source whose newest state is not a deletion.
         owned: u64,
         /// The limit that the deletions exceed.
         guard: DeletionGuard,
@@ -98,7 +98,7 @@ pub enum Refusal {
     /// A seed needs a queue in which nothing is ready, delayed, leased or parked.
     #[error("the queue is not empty: {waiting} keys are ready, delayed, leased or parked")]
     NotEmpty {
-        /// Keys that are ready, delayed, leased or parked.
+        /// Number of keys that are ready, delayed, leased or parked.
         waiting: usize,
     },
     /// The caller expects a different number of keys.
@@ -120,12 +120,12 @@ pub enum Refusal {
     ImmutableConfig {
         /// The field.
         field: &'static str,
-        /// Keys in the queue.
+        /// Number of keys in the queue.
         keys: usize,
     },
 }
 
-/// The text of [`Refusal::MassDelete`]: what would be deleted, and the limits that are set.
+/// The text of [`Refusal::MassDelete`]: what would be deleted, and the limits that apply.
 fn mass_delete(deletions: u64, owned: u64, guard: DeletionGuard) -> String {
     let what = format!("would delete {deletions} of {owned} keys of its source");
     match guard {

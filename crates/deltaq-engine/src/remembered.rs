@@ -31,7 +31,7 @@ impl RememberedVersions {
         self.get(key).map(|remembered| &remembered.version)
     }
 
-    /// What is remembered for a key.
+    /// The remembered version of a key, with its event and its time.
     pub(super) fn get(&self, key: &Key) -> Option<&RememberedVersion> {
         self.by_rv.get(self.by_key.get(key)?)
     }
@@ -67,7 +67,7 @@ impl RememberedVersions {
         self.by_rv.values()
     }
 
-    /// The versions of a checkpoint.
+    /// Restores the versions from a checkpoint.
     pub(super) fn restore(all: Vec<RememberedVersion>) -> Self {
         let mut restored = Self::default();
         for remembered in all {

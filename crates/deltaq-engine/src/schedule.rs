@@ -130,7 +130,7 @@ impl Schedule {
         self.tokens.first_key_value().map(|(_, slot)| *slot)
     }
 
-    /// The sum of the ages of all leases.
+    /// The sum of the ages of all leases at `now`.
     #[must_use]
     pub fn leased_for(&self, now: Time) -> Duration {
         let all_us = u128::from(now.as_micros()) * self.tokens.len() as u128;
@@ -293,7 +293,7 @@ impl Schedule {
         }
     }
 
-    /// Handles the end of the key's delay. `waits` is whether the key has something to deliver. Returns whether the
+    /// Handles the end of the key's delay. If `waits` is true, the key has something to deliver. Returns whether the
     /// key got work.
     pub fn fire(
         &mut self,
@@ -371,7 +371,7 @@ impl Schedule {
         }
     }
 
-    /// Ends the lease and parks the key; its delay is dropped.
+    /// Ends the lease, parks the key and drops its delay.
     pub fn park(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
         self.end_lease(slot, state);
         self.set_delay(slot, state, None);
@@ -379,7 +379,7 @@ impl Schedule {
         self.set_place(state, Place::Parked);
     }
 
-    /// The key's waiting deltas were dropped: a leased key stays leased, any other key becomes idle.
+    /// Records that the key's waiting deltas were dropped: a leased key stays leased, and any other key becomes idle.
     pub fn drop_waiting(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
         self.set_delay(slot, state, None);
         state.set_floor(None);
@@ -433,7 +433,7 @@ impl Schedule {
         state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
     }
 
-    /// Sets the key's oldest unacknowledged change. `was` is the key's previous number in `older_changes`.
+    /// Sets the key's oldest unacknowledged change. `was` is the number that the key had in `older_changes`.
     pub fn set_oldest_change(
         &mut self,
         slot: Slot,

@@ -19,7 +19,7 @@ impl<T> Shards<T> {
         self.len
     }
 
-    /// The value with this hash for which `is` holds.
+    /// The value with this hash for which `is` returns true.
     pub(super) fn find(&self, hash: u64, is: impl FnMut(&T) -> bool) -> Option<&T> {
         self.parts.get(part(hash))?.find(hash, is)
     }
@@ -54,7 +54,7 @@ impl<T> Shards<T> {
         filled
     }
 
-    /// Removes the value with this hash for which `is` holds.
+    /// Removes the value with this hash for which `is` returns true.
     pub(super) fn remove(&mut self, hash: u64, is: impl FnMut(&T) -> bool) {
         let part = self.parts.get_mut(part(hash));
         if let Some(Ok(found)) = part.map(|part| part.find_entry(hash, is)) {

@@ -142,7 +142,7 @@ pub struct KeyState {
     pub waiting: Vec<Delta>,
     /// Deltas that a worker holds, oldest first.
     pub leased: Vec<Delta>,
-    /// What the schedule knows of the key.
+    /// The key's state in the schedule.
     pub schedule_state: ScheduleState,
     /// The delta of the initial list that is not acknowledged yet, if the key has one.
     pub initial_pending: Option<Rv>,

@@ -77,7 +77,7 @@ impl Sources {
         self.histories.insert(source.clone(), history);
     }
 
-    /// The number of the last call of a source that had a sequence.
+    /// The sequence number of the source's last call that had one.
     pub(super) fn sequence_of(&self, source: &Source) -> Option<u64> {
         self.histories.get(source)?.sequence
     }

@@ -19,9 +19,9 @@ use super::options::WriterOptions;
 use super::record;
 use super::store::{QueueId, QueueRow, Writes};
 
-/// The target duration for writing a chunk.
+/// Target time for writing a chunk.
 const CHUNK_TIME: Duration = Duration::from_millis(5);
-/// A row of more bytes counts as several rows.
+/// A row with more bytes counts as several rows.
 const ROW_BYTES: usize = 4_096;
 /// A tombstone counts as this many short rows, because an older tombstone is removed along with it. So a chunk never
 /// adds more tombstones than one write removes ([`REMOVED_ROWS_MAX`](super::store::REMOVED_ROWS_MAX)).
@@ -40,7 +40,7 @@ pub(super) struct Checkpoint {
     completed: Vec<Completed>,
 }
 
-/// A queue whose checkpoint is durable.
+/// A queue whose checkpoint is complete and durable.
 pub(super) struct Completed {
     pub(super) queue: QueueId,
     /// The event at which the checkpoint began.
@@ -100,7 +100,7 @@ impl Checkpoint {
         writes
     }
 
-    /// Called when the chunk is durable; writing it took `took`.
+    /// Records that the chunk is durable; writing it took `took`.
     pub(super) fn wrote(&mut self, took: Duration) -> Vec<Completed> {
         let rows = if took > CHUNK_TIME { self.rows / 2 } else { self.rows * 3 / 2 };
         self.rows = rows.clamp(*self.options.rows.start(), *self.options.rows.end());
@@ -114,8 +114,8 @@ impl Checkpoint {
         std::mem::take(&mut self.completed)
     }
 
-    /// Called when the chunk could not be written. The captured parts of its queues are lost, so these queues must be
-    /// reloaded.
+    /// Records that the chunk could not be written. The captured parts of its queues are lost, so these queues must
+    /// be reloaded.
     pub(super) fn lose(self) {
         let current = self.current.map(|current| current.live);
         for live in self.completed.into_iter().map(|completed| completed.live).chain(current) {

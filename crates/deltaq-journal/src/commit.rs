@@ -38,7 +38,7 @@ impl From<&store::Error> for Error {
 /// The outcome of a batch. It is set once: when the batch is durable, or when its durability is unknown.
 pub(super) type Outcome = SetOnce<Result<(), Error>>;
 
-/// A point in the journal that a reply waits for. A clone waits for the same point.
+/// A point in the journal for which a reply waits. A clone waits for the same point.
 #[derive(Clone, Debug, Default)]
 pub struct Commit(Option<Arc<Outcome>>);
 
@@ -65,7 +65,7 @@ impl Commit {
         self.0.as_ref().map_or(Some(Ok(())), |outcome| outcome.get().copied())
     }
 
-    /// Whether both commits have the same outcome because they are one commit.
+    /// Whether both values are the same commit.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

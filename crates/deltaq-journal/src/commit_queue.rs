@@ -31,25 +31,25 @@ const QUEUE_ROW_BYTES: usize = 1 << 10;
 /// Approximate size of a JSON pointer in a queue's settings, in bytes.
 const POINTER_BYTES: usize = 64;
 
-/// An operation for the writer. The writer applies operations in the order of their arrival.
+/// An operation for the writer, which applies operations in the order of their arrival.
 #[derive(Debug)]
 pub(super) enum Op {
     /// A queue was created.
     Create { log: Box<QueueLog>, state: Box<QueueState> },
     /// A queue was loaded.
     Open(Box<QueueLog>),
-    /// Events of a queue, and the event before them.
+    /// Events of a queue, and the number of the event before them.
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
     /// A queue was deleted.
     Delete { identity: Box<Identity>, last_rv: Rv },
     /// A queue is about to be loaded again. Until then, nothing more is written for it.
     Release(QueueId),
-    /// A reload found that these queues are deleted.
+    /// A reload has found that these queues are deleted.
     FoundDeleted(Vec<QueueId>),
 }
 
 impl Op {
-    /// Approximate memory of the operation in bytes, where its rows take `bytes` bytes of text.
+    /// Approximate memory of the operation in bytes, if its rows have `bytes` bytes of text.
     fn held_bytes(&self, bytes: usize) -> usize {
         let events = match self {
             Self::Append { events, .. } => events.len() * size_of::<Event>(),
@@ -66,7 +66,7 @@ pub(super) struct Batch {
     /// Approximate size of the rows of `ops`, in bytes of text.
     bytes: usize,
     outcome: Arc<Outcome>,
-    /// The share of this batch in `uncommitted`.
+    /// The part of `uncommitted` that belongs to this batch.
     held_bytes: usize,
     uncommitted: Arc<AtomicUsize>,
 }
@@ -151,7 +151,7 @@ impl CommitQueue {
         self.health.subscribe()
     }
 
-    /// The current epoch. The outcome of every commit that failed before this epoch is set.
+    /// The current epoch. Every commit that failed before this epoch has its outcome.
     ///
     /// # Errors
     /// The reason why the journal accepts no events.
@@ -190,7 +190,7 @@ impl CommitQueue {
         self.lives().insert(queue, live);
     }
 
-    /// Removes the queue's registration.
+    /// Ends the registration of the queue.
     pub fn detach(&self, queue: QueueId) {
         self.lives().remove(&queue);
     }
@@ -272,7 +272,7 @@ impl CommitQueue {
         commit
     }
 
-    /// How many batches wait for the writer.
+    /// Number of batches that wait for the writer.
     pub(super) fn len(&self) -> usize {
         self.lock().batches.len()
     }
@@ -282,7 +282,7 @@ impl CommitQueue {
         self.lock().batches.pop_front()
     }
 
-    /// Waits until a batch is ready or the queue is closed, but at most `longest`.
+    /// Waits until a batch is ready or the queue is closed, but at most for the time `longest`.
     pub(super) async fn wait(&self, longest: Duration) {
         tokio::select! {
             biased;

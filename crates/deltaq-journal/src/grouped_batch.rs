@@ -29,7 +29,7 @@ pub(super) struct GroupedBatch {
     deleted: Vec<QueueId>,
     /// Queues that are about to be loaded again.
     pub(super) released: Vec<QueueId>,
-    /// The size of each journal row.
+    /// The size of each journal row, and the number of its events.
     rows: Vec<(QueueId, Segment, u64)>,
 }
 
@@ -110,8 +110,8 @@ impl GroupedBatch {
     }
 }
 
-/// The events of a new row. The number of events in a new row. Only the first event of a row may skip numbers,
-/// because a queue begins a new life when it is loaded.
+/// Number of events in a new row. Only the first event of a row may skip numbers, because a queue begins a new life
+/// when it is loaded.
 fn events_of(row: &JournalRow) -> u64 {
     row.last_rv.since(row.first_rv) + 1
 }

@@ -7,7 +7,7 @@ use deltaq_engine::Queue;
 
 /// A loaded queue as the journal's checkpoint sees it.
 pub trait Live: fmt::Debug + Send + Sync {
-    /// Calls `look` with the queue, unless the queue is deleted or must be reloaded. Returns whether it did.
+    /// Calls `look` with the queue, unless the queue is deleted or must be reloaded. Returns whether `look` was called.
     fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool;
 
     /// Marks the queue as lost: captured parts of it were not written, so the queue must be reloaded.

@@ -46,7 +46,7 @@ impl Range {
     }
 }
 
-/// Adds the next row to the last segment, or begins another one if the segment would exceed `bytes`.
+/// Adds the next row to the last segment, or begins a new segment if the last one would exceed `bytes`.
 pub(super) fn add_to_segments(segments: &mut Vec<Segment>, next: Segment, bytes: u64) {
     match segments.last_mut() {
         Some(last) if last.bytes.saturating_add(next.bytes) <= bytes => {

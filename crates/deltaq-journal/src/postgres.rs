@@ -42,9 +42,9 @@ pub use self::snapshot::PostgresSnapshot;
 use self::write::Session;
 use super::store::{Epoch, Error, Opening, QueueId, Size, Store, Writes};
 
-/// Time limit of a write. The outcome of a write that takes longer is unknown.
+/// Timeout of a write. The outcome of a write that takes longer is unknown.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// Time limit for closing connections.
+/// Timeout for closing connections.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 
 /// The writer of a partition.

@@ -1,4 +1,4 @@
-//! The writer's log of each queue: the end of its journal, and which rows are retained.
+//! The writer's log of each queue: the end of its journal, and the rows that are retained.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,8 @@ use super::record::Identity;
 use super::recovery::Loaded;
 use super::store::{QueueId, Segment};
 
-/// By default, a queue's journal retains as many bytes as its live state has, but at least this many.
+/// The minimum number of bytes that a queue's journal retains by default. If the live state of the queue is larger,
+/// its size counts.
 pub(super) const RETAINED_BYTES_MIN: u64 = 64 << 20;
 
 /// The identity of a queue, as callers see it.

@@ -61,7 +61,7 @@ pub enum Error {
     Numbers {
         /// The queue's name.
         queue: String,
-        /// Its last number.
+        /// The last number of the queue.
         source: NoNumbers,
     },
     /// The rows do not fit together.

@@ -41,7 +41,7 @@ pub use self::sync::Sync;
 use self::upkeep::Upkeep;
 use super::store::{Epoch, Error, Opening, QueueId, REMEDY, Size, Store, Writes};
 
-/// Time limit for closing a failed connection. After this time, the connection counts as stuck.
+/// Timeout for closing a failed connection. After this time, the connection counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
 /// The writer of a SQLite store.
@@ -53,12 +53,12 @@ pub struct Sqlite {
     /// Whether the last write is known to have succeeded. Otherwise the connection may be inside a transaction that
     /// is still running.
     is_sound: bool,
-    /// Whether the failure was a full disk. SQLite reports a full disk before it syncs, so everything readable is on
-    /// the disk. Copying the WAL to make sure would need free space that is missing.
+    /// Whether the failure was a full disk. SQLite reports a full disk before it syncs, so everything that can be
+    /// read is on the disk. Copying the WAL to be certain would need space that is not free.
     is_full: bool,
     /// An error of maintenance that ran during a write. The next call of `upkeep` returns it.
     upkeep_error: Option<Error>,
-    /// Connections that are being closed.
+    /// Completes when the failed connections are closed.
     closing: Option<BoxFuture<'static, ()>>,
     epoch: Epoch,
     /// Whether an attempt to begin the next epoch failed with an unknown outcome.

@@ -138,7 +138,7 @@ pub struct Writes {
     pub journal: Vec<JournalRow>,
     /// Rows to insert or, if a row with the same `id` exists, to replace.
     pub queues: Vec<QueueRow>,
-    /// Tombstones to append. The key rows of their slots are removed.
+    /// Tombstones to append. The key rows at their slots are removed.
     pub tombstones: Vec<TombstoneRow>,
     /// Rows to insert or, if a row with the same `queue` and `slot` exists, to replace.
     pub keys: Vec<KeyRow>,

@@ -92,7 +92,7 @@ pub async fn open<S: Store>(
         reader,
         floor: numbers.floor,
         clock: clock.clone(),
-        // A moment has passed since the opening, so this clock is behind the database's clock by that moment.
+        // This clock is read a moment after the opening, so it is behind the database's clock by that moment.
         database_clock: wall.map(|wall| (wall, clock.monotonic_us())),
     };
     let writer = Writer {
@@ -401,8 +401,8 @@ impl<S: Store> Writer<S> {
         tracing::info!(epoch = epoch.0, "the journal has recovered");
     }
 
-    /// Stops the writer if the store can no longer be used, because another process has taken it over or because it
-    /// has lost acknowledged writes.
+    /// Stops the writer if it can no longer use the store, because another process has taken it over or because the
+    /// store has lost acknowledged writes.
     fn stops_after(&mut self, error: &store::Error) -> bool {
         self.stopped = match error {
             store::Error::Fenced { .. } => Some(Ended::Fenced),

@@ -17,9 +17,9 @@ use crate::http::request::watch_form::WatchForm;
 
 /// Maximum number of overload responses in progress. Further connections are closed without a response.
 const RESPONSES_MAX: usize = 256;
-/// Time limit of one overload response.
+/// Timeout of one overload response.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
-/// Time limit of the head of a request, and the maximum number of its bytes that are read.
+/// Timeout for the head of a request, and the maximum number of its bytes that are read.
 const HEAD_TIME_MAX: Duration = Duration::from_millis(250);
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Minimum time between two lines that [`LogLimit`] allows.

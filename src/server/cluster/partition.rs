@@ -86,12 +86,12 @@ impl Partition {
         Ok(Some(partition))
     }
 
-    /// Whether its writer has ended, because of a panic or because another node has claimed the partition.
+    /// Whether the partition's writer has ended, because of a panic or because another node has claimed the partition.
     pub(super) fn has_ended(&self) -> bool {
         self.writing.is_finished()
     }
 
-    /// Whether its writer has ended because the database has lost acknowledged changes.
+    /// Whether the partition's writer has ended because the database has lost acknowledged changes.
     pub(super) fn is_rolled_back(&mut self) -> bool {
         matches!((&mut self.writing).now_or_never(), Some(Ok(writer::Ended::RolledBack)))
     }

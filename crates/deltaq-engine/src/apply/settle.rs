@@ -106,7 +106,7 @@ impl State {
         self.apply_disposition(slot, failure.disposition, id)
     }
 
-    /// Ends the lease of a key that was not done. Returns whether that gives the key new work.
+    /// Ends the lease of a key whose work is not done. Returns whether this gives the key new work.
     fn apply_disposition(
         &mut self,
         slot: Slot,

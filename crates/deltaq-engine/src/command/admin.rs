@@ -31,7 +31,7 @@ impl Queue {
         }
         if self.state().auto_created || *self.state().config != *config {
             if self.state().config.version != config.version {
-                // The versions of the calls and the list are no longer comparable.
+                // The versions of the calls and those of the list are no longer comparable.
                 self.volatile.replace_jobs.iter_mut().for_each(|job| job.versions_decide = false);
             }
             self.emit(now, EventKind::Configured { config });
@@ -77,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// Forgets the failures of `keys`. Returns how many of them had any.
+    /// Forgets the failures of `keys`. Returns how many of the keys had failures.
     pub fn forget<'a>(&mut self, now: Time, keys: impl IntoIterator<Item = &'a str>) -> u64 {
         let now = self.advance(now);
         let mut forgotten = 0;
@@ -248,7 +248,7 @@ impl Queue {
     }
 }
 
-/// Why a key is not ready.
+/// Why a key waits.
 #[derive(Clone, Copy)]
 enum Waiting {
     Parked,
@@ -283,7 +283,7 @@ fn waits(entry: &Entry) -> bool {
     }
 }
 
-/// The newest event that gave the key work.
+/// The newest event that gave work to the key.
 fn newest_work(entry: &Entry) -> Rv {
     let delta = entry.waiting.newest().map_or(Rv::ZERO, |delta| delta.rv);
     let position = match &entry.schedule_state.place {

@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 pub(super) struct HeldDeltas {
     deltas: usize,
     bytes: usize,
-    /// Size in bytes of the newest object, which a Delete by key repeats.
+    /// Size in bytes of the newest object, which a Delete by key repeats in its delta.
     newest_bytes: usize,
 }
 

@@ -31,7 +31,7 @@ pub enum Taken {
     Moved,
 }
 
-/// What a row means for the follower.
+/// The effect of a row on the follower.
 #[derive(Clone, Copy, Debug)]
 enum RowEffect {
     Nothing,
@@ -143,7 +143,7 @@ impl Queue {
         })
     }
 
-    /// Applies items until `apply` says that one does not fit. Each item has the event that it is from.
+    /// Applies items until `apply` reports that one does not fit. Each item is given with the event that it comes from.
     fn take<T>(
         &mut self,
         now: Time,
@@ -175,7 +175,7 @@ impl Queue {
         Taken::All(to)
     }
 
-    /// What a row means for the queue.
+    /// The effect of a row on the queue.
     fn effect_of(&self, phase: FollowPhase, row: &Row, comparison: &Comparison) -> RowEffect {
         let slot = self.state().table.find(row.key.as_str());
         let entry = slot.map(|slot| self.state().entry(slot)).filter(|entry| is_live(entry));
@@ -213,7 +213,7 @@ impl Queue {
             delta: *kind,
             final_state_unknown: *final_state_unknown,
             origin: Origin::Call,
-            // Without the time before which the followed queue does not deliver the delta.
+            // The delay of the delta in the followed queue is not copied.
             provenance: last.same_or_next(source, owner, trace),
             due: None,
             object: object.clone(),

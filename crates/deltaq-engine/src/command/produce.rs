@@ -60,7 +60,7 @@ impl Queue {
         self.check_fresh_calls(calls, &stale)?;
         self.volatile.sequence = sequence.cloned();
         let has_objects = self.state().config.rules().has_objects;
-        // The deltas of one command usually have the same source, so they share it.
+        // The deltas of one command usually have the same source, so they share one provenance.
         let mut provenance = Provenance::default();
         let mut produced = Produced::default();
         for (index, call) in calls.iter().enumerate() {

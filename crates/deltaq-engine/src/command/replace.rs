@@ -25,7 +25,7 @@ use crate::scan::ScanCursor;
 use crate::table::Entry;
 use crate::time::Time;
 
-/// What a job needs next.
+/// The next step of a job.
 enum Next {
     /// Run the next part.
     More,
@@ -35,7 +35,7 @@ enum Next {
     Done,
 }
 
-/// What a listed object means for its key.
+/// The effect of a listed object on its key.
 enum Verdict {
     Skipped { take_over: bool },
     Stale { take_over: bool },
@@ -391,7 +391,7 @@ impl Queue {
         !job.cursor.is_under_way()
     }
 
-    /// What the listed object means for its key; `None` if the objects must be compared first, without the lock.
+    /// The effect of the listed object on its key; `None` if the objects must be compared first, without the lock.
     fn verdict(&self, job: &ReplaceJob, key: &Key, object: &Object) -> Option<Verdict> {
         if let Some(calls) = job.newer_calls(key) {
             return Some(Verdict::Skipped { take_over: !calls.named_source });
@@ -461,7 +461,7 @@ fn is_owned_by(entry: &Entry, source: Option<&Source>) -> bool {
     entry.has_state() && !entry.is_deleted() && entry.owner() == source
 }
 
-/// How much of a step's budget an object uses.
+/// How much of a step's budget processing the object uses.
 fn cost(object: &Object) -> usize {
     1 + object.bytes() / 4_096
 }

@@ -58,7 +58,7 @@ impl Queue {
         Ok(if cursor.after.is_some() { Progress::More } else { Progress::Done(self.resynced(cursor)) })
     }
 
-    /// Checks that the queue's mode has a Resync.
+    /// Checks that the queue's mode supports a Resync.
     ///
     /// # Errors
     /// [`Refusal::WrongMode`] in mode keys.
@@ -76,8 +76,8 @@ impl Queue {
     /// Checks that the queue can take known objects without deltas.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`] in mode keys, [`Refusal::NoKnownObjects`] without a store, [`Refusal::NotEmpty`] while anything waits,
-    /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
+    /// [`Refusal::WrongMode`] in mode keys, [`Refusal::NoKnownObjects`] without a store, [`Refusal::NotEmpty`] while
+    /// keys are ready, delayed, leased or parked, [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
     pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
         self.check_takes_calls()?;
         if !self.state().config.rules().has_objects {

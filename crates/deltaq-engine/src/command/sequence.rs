@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::refusal::Refusal;
 
 impl Queue {
-    /// The number of the last call of a source that had one.
+    /// The sequence number of the source's last call that had one.
     #[must_use]
     pub fn last_sequence(&self, source: &Source) -> Option<u64> {
         self.state().sources.sequence_of(source)

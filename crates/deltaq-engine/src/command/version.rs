@@ -114,7 +114,7 @@ impl Queue {
         }
     }
 
-    /// Whether a remembered version belongs to a state of its key that is older than `delta`.
+    /// Whether a remembered version belongs to a state of its key before `delta`.
     fn is_before(&self, remembered: &RememberedVersion, delta: &Delta) -> bool {
         match self.version_of(&delta.object) {
             Some(version) => remembered.version < version,

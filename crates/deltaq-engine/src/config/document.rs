@@ -30,7 +30,7 @@ impl Serialize for Config {
     }
 }
 
-/// The document was validated when the queue accepted it.
+/// The document is not validated again: the queue has already accepted it.
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let document = range::stored(|| QueueSettings::deserialize(deserializer))?;

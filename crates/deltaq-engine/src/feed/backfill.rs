@@ -27,7 +27,7 @@ pub struct Backfill {
     left: HashMap<Key, (Rv, Tombstone), RandomState>,
     /// The object of each key whose newest delta is a deletion.
     deletions: HashMap<Key, Deletion, RandomState>,
-    /// The same for each leased key, as of its lease.
+    /// The same for each leased key, as of the beginning of its lease.
     leased: HashMap<Key, Deletion, RandomState>,
 }
 

@@ -184,7 +184,7 @@ impl ScheduleState {
         self.backoff().oldest_change.or_else(|| self.place.arrival())
     }
 
-    /// The number of the key in the schedule's `older_changes`.
+    /// The number under which the key is in the schedule's `older_changes`.
     pub(crate) fn older_change(&self) -> Option<Rv> {
         let oldest = self.oldest_change().map(|oldest| oldest.rv);
         match self.place {

@@ -125,7 +125,7 @@ impl Entry {
         }
     }
 
-    /// Whether the queue holds more than a failure count for the key.
+    /// Whether the queue holds anything for the key other than a failure count.
     pub(crate) fn is_held(&self) -> bool {
         self.has_state() || self.schedule_state.delay().is_some() || self.schedule_state.place != Place::Idle
     }

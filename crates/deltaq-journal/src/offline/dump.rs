@@ -209,7 +209,7 @@ impl<'a, W: Write> Out<'a, W> {
     }
 }
 
-/// Reads a whole store into a place that has no queues. After an error, the place still has no queues.
+/// Reads a whole store into a location that has no queues. After an error, the location still has no queues.
 ///
 /// # Errors
 /// [`Error::NotEmpty`]; [`Error::Line`] and [`Error::Input`]; [`Error::Open`]; or an error of the store.

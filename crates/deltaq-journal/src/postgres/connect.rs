@@ -14,9 +14,9 @@ use super::{rows, sql};
 use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
 const BEGIN_EPOCH: &str = "begin an epoch";
-/// Time limit for one host to accept a connection.
+/// Timeout for one host to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Time limit of a short statement.
+/// Timeout of a short statement.
 pub(super) const SHORT_MAX: Duration = Duration::from_secs(15);
 
 /// The failures that an acknowledged commit survives, as reported by the database.
@@ -110,7 +110,7 @@ pub(super) async fn simple_rows(
 }
 
 fn statements(text: String) -> RawSql {
-    // Every such text comes from the module `sql` and consists of constants and numbers.
+    // Every such text is from the module `sql` and consists of constants and numbers.
     sqlx::raw_sql(AssertSqlSafe(text))
 }
 

@@ -44,8 +44,8 @@ fn cause(error: sqlx::Error) -> Box<dyn std::error::Error + Send + Sync> {
     format!("PostgreSQL says: {text} ({code}){hint}").into()
 }
 
-/// Waits for a reply of the database, but at most `longest`. The outcome of an operation that takes longer is
-/// unknown.
+/// Waits for a reply from the database, but at most for the time `longest`. The outcome of an operation that takes
+/// longer is unknown.
 pub(super) async fn within<T>(
     longest: Duration,
     doing: &str,

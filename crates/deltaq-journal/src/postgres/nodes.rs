@@ -16,7 +16,7 @@ use super::owner::{Loads, Member};
 use super::{Settings, migrate, sql};
 use crate::store::Error;
 
-/// Time limit of a heartbeat.
+/// Timeout of a heartbeat.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(2);
 
 /// A node, as other nodes see it.
@@ -85,7 +85,7 @@ impl Membership {
         let member = Member { name, instance: connect::random()? };
         let doing = "join the nodes";
         let joined = simple_rows(&mut connection, doing, sql::join(&member, &url, partitions)).await?;
-        // The first row is that of the lock, and the last row has the number.
+        // The first row comes from the lock, and the last row has the number.
         let count = joined.last().ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get::<i64, _>(0));
         let count = count.map_err(|error| database(doing, error))?;
         let membership = Self { settings, member, url, connection: Some(connection), host };

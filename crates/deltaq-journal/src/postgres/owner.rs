@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::store::Epoch;
 
-/// How long after the last heartbeat of a node its partitions can be claimed.
+/// How long after a node's last heartbeat other nodes can claim its partitions.
 pub const TTL: Duration = Duration::from_secs(10);
 
 /// A process that has joined the nodes.
@@ -34,8 +34,8 @@ pub(super) struct Tenure {
     /// The writer's epoch.
     pub(super) epoch: Epoch,
     /// The server on which the epoch began, identified by its start time in microseconds. A pooler may later route
-    /// the same connection to another server, which may lack acknowledged commits. Two servers do not start in the
-    /// same microsecond. After a restart of the same server, the first commit is repeated.
+    /// the same connection to another server, which may lack acknowledged commits. Two servers are assumed not to
+    /// start in the same microsecond. After a restart of the same server, the first commit is repeated.
     pub(super) server: i64,
     /// The epoch and the writer before this writer opened the partition.
     pub(super) before: (Epoch, i64),

@@ -25,7 +25,7 @@ use crate::store::{
 
 /// Maximum number of concurrent read statements. Further statements wait.
 const CONNECTIONS_MAX: usize = 4;
-/// Time limit of a read.
+/// Timeout of a read.
 const READ_MAX: Duration = Duration::from_mins(2);
 /// Number of rows that are measured in the first step. Each further step measures four times as many.
 const MEASURED_ROWS: i64 = 256;

@@ -113,12 +113,12 @@ impl PostgresSnapshot {
 }
 
 impl Snapshot for PostgresSnapshot {
-    /// A server's session has no mark that every user can see.
+    /// A server's session has no mark that every database user can see.
     fn server(&self) -> Option<Holder> {
         None
     }
 
-    /// A server does not prevent a consistent view.
+    /// A server does not prevent a consistent snapshot.
     fn refuse_server(&self) -> Result<(), Error> {
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::{Settings, sql};
 use crate::store::Error;
 
 const DOING: &str = "split the store into partitions";
-/// Time limit for moving the rows of a table.
+/// Timeout for moving the rows of a table.
 const MOVE_MAX: Duration = Duration::from_hours(1);
 
 /// Moves the queues of partition 0 to the partitions that `partition_of` returns for their names. Creates these partitions.

@@ -140,7 +140,7 @@ impl Number for QueueId {
     }
 }
 
-/// The bits of the number are kept.
+/// Stores the bits of the number unchanged.
 impl Number for u64 {
     fn number(self) -> i64 {
         self.cast_signed()
@@ -152,7 +152,7 @@ fn column<'a, T: 'a, N: Number>(rows: impl IntoIterator<Item = &'a T>, get: impl
     rows.into_iter().map(|row| get(row).number()).collect()
 }
 
-/// One column of 32 bits, bit for bit.
+/// One column of 32-bit numbers, stored bit for bit.
 fn bits<'a, T: 'a>(rows: impl IntoIterator<Item = &'a T>, get: impl Fn(&T) -> u32) -> Vec<i32> {
     rows.into_iter().map(|row| get(row).cast_signed()).collect()
 }
@@ -170,7 +170,7 @@ fn optional<'a, T: 'a>(
     rows.into_iter().map(|row| get(row).map(str::as_bytes)).collect()
 }
 
-/// The last row of each identity. Earlier rows are left out, because one statement can't write a row twice.
+/// The last row of each identity. Earlier rows are left out, because one statement can't write the same row twice.
 fn last_of_each<T, I: Eq + Hash>(rows: &[T], identity: impl Fn(&T) -> I) -> Vec<&T> {
     let last: HashMap<I, usize> =
         rows.iter().enumerate().map(|(index, row)| (identity(row), index)).collect();

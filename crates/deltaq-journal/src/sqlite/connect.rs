@@ -25,8 +25,8 @@ pub(super) const PAGE_BYTES: u64 = 4_096;
 /// Size of a page in the WAL in bytes, including its header.
 pub(super) const FRAME_BYTES: u64 = PAGE_BYTES + 24;
 
-/// The WAL file is truncated to this size when it starts over. A smaller file keeps its size, because
-/// overwriting costs less than growing a file.
+/// The WAL file is truncated to this size when it starts over. A smaller file keeps its size, because overwriting a
+/// file costs less than growing it.
 const WAL_FILE_BYTES_MAX: u64 = 48 << 20;
 
 /// All migrations, oldest first. A released migration never changes.
@@ -233,7 +233,7 @@ fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     Ok(State { opening, reached: Reached { row: number(1)?.saturating_sub(1), version: numbers.version } })
 }
 
-/// Creates the file of a new database, readable only by its owner. SQLite gives its other files the same mode.
+/// Creates the file of a new database so that only its owner can read it. SQLite gives its other files the same mode.
 pub(super) fn create_if_missing(paths: &Paths) -> Result<(), Error> {
     match fs::exists(&paths.database) {
         Ok(true) => Ok(()),

@@ -153,7 +153,7 @@ impl HighWaterMark {
         Ok(mark)
     }
 
-    /// The last row and version of the store.
+    /// The last row and version that the mark records.
     pub(super) fn reached(&self) -> Reached {
         self.record.reached
     }

@@ -83,8 +83,9 @@ impl SqliteSnapshot {
         usage: Use,
         is_quiet: bool,
     ) -> Result<Self, Error> {
-        // Only a few rows are read at a time, because rows may be long. A database without a WAL and without a server
-        // is opened as immutable. SQLite then creates no files, so a read-only folder can be read.
+        // Only a few rows are read at a time, because rows may be long. If there is neither a WAL nor a server, the
+        // database is opened as immutable. SQLite then creates no files, so a store in a read-only folder can be
+        // read.
         let options = connect::reading(&paths.database).row_buffer_size(8).immutable(is_quiet);
         let temp_files = ["-shm", "-wal"].map(|end| beside(&paths.database, end)).into_iter();
         let temp_files: Vec<PathBuf> = temp_files.filter(|path| !path.exists()).collect();

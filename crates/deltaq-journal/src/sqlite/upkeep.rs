@@ -29,8 +29,8 @@ use crate::store::{Error, Size};
 /// A passive checkpoint starts after this many bytes were written to the WAL. A larger value would leave more for the
 /// writer to copy. A smaller value would copy frequently changed pages more often.
 const COPY_BYTES: u64 = 8 << 20;
-/// From this length on, the WAL should start over. A larger value takes more disk space. With a smaller value, the
-/// WAL waits for readers more often.
+/// The length from which on the WAL should start over. A larger value takes more disk space. With a smaller value,
+/// the WAL waits for readers more often.
 const RESTART_BYTES: u64 = 32 << 20;
 /// Maximum number of bytes that the writer copies, which takes a few milliseconds. More is left only while a reader
 /// blocks the passive checkpoint, and that reader would also block the writer's checkpoint.
@@ -89,7 +89,7 @@ impl Upkeep {
         self.start_copy(writer).await
     }
 
-    /// Runs a step of the maintenance that does not depend on writes, if one is due. Returns the size.
+    /// Runs a step of the maintenance that does not depend on writes, if one is due. Returns the size of the store.
     pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
         self.finish_copy(false, writer).await?;
         if self.is_long {
@@ -129,7 +129,7 @@ impl Upkeep {
         let copied = copied.map_err(|error| database("copy the WAL into the database", error))?;
         self.is_long = copied.wal >= RESTART_BYTES;
         if self.is_long && copied.rest <= REST_BYTES_MAX {
-            // If readers block it, it is tried again after the next passive checkpoint.
+            // If readers block the restart, it is tried again after the next passive checkpoint.
             let restarted = sqlx::query(sql::RESTART).execute(writer).await;
             restarted.map_err(|error| database("start the WAL over", error))?;
         }

@@ -118,7 +118,7 @@ async fn write_all(
         run(connection, query).await?;
     }
     if !(trimmed.is_empty() && swept.is_empty()) {
-        // Without this, removing the last row would lose the largest id.
+        // Without this, the store would lose the largest id when the last row is removed.
         run(connection, sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed())).await?;
     }
     for (queue, rv) in trimmed {
@@ -139,7 +139,7 @@ async fn write_all(
     Ok(())
 }
 
-/// Whether the queue has rows besides its own row.
+/// Whether the queue has rows other than its own row.
 pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) -> Result<bool, sqlx::Error> {
     let query = sqlx::query_scalar(sql::HAS_ROWS).bind(queue.0);
     query.bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).fetch_one(connection).await

@@ -26,7 +26,7 @@ pub struct PopCall {
     pub wait: Duration,
 }
 
-/// The answer to a pop. The settles remain valid regardless of the result of the pop.
+/// The answer to a pop. The settles keep their effect regardless of the result of the pop.
 #[derive(Debug)]
 pub struct PopAnswer {
     /// The outcome of each settle.
@@ -81,7 +81,7 @@ impl Handle {
         };
         match own.wait().await {
             Ok(()) => PopAnswer { settled, items, switches },
-            // Then the outcome of the settles is also unknown.
+            // In this case, the outcome of the settles is also unknown.
             Err(error) => failed(error.into()),
         }
     }

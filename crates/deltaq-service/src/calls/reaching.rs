@@ -42,8 +42,8 @@ impl Handle {
         })
     }
 
-    /// Waits until every change up to `version` is acknowledged, but at most `wait` and only until the shutdown
-    /// begins. The default is the newest version. Parked keys are ignored.
+    /// Waits until every change up to `version` is acknowledged, but at most for the time `wait` and only until the
+    /// shutdown begins. `version` defaults to the newest version. Parked keys are ignored.
     ///
     /// # Errors
     /// Same as [`check_version`](Self::check_version).

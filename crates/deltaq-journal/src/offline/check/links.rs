@@ -6,7 +6,7 @@ use super::{Examiner, Severity};
 use crate::snapshot::Link;
 use crate::store::QueueId;
 
-/// The end of the previous row.
+/// Where the previous row ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// There is no previous row.

@@ -43,7 +43,7 @@ impl Examiner<'_> {
         let row = match found.row {
             Ok(row) => row,
             Err(what) => {
-                // The queue's other rows still belong to a known queue.
+                // The other rows of this queue then still belong to a known queue.
                 if let Some(id) = found.queue {
                     self.queues.insert(id, Known { is_damaged: true, ..Known::default() });
                 }
