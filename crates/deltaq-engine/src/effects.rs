@@ -56,6 +56,15 @@ pub struct Effects {
     pub garbage: Vec<Garbage>,
 }
 
+impl Effects {
+    /// Whether the commands queued deltas or changed the view `latest`.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        let [latest, _] = self.changed_views;
+        latest || self.counters.deltas.iter().any(|count| *count > 0)
+    }
+}
+
 /// A list of durations. Most commands have one duration, which needs no allocation.
 pub type Durations = SmallVec<[Duration; 1]>;
 

@@ -267,6 +267,11 @@ impl Feed {
         self.is_complete()
     }
 
+    /// Whether the key left the view after this event. The feed reaches back to the event.
+    pub(super) fn has_left_after(&self, key: &Key, rv: Rv) -> bool {
+        self.tombstones.of(key).is_some_and(|left| left > rv)
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.indexed == usize::MAX
     }

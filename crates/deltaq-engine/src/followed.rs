@@ -41,8 +41,6 @@ pub struct FollowedDelta {
     pub final_state_unknown: bool,
     /// The producer, the owner and the trace.
     pub provenance: Provenance,
-    /// Whether the key left the view `latest` with this delta.
-    pub leaves: bool,
 }
 
 impl FollowedEvent {
@@ -51,7 +49,6 @@ impl FollowedEvent {
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
         let passage = event.views.of(View::Latest);
-        let leaves = passage == Some(Passage::Left);
         let change = match &event.kind {
             EventKind::Appended(Appended { origin: Origin::Resync, .. }) => return None,
             EventKind::Appended(Appended { delta, object, final_state_unknown, provenance, .. }) => {
@@ -60,7 +57,6 @@ impl FollowedEvent {
                     object: object.clone(),
                     final_state_unknown: *final_state_unknown,
                     provenance: provenance.clone(),
-                    leaves,
                 })
             }
             EventKind::Seeded { object, owner, .. } => {
@@ -70,10 +66,9 @@ impl FollowedEvent {
                     object: object.clone(),
                     final_state_unknown: false,
                     provenance: Provenance::new(owner.clone(), owner.clone(), None),
-                    leaves,
                 })
             }
-            _ if leaves => FollowedChange::Left,
+            _ if passage == Some(Passage::Left) => FollowedChange::Left,
             EventKind::Removed { .. } => FollowedChange::Dropped,
             _ => return None,
         };
@@ -95,7 +90,6 @@ impl FollowedEvent {
                 object,
                 final_state_unknown: false,
                 provenance,
-                leaves: false,
             });
         }
     }

@@ -2,6 +2,7 @@
 
 use super::effects::Garbage;
 use super::feed::{Backfill, Feed, FeedSize, NoRows, Position, RowLimit, RowPage, TombstoneLimits};
+use super::id::Rv;
 use super::key::Key;
 use super::queue::Queue;
 use super::time::Time;
@@ -25,6 +26,12 @@ impl Queue {
     #[must_use]
     pub fn has_feed(&self, view: View) -> bool {
         self.feeds().of(view).is_some()
+    }
+
+    /// Whether the key left the view after this event, to which the feed reaches back.
+    #[must_use]
+    pub fn has_left_after(&self, view: View, key: &Key, rv: Rv) -> bool {
+        self.feeds().of(view).is_some_and(|feed| feed.has_left_after(key, rv))
     }
 
     /// The size of the feed of a view; `None` without a feed.

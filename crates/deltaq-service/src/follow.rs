@@ -10,9 +10,11 @@ use std::time::Duration;
 use deltaq_engine::command::{Comparison, Taken};
 use deltaq_engine::feed::{RowLimit, RowPage};
 use deltaq_engine::follow::{Follow, FollowPhase, FollowPosition};
+use deltaq_engine::followed::FollowedEvent;
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use futures_util::FutureExt as _;
+use tokio::time::Instant;
 
 use super::followed_events::{EventPage, EventReader, NoEvents};
 use super::queue::Handle;
@@ -30,6 +32,9 @@ const STEP_ROWS: usize = 256;
 /// A follower collects the changes of this period and applies them together, so that its commits leave room for those
 /// of producers.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often a follower in mode `events` records that it has passed events of which it takes none. After a restart it
+/// begins there, and the journal keeps what is newer.
+const RECORD_EVERY: Duration = Duration::from_mins(1);
 /// How long a follower waits before it retries.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
@@ -162,13 +167,13 @@ async fn try_feed(
     let position = position.filter(|position| !lists && position.incarnation == incarnation);
     if let Some(position) = position.filter(|position| is_events && position.phase == FollowPhase::Changes) {
         let reader = EventReader::begin(parent, follow.prefix.clone(), position.after, PAUSE);
-        let mut feeder = Feeder { follower, follow, is_events, reader, position };
+        let mut feeder = Feeder { follower, follow, is_events, reader, recorded: Instant::now(), position };
         loop {
             feeder.step().await?;
         }
     }
     let (reader, position) = watch(&parent, follower, follow, position).await?;
-    let mut feeder = Feeder { follower, follow, is_events, reader, position };
+    let mut feeder = Feeder { follower, follow, is_events, reader, recorded: Instant::now(), position };
     loop {
         feeder.step().await?;
     }
@@ -211,6 +216,8 @@ struct Feeder<'f, R> {
     /// Whether the follower takes events after the list.
     is_events: bool,
     reader: R,
+    /// When the position was recorded.
+    recorded: Instant,
     /// The position of the follower. The reader may be further ahead if there was nothing for the follower.
     position: FollowPosition,
 }
@@ -283,20 +290,51 @@ impl Feeder<'_, EventReader> {
     async fn take(&mut self, page: &EventPage) -> Result<(), Stop> {
         let end = FollowPosition { after: page.next, ..self.position };
         let mut events = page.events.as_slice();
+        let mut records = self.recorded.elapsed() >= RECORD_EVERY;
         loop {
-            let room = self.wait_for_room().await?;
+            // Without events there is nothing that needs room.
+            let room = if events.is_empty() { 0 } else { self.wait_for_room().await? };
             let (now, later) = events.split_at(events.len().min(STEP_ROWS).min(room));
             let last = now.last().filter(|_| !later.is_empty());
             let to = last.map_or(end, |last| FollowPosition { after: last.rv, ..self.position });
             let from = self.position;
-            let (taken, commit) =
-                self.follower.change_fairly(|state, at| state.queue.take_events(at, from, now, to))?;
+            let (taken, commit) = self
+                .follower
+                .change_fairly(|state, at| state.queue.take_events(at, from, now, to, records))?;
+            if taken == Taken::Full {
+                events = self.after_full(events).await?;
+                continue;
+            }
             self.moved(taken)?;
+            if self.position != from {
+                self.recorded = Instant::now();
+                records = false;
+            }
             events = later;
             if events.is_empty() {
                 return commit.wait().await.map_err(|error| Error::from(error).into());
             }
         }
+    }
+
+    /// Waits after an event that did not fit, because a key has no room for another delta. Returns the events that the
+    /// follower has not taken.
+    async fn after_full<'e>(&mut self, events: &'e [FollowedEvent]) -> Result<&'e [FollowedEvent], Stop> {
+        self.follower.follow_task.set(|activity| activity.obstacle = Some(Obstacle::Full));
+        tokio::select! {
+            biased;
+            () = self.follower.follow_task.wake.notified() => {}
+            () = tokio::time::sleep(RETRY_WAIT) => {}
+        }
+        self.check_settings()?;
+        let goes_on = |position: &FollowPosition| {
+            (position.incarnation, position.phase) == (self.position.incarnation, self.position.phase)
+                && position.after >= self.position.after
+        };
+        let position = self.follower.open()?.queue.follow_position();
+        self.position = position.filter(goes_on).ok_or(Stop::Again)?;
+        let taken = events.iter().take_while(|event| event.rv <= self.position.after).count();
+        Ok(events.split_at(taken).1)
     }
 }
 
@@ -377,9 +415,14 @@ impl Feeder<'_, Watcher> {
             let room = self.wait_for_room().await?;
             let (mut keys, next) =
                 self.follower.open()?.queue.keys_to_sweep(after.as_ref(), room.min(STEP_ROWS));
+            let is_events = self.is_events;
             let gone = self.reader.handle().read(|queue, _| {
                 let has = |key: &Key| queue.table().get(key.as_str())?.version_in(*view);
-                keys.retain(|key| !key.as_str().starts_with(&**prefix) || has(key).is_none());
+                // The deletion of a key since the list began is an event of its own.
+                let is_event = |key: &Key| is_events && queue.has_left_after(*view, key, since);
+                keys.retain(|key| {
+                    !key.as_str().starts_with(&**prefix) || (has(key).is_none() && !is_event(key))
+                });
                 keys
             });
             let (gone, from) = (gone.await?, self.position);

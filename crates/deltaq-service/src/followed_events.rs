@@ -17,6 +17,9 @@ use super::queue::Handle;
 /// Approximate number of journal bytes that are read at once.
 const PAGE_BYTES: usize = 1 << 20;
 
+/// How long a reader waits for events before it passes those that no follower takes.
+const QUIET_MAX: Duration = Duration::from_secs(1);
+
 /// A reader of the events of a queue.
 #[derive(Debug)]
 pub(super) struct EventReader {
@@ -77,14 +80,14 @@ impl EventReader {
     pub(super) async fn read(&mut self) -> Result<EventPage, NoEvents> {
         let Some((journal, id)) = self.followed.journal() else { return Err(NoEvents::Lost) };
         let after = self.after;
-        let newest = self.followed.read(|queue, _| {
-            let newest = queue.resource_version();
-            queue.lives().check(after, newest).map(|()| newest)
+        let read = self.followed.read_state(|state, _| {
+            let newest = state.queue.resource_version();
+            state.queue.lives().check(after, newest).map(|()| (newest, state.last_change))
         });
-        let newest = newest.await?.map_err(|_stray| NoEvents::Lost)?;
-        let mut page = EventPage { events: Vec::new(), next: after, is_last: after >= newest };
-        if page.is_last {
-            return Ok(page);
+        let (newest, last_change) = read.await?.map_err(|_stray| NoEvents::Lost)?;
+        // The events since are leases and the like. They are not read, because the journal may no longer have them.
+        if last_change <= after {
+            return Ok(EventPage { events: Vec::new(), next: newest, is_last: true });
         }
         let unreadable = |error: &dyn std::error::Error| NoEvents::Failed(self.followed.unreadable(error));
         let rows = journal.reader().journal(*id, after, PAGE_BYTES).await;
@@ -102,8 +105,7 @@ impl EventReader {
             });
             look_up.await?;
         }
-        (page.events, page.next, page.is_last) = (events, next, next >= newest);
-        Ok(page)
+        Ok(EventPage { events, next, is_last: next >= newest })
     }
 
     /// Begins the next page after this event.
@@ -111,10 +113,11 @@ impl EventReader {
         self.after = after;
     }
 
-    /// Waits until deltas were queued since the last call. A call shortly after the last one waits a little longer.
+    /// Waits until there are events for the follower since the last call, or for a second: the reader then passes the
+    /// other events before the journal drops them. A call shortly after the last one waits a little longer.
     pub(super) async fn changed(&mut self) {
         let announced = &self.followed.feed_readers.events.announced;
-        announced.more_than(self.announced).await;
+        let _quiet = tokio::time::timeout(QUIET_MAX, announced.more_than(self.announced)).await;
         if self.next_read > Instant::now() {
             tokio::time::sleep_until(self.next_read).await;
         }

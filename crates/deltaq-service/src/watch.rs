@@ -261,7 +261,8 @@ async fn run(handle: Arc<Handle>) {
             // This branch comes first, so that a constantly changing queue can't prevent it from running.
             _ = upkeep.tick() => {
                 if !handle.keep_up_feeds() {
-                    readers.has_task.store(false, Ordering::Release);
+                    // A swap, because the counts of the readers are read after it.
+                    readers.has_task.swap(false, Ordering::AcqRel);
                     // A reader that arrived in the meantime has relied on this task.
                     if !readers.are_any() || readers.has_task.swap(true, Ordering::AcqRel) {
                         return;

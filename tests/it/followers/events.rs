@@ -93,9 +93,8 @@ fn compare(sent: &[&FollowedEvent], taken: &[Appended]) -> Result<(), String> {
         };
         let is_later = |delta: &&Appended| sent.get(index + 1).is_some_and(|next| is_this(delta, next));
         let is_optional = match &event.change {
-            // The sweep before the list may have deleted the key.
-            FollowedChange::Queued(sent) => sent.leaves,
-            // The same; after a drop, the key may also have no earlier object, or a newer one.
+            FollowedChange::Queued(_) => false,
+            // The follower may not have the key. After a drop, the key may have no earlier object, or a newer one.
             FollowedChange::Left | FollowedChange::Dropped => true,
         };
         let found = taken.next_if(|delta| {

@@ -102,7 +102,7 @@ impl Queue {
     ) -> Taken {
         let mut provenance = Provenance::default();
         let rows = rows.iter().map(|row| (row.rv, row));
-        self.take(now, from, rows, to, |queue, now, row| {
+        self.take(now, from, rows, (to, QUIET_EVENTS), |queue, now, row| {
             let effect = queue.effect_of(from.phase, row, comparison);
             match effect {
                 RowEffect::Nothing => {}
@@ -119,21 +119,22 @@ impl Queue {
         })
     }
 
-    /// Mode `events`: takes events of the followed queue. Moves the queue from position `from` to `to`.
+    /// Mode `events`: takes events of the followed queue. Moves the queue from position `from` to `to`. Without events
+    /// it records the position only if `records` is set.
     pub fn take_events(
         &mut self,
         now: Time,
         from: FollowPosition,
         events: &[FollowedEvent],
         to: FollowPosition,
+        records: bool,
     ) -> Taken {
         let mut provenance = Provenance::default();
         let events = events.iter().map(|event| (event.rv, event));
-        self.take(now, from, events, to, |queue, now, FollowedEvent { key, change, .. }| {
+        let quiet_max = if records { 0 } else { QUIET_EVENTS };
+        self.take(now, from, events, (to, quiet_max), |queue, now, FollowedEvent { key, change, .. }| {
             match change {
-                // The sweep has already deleted the key.
-                FollowedChange::Queued(FollowedDelta { leaves: true, .. }) | FollowedChange::Left
-                    if !queue.has(key) => {}
+                FollowedChange::Left if !queue.has(key) => {}
                 FollowedChange::Queued(delta) if !queue.has_room(key, Some(&delta.object)) => return false,
                 FollowedChange::Queued(delta) => queue.append_delta(now, key, delta, &mut provenance),
                 FollowedChange::Left => drop(queue.delete(now, &deletion(key), &mut provenance)),
@@ -143,13 +144,14 @@ impl Queue {
         })
     }
 
-    /// Applies items until `apply` reports that one does not fit. Each item is given with the event that it comes from.
+    /// Applies items until `apply` says that one does not fit. Each item has the event that it is from. Without items,
+    /// the position is recorded after `quiet_max` events.
     fn take<T>(
         &mut self,
         now: Time,
         from: FollowPosition,
         items: impl ExactSizeIterator<Item = (Rv, T)>,
-        to: FollowPosition,
+        (to, quiet_max): (FollowPosition, u64),
         mut apply: impl FnMut(&mut Self, Time, T) -> bool,
     ) -> Taken {
         let now = self.advance(now);
@@ -168,7 +170,7 @@ impl Queue {
             after = rv;
         }
         let passed = to.after.get().saturating_sub(from.after.get());
-        if is_quiet && from.phase == to.phase && passed < QUIET_EVENTS {
+        if is_quiet && from.phase == to.phase && passed <= quiet_max {
             return Taken::All(from);
         }
         self.emit(now, EventKind::Followed { position: to });

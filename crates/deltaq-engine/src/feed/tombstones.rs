@@ -73,6 +73,11 @@ impl Tombstones {
         }
     }
 
+    /// The event at which the key left the view, if it has a tombstone.
+    pub(super) fn of(&self, key: &Key) -> Option<Rv> {
+        self.by_key.get(key).copied()
+    }
+
     /// Whether the key has a tombstone.
     pub(super) fn has(&self, key: &Key) -> bool {
         self.by_key.contains_key(key)

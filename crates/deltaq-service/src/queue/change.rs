@@ -53,6 +53,8 @@ pub(crate) struct Locked {
     pub(crate) resync_due: bool,
     /// Counts of changes since `/metrics` was last read.
     pub(crate) counters: Counters,
+    /// The newest event may be one that a follower in mode `events` takes; no later one is.
+    pub(crate) last_change: Rv,
     /// Whether the task of a follower waits until the queue has room for rows.
     pub(crate) awaits_room: bool,
     /// Whether the queue was synced, and whether it was drained, after the last change.
@@ -176,6 +178,9 @@ impl Handle {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
+        if effects.has_changes() {
+            state.last_change = state.queue.resource_version();
+        }
         let next = effects.next_deadline;
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             state.armed = next;
@@ -213,8 +218,7 @@ impl Handle {
             // If the caller has disconnected, this drops the delivery, and its keys return to the queue.
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
-        let has_deltas = effects.counters.deltas.iter().any(|count| *count > 0);
-        self.feed_readers.note(effects.changed_views, has_deltas, self.clock());
+        self.feed_readers.note(effects.changed_views, effects.has_changes(), self.clock());
         self.metrics().record(&effects.waits, &effects.works);
         self.log(&effects.counters);
         if !effects.garbage.is_empty() {
@@ -258,6 +262,7 @@ impl Handle {
 
 impl Locked {
     pub(super) fn new(queue: Queue, commits: Commits) -> Self {
+        let queue_rv = queue.resource_version();
         Self {
             queue,
             waiters: Waiters::default(),
@@ -270,6 +275,7 @@ impl Locked {
             armed: None,
             resync_due: false,
             counters: Counters::default(),
+            last_change: queue_rv,
             awaits_room: false,
             milestones: [false; 2],
             awaited: None,

@@ -104,10 +104,9 @@ impl FeedReaders {
         self.all().any(|readers| readers.count.load(Ordering::Relaxed) > 0)
     }
 
-    /// Records that these views have changed, or that deltas were queued.
-    pub(crate) fn note(&self, changed: [bool; 2], has_deltas: bool, clock: &Clock) {
-        let [latest, known] = changed;
-        let changed = [latest, known, latest || has_deltas];
+    /// Records that these views have changed, and whether there are events for followers in mode `events`.
+    pub(crate) fn note(&self, [latest, known]: [bool; 2], has_changes: bool, clock: &Clock) {
+        let changed = [latest, known, has_changes];
         for (readers, _) in self.all().zip(changed).filter(|(_, changed)| *changed) {
             if readers.count.load(Ordering::Relaxed) > 0 {
                 if !readers.has_changed.load(Ordering::Relaxed) {
