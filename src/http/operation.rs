@@ -125,7 +125,7 @@ impl Operation {
         static OF_READ: [HeaderName; 1] = [header::IF_NONE_MATCH];
         static OF_CHANGE: [HeaderName; 2] = [header::IF_MATCH, header::IF_NONE_MATCH];
         match self.id {
-            Some("get_settings" | "get_latest" | "get_known") => &OF_READ,
+            Some("get_settings" | "get_latest" | "get_known" | "get_object_of") => &OF_READ,
             Some("put_queue" | "patch_queue") => &OF_CHANGE,
             _ => &[],
         }
