@@ -296,7 +296,8 @@ impl Look<'_> {
 fn has_failures(plain: &str, value: &RawValue) -> bool {
     match plain {
         "errors" => {
-            serde_json::from_str::<Vec<&RawValue>>(value.get()).is_ok_and(|errors| !errors.is_empty())
+            let errors: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+            errors.iter().any(|error| matches!(json::find(error, "/message"), Ok(Some(_))))
         }
         "shards" => {
             let failed = json::find(value, "/failed").ok().flatten().and_then(json::scalar);

@@ -62,8 +62,9 @@ const OF_TOTAL: &str = "available count elements entries entrycount found hits i
 const NUMBER_OF: [&str; 5] = ["count", "nb", "num", "numberof", "total"];
 /// Suffixes of names that count something other than objects.
 const NOT_COUNTED: &str = "ac amount balance bytes capacity characters cost dis discount due duration error errors failed \
-    failure failures fee fees hours memory millis minutes ms paid points price request requests retries retry revenue rows \
-    scanned score seconds shards tax time value warning warnings weight words";
+    failure failures fee fees follower followers hours like likes memory millis minutes ms paid points price request \
+    requests retries retry revenue row rows scanned score seconds shards tax time value view views warning warnings weight \
+    word words";
 /// Pointers to the numbers in an object of numbers.
 const IN_TOTAL: [&str; 6] = ["/value", "/total", "/count", "/items", "/records", "/results"];
 /// Names of the number of pages.
@@ -73,14 +74,10 @@ const PAGES: &str = "lastpage lastpagenumber maxpage nbpages numberofpages numpa
 const NOTHING: &str = "-1 0 false nil none null undefined";
 /// Names with another meaning in an object of the source's own data, such as the sum of an invoice or the pages of a
 /// book.
-const BARE: &str = "bookmark complete count done finished last marker more pages partial total truncated";
-/// Names of members that the source's own data has.
-const OWN: &str = "amount assignee author createdat created currency customer description due email grandtotal guid id \
-    isbn key label name owner price priority publisher shipping sku slug subtotal tax title uid uuid vat";
-/// Suffixes of the names of such members, and of those that describe a request.
-const OWN_ENDS: [&str; 3] = ["id", "name", "number"];
-const OF_REQUEST: [&str; 7] =
-    ["correlationid", "pagenumber", "queryid", "requestid", "sessionid", "spanid", "traceid"];
+const BARE: &str = "bookmark complete count done finished last marker pages total";
+/// Names of members that only the source's own data has. A page may have an id or a name, such as those of a project.
+const OWN: &str = "amount assignee author currency customer due grandtotal isbn price priority publisher shipping sku \
+    subtotal tax vat";
 /// Names of members that a page has besides its list, some of any type and some with numbers.
 const OF_PAGE: &str = "cursor hasmore link next nextpage prev previous previouspage resourcetype";
 const NUMBERS_OF_PAGE: &str = "currentpage itemsperpage limit maxresults offset page pagenumber pagesize perpage skip \
@@ -293,11 +290,7 @@ pub(super) fn is_own(members: &[(String, &RawValue)]) -> bool {
             || is_in(NUMBERS_OF_PAGE, plain)
                 && json::scalar(value).is_some_and(|text| text.parse::<f64>().is_ok())
     };
-    let is_own = |plain: &str, value: &RawValue| {
-        let is_named = OWN_ENDS.iter().any(|end| plain.ends_with(end) && plain != *end)
-            && !OF_REQUEST.iter().any(|end| plain.ends_with(end));
-        (is_in(OWN, plain) || is_named) && json::scalar(value).is_some()
-    };
+    let is_own = |plain: &str, value: &RawValue| is_in(OWN, plain) && json::scalar(value).is_some();
     has(&is_own) && !has(&is_of_page)
 }
 

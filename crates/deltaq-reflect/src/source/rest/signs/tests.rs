@@ -345,14 +345,38 @@ fn a_whole_list_has_no_sign_of_more() {
         ("{\"_shards\":{\"total\":5,\"failed\":0},\"hits\":{\"total\":3,\"hits\":[]}}", "/hits/hits"),
         // The source's own data.
         ("{\"id\":\"INV-7\",\"total\":81,\"currency\":\"EUR\",\"lines\":[]}", "/lines"),
-        ("{\"invoice_number\":7,\"total\":81,\"lines\":[]}", "/lines"),
-        ("{\"order\":{\"orderId\":7,\"total\":81,\"lines\":[]}}", "/order/lines"),
-        ("{\"title\":\"Moby Dick\",\"pages\":635,\"chapters\":[]}", "/chapters"),
-        ("{\"name\":\"Sprint 7\",\"complete\":false,\"done\":false,\"tasks\":[]}", "/tasks"),
-        ("{\"data\":{\"sku\":\"a\",\"count\":12,\"partial\":true,\"parts\":[]}}", "/data/parts"),
+        ("{\"invoice_number\":7,\"total\":81,\"vat\":13,\"lines\":[]}", "/lines"),
+        ("{\"order\":{\"orderId\":7,\"total\":81,\"customer\":\"a\",\"lines\":[]}}", "/order/lines"),
+        ("{\"author\":\"Melville\",\"pages\":635,\"chapters\":[]}", "/chapters"),
+        (
+            "{\"name\":\"Sprint 7\",\"assignee\":\"a\",\"complete\":false,\"done\":false,\"tasks\":[]}",
+            "/tasks",
+        ),
+        ("{\"data\":{\"sku\":\"a\",\"count\":12,\"parts\":[]}}", "/data/parts"),
+        // Numbers of something else, and messages of the source's own data.
+        (
+            "{\"items\":[],\"word_count\":1200,\"view_count\":9,\"followers_count\":7,\"row_count\":5}",
+            "/items",
+        ),
+        ("{\"warnings\":[],\"errors\":[{\"line\":7}]}", "/warnings"),
         ("{\"total_amount\":81,\"discount\":10,\"account\":4711,\"error_count\":5,\"items\":[]}", "/items"),
     ] {
         assert_eq!(why(&[], document, items), None, "{document}");
+    }
+}
+
+/// A page may be that of a project, an account or a tenant.
+#[test]
+fn a_page_with_an_id_or_a_name_is_a_page() {
+    for (document, items) in [
+        ("{\"projectId\":12,\"total\":250,\"issues\":[]}", "/issues"),
+        ("{\"id\":12,\"name\":\"board\",\"total\":250,\"issues\":[]}", "/issues"),
+        ("{\"accountId\":1,\"count\":250,\"items\":[]}", "/items"),
+        ("{\"tenantName\":\"acme\",\"more\":true,\"items\":[]}", "/items"),
+        ("{\"currency\":\"EUR\",\"truncated\":true,\"prices\":[]}", "/prices"),
+        ("{\"title\":\"Prices\",\"pages\":3,\"items\":[]}", "/items"),
+    ] {
+        assert!(why(&[], document, items).is_some(), "{document}");
     }
 }
 
