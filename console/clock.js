@@ -1,4 +1,4 @@
-// The clock of the server, which ages are measured by: the clock of the browser may be wrong.
+// The clock of the server, for ages: the clock of the browser may be wrong.
 
 /** The header Date has whole seconds, and a reply takes a while, so smaller differences say nothing. In milliseconds. */
 const TOLERANCE = 2000;
@@ -12,5 +12,5 @@ export function observe(date) {
   ahead = Math.abs(difference) > TOLERANCE ? difference : 0;
 }
 
-/** The present instant on the server, in milliseconds since 1970. */
+/** The time of the server, in ms since 1970. */
 export const now = () => Date.now() + ahead;

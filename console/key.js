@@ -20,7 +20,7 @@ const OBJECTS = new Set(["object"]);
 /** The quoted key at the start of a sentence of the server. */
 const NAME = /^Key "(?:[^"\\]|\\.)*"(?:\.\.\.)?: /s;
 
-/** The sentence without the key, which is the heading of the page, and with its instant in local time. */
+/** The sentence without the key, which is the heading, and with its instant in local time. */
 function sentence({ explanation, due_at, lease }) {
   const text = explanation.replace(NAME, "");
   const capital = text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,11 +1,11 @@
-// Repeated reads. A read begins when the one before it has ended, so a slow server gets one at a time; failures are
+// Repeated reads. A read begins when the one before it ended, so a slow server gets one at a time; failures are
 // repeated later and later; a page that nobody sees reads nothing.
 
 import { Problem } from "./api.js";
 
 const BACKOFF_MAX = 15_000;
 const listeners = new Set();
-/** Reads whose last try has failed, by what becomes of them: "waiting" for the next try, or "stopped". */
+/** Reads whose last try failed: "waiting" for the next try, or "stopped". */
 const failed = new Map();
 let isLive = true;
 let state = "live";
@@ -29,7 +29,7 @@ function showState() {
   state = now;
 }
 
-/** A function that takes what became of a read: "waiting", "stopped", or nothing if it has succeeded. */
+/** A function that takes the outcome of a read: "waiting", "stopped", or nothing if it succeeded. */
 export function reporter(signal) {
   const me = {};
   const report = (what = null) => {

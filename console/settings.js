@@ -34,7 +34,7 @@ const MODES = {
   events: "The oldest change of a key, alone and in order.",
 };
 
-/** The dialog of settings. Their text is sent as it is, so numbers keep their digits. */
+/** The dialog of settings. Their text is sent as is, so numbers keep their digits. */
 export function settingsEditor(queue) {
   const area = h("textarea", { rows: 20, spellcheck: "false", "aria-label": "Settings" });
   let match;

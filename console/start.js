@@ -1,10 +1,13 @@
-// Loads the console. If a file of it does not arrive, the page would stay empty, so it says so.
+// Loads the console. If a file does not arrive, the page says so, and loads again once it can.
 
-import("./main.js").catch((error) => {
+import("./main.js").catch(async (error) => {
   const text = document.createElement("p");
   text.className = "state";
   text.role = "alert";
-  text.textContent = `The console can't be loaded: ${error.message}. It loads again in 3 s.`;
+  text.textContent = `The console can't be loaded: ${error.message}`;
   document.getElementById("main").replaceChildren(text);
-  setTimeout(() => location.reload(), 3000);
+  for (let wait = 3000; error instanceof TypeError; wait *= 2) {
+    await new Promise((resolve) => { setTimeout(resolve, wait); });
+    if (await fetch("main.js").then(({ ok }) => ok, () => false)) return location.reload();
+  }
 });

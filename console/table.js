@@ -1,4 +1,4 @@
-// Tables whose rows keep their elements when their content changes: focus, selection and scroll position stay.
+// Tables whose rows keep their elements when content changes: focus, selection and scroll position stay.
 
 import { h, setText } from "./dom.js";
 

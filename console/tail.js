@@ -21,7 +21,7 @@ const ADDED_MAX = 40;
 const ADDED_CHARS = 1 << 20;
 /** The pause between the end of a stream and the next one. */
 const AGAIN_AFTER = 500;
-/** While nothing changes, a stream has a bookmark in each interval. One without a line for two and a half of them is dead. */
+/** The interval of bookmarks. A stream without a line for two and a half of them is dead. */
 const BOOKMARK = "5s";
 const SILENCE = 12_500;
 /** How long the page says that rows were left out. */

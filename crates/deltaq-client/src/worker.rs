@@ -182,7 +182,7 @@ impl Worker {
         self
     }
 
-    /// How long running handlers may take to finish after the worker is told to stop; 30 s by default.
+    /// How long running handlers may take to finish after the worker is notified to stop; 30 s by default.
     #[must_use]
     pub const fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;

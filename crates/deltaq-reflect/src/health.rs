@@ -125,11 +125,15 @@ impl Health {
         self.problems.degraded(None);
     }
 
+    /// Records which parts of the source can't be read now; empty if there are none.
+    pub(super) fn parts_fail(&self, why: String) {
+        self.problems.degraded(Some(why).filter(|why| !why.is_empty()));
+    }
+
     /// Records that a part of the source can't be read, while the rest continues.
     pub(super) fn degraded(&self, error: &Error) {
         self.metrics.degraded(error);
         let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
-        self.problems.degraded(Some(error.clone()));
         warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use deltaq_client::Client;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
 /// The maximum length of a problem in bytes.
@@ -24,7 +24,7 @@ pub(super) struct Problems {
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
     /// Whether an attempt has ended.
     is_known: bool,
@@ -50,8 +50,12 @@ impl Problems {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock());
-        self.changed.notify_one();
+        let mut state = self.state.lock();
+        let before = state.clone();
+        change(&mut state);
+        if *state != before {
+            self.changed.notify_one();
+        }
     }
 
     /// The current problem; empty if the queue is in step. `None` before the first attempt has ended.
@@ -87,20 +91,23 @@ impl Problems {
 
     /// Reports each new problem and its end. A persistent problem is reported again from time to time.
     pub(super) async fn report_all(&self, client: &Client, queue: &str, source: &str) {
-        let mut reported = None;
+        let (mut reported, mut reported_at) = (None, Instant::now());
         loop {
-            let is_new = self.now().is_some_and(|now| reported.as_ref() != Some(&now));
-            if is_new {
+            let now = self.now();
+            let is_new = now.is_some() && now != reported;
+            let is_due =
+                now.is_some_and(|problem| !problem.is_empty()) && reported_at.elapsed() >= REPEAT_EVERY;
+            if is_new || is_due {
                 reported = self.report(client, queue, source).await;
+                reported_at = Instant::now();
                 if reported.is_none() {
                     sleep(AGAIN_AFTER).await;
                 }
-                continue;
-            }
-            if timeout(REPEAT_EVERY, self.changed.notified()).await.is_err()
-                && reported.as_ref().is_some_and(|problem| !problem.is_empty())
-            {
-                reported = None;
+            } else {
+                let left = REPEAT_EVERY.saturating_sub(reported_at.elapsed());
+                // Without a problem there is nothing to repeat.
+                let wait = if left.is_zero() { REPEAT_EVERY } else { left };
+                let _changed_or_due = timeout(wait, self.changed.notified()).await;
             }
         }
     }

@@ -193,6 +193,11 @@ impl Output {
         self.health.degraded(&error.into());
     }
 
+    /// Records which parts of the source can't be read now.
+    fn parts_fail(&self, why: String) {
+        self.health.parts_fail(why);
+    }
+
     /// Records that all parts of the source can be read again.
     fn recovered(&self) {
         self.health.recovered();

@@ -168,10 +168,11 @@ pub struct SeedCall<'a> {
 #[serde(deny_unknown_fields)]
 pub struct SourceReport {
     /// The name of the source.
+    #[schema(value_type = terms::Label)]
     pub source: String,
     /// Why the queue is not in step with the source; null if it is.
     #[serde(default, deserialize_with = "strict::optional_text")]
-    #[schema(required = true)]
+    #[schema(value_type = Option<terms::ErrorText>, required = true)]
     pub problem: Option<String>,
 }
 

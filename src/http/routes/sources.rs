@@ -63,6 +63,8 @@ pub(in crate::http) async fn report(
 ) -> Result<StatusCode, Problem> {
     let SourceReport { source, problem } = incoming.document().await?;
     check_name(&source).map_err(|wrong| wrong.field("source"))?;
+    // A typed client writes an empty text for a member that it does not set.
+    let problem = problem.filter(|problem| !problem.is_empty());
     problem.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("problem"))?;
     state.partitions.get(&name)?.report_source(Source::from(&*source), problem).await?;
     Ok(StatusCode::NO_CONTENT)

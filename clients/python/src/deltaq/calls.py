@@ -526,7 +526,7 @@ def history(queue: str, key: str, *, limit: int | None = None, continue_: str | 
 
 
 def sources(queue: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
-    """The sources that own keys or have made calls, in pages."""
+    """The sources that own keys, have made calls or have a problem, in pages."""
     return _call("GET", _queue(queue, "/sources"), Page.reader(_document), {"limit": limit, "continue": continue_})
 
 

@@ -150,6 +150,7 @@ impl Files {
         if broken.is_empty() && !self.broken.is_empty() {
             output.recovered();
         }
+        output.parts_fail(broken.values().map(String::as_str).collect::<Vec<_>>().join("; "));
         self.broken = broken;
     }
 

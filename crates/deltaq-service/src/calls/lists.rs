@@ -198,13 +198,13 @@ impl Handle {
             let known = queue.sources_after(after, asked).into_iter();
             let mut states: BTreeMap<Source, SourceState> =
                 known.map(|state| (state.source.clone(), state)).collect();
-            for source in self.source_reports.sources_after(after, asked) {
+            for source in self.source_reports.sources_after(after, asked, moment.now) {
                 let new = || SourceState { source: source.clone(), keys: 0, history: None };
                 states.entry(source.clone()).or_insert_with(new);
             }
             let has_more = states.len() > limit;
             let reported = |state: SourceState| {
-                let report = self.source_reports.of(&state.source);
+                let report = self.source_reports.of(&state.source, moment.now);
                 (state, report)
             };
             let entries: Vec<_> = states.into_values().take(limit).map(reported).collect();

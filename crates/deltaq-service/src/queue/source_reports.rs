@@ -1,13 +1,17 @@
-//! The problems that sources have reported. The problems are not stored: the reader of a source reports a persistent
-//! problem again.
+//! The problems that sources have reported. They are not stored: a reader of a source reports a problem that persists
+//! again, and a problem that nobody repeats for a day is forgotten.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::time::Duration;
 
 use deltaq_engine::id::Source;
 use deltaq_engine::limits::SOURCES_MAX;
 use deltaq_engine::time::Time;
 use parking_lot::Mutex;
+
+/// How long a problem is shown that nobody reports again.
+const SHOWN_MAX: Duration = Duration::from_hours(24);
 
 /// A problem that a source has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +22,13 @@ pub struct SourceReport {
     pub at: Time,
 }
 
-/// The problems of the sources of a queue. Beyond [`SOURCES_MAX`], the oldest problem is dropped.
+impl SourceReport {
+    fn is_shown(&self, now: Time) -> bool {
+        now.since(self.at) < SHOWN_MAX
+    }
+}
+
+/// The problems of the sources of a queue. Beyond [`SOURCES_MAX`], the oldest one is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct SourceReports(Mutex<BTreeMap<Source, SourceReport>>);
 
@@ -38,14 +48,16 @@ impl SourceReports {
     }
 
     /// The problem of a source.
-    pub(crate) fn of(&self, source: &Source) -> Option<SourceReport> {
-        self.0.lock().get(source).cloned()
+    pub(crate) fn of(&self, source: &Source, now: Time) -> Option<SourceReport> {
+        self.0.lock().get(source).filter(|report| report.is_shown(now)).cloned()
     }
 
     /// The sources with problems after the name `after`, in the order of names: at most `limit`.
-    pub(crate) fn sources_after(&self, after: Option<&str>, limit: usize) -> Vec<Source> {
+    pub(crate) fn sources_after(&self, after: Option<&str>, limit: usize, now: Time) -> Vec<Source> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        self.0.lock().range::<str, _>(from).map(|(source, _)| source.clone()).take(limit).collect()
+        let reports = self.0.lock();
+        let shown = reports.range::<str, _>(from).filter(|(_, report)| report.is_shown(now));
+        shown.map(|(source, _)| source.clone()).take(limit).collect()
     }
 }
 
@@ -60,11 +72,24 @@ mod tests {
         for at in 0..=SOURCES_MAX as u64 {
             reports.set(Source::from(&*format!("s{at}")), report(at));
         }
-        assert_eq!(reports.sources_after(None, usize::MAX).len(), SOURCES_MAX);
-        assert_eq!(reports.of(&"s0".into()), None);
-        assert_eq!(reports.of(&"s1".into()), report(1));
+        let now = Time::from_micros(1_000);
+        assert_eq!(reports.sources_after(None, usize::MAX, now).len(), SOURCES_MAX);
+        assert_eq!(reports.of(&"s0".into(), now), None);
+        assert_eq!(reports.of(&"s1".into(), now), report(1));
         reports.set("s1".into(), None);
-        assert_eq!(reports.of(&"s1".into()), None);
-        assert_eq!(reports.sources_after(Some("s998"), 9), ["s999"].map(Source::from));
+        assert_eq!(reports.of(&"s1".into(), now), None);
+        assert_eq!(reports.sources_after(Some("s998"), 9, now), ["s999"].map(Source::from));
+    }
+
+    #[test]
+    fn a_problem_that_nobody_repeats_is_forgotten() {
+        let reports = SourceReports::default();
+        let at = Time::from_micros(7);
+        reports.set("erp".into(), Some(SourceReport { problem: String::from("down"), at }));
+        let later = |time: Duration| (reports.of(&"erp".into(), at.plus(time)), at.plus(time));
+        let (shown, now) = later(SHOWN_MAX.saturating_sub(Duration::from_micros(1)));
+        assert!(shown.is_some() && reports.sources_after(None, 9, now).len() == 1);
+        let (shown, now) = later(SHOWN_MAX);
+        assert!(shown.is_none() && reports.sources_after(None, 9, now).is_empty());
     }
 }
