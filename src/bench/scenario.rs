@@ -13,7 +13,7 @@ use super::report::Done;
 
 /// Maximum wait of a waiting pop.
 const WAIT: &str = "1s";
-/// Time that a pop gets to reach the server before an object is added.
+/// Head start of a pop, so that it reaches the server before an object is added.
 const POP_HEAD_START: Duration = Duration::from_millis(2);
 
 /// The operation that each connection repeats.

@@ -27,7 +27,7 @@ pub struct Health {
     pub config: Option<PathBuf>,
 }
 
-/// Timeout of the connection, including the TLS handshake.
+/// Timeout for connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of the whole check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,14 +17,14 @@ use crate::config::reflect as settings;
 use crate::config::{self, Log, LogFormat, LogLevel};
 use crate::{supervisor, telemetry};
 
-/// How long a call to the queue is repeated before that is a failure. A restart of the server is shorter.
+/// How long a call to the queue is repeated before this counts as a failure. A restart of the server takes less time.
 const RETRY: RetryOptions = RetryOptions {
     first: Duration::from_millis(250),
     max: Duration::from_secs(2),
     attempts: u32::MAX,
     total: Duration::from_secs(10),
 };
-/// How long the changes that were read may take to reach the queue after the first signal.
+/// Maximum time after the first signal for sending the changes that have been read.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// `deltaq reflect`.

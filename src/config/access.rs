@@ -40,7 +40,7 @@ pub struct TokenEntry {
     /// Requests per second. By default there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// Largest burst of requests. The default is the number of requests per second.
+    /// Maximum burst of requests. The default is the number of requests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
     /// What the token permits.

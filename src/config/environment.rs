@@ -2,7 +2,7 @@
 //!
 //! Only this module reads the environment. clap reads `DELTAQ_CONFIG` by itself.
 
-/// The prefix of their names.
+/// The prefix of the variables' names.
 pub(super) const PREFIX: &str = "DELTAQ_";
 /// The separator between section and field.
 const SEPARATOR: &str = "__";

@@ -60,7 +60,7 @@ pub(super) struct Session {
 pub(super) struct LongWait<'s> {
     clock: &'s Clock,
     started_us: u64,
-    /// `None` waits forever.
+    /// The wait; `None` waits forever.
     wait: Option<Duration>,
     /// Maximum wait of one call.
     longest: Duration,

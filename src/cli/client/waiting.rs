@@ -35,7 +35,7 @@ pub struct Synced {
     /// ignored [default: check the initial list].
     #[arg(long, value_name = "N")]
     pub resource_version: Option<String>,
-    /// How long to wait until that is the case, such as 5m.
+    /// How long to wait until this is the case, such as 5m.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub wait: DurationText,
 }

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::cli::client::{Failure, setting};
 use crate::config::reflect as settings;
 
-/// The arguments that a file takes the place of.
+/// The arguments that a file replaces.
 pub(super) const OF_ONE_SOURCE: [&str; 8] =
     ["queue", "source", "list", "command", "files", "sql", "from_queue", "kubernetes"];
 
@@ -35,10 +35,10 @@ pub struct Flags {
     /// Queue of a deltaq server, see --from-url.
     #[arg(long, value_name = "QUEUE", help_heading = "Kinds of source", requires = "from_url")]
     pub from_queue: Option<String>,
-    /// Path of a resource of Kubernetes, such as /api/v1/pods.
+    /// Path of a Kubernetes resource, such as /api/v1/pods.
     #[arg(long, value_name = "PATH", help_heading = "Kinds of source")]
     pub kubernetes: Option<String>,
-    /// Command that prints a list of objects; its exit status decides.
+    /// Command that prints a list of objects; the list is complete only if the exit status is 0.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
     /// JSON pointer to the objects, such as /data/items [default: the whole document].
@@ -47,31 +47,31 @@ pub struct Flags {
     /// Form of the objects: auto, json or ndjson [default: auto].
     #[arg(long, value_name = "FORMAT", value_parser = ["auto", "json", "ndjson"], help_heading = "Objects")]
     pub format: Option<String>,
-    /// The objects are the members of an object; their names become this member of each.
+    /// The list is an object whose members are the objects; the name of each is added to it as this member.
     #[arg(long, value_name = "NAME", help_heading = "Objects")]
     pub map_key: Option<String>,
     /// JSON pointer to the cursor of the next page, or to its URL.
     #[arg(long, value_name = "POINTER", help_heading = "Pages")]
     pub next: Option<String>,
-    /// Query parameter that gets the cursor.
+    /// Query parameter that is set to the cursor.
     #[arg(long, value_name = "NAME", help_heading = "Pages")]
     pub next_parameter: Option<String>,
-    /// Query parameter that gets the number of the page; the list ends with an empty page.
+    /// Query parameter that is set to the number of the page; the list ends with an empty page.
     #[arg(long, value_name = "NAME", help_heading = "Pages")]
     pub page_parameter: Option<String>,
     /// Number of the first page [default: 1].
     #[arg(long, value_name = "N", help_heading = "Pages")]
     pub first_page: Option<u32>,
-    /// What is behind the last page instead of an empty one: status 404 or 400, or the last page again (repeat).
+    /// Reply after the last page, other than an empty page: status 404 or 400, or the last page again (repeat).
     #[arg(long, value_name = "END", value_parser = ["404", "400", "repeat"], help_heading = "Pages")]
     pub page_end: Option<String>,
-    /// Take a list as whole where the other flags end it, although a reply has a sign of more objects.
+    /// Accept the end of a list that the other flags define, even if a reply has a sign of more objects.
     #[arg(long, help_heading = "Pages")]
     pub trust_end: bool,
     /// File with headers of the requests, such as "Authorization: Bearer TOKEN"; it is read for each request.
     #[arg(long, value_name = "FILE", help_heading = "Access to the source")]
     pub header_file: Option<PathBuf>,
-    /// Certificates of authorities (PEM) that the source is trusted by, instead of those of the system.
+    /// Certificates of authorities (PEM) to trust for the source, instead of those of the system.
     #[arg(long, value_name = "FILE", help_heading = "Access to the source")]
     pub source_ca_file: Option<PathBuf>,
     /// Query whose rows are the objects.
@@ -95,7 +95,7 @@ pub struct Flags {
     /// Reflect the acknowledged objects instead of the newest ones.
     #[arg(long, help_heading = "Another queue")]
     pub from_known: bool,
-    /// Only keys that begin so.
+    /// Only keys that begin with this text.
     #[arg(long, value_name = "TEXT", help_heading = "Another queue")]
     pub from_prefix: Option<String>,
     /// Kubeconfig [default: the service account of the pod].
@@ -110,19 +110,20 @@ pub struct Flags {
     /// Only objects with these fields, such as spec.nodeName=a.
     #[arg(long, value_name = "SELECTOR", help_heading = "Kubernetes")]
     pub field_selector: Option<String>,
-    /// List in pages also where the server has WatchList.
+    /// List in pages even if the server supports WatchList.
     #[arg(long, help_heading = "Kubernetes")]
     pub no_watch_list: bool,
     /// Timeout of each request, command or query [default: 1m].
     #[arg(long, value_name = "DURATION", help_heading = "Lists")]
     pub timeout: Option<String>,
-    /// Largest reply, output or file, in bytes [default: 268435456].
+    /// Maximum size of a reply, output or file, in bytes [default: 268435456].
     #[arg(long, value_name = "BYTES", help_heading = "Lists")]
     pub max_bytes: Option<u64>,
     /// Time between two lists [default: 1m].
     #[arg(long, value_name = "DURATION", help_heading = "Lists")]
     pub interval: Option<String>,
-    /// Longest time between two whole lists, whatever the source says about its changes [default: 1h, and 10m for --since].
+    /// Maximum time between two whole lists, whatever the source reports about its changes [default: 1h, and 10m for
+    /// --since].
     #[arg(long, value_name = "DURATION", help_heading = "Lists")]
     pub relist: Option<String>,
     /// Refuse a list that would delete more keys than this.
@@ -131,7 +132,7 @@ pub struct Flags {
     /// Refuse a list that would delete more than this percentage of the keys of the source.
     #[arg(long, value_name = "PERCENT", help_heading = "Lists")]
     pub max_delete_percent: Option<f64>,
-    /// Let an empty list delete everything.
+    /// Let an empty list delete all keys of the source.
     #[arg(long, help_heading = "Lists")]
     pub allow_empty: bool,
     /// Of several objects with the same key, keep the last.
@@ -144,7 +145,7 @@ pub struct Flags {
 
 const NO_KIND: &str = "a source is required: one of --list, --files, --sql, --from-queue and --kubernetes, or a command behind --; --config FILE has many sources";
 
-/// A flag that is given, the setting that it sets, and the value.
+/// A given flag: its name, the setting that it sets, and the value.
 type Given = (&'static str, String, Value);
 
 impl Flags {
@@ -168,7 +169,7 @@ impl Flags {
             .map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// A flag of one source that is given.
+    /// The first given flag that is about one source.
     pub(super) fn first_given(&self) -> Result<Option<&'static str>, Failure> {
         Ok(self.given()?.first().map(|(flag, ..)| *flag))
     }
@@ -272,7 +273,7 @@ fn path(path: Option<&PathBuf>) -> Option<Value> {
     path.map(|path| Value::String(path.to_string_lossy().into_owned()))
 }
 
-/// A number that is too large for TOML is too large for every setting, too.
+/// A number that is too large for TOML is also too large for every setting.
 fn whole(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }

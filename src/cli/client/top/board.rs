@@ -14,9 +14,9 @@ pub(super) enum Input {
     PageDown,
     Enter,
     Back,
-    /// The next state of keys.
+    /// Select the next state of keys.
     Next,
-    /// The previous state of keys.
+    /// Select the previous state of keys.
     Previous,
     Pause,
     Redrive,
@@ -31,13 +31,13 @@ pub(super) enum Input {
 pub(super) enum Action {
     None,
     Quit,
-    /// Fetch what the screen shows.
+    /// Fetch the content of the screen.
     Look,
     Pause(String),
     Resume(String),
     Redrive {
         queue: String,
-        /// `None` for all parked keys.
+        /// The key to redrive; `None` for all parked keys.
         key: Option<String>,
     },
 }
