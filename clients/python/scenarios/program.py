@@ -40,7 +40,7 @@ from deltaq import (
     wait_for_cache_sync,
 )
 
-# Longest time for a reply of the target, in seconds.
+# Timeout for a reply of the target, in seconds.
 TARGET_SECONDS = 30.0
 
 
@@ -133,7 +133,7 @@ def worker() -> None:
 
 
 def commands() -> Iterator[dict[str, Any]]:
-    """The commands of the standard input. SIGTERM ends the program with status 0."""
+    """Yields the commands from standard input. SIGTERM ends the program with status 0."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     for line in sys.stdin:
         yield json.loads(line)

@@ -31,7 +31,7 @@ from program import (
 from deltaq import Ack, Context, Done, Error, Item, Nack, Problem, Produced, QueueDeleted, Reject
 from deltaq.aio import Client, Informer, Queue, Reflector, Worker, wait_for_cache_sync
 
-# Longest line of the standard input, in bytes.
+# Maximum length of a line of standard input, in bytes.
 LINE_BYTES_MAX = 2**26
 
 

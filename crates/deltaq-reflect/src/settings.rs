@@ -325,7 +325,7 @@ impl Reflect {
     }
 }
 
-/// Longest name of a source, in bytes.
+/// Maximum length of a source's name, in bytes.
 const SOURCE_BYTES_MAX: usize = 256;
 
 impl Source {

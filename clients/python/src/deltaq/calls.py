@@ -195,14 +195,14 @@ def deltas(
     batch = list(deltas)
     if not skip_invalid or not batch:
         return _produce(queue, "deltas", batch, source, sequence)
-    # In lines, an entry that is not valid JSON leaves the others alone.
+    # If the body has one entry per line, an entry that is not valid JSON does not affect the others.
     lines = dump_lines(map(_writable, batch), skip_invalid=True)
     query = {"source": source, "sequence": sequence, "skip_invalid": True}
     return _call("POST", _queue(queue, "/deltas"), lambda fields: Produced.read(_explained(fields, lines)), query, lines.body)
 
 
 def _writable(delta: Json) -> Json:
-    """A deletion whose object can't be written is one of its key."""
+    """A deletion whose object can't be written as JSON deletes its key."""
     if delta.get("type") == "Deleted" and "key" in delta:
         try:
             dump(delta)
@@ -212,7 +212,7 @@ def _writable(delta: Json) -> Json:
 
 
 def _explained(fields: Json, lines: Lines) -> Json:
-    """The reply. Objects that could not be written as JSON have that reason, because the server has only seen a broken line."""
+    """The reply. For an object that could not be written as JSON, that is the reason in the reply, because the server has only received a broken line."""
     for row in fields.get("invalid_objects") or []:
         row["detail"] = lines.unfit.get(row["index"], row["detail"])
     return fields
@@ -229,7 +229,7 @@ def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
 
 
 def report_source(queue: str, source: str, problem: str | None) -> Call[None]:
-    """Reports why the queue is not in step with a source; None: it is in step."""
+    """Reports why the queue is not in step with a source; None reports that it is in step."""
     return _call("POST", _queue(queue, "/sources"), _nothing, None, {"source": source, "problem": problem})
 
 

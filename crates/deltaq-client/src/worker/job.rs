@@ -102,7 +102,7 @@ pub enum Outcome {
     },
     /// Mode keys: the work is done, and the failures of the key stay.
     Done {
-        /// The time after which the key is added again, also cut to 366 days.
+        /// The time after which the key is added again. A longer time than 366 days is cut to 366 days.
         delay: Option<Duration>,
     },
     /// The key was not worked on: it is delivered again, without a failure.

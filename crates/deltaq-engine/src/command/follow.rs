@@ -27,7 +27,7 @@ pub enum Taken {
     All(FollowPosition),
     /// The queue took rows until one did not fit.
     Full,
-    /// The queue is no longer at the caller's position and took nothing.
+    /// The queue is no longer at the caller's position, and has taken nothing.
     Moved,
 }
 
