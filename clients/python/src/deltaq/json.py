@@ -75,7 +75,7 @@ class Lines:
 
 
 def dump_lines(values: Iterable[object], *, skip_invalid: bool = False) -> Lines:
-    """The values as NDJSON. With `skip_invalid`, a value that can't be written becomes a line that the server leaves out, unless this is the case for all values."""
+    """The values as NDJSON. With `skip_invalid`, a value that can't be written becomes a line that the server leaves out, unless all values are invalid."""
     lines: list[bytes] = []
     errors: dict[int, NotJson] = {}
     for index, value in enumerate(values):
