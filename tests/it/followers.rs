@@ -28,7 +28,7 @@ use deltaq_journal::store::QueueId;
 use deltaq_runtime::clock::{Clock, ManualClock};
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Creator, Error, Handle, Name, Registry, WatchLimits};
-use deltaq_types::Mode;
+use deltaq_types::{Mode, Retention};
 use fastrand::Rng;
 
 pub(crate) use self::events::TakenEvents;
@@ -123,6 +123,7 @@ struct World {
     registry: Arc<Registry>,
     shutdown: Shutdown,
     tombstones: usize,
+    growth_bytes_min: u64,
     /// The number of the next object.
     next: u64,
     /// The number of the last delivered object of each key.
@@ -144,22 +145,33 @@ fn number(object: &Object) -> u64 {
     value["n"].as_u64().expect("a number")
 }
 
-async fn start(memory: &FakeStore, clock: &Clock, shutdown: &Shutdown, tombstones: usize) -> Arc<Registry> {
+async fn start(
+    memory: &FakeStore,
+    clock: &Clock,
+    shutdown: &Shutdown,
+    tombstones: usize,
+    growth_bytes_min: u64,
+) -> Arc<Registry> {
     let limits = TombstoneLimits { count: tombstones, bytes: 1 << 20, age: Duration::from_hours(1) };
     let watch = WatchLimits { idle: Duration::from_mins(10), tombstones: limits };
-    let options = WriterOptions { growth_bytes_min: u64::MAX, ..WriterOptions::default() };
+    let options = WriterOptions { growth_bytes_min, ..WriterOptions::default() };
     let node = node::start_with(memory.clone(), memory.opening(), clock, shutdown, options, watch);
     node.await.expect("a store in order").registry
 }
 
 impl World {
     async fn new(seed: u64) -> Self {
+        Self::with(seed, Retention::default(), u64::MAX).await
+    }
+
+    /// A world whose journal keeps this much, with a checkpoint after so many bytes.
+    async fn with(seed: u64, retention: Retention, growth_bytes_min: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let (clock, hand) = Clock::manual(1_700_000_000_000_000);
         let (memory, shutdown) = (FakeStore::default(), Shutdown::manual(Duration::ZERO));
         let tombstones = if rng.bool() { 0 } else { rng.usize(1..100) };
-        let registry = start(&memory, &clock, &shutdown, tombstones).await;
-        let parent = Arc::new(Config { max_failures: 0, ..Config::default() });
+        let registry = start(&memory, &clock, &shutdown, tombstones, growth_bytes_min).await;
+        let parent = Arc::new(Config { max_failures: 0, retention, ..Config::default() });
         registry.create(&name(PARENT), parent.clone(), Creator::Operator).expect("it is created");
         for follower in FOLLOWERS {
             let mode = if follower.0 == EACH { Mode::Events } else { Mode::Delta };
@@ -177,6 +189,7 @@ impl World {
             registry,
             shutdown,
             tombstones,
+            growth_bytes_min,
             next: 0,
             delivered: BTreeMap::new(),
             situations: BTreeSet::new(),
@@ -277,7 +290,8 @@ impl World {
         tokio::task::yield_now().await;
         self.memory = memory;
         self.shutdown = Shutdown::manual(Duration::ZERO);
-        self.registry = start(&self.memory, &self.clock, &self.shutdown, self.tombstones).await;
+        let (tombstones, growth) = (self.tombstones, self.growth_bytes_min);
+        self.registry = start(&self.memory, &self.clock, &self.shutdown, tombstones, growth).await;
     }
 
     async fn detach_or_attach(&mut self) {
@@ -429,6 +443,34 @@ fn a_list_queues_no_object_that_is_only_written_in_another_way() {
     assert_eq!(list(&mut queue, &object("4.9")), 2);
     assert_eq!(list(&mut queue, &object("49e-1")), 2, "nothing is new");
     assert_eq!(list(&mut queue, &object("4.91")), 3);
+}
+
+/// Leases and acks are no events for a follower, so it lacks nothing if the journal drops them.
+#[tokio::test(start_paused = true)]
+async fn a_follower_of_events_passes_what_it_does_not_take_before_the_journal_drops_it() {
+    let mut world = World::with(0, Retention { age: None, bytes: Some(0) }, 1).await;
+    let obstacle = async |world: &World| {
+        let document = world.registry.document(&world.queue(EACH)).await.expect("a document");
+        document.follow.expect("a follower").obstacle
+    };
+    for round in 0..20 {
+        let (key, object) = world.object();
+        let call = Call { object: Some(object), ..Call::of_key(key, None) };
+        let parent = world.queue(PARENT);
+        parent.produce(&parent.config(), &[call]).await.expect("it is added");
+        world.pass(Duration::from_secs(3)).await;
+        assert_eq!(obstacle(&world).await, None, "round {round}");
+        while world.work(EACH, 9, true).await > 0 {}
+        for _ in 0..9 {
+            world.work(PARENT, 1, false).await;
+            world.pass(Duration::from_secs(20)).await;
+        }
+        if round % 7 == 6 {
+            world.crash().await;
+            world.pass(Duration::from_secs(3)).await;
+        }
+    }
+    assert_eq!(obstacle(&world).await, None);
 }
 
 #[tokio::test(start_paused = true)]
