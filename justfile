@@ -60,6 +60,7 @@ judges:
     just crash-failovers 20
     just crash-steps
     just lives
+    just sources
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -76,6 +77,11 @@ simulate seeds="100000":
 # are histories of real processes.
 lives seeds="1000" rounds="20":
     DELTAQ_LIVES_SEEDS={{seeds}} DELTAQ_LIVES_ROUNDS={{rounds}} cargo test --locked -p deltaq --test it chaos::simulation::lives:: -- --nocapture
+
+# Faults of real sources of each kind under deltaq reflect; the queue must equal the source after each. `--list` prints them, `--kind rest` runs some.
+sources *args:
+    cargo build --release --locked
+    ./scripts/judge_sources.py target/release/deltaq {{args}}
 
 # Random commands on the engine and on a naive model of it.
 properties commands="30000000":
