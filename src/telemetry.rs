@@ -31,7 +31,7 @@ pub enum Error {
         source: ParseError,
     },
     /// The thread that writes the log can't be started.
-    #[error("can't start the thread of the log")]
+    #[error("can't start the thread that writes the log")]
     Thread {
         /// The error of the operating system.
         source: io::Error,

@@ -33,7 +33,7 @@ use self::shares::shares;
 
 /// How often a node sends a heartbeat and reads the owners.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How long after a heartbeat a node serves its partitions. This is less than [`TTL`], after which other nodes may
+/// How long a node may go on serving its partitions after its last confirmed heartbeat. This is less than [`TTL`], after which other nodes may
 /// claim them.
 const TRUST: Duration = Duration::from_secs(TTL.as_secs() - 2);
 /// Maximum number of partitions that a node hands over at the same time while it keeps its other partitions.
@@ -44,7 +44,7 @@ const CLAIM_AGAIN: Duration = Duration::from_secs(2);
 /// tries again. Until the node is repaired, each such attempt leaves partitions without an owner for a few seconds.
 const UNLOADABLE: Duration = Duration::from_mins(5);
 
-/// Why a node ends before its shutdown.
+/// Another process has taken the name of this node, so this node must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Replaced;
 

@@ -236,7 +236,7 @@ export class Queue<T> {
         return this.#end("release", leases, options);
     }
 
-    /** Parks the keys. A key with a newer change is delivered again instead. */
+    /** Parks the keys. Except in mode `events`, a key with a newer change is delivered again instead. */
     reject(leases: LeaseIds, options: Omit<FailOptions, "delay" | "floor"> = {}): Promise<SettledList<Ended>> {
         return this.#end("reject", leases, options, { error: options.error });
     }

@@ -413,7 +413,8 @@ impl Ending {
         }
     }
 
-    /// The outcome that a repeated settle of the lease gets; `None` for an unknown lease.
+    /// The outcome that a repeated settle of the lease gets. `None` if the lease was never delivered: it then counts as
+    /// unknown.
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         match self {

@@ -314,7 +314,7 @@ def release(queue: str, leases: str | Sequence[str]) -> Call[list[Settled]]:
 
 
 def reject(queue: str, leases: str | Sequence[str], *, error: str | None = None) -> Call[list[Settled]]:
-    """Ends leases and parks their keys. A key with a newer change is delivered again instead."""
+    """Ends leases and parks their keys. Except in mode `events`, a key with a newer change is delivered again instead."""
     return _settle_all(queue, "reject", leases, error=error)
 
 

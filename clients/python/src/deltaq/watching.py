@@ -48,7 +48,7 @@ class Watching:
             self._cache.expire()
             return self._policy.backoff(self._count())
         if isinstance(error, Problem) and error.code == "queue-not-found":
-            # The informer waits for the creator of the queue.
+            # The queue does not exist yet, so the informer retries until someone creates it.
             return self._policy.backoff(self._count())
         return self._attempts.wait_after(error)
 

@@ -114,7 +114,7 @@ impl Queue {
         self.results("nack", &LeasesBody { delay: delay.map(text), floor, error, ..leases(lease_ids) }).await
     }
 
-    /// Parks keys. A key with a newer change, which no worker has seen, is delivered again instead.
+    /// Parks keys. Except in mode events, a key with a newer change that no worker has seen is delivered again instead.
     ///
     /// # Errors
     /// The call failed. Leases that had already ended are not an error.
