@@ -172,7 +172,7 @@ pub struct SourceReport {
     pub source: String,
     /// Why the queue is not in step with the source; null if it is.
     #[serde(default, deserialize_with = "strict::optional_text")]
-    #[schema(value_type = Option<terms::ErrorText>, required = true)]
+    #[schema(value_type = Option<terms::ErrorText>)]
     pub problem: Option<String>,
 }
 
