@@ -75,6 +75,8 @@ pub struct ReflectorOptions {
     /// Whether calls have sequence numbers, so that a repeated call is applied once. The token then also needs the
     /// grant `read`.
     pub sequence: bool,
+    /// Whether the queue must exist. Otherwise the first list creates it, with the default settings.
+    pub must_exist: bool,
     /// Maximum number of changes in one call, up to 10,000.
     pub batch: usize,
 }
@@ -94,6 +96,7 @@ impl ReflectorOptions {
             keep_last: false,
             skip_invalid: true,
             sequence: true,
+            must_exist: false,
             batch: 1_000,
         }
     }
@@ -296,6 +299,7 @@ impl Reflector {
                 allow_empty: self.options.allow_empty,
                 keep_last: self.options.keep_last,
                 skip_invalid: self.options.skip_invalid,
+                must_exist: self.options.must_exist,
                 ..ReplaceOptions::default()
             };
             let begun = list::begin(events.as_mut()).await?;
@@ -323,7 +327,7 @@ impl Reflector {
 
     async fn changes(&mut self, batch: &Batch) -> Result<(), ReflectorError> {
         let skip_invalid = self.options.skip_invalid;
-        let sent = self.producer().await?.deltas_with(&batch.deltas(), skip_invalid).await;
+        let sent = self.producer().await?.changes(&batch.deltas(), skip_invalid).await;
         let produced = sent.map_err(|error| {
             // A producer that failed is not used again.
             self.producer = None;

@@ -279,6 +279,7 @@ impl Task {
         options.max_deletes = settings.max_deletes;
         options.max_delete_percent = settings.max_delete_percent;
         options.allow_empty = settings.allow_empty;
+        options.must_exist = self.has_settings();
         options.keep_last = settings.last_duplicate || self.source.may_repeat();
         let health = Arc::clone(&self.health);
         Reflector::new(self.client.clone(), options).on_step(move |step| match step {
@@ -292,10 +293,15 @@ impl Task {
         })
     }
 
+    /// Whether the source creates its queue with settings. No other call may then create it, with the default settings.
+    fn has_settings(&self) -> bool {
+        self.settings.create.is_some() || self.source.has_queue_settings()
+    }
+
     /// Checks the queue before each list, because it may have been deleted. Creates it with the settings of the
     /// source if it does not exist, and refuses a queue that is its own source.
     async fn prepare(&mut self) -> Result<(), Error> {
-        let has_settings = self.settings.create.is_some() || self.source.has_queue_settings();
+        let has_settings = self.has_settings();
         let queue = self.client.queue(self.settings.queue.as_str());
         let found = match queue.get().await {
             Err(error) if error.code() != Some("queue-not-found") => return Err(self.queue_error(error)),

@@ -63,22 +63,26 @@ parameters! {
         "delay" Delay "Time until the objects become ready.";
         "key" Key "The key of a single object that does not contain it. In mode keys the body may then be empty.";
         "rate_limited" Flag "Only in mode keys, and without delay: the keys wait as after a failure, and the call counts as one (AddRateLimited).";
+        "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }
     UpdateQuery in Query {
         "source" Label "The producer, which becomes the owner of the keys.";
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "delay" Delay "Time until the objects become ready.";
         "key" Key "The key of a single object that does not contain it.";
+        "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }
     DeleteQuery in Query {
         "source" Label "The producer, which becomes the owner of the keys.";
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "key" Key "The key of a single object that does not contain it. The body may then be empty.";
+        "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }
     DeltasQuery in Query {
         "source" Label "The producer of the entries without a `source`.";
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "skip_invalid" Flag "Leave out entries with an invalid object instead of refusing the call, however many they are. The reply names the first 10.";
+        "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }
     ReplaceQuery in Query {
         "source" Label "The source whose list this is. Without it, the call applies to the keys without an owner.";
@@ -91,6 +95,7 @@ parameters! {
         "skip_invalid" Flag "Leave out invalid objects instead of refusing the list: at most a tenth of the list. A single invalid object in a list of several is always left out; a list whose only object is invalid is refused. The keys of these objects are neither changed nor deleted, and the reply names the first 10.";
         "dry_run" Flag "Reply with the counts and change nothing.";
         "count" Count "The number of objects in the list. An NDJSON list needs this parameter or a last line {\"$end\":N}.";
+        "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }
     PopQuery in Query {
         "wait" Wait "How long to wait for a key; default 0s.";

@@ -76,6 +76,14 @@ impl AdmissionRules {
         Self { config, handle: Some(handle), admission, account, permit_timeout }
     }
 
+    /// Refuses a call that must not create the queue, if there is none.
+    pub(in crate::http) fn check_exists(&self, must_exist: bool) -> Result<(), Problem> {
+        if must_exist && self.handle.is_none() {
+            return Err(deltaq_service::Error::QueueNotFound.into());
+        }
+        Ok(())
+    }
+
     /// The rules for a call without objects, which needs no permit.
     pub(in crate::http) fn without_objects(self) -> Self {
         Self { admission: None, ..self }

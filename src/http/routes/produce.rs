@@ -95,10 +95,12 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
     let explicit = params.key("key")?;
     let rate_limited = params.flag("rate_limited")?;
+    let must_exist = params.flag("must_exist")?;
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave delay out"));
     }
     let rules = AdmissionRules::of(&state, &name, &incoming);
+    rules.check_exists(must_exist)?;
     let (parsed, many) =
         objects(incoming, &rules.config, BatchLimit::of_batch(&state), explicit.is_some()).await?;
     if explicit.is_some() && (many || parsed.len() > 1) {
@@ -129,10 +131,10 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
             }
             _ => Err(empty_body()),
         };
-        return apply(&state, &name, rules, sequence, Arc::new(vec![explicit]), read).await;
+        return apply(&state, &name, must_exist, rules, sequence, Arc::new(vec![explicit]), read).await;
     }
     let read_by = rules.config.clone();
-    apply(&state, &name, rules, sequence, Arc::new(parsed), move |reader, index, parsed| {
+    apply(&state, &name, must_exist, rules, sequence, Arc::new(parsed), move |reader, index, parsed| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
         let object_use = ObjectUse::of(kind);
@@ -160,11 +162,12 @@ pub(in crate::http) async fn deltas(
 ) -> Result<Reply<Produced>, Problem> {
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let sequence = read_sequence(&params, source.as_ref())?;
-    let skip_invalid = params.flag("skip_invalid")?;
+    let (skip_invalid, must_exist) = (params.flag("skip_invalid")?, params.flag("must_exist")?);
     let rules = AdmissionRules::of(&state, &name, &incoming);
+    rules.check_exists(must_exist)?;
     let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config, skip_invalid).await?;
     let trace = context.trace();
-    let produced = apply(&state, &name, rules, sequence, Arc::new(came), move |reader, index, document| {
+    let read = move |reader: &mut Reader<'_>, index, document: &Document| {
         let of_source = |call: Call| Call { source: call.source.or_else(|| source.clone()), ..call };
         let problem = match delta_call(document, reader, trace.clone()) {
             Ok(call) => return Ok(Entry::Call(of_source(call))),
@@ -179,8 +182,9 @@ pub(in crate::http) async fn deltas(
             return Ok(Entry::Call(of_source(call)));
         }
         Ok(Entry::Invalid { index, key, problem: document.problem(index, problem) })
-    });
-    Ok(context.reply(produced.await?))
+    };
+    let produced = apply(&state, &name, must_exist, rules, sequence, Arc::new(came), read).await?;
+    Ok(context.reply(produced))
 }
 
 /// How an entry of a produce call was read.
@@ -230,6 +234,7 @@ fn delta_key(document: &Document, config: &Config) -> Option<Key> {
 async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
     state: &AppState,
     name: &Name,
+    must_exist: bool,
     mut rules: AdmissionRules,
     sequence: Option<Sequence>,
     came: Arc<Vec<C>>,
@@ -243,6 +248,7 @@ async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
                 Entry::Invalid { index, key, problem } => left_out.note(index, key, problem),
             }
         }
+        rules.check_exists(must_exist)?;
         let there = rules.handle.clone();
         let was_there = there.is_some();
         let handle = if let Some(handle) = there {
@@ -379,16 +385,11 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
     let allow_empty = params.flag("allow_empty")?;
-    let skip_invalid = params.flag("skip_invalid")?;
-    let keeps_last = match params.text("duplicates") {
-        None => false,
-        Some("last") => true,
-        Some(other) => {
-            return Err(wrong("duplicates", &format!("it takes \"last\", not {}", Excerpt(other))));
-        }
-    };
+    let (skip_invalid, must_exist) = (params.flag("skip_invalid")?, params.flag("must_exist")?);
+    let keeps_last = keeps_last(&params)?;
 
     let rules = AdmissionRules::of(&state, &name, &incoming);
+    rules.check_exists(must_exist)?;
     let read = read_list(incoming, &rules, BatchLimit::of_list(&state), count, skip_invalid).await?;
     let places = read.places;
     let mut left_out = read.invalid.unwrap_or_default();
@@ -424,7 +425,11 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
         let replaced = run_blocking(account, move || dry_run.run()).await?;
         return Ok(context.reply(Replaced { invalid, invalid_objects, ..wire::replaced(replaced) }));
     }
-    let handle = registry.get_or_create(&name, FirstCall::Replace(&replace))?;
+    let handle = if must_exist {
+        registry.get(&name)?
+    } else {
+        registry.get_or_create(&name, FirstCall::Replace(&replace))?
+    };
     let now = handle.config();
     if invalid > 0 && *now != *config {
         // An object that was left out may be valid under the current settings, but its text is no longer available.
@@ -444,6 +449,15 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let sequence = last_sequence(&handle, numbered, replaced.duplicate).await?;
     let (incarnation, life) = wire::place(&handle, replaced.resource_version);
     Ok(context.reply(Replaced { sequence, incarnation, life, invalid, invalid_objects, ..replaced }))
+}
+
+/// Whether the last of several objects with the same key is used.
+fn keeps_last(params: &Params) -> Result<bool, Problem> {
+    match params.text("duplicates") {
+        None => Ok(false),
+        Some("last") => Ok(true),
+        Some(other) => Err(wrong("duplicates", &format!("it takes \"last\", not {}", Excerpt(other)))),
+    }
 }
 
 /// Deliver known objects again: a `Sync` delta for each known key that has no waiting delta and is neither leased nor parked.

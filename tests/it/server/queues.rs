@@ -107,6 +107,31 @@ async fn close_with_drain_answers_when_the_last_lease_is_settled() {
 }
 
 #[tokio::test]
+async fn a_call_whose_queue_must_exist_creates_none() {
+    let service = Service::start().await;
+    let calls = [
+        ("add", json!({"key": "a"})),
+        ("update", json!([{"key": "a"}])),
+        ("delete", json!({"key": "a"})),
+        ("deltas", json!([{"type": "Deleted", "key": "a"}])),
+        ("replace", json!([{"key": "a"}])),
+        ("replace", json!([])),
+    ];
+    for (call, body) in &calls {
+        service.post(&format!("{QUEUE}/{call}?must_exist=true"), body).await.problem("queue-not-found");
+    }
+    service
+        .post(&format!("{QUEUE}/delete?must_exist=true&key=a"), &Value::Null)
+        .await
+        .problem("queue-not-found");
+    assert_eq!(service.get("/v1/queues").await.ok()["items"], json!([]));
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    for (call, body) in &calls[..5] {
+        service.post(&format!("{QUEUE}/{call}?must_exist=true"), body).await.ok();
+    }
+}
+
+#[tokio::test]
 async fn without_auto_create_only_put_creates() {
     let service = Service::with(|settings| settings.queues.auto_create = false).await;
     for call in ["add", "update", "delete", "replace", "deltas", "resync", "seed", "pop"] {

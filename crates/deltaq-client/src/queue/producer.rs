@@ -56,6 +56,8 @@ pub struct ReplaceOptions {
     pub dry_run: bool,
     /// The number of objects in the list. Without it, the list ends with a line that has the number.
     pub count: Option<u64>,
+    /// Refuse the list with `queue-not-found` if the queue does not exist, instead of creating it.
+    pub must_exist: bool,
 }
 
 impl Queue {
@@ -120,22 +122,34 @@ impl Producer {
     /// The call failed; [`Error::SequenceTaken`]; or [`Error::QueueDeleted`] or [`Error::QueueRestored`], if the
     /// batch was applied to a queue that lacks earlier calls.
     pub async fn deltas(&mut self, deltas: &[DeltaCall<'_>]) -> Result<Produced, Error> {
-        self.deltas_with(deltas, false).await
+        let call = self.next_call("deltas").json(&deltas);
+        self.send_deltas(call).await
     }
 
-    /// Like [`deltas`](Self::deltas), but entries with an invalid object may be left out. The reply names them.
-    pub(crate) async fn deltas_with(
+    /// Like [`deltas`](Self::deltas), but a queue that was deleted since an earlier call is not created again. Entries
+    /// with an invalid object may be left out; the reply names them.
+    pub(crate) async fn changes(
         &mut self,
         deltas: &[DeltaCall<'_>],
         skip_invalid: bool,
     ) -> Result<Produced, Error> {
-        let call = self.next_call("deltas");
+        let was_there = self.place.is_some();
+        let call = self.next_call("deltas").switch("must_exist", was_there);
         // If the body has one entry per line, an entry that is not valid JSON does not affect the others.
         let call = if skip_invalid {
             call.switch("skip_invalid", true).body(lines(deltas))
         } else {
             call.json(&deltas)
         };
+        self.send_deltas(call).await.map_err(|error| match error.code() {
+            Some("queue-not-found") if was_there => {
+                Error::QueueDeleted { queue: self.queue.name().to_owned() }
+            }
+            _ => error,
+        })
+    }
+
+    async fn send_deltas(&mut self, call: Call) -> Result<Produced, Error> {
         let (produced, attempts): (Produced, _) = self.send(call).await?;
         self.check_number(produced.duplicate && attempts == 1)?;
         if let Some(place) = Place::replied(produced.incarnation.as_ref(), produced.life.as_ref()) {
@@ -290,5 +304,6 @@ impl ReplaceOptions {
             .switch("skip_invalid", self.skip_invalid)
             .switch("dry_run", self.dry_run)
             .query("count", self.count)
+            .switch("must_exist", self.must_exist)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::upstream::Upstream;
 use super::{Reflecting, sql};
@@ -49,7 +49,7 @@ fn a_queue_that_is_deleted_gets_the_whole_list_again() {
     ]);
     let sources = kinds.iter().map(|(kind, settings)| {
         let interval = if *kind == "command" { "300ms" } else { "1s" };
-        format!("[sources.{kind}]\nqueue = \"{kind}\"\ninterval = \"{interval}\"\ncreate = {{ key = \"/sku\" }}\n[sources.{kind}.{kind}]\n{settings}\n")
+        format!("[sources.{kind}]\nqueue = \"{kind}\"\ninterval = \"{interval}\"\ncreate = {{ key = \"/sku\", max_failures = 7 }}\n[sources.{kind}.{kind}]\n{settings}\n")
     });
     let file = folder.join("reflect.toml");
     fs::write(&file, sources.collect::<String>()).expect("a file");
@@ -61,9 +61,32 @@ fn a_queue_that_is_deleted_gets_the_whole_list_again() {
         server.run(&["queue", "delete", kind, "--yes"]).ok();
     }
     until("all queues have the lists again", || kinds.keys().all(|kind| full(kind)));
-    for kind in kinds.keys() {
-        let queue: Value = server.json(&["queue", "get", kind]);
-        assert_eq!(queue["settings"]["key"], json!(["/sku"]), "{kind}");
+    let are_those_of_the_sources = || {
+        for kind in kinds.keys() {
+            let settings = server.json(&["queue", "get", kind])["settings"].take();
+            assert_eq!(
+                (&settings["key"], &settings["max_failures"]),
+                (&json!(["/sku"]), &json!(7)),
+                "{kind}"
+            );
+        }
+    };
+    are_those_of_the_sources();
+
+    // A change that is sent before the deletion is noticed does not create the queue with the default settings.
+    for round in 0..3 {
+        let sku = format!("d{round}");
+        for kind in ["sql", "files", "deltaq"] {
+            server.run(&["queue", "delete", kind, "--yes"]).ok();
+        }
+        let row = format!("INSERT INTO prices VALUES ('{sku}', {})", round + 2);
+        sql::sqlite(&database.display().to_string(), &row);
+        let object = json!({ "sku": sku }).to_string();
+        fs::write(folder.join(format!("files/{sku}.json")), &object).expect("a file");
+        source.run(&["update", "from", &object]).ok();
+        let has_all = |kind: &&str| latest(&server, kind) == 4 + round;
+        until("the queues have all objects", || ["sql", "files", "deltaq"].iter().all(has_all));
+        are_those_of_the_sources();
     }
     reflecting.stop();
 }
