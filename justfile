@@ -61,6 +61,7 @@ judges:
     just crash-steps
     just lives
     just sources
+    just kubernetes
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -133,6 +134,12 @@ informer-faults client faults="1000":
 bench-python *args:
     cargo build --release --locked
     PYTHONPATH=clients/python/src python3 clients/python/benchmarks/worker.py --server target/release/deltaq {{args}}
+
+# `deltaq reflect --kubernetes` beside client-go at a real API server, with faults; needs Go. `just kubernetes cut-5s` applies one of them.
+kubernetes *faults:
+    cargo build --locked
+    ./scripts/kubernetes/apiserver.sh build target/kubernetes
+    ./scripts/judge_kubernetes.py target/debug/deltaq {{faults}}
 
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":
