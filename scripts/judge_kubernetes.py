@@ -9,6 +9,7 @@ problem of the source.
 A lag counts from the first attempt of a change, so it includes the time in which the server was away. DELTAQ_KUBERNETES is the folder of
 the programs that `scripts/kubernetes/apiserver.sh build` has made (target/kubernetes). All faults take about 12 minutes.
 """
+import atexit
 import base64
 import contextlib
 import http.client
@@ -214,6 +215,7 @@ class Judge:
 
         command = [binary, "serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--ready-file", ready]
         self.server = subprocess.Popen(command, stderr=open(folder / "serve.log", "ab"))
+        atexit.register(self.server.kill)
         until("deltaq is ready", ready.exists)
         self.url = "http://" + json.loads(ready.read_text())["api"]
         self.reflect, self.reflect_log = None, folder / "reflect.log"
@@ -257,7 +259,7 @@ class Judge:
             time.sleep(0.2)
 
     def stop(self):
-        for process in (self.reflect, self.informer.process, self.server):
+        for process in (self.reflect, self.informer.process):
             if process is not None:
                 process.kill()
         self.cluster.kill(with_etcd=True)

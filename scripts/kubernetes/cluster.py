@@ -1,4 +1,5 @@
 """An API server over etcd, a client of it, and a TCP proxy that fails as asked. For judge_kubernetes.py."""
+import atexit
 import contextlib
 import http.client
 import json
@@ -62,7 +63,10 @@ class Cluster:
 
     def run(self, name):
         with open(self.folder / f"{name}.log", "ab") as log:
-            return subprocess.Popen([SCRIPT, name, self.programs, self.folder], env=self.environment, stdout=log, stderr=log)
+            process = subprocess.Popen([SCRIPT, name, self.programs, self.folder], env=self.environment, stdout=log, stderr=log)
+        # A judge that fails in the middle leaves nothing behind.
+        atexit.register(process.kill)
+        return process
 
     def start(self):
         """Starts what does not run, and waits until ConfigMaps can be listed."""
