@@ -201,7 +201,7 @@ pub struct Import {
     /// Settings file of the server. Its section queue_defaults applies to a new queue.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Number of partitions of the database, and so the maximum number of nodes that can own queues; only for a whole store in PostgreSQL.
+    /// Number of partitions of a PostgreSQL database: the most nodes that can own queues; only for a whole store.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i16).range(1..=1_024))]
     pub partitions: i16,
 }
