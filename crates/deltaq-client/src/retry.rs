@@ -100,16 +100,19 @@ impl Default for Backoff {
 }
 
 /// The pauses of a reflector, which are those of client-go: between once and twice a limit that doubles from 0.8 s to
-/// 30 s. After two minutes without a failure, the limit is 0.8 s again.
+/// 30 s. After two minutes without a failure, or after a connection that has lived longer than the last pause, the limit
+/// is 0.8 s again.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectorBackoff {
     backoff: Backoff,
     failed_at: Option<Instant>,
+    last_pause: Duration,
 }
 
 impl Default for ReflectorBackoff {
     fn default() -> Self {
-        Self { backoff: Backoff::new(Duration::from_millis(800), Duration::from_secs(30)), failed_at: None }
+        let backoff = Backoff::new(Duration::from_millis(800), Duration::from_secs(30));
+        Self { backoff, failed_at: None, last_pause: Duration::ZERO }
     }
 }
 
@@ -122,7 +125,16 @@ impl ReflectorBackoff {
         }
         self.failed_at = Some(Instant::now());
         let pause = self.backoff.limit().mul_f64(1.0 + fastrand::f64());
-        pause.max(asked.unwrap_or_default())
+        self.last_pause = pause.max(asked.unwrap_or_default());
+        self.last_pause
+    }
+
+    /// Records how long a connection has worked. A proxy that cuts every connection after a while is no reason for
+    /// longer pauses.
+    pub fn worked(&mut self, time: Duration) {
+        if time > self.last_pause {
+            self.backoff.reset();
+        }
     }
 }
 
@@ -152,6 +164,18 @@ mod tests {
             assert!(pauses.iter().any(|pause| *pause < limit / 4), "{failures}: {pauses:?}");
             assert!(pauses.iter().any(|pause| *pause > limit / 2), "{failures}: {pauses:?}");
         }
+    }
+
+    #[test]
+    fn a_connection_that_lives_longer_than_the_pause_before_it_ends_the_backoff() {
+        let (mut cut, mut failing) = (ReflectorBackoff::default(), ReflectorBackoff::default());
+        for _ in 0..9 {
+            assert!(cut.after_failure(None) <= Duration::from_millis(1_600));
+            cut.worked(Duration::from_secs(13));
+            failing.after_failure(None);
+            failing.worked(Duration::from_millis(500));
+        }
+        assert!(failing.after_failure(None) >= Duration::from_secs(30));
     }
 
     #[tokio::test(start_paused = true)]

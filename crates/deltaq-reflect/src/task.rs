@@ -221,7 +221,7 @@ impl Task {
     async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (output, events) = Output::channel(Arc::clone(&self.health), &self.key);
-        let relist_at = self.relist_at;
+        let (relist_at, began) = (self.relist_at, Instant::now());
         let source = &mut self.source;
         let produced = async {
             let ended = tokio::select! {
@@ -251,6 +251,7 @@ impl Task {
                 Either::Right((end, sent)) => (sent.await, end),
             }
         };
+        self.backoff.worked(began.elapsed());
         match sent {
             Ok(_) => {
                 self.reflector = Some(reflector);
