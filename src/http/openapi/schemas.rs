@@ -103,7 +103,7 @@ terms! { schemas;
     With = json!({ "type": "string", "enum": ["known"] });
     /// When pops of a closed queue end.
     WaitFor = json!({ "type": "string", "enum": ["leases", "none"] });
-    /// How a list may have several objects with the same key.
+    /// Which of several objects with the same key a list keeps.
     Duplicates = json!({ "type": "string", "enum": ["last"] });
     /// One or more entity tags, separated by commas, or `*`.
     EntityTags = json!({ "type": "string" });

@@ -168,7 +168,7 @@ impl Lines {
     async fn send(&mut self) {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
         self.send_at = Instant::now() + PIECE_EVERY;
-        // If the request has ended, its body was dropped, and the reply says why.
+        // The send fails if the request has already ended. The reply to the request says why.
         let _ended = self.sender.send(Ok(piece)).await;
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct Locked {
     pub(crate) resync_due: bool,
     /// Counts of changes since `/metrics` was last read.
     pub(crate) counters: Counters,
-    /// The newest event may be one that a follower in mode `events` takes; no later one is.
+    /// The newest event that a follower in mode `events` may take is not newer than this one.
     pub(crate) last_change: Rv,
     /// Whether the task of a follower waits until the queue has room for rows.
     pub(crate) awaits_room: bool,

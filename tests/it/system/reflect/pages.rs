@@ -109,7 +109,7 @@ fn a_token_that_is_replaced_within_a_list_is_read_again() {
     assert!(server.run(&line).ok().starts_with("s: 8 objects"));
 }
 
-/// Signs of another page: a header, members beside the list, and what is said.
+/// Signs of another page: a header, members beside the list, and the words of the failure that they cause.
 fn signs() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         (
