@@ -19,14 +19,15 @@ profile-guided:
 check:
     ./scripts/test.sh
 
-# The tests that need no other programs, on any Linux; `just quick rules::` runs those with this name.
+# The tests that need no other programs, on any Linux, without the two longest groups: recordings of client-go over HTTP, and memory.
+# `just quick rules::` runs those with this name.
 quick *filter:
     #!/usr/bin/env bash
     set -euo pipefail
     if cargo nextest --version > /dev/null 2>&1; then
-        cargo nextest run --workspace --locked --filterset 'not test(/^(system|chaos)::/)' {{filter}}
+        cargo nextest run --workspace --locked --filterset 'not test(/^(system|chaos|memory)::|_over_http$/)' {{filter}}
     else
-        cargo test --workspace --locked --lib --test it -- --skip system:: --skip chaos:: {{filter}}
+        cargo test --workspace --locked --lib --test it -- --test-threads 4 --skip system:: --skip chaos:: --skip memory::no_ --skip _over_http {{filter}}
     fi
 
 # Format and lints, without running tests.
