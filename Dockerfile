@@ -4,6 +4,8 @@
 # Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq serve --insecure
 #        or with tokens: -v ./tokens.toml:/etc/deltaq/tokens.toml:ro -e DELTAQ_ACCESS__TOKENS_FILE=/etc/deltaq/tokens.toml
 #        The user of the image, 65532 (nonroot), must be able to read the file: chown 65532 tokens.toml
+#        Without tokens, the server takes only requests for localhost, IP addresses and the name deltaq; for other names:
+#        -e DELTAQ_SERVER__ALLOWED_HOSTS=NAME
 
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /build
@@ -29,7 +31,8 @@ COPY config/deltaq.toml /etc/deltaq/deltaq.toml
 ENV DELTAQ_CONFIG=/etc/deltaq/deltaq.toml \
     DELTAQ_STORAGE__DATA_DIR=/data \
     DELTAQ_SERVER__LISTEN=0.0.0.0:7070 \
-    DELTAQ_SERVER__METRICS_LISTEN=0.0.0.0:7071
+    DELTAQ_SERVER__METRICS_LISTEN=0.0.0.0:7071 \
+    DELTAQ_SERVER__ALLOWED_HOSTS=deltaq
 EXPOSE 7070 7071
 VOLUME /data
 USER nonroot

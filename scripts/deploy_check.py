@@ -64,6 +64,8 @@ compose = yaml.safe_load((deploy / "compose.yaml").read_text())
 ComposeSpecification.model_validate(compose, extra="forbid")
 service = compose["services"]["deltaq"]
 accepts(*service["command"])
+assert service["environment"] == {"DELTAQ_SERVER__ALLOWED_HOSTS": "deltaq"} and "deltaq" in compose["services"]
+knows(image_env | service["environment"])
 assert [port.rpartition(":")[2] for port in service["ports"]] == [str(api_port)]
 assert all(port.startswith("127.0.0.1:") for each in compose["services"].values() for port in each["ports"])
 assert [volume.partition(":")[2] for volume in service["volumes"]] == [image_env["DELTAQ_STORAGE__DATA_DIR"]]

@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::blocking::joined;
 use super::gate::Gate;
 use super::gate::body_rate::BodyRateLimit;
+use super::gate::origin::host_name;
 use super::node::Node;
 use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;
@@ -60,8 +61,8 @@ impl AppState {
         Self::new(format!("{}-", self.request_id()), false, Arc::clone(&self.0.parts))
     }
 
-    /// Whether `Host` must be a name of this server. With DNS rebinding, a web page can reach a server on loopback
-    /// under the page's own name. A server with tokens refuses such a page anyway.
+    /// Whether `Host` must be a name of this server. With DNS rebinding, a web page can reach under the page's own name
+    /// any server that its browser can reach. A server with tokens refuses such a page anyway.
     pub(super) fn checks_hosts(&self) -> bool {
         self.0.checks_hosts && self.gate.access.is_open()
     }
@@ -88,7 +89,7 @@ impl AppState {
 
 impl From<Parts> for AppState {
     fn from(parts: Parts) -> Self {
-        Self::new(format!("{:x}-", parts.started_us), parts.limits.checks_hosts, Arc::new(parts))
+        Self::new(format!("{:x}-", parts.started_us), true, Arc::new(parts))
     }
 }
 
@@ -151,12 +152,10 @@ impl StoreInfo {
 /// The limits of the HTTP layer; each is a setting.
 #[derive(Clone, Debug)]
 pub struct HttpLimits {
-    /// Whether `Host` is checked while there are no tokens. Without tokens a server listens only on loopback, unless
-    /// `access.insecure` is set.
-    pub checks_hosts: bool,
     /// The URL of the server as its clients know it. `None` derives it from each request.
     pub public_url: Option<String>,
-    /// Names that `Host` may have in addition to `localhost` and IP addresses.
+    /// Names that `Host` may have in addition to `localhost` and IP addresses: those of `server.allowed_hosts`, and the hosts
+    /// of the URLs of this server.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server.
     pub allowed_origins: Vec<String>,
@@ -186,9 +185,8 @@ impl HttpLimits {
     pub fn of(settings: &Settings) -> Self {
         let (server, queues) = (&settings.server, &settings.queues);
         Self {
-            checks_hosts: !settings.access.insecure,
             public_url: server.public_url.clone(),
-            allowed_hosts: server.allowed_hosts.clone(),
+            allowed_hosts: allowed_hosts(settings),
             allowed_origins: server.allowed_origins.clone(),
             body_read_timeout: server.body_read_timeout.get(),
             min_body_rate: BodyRateLimit {
@@ -204,4 +202,12 @@ impl HttpLimits {
             max_reply_bytes: queues.max_reply_bytes,
         }
     }
+}
+
+/// The allowed names, and the hosts of the URLs by which clients and other nodes know this server.
+fn allowed_hosts(settings: &Settings) -> Vec<String> {
+    let urls = settings.server.public_url.iter().chain(&settings.cluster.advertise);
+    let authority = |url: &String| Some(url.split_once("://")?.1.split('/').next()?.to_owned());
+    let own = urls.filter_map(authority).filter_map(|authority| Some(host_name(&authority)?.to_owned()));
+    settings.server.allowed_hosts.iter().cloned().chain(own).collect()
 }

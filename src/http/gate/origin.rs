@@ -1,8 +1,8 @@
-//! The origin and host check, which protects a server on loopback from foreign web pages.
+//! The origin and host check, which protects a server from foreign web pages.
 //!
 //! A request that a foreign page causes carries a foreign `Origin` or `Referer`, `Sec-Fetch-Site: cross-site`, or (by
-//! DNS rebinding) a foreign `Host`. `Host` is checked only where this protects the server: without tokens, on
-//! loopback. The check also limits the size of a request's head.
+//! DNS rebinding) a foreign `Host`. `Host` is checked only where this protects the server: without tokens. The check
+//! also limits the size of a request's head.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -72,7 +72,7 @@ codes! {
     CrossSite "cross-site" 403 false "The request comes from a foreign web page"
         "The header Origin, Referer or Sec-Fetch-Site shows that a browser sent the request for a page of another site. The setting server.allowed_origins lists the origins whose pages may call this server.";
     HostNotAllowed "host-not-allowed" 403 false "Host not allowed"
-        "The Host header has a name that is not in the setting server.allowed_hosts. A server without tokens on loopback checks the name, because a web page can make its own name resolve to this machine (DNS rebinding). Add the name that you use, such as \"deltaq.example\", \"*.example\" or \"*\". A server with tokens, or with --insecure, checks no names.";
+        "The Host header has a name that is not in the setting server.allowed_hosts. A server without tokens checks the name, because a web page can make its own name resolve to this machine (DNS rebinding). Add the name that you use, such as \"deltaq.example\", \"*.example\" or \"*\". A server with tokens checks no names.";
     NotFound "not-found" 404 false "Unknown path"
         "The API has no such path. /openapi.json lists all paths. A key that contains slashes can also be given as ?key=.";
     QueueNotFound "queue-not-found" 404 false "Unknown queue"

@@ -27,6 +27,14 @@ async fn headers_of_nodes_without_the_secret_are_refused() {
     }
     let right = [("deltaq-forwarded", "b"), ("deltaq-node-secret", SECRET)];
     cluster.a.get_with(&path, &right).await.problem("queue-not-found");
+    // A node may know this one by any name.
+    let head = "host: a.example:7070\r\ndeltaq-forwarded: b\r\n";
+    for (secret, code) in [(SECRET, "queue-not-found"), (almost, "forbidden")] {
+        let mut client = cluster.a.client().await;
+        let request = format!("GET {path} HTTP/1.1\r\n{head}deltaq-node-secret: {secret}\r\n\r\n");
+        client.send_bytes(request.as_bytes()).await;
+        client.reply().await.problem(code);
+    }
 }
 
 #[tokio::test]
