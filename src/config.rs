@@ -1,7 +1,7 @@
 //! The settings of the process.
 //!
 //! There are four layers: flags override the environment (`DELTAQ_SECTION__FIELD`), which overrides the file, which
-//! overrides the defaults. An unknown name or an invalid value in any layer is an error at startup. The error names
+//! overrides the defaults. Three defaults are lower where the process may use little memory. An unknown name or an invalid value in any layer is an error at startup. The error names
 //! the setting, the layer and the remedy.
 //!
 //! The structs are the only list of settings: serde refuses unknown names (for queues, `QueueSettings` does), and the
@@ -12,6 +12,7 @@ pub mod access;
 mod cluster;
 mod environment;
 mod layers;
+mod memory;
 pub mod queue;
 mod range;
 pub mod reflect;
@@ -32,6 +33,7 @@ pub use self::access::Access;
 pub use self::cluster::Cluster;
 pub use self::environment::{client_token, client_url, is_supervised, permits_colors, rust_log, variables};
 use self::layers::{Layers, UNSET};
+pub use self::memory::available as available_memory;
 pub use self::sections::{
     Audit, AuditCalls, Console, Log, LogFormat, LogLevel, Metrics, Queues, Server, Storage, Sync, Trace,
     Watch,
@@ -80,6 +82,9 @@ pub struct Settings {
     pub log: Log,
     /// Spans for a tracing system.
     pub trace: Trace,
+    /// The memory from which default limits were derived, in bytes. It is not a setting.
+    #[serde(skip)]
+    pub memory_bytes: Option<u64>,
 }
 
 /// The settings that flags of `deltaq serve` set.
@@ -130,6 +135,8 @@ pub enum Origin {
     Environment(String),
     /// The flag of this name.
     Flag(&'static str),
+    /// The memory of the process, in bytes, which is too small for the default.
+    Memory(u64),
 }
 
 /// What is wrong with the value of a setting.
@@ -193,7 +200,7 @@ pub enum Error {
 }
 
 /// Loads the layers and checks them: defaults, `file`, `environment`, `flags`. [`variables`] gives the environment of
-/// the process.
+/// the process. Limits that no layer sets are low enough for `memory`, in bytes ([`available_memory`]).
 ///
 /// # Errors
 ///
@@ -202,9 +209,10 @@ pub fn load(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Flags,
+    memory: Option<u64>,
 ) -> Result<Settings, Error> {
     let text = file.map(read).transpose()?;
-    layered(file.zip(text.as_deref()), environment, flags)
+    layered(file.zip(text.as_deref()), environment, flags, memory)
 }
 
 /// All settings in effect, ordered by path: the path, the value in TOML, and the layer that has set it. The layers
@@ -217,9 +225,10 @@ pub fn effective(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Flags,
+    memory: Option<u64>,
 ) -> Result<Vec<(String, Value, Origin)>, Error> {
     let text = file.map(read).transpose()?;
-    let layers = merged(file.zip(text.as_deref()), environment, flags)?;
+    let layers = merged(file.zip(text.as_deref()), environment, flags, memory)?;
     let effective = layers.effective();
     layers.finish()?;
     Ok(effective)
@@ -233,14 +242,17 @@ fn layered(
     file: Option<(&Path, &str)>,
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Flags,
+    memory: Option<u64>,
 ) -> Result<Settings, Error> {
-    merged(file, environment, flags)?.finish()
+    let settings = merged(file, environment, flags, memory)?.finish()?;
+    Ok(Settings { memory_bytes: memory, ..settings })
 }
 
 fn merged(
     file: Option<(&Path, &str)>,
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Flags,
+    memory: Option<u64>,
 ) -> Result<Layers, Error> {
     let mut layers = Layers::new()?;
     if let Some((path, text)) = file {
@@ -270,6 +282,9 @@ fn merged(
         }
     }
     flags.apply(&mut layers);
+    if let Some(bytes) = memory {
+        memory::limit(&mut layers, bytes);
+    }
     Ok(layers)
 }
 
@@ -335,6 +350,7 @@ impl fmt::Display for Origin {
             Self::File(path) => write!(f, " in {}", path.display()),
             Self::Environment(name) => write!(f, " in the environment variable {name}"),
             Self::Flag(name) => write!(f, " of the flag {name}"),
+            Self::Memory(bytes) => write!(f, " for {} MiB of memory", bytes >> 20),
         }
     }
 }

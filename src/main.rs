@@ -64,7 +64,8 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
 
 fn run(serve: &Serve) -> Result<(), Failure> {
     let sockets = PassedSockets::take()?;
-    let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags)?;
+    let settings =
+        config::load(serve.config.as_deref(), config::variables(), &serve.flags, config::available_memory())?;
     let _log = telemetry::init(settings.log, config::rust_log().as_deref())?;
     telemetry::report_panics();
     let files = raise_file_limit(settings.server.max_connections);

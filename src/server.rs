@@ -214,6 +214,10 @@ fn log_start(
         insecure = settings.access.insecure,
         max_connections = settings.server.max_connections,
         max_body_bytes = settings.server.max_body_bytes,
+        max_body_bytes_in_flight = settings.server.max_body_bytes_in_flight,
+        max_reply_bytes_in_flight = settings.server.max_reply_bytes_in_flight,
+        max_uncommitted_bytes = settings.storage.max_uncommitted_bytes,
+        memory_bytes = settings.memory_bytes,
         max_queues = settings.queues.max_queues,
         "listening"
     );

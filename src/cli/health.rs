@@ -98,7 +98,7 @@ impl Health {
         let url = if let Some(url) = &self.url {
             parse(url)?
         } else {
-            let settings = config::load(self.config.as_deref(), config::variables(), &Flags::default());
+            let settings = config::load(self.config.as_deref(), config::variables(), &Flags::default(), None);
             url_of(&settings.map_err(|source| Error::Settings { source })?)?
         };
         check(url)

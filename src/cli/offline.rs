@@ -356,7 +356,7 @@ impl Import {
             Location::Postgres(_) => None,
         };
         let flags = Flags { data_dir, ..Flags::default() };
-        let settings = config::load(self.config.as_deref(), config::variables(), &flags)?;
+        let settings = config::load(self.config.as_deref(), config::variables(), &flags, None)?;
         let log = Log { format: LogFormat::Human, level: LogLevel::Warn };
         telemetry::init(log, config::rust_log().as_deref())?;
         let defaults = Config::compile(&settings.queue_defaults)?;

@@ -46,7 +46,12 @@ impl Config {
 
 impl Layers {
     fn check(&self) -> Result<String, Box<dyn Error>> {
-        let settings = config::load(self.config.as_deref(), config::variables(), &self.flags)?;
+        let settings = config::load(
+            self.config.as_deref(),
+            config::variables(),
+            &self.flags,
+            config::available_memory(),
+        )?;
         let entries = settings.access.entries()?;
         let tokens = Tokens::new(&entries, &Tokens::default())?;
         Ok(format!("the settings are valid; {} tokens\n", tokens.len()))
@@ -54,9 +59,12 @@ impl Layers {
 
     fn show(&self) -> Result<String, Box<dyn Error>> {
         let mut text = String::new();
-        for (path, value, origin) in
-            config::effective(self.config.as_deref(), config::variables(), &self.flags)?
-        {
+        for (path, value, origin) in config::effective(
+            self.config.as_deref(),
+            config::variables(),
+            &self.flags,
+            config::available_memory(),
+        )? {
             let comment = if origin == Origin::Default { String::new() } else { format!("  #{origin}") };
             let _infallible = writeln!(text, "{path} = {value}{comment}");
         }
@@ -82,7 +90,7 @@ mod tests {
         assert_eq!(line("server.listen ="), "server.listen = \"127.0.0.1:1\"  # of the flag --listen");
         assert_eq!(line("storage.in_memory"), format!("storage.in_memory = true  # in {}", file.display()));
         assert!(!line("queue_defaults.lease").contains('#'));
-        let again = config::load(None, [], &Flags::default()).unwrap();
+        let again = config::load(None, [], &Flags::default(), None).unwrap();
         assert!(shown.parse::<toml::Table>().is_ok() && !again.storage.in_memory, "the output is TOML");
         assert!(Config::Check(layers).run().unwrap().starts_with("the settings are valid"));
 

@@ -52,6 +52,19 @@ impl Layers {
         }
     }
 
+    /// Lowers a whole number that no layer has set, if it is above `most`.
+    pub(super) fn lower_default(&mut self, path: &str, most: u64, origin: &Origin) {
+        let default = path.split('.').try_fold(None::<&Value>, |value, name| {
+            let table = value.map_or(Some(&self.merged), Value::as_table)?;
+            table.get(name).map(Some)
+        });
+        let default = default.flatten().and_then(Value::as_integer);
+        let lower = i64::try_from(most).ok().filter(|most| default.is_some_and(|default| *most < default));
+        if let Some(most) = lower.filter(|_| self.origin(path) == Origin::Default) {
+            self.set(path, Value::Integer(most), origin);
+        }
+    }
+
     /// Applies an environment variable. If the setting is a text, the value is the text itself; otherwise it is a
     /// TOML value.
     pub(super) fn set_variable(&mut self, name: &str, path: &str, text: &str) -> Result<(), Error> {

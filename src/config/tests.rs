@@ -10,11 +10,11 @@ use super::*;
 const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
 
 fn with_file(text: &str) -> Result<Settings, Error> {
-    layered(Some((Path::new("deltaq.toml"), text)), [], &Flags::default())
+    layered(Some((Path::new("deltaq.toml"), text)), [], &Flags::default(), None)
 }
 
 fn with_variable(name: &str, value: &str) -> Result<Settings, Error> {
-    layered(None, [(name.to_owned(), value.to_owned())], &Flags::default())
+    layered(None, [(name.to_owned(), value.to_owned())], &Flags::default(), None)
 }
 
 fn message(result: Result<Settings, Error>) -> String {
@@ -52,7 +52,7 @@ fn settings() -> BTreeSet<String> {
 
 #[test]
 fn no_layer_gives_the_defaults() {
-    assert_eq!(layered(None, [], &Flags::default()).unwrap(), Settings::default());
+    assert_eq!(layered(None, [], &Flags::default(), None).unwrap(), Settings::default());
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn flag_beats_environment_beats_file_beats_default() {
         ("SERVER__LISTEN".to_owned(), "not ours".to_owned()),
     ];
     let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
-    let settings = layered(Some((Path::new("f.toml"), file)), environment, &flags).unwrap();
+    let settings = layered(Some((Path::new("f.toml"), file)), environment, &flags, None).unwrap();
     assert_eq!(settings.server.listen.port(), 3);
     assert_eq!(settings.server.max_connections, 22);
     assert_eq!(settings.server.max_wait, DurationText::from_secs(11));
@@ -168,7 +168,7 @@ fn the_environment_reaches_every_kind_of_setting() {
 fn a_flag_for_the_place_of_the_journal_overrides_the_other_places() {
     const URL: &str = "postgres://deltaq@db.example/deltaq";
     let storage = |file: &str, flags: &Flags| {
-        layered(Some((Path::new("f.toml"), file)), [], flags).map(|settings| settings.storage)
+        layered(Some((Path::new("f.toml"), file)), [], flags, None).map(|settings| settings.storage)
     };
     let in_postgres = format!("[storage]\nstore = '{URL}'\n");
     let in_memory = "[storage]\nin_memory = true\n";
@@ -198,7 +198,7 @@ fn the_url_of_a_database_has_no_password_and_no_error_repeats_it() {
         "postgres://deltaq@db.example/hunter2 x",
     ] {
         let flags = Flags { store: Some(url.to_owned()), ..Flags::default() };
-        let problem = message(layered(None, [], &flags));
+        let problem = message(layered(None, [], &flags, None));
         assert!(problem.contains("storage.store` of the flag --store"), "{problem}");
         assert!(problem.contains("postgres://") || problem.contains("PGPASSWORD"), "{problem}");
         assert!(!problem.contains("hunter2"), "{problem}");
@@ -242,7 +242,7 @@ fn a_node_has_a_name_a_url_a_secret_and_a_database() {
         advertise: Some("https://b.example:7070".to_owned()),
         ..Flags::default()
     };
-    let cluster = layered(Some((Path::new("f.toml"), &file)), [], &flags).unwrap().cluster;
+    let cluster = layered(Some((Path::new("f.toml"), &file)), [], &flags, None).unwrap().cluster;
     assert_eq!(
         (cluster.node_name.as_deref(), cluster.advertise.as_deref()),
         (Some("b"), Some("https://b.example:7070"))
@@ -285,13 +285,13 @@ fn the_name_and_the_url_of_a_node_have_a_form() {
 fn a_listener_may_have_the_name_localhost_or_only_a_port() {
     let listen = |text: &str| {
         let flags = Flags { listen: Some(text.to_owned()), ..Flags::default() };
-        layered(None, [], &flags).map(|settings| settings.server.listen.to_string())
+        layered(None, [], &flags, None).map(|settings| settings.server.listen.to_string())
     };
     assert_eq!(listen("localhost:7070").unwrap(), "127.0.0.1:7070");
     assert_eq!(listen(":7070").unwrap(), "0.0.0.0:7070");
     assert_eq!(listen("[::1]:7070").unwrap(), "[::1]:7070");
     let environment = [("DELTAQ_SERVER__METRICS_LISTEN".to_owned(), ":7071".to_owned())];
-    let settings = layered(None, environment, &Flags::default()).unwrap();
+    let settings = layered(None, environment, &Flags::default(), None).unwrap();
     assert_eq!(settings.server.metrics_listen.unwrap().to_string(), "0.0.0.0:7071");
     for wrong in ["7070", ":", ":x", ":+1", "localhost", "localhost:70700", "deltaq.example:7070", "::1:"] {
         let text = listen(wrong).unwrap_err().to_string();
@@ -310,8 +310,9 @@ fn unset_removes_a_value_of_a_lower_layer() {
     let file =
         "[queue_defaults]\nmax_deletes = 5\n[queue_defaults.rate_limiter]\nitem_exponential = 'unset'\n";
     let environment = [("DELTAQ_QUEUE_DEFAULTS__MAX_DELETES".to_owned(), "unset".to_owned())];
-    let defaults =
-        layered(Some((Path::new("f.toml"), file)), environment, &Flags::default()).unwrap().queue_defaults;
+    let defaults = layered(Some((Path::new("f.toml"), file)), environment, &Flags::default(), None)
+        .unwrap()
+        .queue_defaults;
     assert_eq!(defaults.max_deletes, None);
     assert_eq!(defaults.rate_limiter.item_exponential, None);
     assert!(message(with_variable("DELTAQ_QUEUES__MAX_QUEUES", "unset")).contains("a value is required"));
@@ -339,7 +340,7 @@ fn only_variables_with_a_section_are_settings() {
         ("DELTAQ_PORT_7070_TCP_ADDR", "10.0.0.11"),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!(layered(None, environment, &Flags::default()).unwrap(), Settings::default());
+    assert_eq!(layered(None, environment, &Flags::default(), None).unwrap(), Settings::default());
 }
 
 #[test]
@@ -420,7 +421,7 @@ fn an_invalid_value_is_reported_with_setting_layer_and_range() {
             "invalid setting `queue_defaults.max_delete_percent` in the environment variable DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT: invalid value: floating point `101.0`, expected a number from 0 to 100",
         ),
         (
-            layered(None, [], &Flags { listen: Some("deltaq:7070".to_owned()), ..Flags::default() }),
+            layered(None, [], &Flags { listen: Some("deltaq:7070".to_owned()), ..Flags::default() }, None),
             r#"invalid setting `server.listen` of the flag --listen: invalid value: string "deltaq:7070", expected an IP address and a port, such as "127.0.0.1:7070", "localhost:7070" or ":7070" for all IPv4 addresses"#,
         ),
         (
@@ -486,7 +487,7 @@ fn conflicting_settings_are_refused() {
 #[test]
 fn a_missing_or_malformed_file_is_an_error() {
     let missing = Path::new("/nonexistent/deltaq.toml");
-    assert!(matches!(load(Some(missing), [], &Flags::default()), Err(Error::Read { .. })));
+    assert!(matches!(load(Some(missing), [], &Flags::default(), None), Err(Error::Read { .. })));
     let text = message(with_file("[server\n"));
     assert!(text.starts_with("the configuration file deltaq.toml is not TOML: line 1: "), "{text}");
 }
@@ -496,7 +497,7 @@ fn the_data_dir_flag_overrides_in_memory() {
     let file = "[storage]\nin_memory = true\n";
     assert!(with_file(file).unwrap().storage.in_memory);
     let flags = Flags { data_dir: Some(PathBuf::from("/data")), ..Flags::default() };
-    let settings = layered(Some((Path::new("f.toml"), file)), [], &flags).unwrap();
+    let settings = layered(Some((Path::new("f.toml"), file)), [], &flags, None).unwrap();
     assert!(!settings.storage.in_memory);
     assert_eq!(settings.storage.data_dir, Path::new("/data"));
 }

@@ -165,6 +165,14 @@ pub struct HttpLimits {
     pub min_body_rate: BodyRateLimit,
     /// Maximum size of a body that is not a stream of objects, in bytes.
     pub max_body_bytes: usize,
+    /// Maximum size of all bodies in memory, in bytes.
+    pub max_body_bytes_in_flight: usize,
+    /// Maximum size of all large replies in memory, in bytes.
+    pub max_reply_bytes_in_flight: usize,
+    /// Maximum size of the changes that wait to be committed, in bytes.
+    pub max_uncommitted_bytes: usize,
+    /// The memory from which default limits were derived, in bytes.
+    pub memory_bytes: Option<u64>,
     /// Maximum size of the head of a request, in bytes.
     pub max_header_bytes: usize,
     /// Maximum time from the head of a request to its response, not including its `wait`.
@@ -194,6 +202,10 @@ impl HttpLimits {
                 grace: server.min_body_rate_grace.get(),
             },
             max_body_bytes: server.max_body_bytes,
+            max_body_bytes_in_flight: server.max_body_bytes_in_flight,
+            max_reply_bytes_in_flight: server.max_reply_bytes_in_flight,
+            max_uncommitted_bytes: settings.storage.max_uncommitted_bytes,
+            memory_bytes: settings.memory_bytes,
             max_header_bytes: server.max_header_bytes,
             request_timeout: server.request_timeout.get(),
             max_wait: server.max_wait.get(),

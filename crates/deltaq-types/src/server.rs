@@ -21,6 +21,10 @@ pub struct Info {
     pub node: Option<InfoNode>,
     /// How long the process has run, in milliseconds.
     pub uptime_ms: u64,
+    /// The memory that the process may use, in bytes, from which the server derives limits that no setting names; null if
+    /// the system does not tell.
+    #[schema(required = true)]
+    pub memory_bytes: Option<u64>,
     /// The token of the call and what it permits; null on a server without tokens.
     #[schema(required = true)]
     pub caller: Option<InfoCaller>,
@@ -93,6 +97,12 @@ pub struct InfoLimits {
     pub body_bytes: u64,
     /// Maximum bytes of objects in one reply to a pop.
     pub reply_bytes: u64,
+    /// Maximum bytes of all bodies in memory.
+    pub body_bytes_in_flight: u64,
+    /// Maximum bytes of all replies in memory that clients have not read yet.
+    pub reply_bytes_in_flight: u64,
+    /// Maximum bytes of the changes that wait to be committed.
+    pub uncommitted_bytes: u64,
     /// Maximum number of queues.
     pub queues: u64,
     /// Maximum number of pops that wait at one queue.

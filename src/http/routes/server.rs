@@ -79,6 +79,7 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
         store: InfoStore { kind: state.store.kind, replicated: state.store.is_replicated },
         node,
         uptime_ms: millis(state.clock.since(0)),
+        memory_bytes: state.limits.memory_bytes,
         caller: context.caller().map(|caller| caller_document(caller)),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX as u64,
@@ -91,6 +92,9 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
             replace_objects: state.limits.max_replace_objects as u64,
             body_bytes: state.limits.max_body_bytes as u64,
             reply_bytes: state.limits.max_reply_bytes as u64,
+            body_bytes_in_flight: state.limits.max_body_bytes_in_flight as u64,
+            reply_bytes_in_flight: state.limits.max_reply_bytes_in_flight as u64,
+            uncommitted_bytes: state.limits.max_uncommitted_bytes as u64,
             queues: limits.max_queues as u64,
             waiters: limits.max_waiters as u64,
         },
