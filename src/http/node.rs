@@ -53,7 +53,7 @@ pub(super) static OWNER: HeaderName = HeaderName::from_static("deltaq-owner");
 pub(super) static NAME: HeaderName = HeaderName::from_static("deltaq-node");
 /// The header with the code of the problem, in the reply to a node.
 pub(super) static OUTCOME: HeaderName = HeaderName::from_static("deltaq-outcome");
-/// Marks a reply to a node that has new leases.
+/// Marks a reply to a node that has leases.
 pub(super) static LEASES: HeaderName = HeaderName::from_static("deltaq-leases");
 /// The header with the partitions that a list covers, in the reply to a node.
 pub(super) static PARTITIONS: HeaderName = HeaderName::from_static("deltaq-partitions");

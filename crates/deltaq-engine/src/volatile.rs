@@ -1,11 +1,11 @@
 //! The data of a queue that its events do not contain.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::checkpoint::Checkpoints;
 use super::effects::Effects;
 use super::feed::Feeds;
-use super::id::{Rv, Sequence};
+use super::id::{Rv, Sequence, Token};
 use super::indexes::Indexes;
 use super::job::{ReplaceJob, Seeding};
 use super::key::Key;
@@ -31,6 +31,8 @@ pub(super) struct Volatile {
     pub(super) seeding: Option<Seeding>,
     /// The sequence that the next event carries. Set only inside a command.
     pub(super) sequence: Option<Sequence>,
+    /// Leases of this life that a repeated pop was answered with. Some of them may have ended.
+    pub(super) repeated: HashSet<Token>,
 }
 
 impl Volatile {
@@ -59,6 +61,7 @@ impl Default for Volatile {
             last_job: 0,
             seeding: None,
             sequence: None,
+            repeated: HashSet::new(),
         }
     }
 }

@@ -35,7 +35,7 @@ use self::commits::Commits;
 use self::delivery::Delivery;
 use self::feed_readers::{FeedReaders, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
-use self::leftovers::{Leftovers, Undelivered};
+use self::leftovers::Leftovers;
 use self::source_reports::SourceReports;
 use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
@@ -202,9 +202,9 @@ impl Handle {
     }
 
     /// Returns keys to the queue whose leases did not reach a worker, as if the keys had never been leased. Leases
-    /// that have ended are ignored.
-    pub fn reclaim(&self, tokens: Vec<Token>) {
-        self.leftovers.reclaim(Undelivered { tokens, commit: Commit::done() });
+    /// that have ended, and those that [the engine](Queue::return_undelivered) does not take back, are ignored.
+    pub fn reclaim(&self, tokens: impl IntoIterator<Item = Token>) {
+        self.leftovers.reclaim(tokens);
     }
 
     /// Distinguishes this queue from earlier and later queues of the same name.

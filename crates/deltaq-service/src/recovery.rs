@@ -89,7 +89,6 @@ impl Handle {
         state.lost = None;
         state.queue.set_committed(last_rv);
         state.commits.resume(last_rv, epoch, commit);
-        state.repeated.retain(|token| token.rv() <= last_rv);
         let resumed = catch_unwind(AssertUnwindSafe(|| {
             let recovered = state.queue.recover(now, birth);
             recovered.map(|()| self.finish(&mut state, now))

@@ -223,14 +223,14 @@ async fn incoming(
     headers.remove(&node::NAME);
     let outcome = headers.remove(&node::OUTCOME);
     let outcome = outcome.and_then(|code| code.to_str().ok().and_then(Code::named));
-    let has_new_leases = headers.remove(&node::LEASES).is_some();
+    let has_leases = headers.remove(&node::LEASES).is_some();
     if let Ok(url) = HeaderValue::from_str(&peer.url) {
         headers.insert(&node::OWNER, url);
     }
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
     parts.extensions.insert(PassedOn(outcome));
-    if !has_new_leases {
+    if !has_leases {
         let partitions = context.state.partitions.clone();
         let body = if body.size_hint().exact().is_some() {
             Body::new(body)
@@ -240,12 +240,7 @@ async fn incoming(
         return Ok(Response::from_parts(parts, body));
     }
     let state = &context.state;
-    let path = ReturnPath {
-        node: node.clone(),
-        partitions: state.partitions.clone(),
-        shutdown: state.shutdown.clone(),
-        queue,
-    };
+    let path = ReturnPath { node: node.clone(), peer: peer.clone(), shutdown: state.shutdown.clone(), queue };
     // The owner limits the reply to queues.max_reply_bytes. It takes back the leases if the connection ends before
     // the end of the reply.
     let text = to_bytes(Body::new(body), usize::MAX).await.map_err(|_| CallError::Interrupted)?;

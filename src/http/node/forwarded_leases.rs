@@ -1,8 +1,9 @@
 //! The leases of a pop that this node has forwarded. They return to their queue if the client does not get them.
 //!
 //! The owner of the queue treats the leases as delivered once this node has the reply. So this node notifies the
-//! owner if its own client disconnects before the reply is written. If the owner can't be reached, the leases end at
-//! their deadline.
+//! owner if its own client disconnects before the reply is written. Only the node that granted the leases knows
+//! whether the client has repeated the pop. So if that node can't be reached, or has loaded the queue again, the
+//! leases run to their deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Request, header};
 use bytes::Bytes;
 use deltaq_runtime::lifecycle::Shutdown;
-use deltaq_service::{Owner, Partitions};
+use deltaq_service::Peer;
 use deltaq_types::name::Name;
 use serde::Deserialize;
 
@@ -26,7 +27,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(in crate::http) struct ReturnPath {
     pub(in crate::http) node: Arc<Node>,
-    pub(in crate::http) partitions: Arc<Partitions>,
+    /// The node that granted the leases.
+    pub(in crate::http) peer: Arc<Peer>,
     pub(in crate::http) shutdown: Shutdown,
     pub(in crate::http) queue: Name,
 }
@@ -98,18 +100,8 @@ impl ReturnPath {
         tracing::debug!(queue = self.queue.as_str(), "leases of an undelivered reply could not be returned");
     }
 
-    /// Returns the leases to the current owner of the queue.
+    /// Whether the node that granted the leases has received them.
     async fn are_sent_back(&self, leases: &[String]) -> bool {
-        let peer = match &*self.partitions.owner(&self.queue) {
-            Owner::Nobody => return false,
-            Owner::This(registry) => {
-                if let Some(handle) = registry.find(&self.queue) {
-                    handle.reclaim(leases.iter().map(|lease| handle.token(lease)).collect());
-                }
-                return true;
-            }
-            Owner::Other(peer) => peer.clone(),
-        };
         let body = serde_json::json!({ "lease_ids": leases }).to_string();
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = axum::http::Method::POST;
@@ -118,7 +110,7 @@ impl ReturnPath {
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(&UNDELIVERED, HeaderValue::from_static("true"));
-        let reply = self.node.send(&peer, request).await;
+        let reply = self.node.send(&self.peer, request).await;
         reply.is_ok_and(|reply| !reply.status().is_server_error())
     }
 }

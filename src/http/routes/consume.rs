@@ -121,10 +121,10 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };
     let outbox = context.connection.as_ref().map(|connection| connection.outbox.clone());
     let is_counted = reserved.is_some();
-    let has_new_leases = context.is_from_node() && delivered.holds_leases();
+    let has_leases = context.is_from_node() && delivered.holds_leases();
     let mut response = json(Body::new(DeliveryBody::new(text, Leases::Own(delivered), outbox, reserved)));
-    if has_new_leases {
-        response.headers_mut().insert(&node::LEASES, HeaderValue::from_static("new"));
+    if has_leases {
+        response.headers_mut().insert(&node::LEASES, HeaderValue::from_static("true"));
     }
     if is_counted {
         response.extensions_mut().insert(CountedReply);
@@ -205,7 +205,7 @@ async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledL
     check_leases(&leases)?;
     let handle = state.partitions.get(&name)?;
     if context.is_undelivered {
-        handle.reclaim(leases.iter().map(|lease| handle.token(&lease.lease_id)).collect());
+        handle.reclaim(leases.iter().map(|lease| handle.token(&lease.lease_id)));
         return Ok(context.reply(SettledList { settled: Vec::new(), stale: 0 }));
     }
     let hows = vec![how; leases.len()];

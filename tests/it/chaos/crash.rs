@@ -23,7 +23,7 @@ mod followers;
 mod history;
 mod judge;
 mod late_writes;
-mod links;
+pub(crate) mod links;
 mod load;
 mod nodes;
 mod patroni;

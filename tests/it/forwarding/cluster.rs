@@ -215,13 +215,19 @@ impl FakeOwner {
     /// The next connection, and the head of its first request.
     pub(super) async fn accept(&self) -> (TcpStream, String) {
         let (mut stream, _) = within(self.listener.accept()).await.expect("a connection");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let byte = within(stream.read_u8()).await.expect("a head");
-            head.push(byte);
-        }
-        (stream, String::from_utf8(head).expect("text"))
+        let head = head(&mut stream).await;
+        (stream, head)
     }
+}
+
+/// The head of the next request on a connection.
+pub(super) async fn head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let byte = within(stream.read_u8()).await.expect("a head");
+        head.push(byte);
+    }
+    String::from_utf8(head).expect("text")
 }
 
 /// Writes all of `text`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, FakeOwner, TestNode, queue_of, write};
+use super::cluster::{self, Cluster, FakeOwner, TestNode, queue_of, write};
 
 /// Bytes of an object that together exceed the buffers of a connection.
 const LARGE: usize = 900_000;
@@ -77,7 +77,7 @@ async fn a_reply_that_the_client_reads_keeps_its_leases() {
 }
 
 #[tokio::test]
-async fn leases_of_an_undelivered_reply_go_to_the_present_owner() {
+async fn leases_of_an_undelivered_reply_go_back_to_the_node_that_granted_them() {
     let node = TestNode::start("a", &[], |_| {}).await;
     let (first, second) = (FakeOwner::start().await, FakeOwner::start().await);
     node.sees(1, &first.peer);
@@ -89,14 +89,14 @@ async fn leases_of_an_undelivered_reply_go_to_the_present_owner() {
     let reply =
         format!("{{\"items\":[{{\"key\":\"{filler}\",\"lease\":{{\"id\":\"the-lease\"}}}}],\"settled\":[]}}");
     let head = format!(
-        "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ndeltaq-leases: new\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ndeltaq-leases: true\r\ncontent-length: {}\r\n\r\n",
         reply.len()
     );
     write(&mut stream, &(head + &reply)).await;
     client.head().await.expect("a head");
     node.sees(1, &second.peer);
     drop(client);
-    let (mut stream, head) = second.accept().await;
+    let head = cluster::head(&mut stream).await;
     assert!(head.starts_with(&format!("POST /v1/queues/{queue}/release HTTP/1.1\r\n")), "{head}");
     assert!(head.contains("\r\ndeltaq-undelivered: true\r\n"), "{head}");
     write(&mut stream, "HTTP/1.1 200 OK\r\ndeltaq-node: fake\r\ncontent-length: 2\r\n\r\n{}").await;

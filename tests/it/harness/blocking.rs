@@ -99,6 +99,12 @@ impl Connection {
 
     /// As [`call`](Self::call), with lines of the head.
     pub(crate) fn call_with(&mut self, message: &Message, lines: &[&str]) -> std::io::Result<Raw> {
+        self.request(message, lines)?;
+        self.receive()
+    }
+
+    /// Sends a request with lines of the head.
+    pub(crate) fn request(&mut self, message: &Message, lines: &[&str]) -> std::io::Result<()> {
         let Message { method, path, content_type, body } = message;
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
         for line in lines {
@@ -106,8 +112,7 @@ impl Connection {
         }
         let content_type = content_type.unwrap_or("application/json");
         let _ = write!(text, "content-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        self.send(text.as_bytes())?;
-        self.receive()
+        self.send(text.as_bytes())
     }
 
     /// Sends bytes.

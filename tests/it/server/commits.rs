@@ -457,6 +457,49 @@ async fn a_lost_reply_returns_no_keys_that_a_repeated_pop_has_delivered() {
 }
 
 #[tokio::test]
+async fn a_lost_reply_returns_no_keys_of_a_queue_that_was_loaded_again() {
+    for is_repeated_before in [true, false] {
+        let (bench, _) = prepared().await;
+        let first = bench.call("POST", "/pop?id=one", &Value::Null).await;
+        assert_eq!(first.status(), 200);
+        if is_repeated_before {
+            bench.post("/pop?id=one", &Value::Null).await;
+        }
+        bench.journal.break_by(Fault::Refused);
+        assert_eq!(bench.call("POST", "/add", &object("k")).await.status(), 503);
+        drop(first);
+        bench.recovered().await;
+        let again = bench.post("/pop?id=one", &Value::Null).await;
+        assert_eq!((keys(&again), &again["items"][0]["attempt"]), (vec!["b"], &json!(1)));
+        assert_eq!(keys(&bench.post("/pop", &Value::Null).await), ["c"]);
+        let acked = bench.post("/ack", &json!({"lease_ids": [lease(&again, 0)]})).await;
+        assert_eq!(acked["settled"][0]["result"], "ok");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_reply_to_a_repeated_pop_returns_no_keys() {
+    let (bench, _) = prepared().await;
+    let first = bench.post("/pop?id=one", &Value::Null).await;
+    drop(bench.call("POST", "/pop?id=one", &Value::Null).await);
+    assert_eq!(keys(&bench.post("/pop", &Value::Null).await), ["c"]);
+    let acked = bench.post("/ack", &json!({"lease_ids": [lease(&first, 0)]})).await;
+    assert_eq!(acked["settled"][0]["result"], "ok");
+}
+
+#[tokio::test]
+async fn a_pop_whose_keys_have_returned_gets_new_leases() {
+    let (bench, held) = prepared().await;
+    let path = "/pop?id=one&max=2";
+    drop(bench.call("POST", path, &settling(&held, "nack")).await);
+    let again = read(bench.call("POST", path, &settling(&held, "nack")).await).await;
+    assert_eq!((keys(&again), &again["settled"][0]["result"]), (vec!["b", "c"], &json!("repeated")));
+    assert_eq!(again["items"][0]["attempt"], 1);
+    let undone = |what: &EventKind| matches!(what, EventKind::Settled { ending: Ending::Undelivered, .. });
+    assert_eq!(bench.events().iter().filter(|what| undone(what)).count(), 2);
+}
+
+#[tokio::test]
 async fn a_lease_does_not_expire_before_its_own_commit() {
     let (bench, _) = prepared().await;
     bench.journal.hold();

@@ -15,6 +15,7 @@ mod outages;
 pub(crate) mod patroni;
 pub(crate) mod pgbouncer;
 pub(crate) mod proxy;
+mod returned_leases;
 mod secrets;
 mod store;
 mod tls;

@@ -103,20 +103,32 @@ impl Queue {
         Ok(items)
     }
 
-    /// The live leases of the pop's id, oldest first. Empty for a new pop.
+    /// The live leases of the pop's id, oldest first. Empty for a new pop. From now on,
+    /// [`return_undelivered`](Self::return_undelivered) does not end these leases.
     pub fn repeat_pop(&mut self, now: Time, pop: &Pop) -> Vec<Item> {
         self.advance(now);
         self.live_again(pop)
     }
 
-    fn live_again(&self, pop: &Pop) -> Vec<Item> {
+    fn live_again(&mut self, pop: &Pop) -> Vec<Item> {
         let Some(slots) = pop.id.as_ref().and_then(|id| self.state().pop_ids.get(id)) else {
             return Vec::new();
         };
         let item = |slot: &Slot| self.item(self.state().entry(*slot), pop, Duration::ZERO);
         let mut items: Vec<Item> = slots.iter().map(item).collect();
         items.sort_by_key(|item| item.token);
+        self.note_repeated(&items);
         items
+    }
+
+    fn note_repeated(&mut self, items: &[Item]) {
+        let mut repeated = std::mem::take(&mut self.volatile.repeated);
+        let leased = &self.state().schedule;
+        if repeated.len() > leased.leased_len() {
+            repeated.retain(|token| leased.leased_at(*token).is_some());
+        }
+        repeated.extend(items.iter().map(|item| item.token));
+        self.volatile.repeated = repeated;
     }
 
     fn item(&self, entry: &Entry, pop: &Pop, waited: Duration) -> Item {
@@ -183,9 +195,16 @@ impl Queue {
 
     /// Ends leases whose reply could not be written, as if they had never existed. This includes leases past their
     /// deadline.
+    ///
+    /// A lease stays with its worker, and runs to its deadline, if a repeated pop was answered with it. Only the life
+    /// in which a lease was granted knows this, so a lease of an earlier life stays as well.
     pub fn return_undelivered(&mut self, now: Time, tokens: &[Token]) {
         let now = now.max(self.state().last_at);
+        let first = self.lives().present_first();
         for token in tokens {
+            if token.rv() < first || self.volatile.repeated.contains(token) {
+                continue;
+            }
             if let Some(slot) = self.state().schedule.leased_at(*token) {
                 let key = self.state().entry(slot).key.clone();
                 self.emit_at(

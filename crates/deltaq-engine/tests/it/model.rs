@@ -96,6 +96,7 @@ pub(crate) struct ModelLease {
     pub(crate) new_change: Option<Micros>,
     /// The number of the key's unacknowledged changes that are part of the lease.
     pub(crate) changes: usize,
+    pub(crate) may_return: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -132,6 +132,7 @@ const RULES: &[&str] = &[
     "a lease expires",
     "a restart renews a lease",
     "an undelivered lease is returned",
+    "an undelivered lease stays with its worker",
     "a pop is repeated by its id",
     "a pop of a closed and drained queue",
     "a pop of a paused queue",

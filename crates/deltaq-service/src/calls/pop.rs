@@ -39,10 +39,8 @@ pub struct PopAnswer {
 
 /// The state of a pop after its arrival.
 enum Arrival {
-    /// The pop has leased these keys. If there are none, the pop does not wait.
-    Fresh(Vec<Item>),
-    /// An earlier pop with the same id has leased these keys.
-    Repeated(Vec<Item>),
+    /// This pop, or an earlier one with the same id, has leased these keys. If there are none, the pop does not wait.
+    Leased(Vec<Item>),
     /// The pop is refused.
     Failed(Error),
     /// The pop waits for keys.
@@ -67,8 +65,7 @@ impl Handle {
             Err(error) => return failed(error),
         };
         let (items, own) = match arrival {
-            Arrival::Fresh(items) => (Ok(Delivered::fresh(&self.leftovers, items, commit.clone())), commit),
-            Arrival::Repeated(items) => (Ok(Delivered::repeated(items)), commit),
+            Arrival::Leased(items) => (Ok(Delivered::new(&self.leftovers, items)), commit),
             Arrival::Failed(error) => (Err(error), commit),
             Arrival::Waits(ticket, answer) => {
                 let waiting = Waiting { handle: self, ticket: Some(ticket), answer };
@@ -105,19 +102,18 @@ impl Handle {
         }
         let again = state.queue.repeat_pop(now, &call.pop);
         if !again.is_empty() {
-            state.note_repeated(again.iter().map(|item| item.token));
-            return Arrival::Repeated(again);
+            return Arrival::Leased(again);
         }
         if state.waiters.len() == 0 || state.queue.ends_pops() {
             match state.queue.pop(now, &call.pop) {
                 Err(refusal) => return Arrival::Failed(refusal.into()),
-                Ok(popped) if !popped.is_empty() || call.wait.is_zero() => return Arrival::Fresh(popped),
+                Ok(popped) if !popped.is_empty() || call.wait.is_zero() => return Arrival::Leased(popped),
                 Ok(_) => {}
             }
         } else if call.wait.is_zero() {
             let given_up = state.waiters.give_up(call.pop.id.as_ref());
             state.end_replaced(given_up);
-            return Arrival::Fresh(Vec::new());
+            return Arrival::Leased(Vec::new());
         }
         let limit = self.context.max_waiters;
         if state.waiters.len() >= limit && !state.waiters.has(call.pop.id.as_ref()) {

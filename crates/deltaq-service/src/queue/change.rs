@@ -5,12 +5,11 @@
 //! is loaded from its journal again, and waiting pops keep their positions. Without a journal, the queue can't be
 //! loaded and stays broken.
 
-use std::collections::HashSet;
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use deltaq_engine::id::{Rv, Token};
+use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Effects, Queue};
 use deltaq_journal::store::QueueId;
@@ -19,7 +18,7 @@ use parking_lot::MutexGuard;
 
 use super::commits::Commits;
 use super::delivery::{Delivered, Delivery, Grant, Reply};
-use super::leftovers::{OpenLeftovers, Undelivered};
+use super::leftovers::OpenLeftovers;
 use super::waiters::Waiters;
 use super::{Error, Handle, drop_in_background};
 
@@ -37,9 +36,6 @@ pub(crate) struct Locked {
     pub(crate) waiters: Waiters<Reply>,
     /// Waiting pops that this change has granted keys. They are answered when the lock is released.
     pub(crate) grants: Vec<Grant>,
-    /// Leases that were returned to a repeated pop. Dropping the first answer must not return their keys to the
-    /// queue. Some of these leases may have ended.
-    pub(crate) repeated: HashSet<Token>,
     /// Increases each time the queue is loaded from the journal again.
     pub(crate) generation: u64,
     /// Why all further calls on the queue fail: it was deleted, or another node owns it.
@@ -214,7 +210,7 @@ impl Handle {
     pub(crate) fn dispatch(self: &Arc<Self>, unlocked: Unlocked) {
         let Unlocked { grants, commit, effects } = unlocked;
         for Grant { reply, items } in grants {
-            let items = items.map(|items| Delivered::fresh(&self.leftovers, items, commit.clone()));
+            let items = items.map(|items| Delivered::new(&self.leftovers, items));
             // If the caller has disconnected, this drops the delivery, and its keys return to the queue.
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
@@ -267,7 +263,6 @@ impl Locked {
             queue,
             waiters: Waiters::default(),
             grants: Vec::new(),
-            repeated: HashSet::new(),
             generation: 0,
             ended: None,
             commits,
@@ -306,19 +301,12 @@ impl Locked {
         effects
     }
 
-    /// Carries out the requests of destructors. The keys of undelivered leases return to their former positions, unless a
-    /// repeated pop was answered with them.
+    /// Carries out the requests of destructors.
     fn carry_out(&mut self, requests: OpenLeftovers, now: Time) {
         for ticket in requests.disconnected {
             self.waiters.leave(ticket);
         }
-        for Undelivered { mut tokens, commit } in requests.undelivered {
-            // Leases of a failed commit no longer exist, because the queue has been loaded again.
-            if commit.outcome().is_none_or(|outcome| outcome.is_ok()) {
-                tokens.retain(|token| !self.repeated.contains(token));
-                self.queue.return_undelivered(now, &tokens);
-            }
-        }
+        self.queue.return_undelivered(now, &requests.undelivered);
     }
 
     /// Leases ready keys to the pops that have waited longest. If the queue is closed and has nothing left to
@@ -331,14 +319,5 @@ impl Locked {
                 self.grants.push(Grant { reply: waiter.reply, items });
             }
         }
-    }
-
-    /// Records leases that are returned to a repeated pop.
-    pub(crate) fn note_repeated(&mut self, tokens: impl Iterator<Item = Token>) {
-        let Self { queue, repeated, .. } = self;
-        if repeated.len() > queue.schedule().leased_len() {
-            repeated.retain(|token| queue.schedule().leased_at(*token).is_some());
-        }
-        repeated.extend(tokens);
     }
 }

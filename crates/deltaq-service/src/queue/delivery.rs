@@ -6,30 +6,24 @@ use deltaq_engine::command::Item;
 use deltaq_journal::Commit;
 use tokio::sync::oneshot;
 
-use super::leftovers::{Leftovers, Undelivered};
+use super::leftovers::Leftovers;
 use crate::Error;
 
 /// Keys that were leased to a pop. If the delivery is dropped without [`confirm`](Self::confirm), the keys return to
-/// the queue as if they had never been leased.
+/// the queue as if they had never been leased, except for those that the engine does not take back.
 #[derive(Debug, Default)]
 pub struct Delivered {
     /// The keys.
     pub items: Vec<Item>,
-    commit: Commit,
     /// The queue that the keys return to, unless the delivery is confirmed.
     undo: Option<Weak<Leftovers>>,
 }
 
 impl Delivered {
-    /// Keys that this pop has leased; their events are in `commit`.
-    pub(crate) fn fresh(queue: &Arc<Leftovers>, items: Vec<Item>, commit: Commit) -> Self {
+    /// Keys that this pop, or an earlier one with the same id, has leased.
+    pub(crate) fn new(queue: &Arc<Leftovers>, items: Vec<Item>) -> Self {
         let undo = (!items.is_empty()).then(|| Arc::downgrade(queue));
-        Self { items, commit, undo }
-    }
-
-    /// Keys that an earlier pop has leased. Dropping this delivery does not return any keys.
-    pub(crate) fn repeated(items: Vec<Item>) -> Self {
-        Self { items, commit: Commit::done(), undo: None }
+        Self { items, undo }
     }
 
     /// Whether dropping this returns keys to the queue.
@@ -47,8 +41,7 @@ impl Delivered {
 impl Drop for Delivered {
     fn drop(&mut self) {
         if let Some(queue) = self.undo.take().and_then(|queue| queue.upgrade()) {
-            let tokens = self.items.iter().map(|item| item.token).collect();
-            queue.reclaim(Undelivered { tokens, commit: std::mem::take(&mut self.commit) });
+            queue.reclaim(self.items.iter().map(|item| item.token));
         }
     }
 }

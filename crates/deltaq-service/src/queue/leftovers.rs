@@ -5,7 +5,6 @@
 //! change comes, the task makes one.
 
 use deltaq_engine::id::Token;
-use deltaq_journal::Commit;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -24,23 +23,16 @@ pub(crate) struct Leftovers {
 /// Requests that no change has carried out yet.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLeftovers {
-    pub(crate) undelivered: Vec<Undelivered>,
+    /// Leases whose reply did not reach the caller of the pop.
+    pub(crate) undelivered: Vec<Token>,
     /// Waiting pops whose callers have disconnected.
     pub(crate) disconnected: Vec<Ticket>,
 }
 
-/// Leases whose reply did not reach the caller of the pop.
-#[derive(Debug)]
-pub(crate) struct Undelivered {
-    pub(crate) tokens: Vec<Token>,
-    /// The commit of the leases.
-    pub(crate) commit: Commit,
-}
-
 impl Leftovers {
     /// Requests that the keys of undelivered leases return to the queue.
-    pub(crate) fn reclaim(&self, undelivered: Undelivered) {
-        self.open.lock().undelivered.push(undelivered);
+    pub(crate) fn reclaim(&self, undelivered: impl IntoIterator<Item = Token>) {
+        self.open.lock().undelivered.extend(undelivered);
         self.wake();
     }
 

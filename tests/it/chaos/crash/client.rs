@@ -64,6 +64,12 @@ impl Client {
         self.ask(queue, operation, message).map(|(answer, _)| answer)
     }
 
+    /// Sends a request on a connection of its own, and closes it without reading the reply.
+    pub(crate) fn abandon(&self, message: &Message) {
+        let connection = Connection::open_within(self.address, self.patience);
+        let _not_sent = connection.and_then(|mut connection| connection.request(message, &[]));
+    }
+
     /// Makes a read and returns the body of its reply, if there is one.
     pub(crate) fn read(&mut self, queue: &'static str, message: &Message) -> Option<Value> {
         let (answer, body) = self.ask(queue, Operation::Read, message)?;

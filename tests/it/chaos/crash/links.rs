@@ -19,7 +19,7 @@ const ENDS_ONE_IN: u32 = 6;
 
 /// What happens to the connections of the other nodes to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkFault {
+pub(crate) enum LinkFault {
     /// Each piece of bytes arrives late.
     Delayed,
     /// Connections end, mostly in the middle of a message.
@@ -38,7 +38,7 @@ pub(super) enum LinkFault {
 
 impl LinkFault {
     /// All faults.
-    pub(super) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::RepliesSwallowed,
         Self::Cut,
         Self::RequestsClosed,
@@ -51,9 +51,9 @@ impl LinkFault {
 
 /// The proxy. Dropping it ends all its connections.
 #[derive(Debug)]
-pub(super) struct LinkProxy {
+pub(crate) struct LinkProxy {
     /// The address that the node advertises.
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -122,7 +122,7 @@ impl Link {
 
 impl LinkProxy {
     /// Starts a proxy that refuses connections until it [`leads_to`](Self::leads_to) a node.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
@@ -132,12 +132,12 @@ impl LinkProxy {
     }
 
     /// Leads new connections to a node.
-    pub(super) fn leads_to(&self, node: SocketAddr) {
+    pub(crate) fn leads_to(&self, node: SocketAddr) {
         self.shared.state.lock().node = Some(node);
     }
 
     /// Begins a fault.
-    pub(super) fn begin(&self, fault: LinkFault) {
+    pub(crate) fn begin(&self, fault: LinkFault) {
         let mut state = self.shared.state.lock();
         state.fault = Some(fault);
         if fault == LinkFault::Refused {
@@ -146,7 +146,7 @@ impl LinkProxy {
     }
 
     /// Ends the fault, and the connections that have lost bytes.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         let mut state = self.shared.state.lock();
         state.fault = None;
         let has_lost = |link: &&Arc<Link>| {
@@ -156,7 +156,7 @@ impl LinkProxy {
     }
 
     /// Number of pieces that faults have hit.
-    pub(super) fn hits(&self) -> usize {
+    pub(crate) fn hits(&self) -> usize {
         self.shared.hits.load(Ordering::Relaxed)
     }
 }

@@ -12,6 +12,8 @@ use crate::harness::blocking::Message;
 
 /// Most keys in one pop.
 const POP: usize = 20;
+/// One in so many pops with an id is sent twice, and the client closes the first connection without reading its reply.
+const ABANDONED_ONE_IN: u32 = 8;
 /// Length of a lease, in milliseconds, and the additional length of some leases. It is the minimum, because a lease whose
 /// reply was lost holds its key until it expires, and every restart renews it.
 const LEASE_MS: u64 = 1_000;
@@ -87,6 +89,10 @@ impl Worker {
         }
         if !self.client.is_disconnected() {
             let pop = self.new_pop(spec);
+            // The client of an undelivered reply may repeat its pop before or after the leases have returned.
+            if pop.id.is_some() && self.client.rng.u32(..ABANDONED_ONE_IN) == 0 {
+                self.client.abandon(&Message::post(pop.path.clone(), &json!({})));
+            }
             self.pop(pop, settles);
         }
     }

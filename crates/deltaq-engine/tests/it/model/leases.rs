@@ -99,6 +99,9 @@ impl Model {
             again.sort_unstable();
             if !again.is_empty() {
                 self.hit("a pop is repeated by its id");
+                for (_, key) in &again {
+                    self.keep_lease(key);
+                }
                 let again =
                     again.into_iter().map(|(_, key)| ModelItem { waited: 0, ..self.delivered_item(key) });
                 return Ok(again.map(|item| item.with_known(with_known)).collect());
@@ -164,6 +167,7 @@ impl Model {
             dropped_delay,
             new_change: item.waiting.first().map(|delta| delta.queued_at),
             changes: if events { 1 } else { item.changes.len() },
+            may_return: true,
         };
         item.place = Place::Leased(lease);
         self.tidy(key);
@@ -441,6 +445,10 @@ impl Model {
         let now = now.max(self.last_at);
         for token in tokens {
             let Some(key) = self.leased_key(*token) else { continue };
+            if !self.items[key].lease().is_some_and(|lease| lease.may_return) {
+                self.hit("an undelivered lease stays with its worker");
+                continue;
+            }
             self.event(now);
             let lease = self.take_lease(key);
             self.return_deltas(key);
@@ -453,6 +461,12 @@ impl Model {
             self.tidy(key);
             self.hit("an undelivered lease is returned");
         }
+    }
+
+    /// A repeated pop was answered with the lease, or this can't be known after a restart.
+    fn keep_lease(&mut self, key: Name) {
+        let Place::Leased(lease) = &mut self.item(key).place else { panic!("{key} is not leased") };
+        lease.may_return = false;
     }
 
     fn extend(&mut self, now: Micros, token: u64, length: Option<Duration>) -> ModelSettled {
@@ -476,6 +490,7 @@ impl Model {
             self.items.iter().filter_map(|(key, item)| Some((item.lease()?.token, *key))).collect();
         leases.sort_unstable();
         for (_, key) in leases {
+            self.keep_lease(key);
             let Place::Leased(lease) = &mut self.item(key).place else { panic!("{key} is not leased") };
             if lease.deadline < now + lease.length {
                 lease.deadline = now + lease.length;

@@ -69,6 +69,33 @@ fn an_undelivered_lease_restores_its_delay() {
 }
 
 #[test]
+fn an_undelivered_lease_stays_with_a_repeated_pop() {
+    let mut fixture = Fixture::new();
+    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
+    let pop = |id: &str, max| Pop {
+        max,
+        max_bytes: 1 << 20,
+        lease: None,
+        worker: None,
+        id: Some(id.into()),
+        with_known: false,
+    };
+    let first = fixture.queue.pop(fixture.now(), &pop("x", 2)).expect("the queue is open");
+    let tokens: Vec<Token> = first.iter().map(|item| item.token).collect();
+    fixture.settle(tokens[0], How::Release);
+    let again = fixture.queue.pop(fixture.now(), &pop("x", 2)).expect("the queue is open");
+    assert_eq!(again.iter().map(|item| item.token).collect::<Vec<_>>(), tokens[1..]);
+    let other = fixture.queue.pop(fixture.now(), &pop("y", 1)).expect("the queue is open")[0].token;
+    fixture.queue.return_undelivered(fixture.now(), &[tokens[0], tokens[1], other]);
+    fixture.commit_and_check();
+    let places = [fixture.place("a"), fixture.place("b"), fixture.place("c")];
+    assert_eq!(places, ["ready", "leased", "ready"], "only the lease of the repeated pop stays");
+    assert_eq!(fixture.ready_queue(), ["c", "a"]);
+    let next = fixture.queue.pop(fixture.now(), &pop("y", 1)).expect("the queue is open");
+    assert!(next[0].token > other, "a pop whose leases have returned gets new ones");
+}
+
+#[test]
 fn a_lease_does_not_expire_before_its_own_commit() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));

@@ -69,6 +69,20 @@ fn slot(fixture: &Fixture, name: &str) -> Slot {
 }
 
 #[test]
+fn an_undelivered_lease_of_an_earlier_life_stays_with_its_worker() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
+    let before = journaled.fixture.pop().token;
+    journaled.crash(0);
+    let after = journaled.fixture.pop().token;
+    let fixture = &mut journaled.fixture;
+    fixture.queue.return_undelivered(fixture.now(), &[before, after]);
+    fixture.commit_and_check();
+    assert_eq!((fixture.place("a"), fixture.place("b")), ("leased", "ready"));
+    assert!(matches!(fixture.settle(before, How::Ack), Settled::Ok { .. }));
+}
+
+#[test]
 fn every_lease_gets_its_full_length_again() {
     let mut journaled = Journaled::new(Fixture::new());
     journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
