@@ -142,6 +142,8 @@ pub struct InFlight {
 struct Grant {
     verbs: Vec<Verb>,
     queues: Vec<Glob>,
+    /// The sources in whose name the grant permits produce calls; `None` for any source and none.
+    sources: Option<Vec<Glob>>,
 }
 
 /// The names of the tokens that a reload has changed.
@@ -320,6 +322,20 @@ impl Caller {
         if entry.grants.iter().any(|grant| grant.queues.is_empty()) {
             return Err(wrong("queues", "[]", "at least one queue in each grant, or \"*\" for all"));
         }
+        for grant in &entry.grants {
+            let Some(sources) = &grant.sources else { continue };
+            let unusable = |text: &&String| Glob::parse_of_source(text).is_none();
+            if sources.is_empty() || sources.iter().any(|text| unusable(&text)) {
+                return Err(wrong("sources", &format!("{} names", sources.len()), Glob::ALLOWED_OF_SOURCES));
+            }
+            if !grant.verbs.contains(&Verb::Produce) {
+                return Err(wrong(
+                    "sources",
+                    "sources without produce",
+                    "the verb produce, which alone names sources",
+                ));
+            }
+        }
         let grants = entry.grants.iter().map(|grant| {
             Grant::new(grant).map_err(|(number, text)| {
                 wrong("queues", &format!("{} (number {number})", shape(text)), Glob::ALLOWED)
@@ -352,6 +368,19 @@ impl Caller {
             .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(|glob| glob.matches(queue)))
     }
 
+    /// Whether the token permits a produce call on this queue in the name of this source, or without a source.
+    #[must_use]
+    pub fn may_produce(&self, queue: &str, source: Option<&str>) -> bool {
+        self.grants.iter().filter(|grant| grant.verbs.contains(&Verb::Produce)).any(|grant| {
+            let names_source = match (&grant.sources, source) {
+                (None, _) => true,
+                (Some(sources), Some(source)) => sources.iter().any(|glob| glob.matches(source)),
+                (Some(_), None) => false,
+            };
+            names_source && grant.queues.iter().any(|glob| glob.matches(queue))
+        })
+    }
+
     /// Whether the token permits this verb on the queues of any pattern, even if no such queues exist.
     #[must_use]
     pub fn may_somewhere(&self, verb: Verb) -> bool {
@@ -372,11 +401,14 @@ impl Caller {
         self.expires_us
     }
 
-    /// What the token permits: verbs, and the names or patterns of queues.
-    pub fn grants(&self) -> impl Iterator<Item = (&[Verb], Vec<String>)> {
-        self.grants
-            .iter()
-            .map(|grant| (grant.verbs.as_slice(), grant.queues.iter().map(ToString::to_string).collect()))
+    /// What the token permits.
+    pub fn grants(&self) -> impl Iterator<Item = GrantEntry> {
+        let texts = |globs: &Vec<Glob>| globs.iter().map(ToString::to_string).collect();
+        self.grants.iter().map(move |grant| GrantEntry {
+            verbs: grant.verbs.clone(),
+            queues: texts(&grant.queues),
+            sources: grant.sources.as_ref().map(texts),
+        })
     }
 
     /// Counts a request at this monotonic time. The error is the time until the next request is permitted.
@@ -405,7 +437,15 @@ impl Grant {
     fn new<'a>(entry: &'a GrantEntry) -> Result<Self, (usize, &'a str)> {
         let parse = |(number, text): (usize, &'a String)| Glob::parse(text).ok_or((number, text.as_str()));
         let queues = (1..).zip(&entry.queues).map(parse);
-        Ok(Self { verbs: entry.verbs.clone(), queues: queues.collect::<Result<_, _>>()? })
+        let sources = entry
+            .sources
+            .as_ref()
+            .map(|sources| sources.iter().filter_map(|text| Glob::parse_of_source(text)));
+        Ok(Self {
+            verbs: entry.verbs.clone(),
+            queues: queues.collect::<Result<_, _>>()?,
+            sources: sources.map(Iterator::collect),
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Patterns of queue names.
+//! Patterns of names of queues and of sources.
 
 use std::fmt;
 
@@ -16,16 +16,27 @@ impl Glob {
     /// Describes a valid pattern.
     pub const ALLOWED: &str = "a queue name in which * matches any text, such as \"erp-*\"";
 
+    /// Describes a valid pattern of sources.
+    pub const ALLOWED_OF_SOURCES: &str = "names of sources in which * matches any text, such as [\"erp\"]";
+
     /// Parses a pattern; `None` if no queue name could match.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let allowed = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'*' | b'.' | b'_' | b'-')
         };
-        if text.is_empty() || text.len() > GLOB_BYTES_MAX || !text.bytes().all(allowed) {
-            return None;
-        }
-        Some(Self { parts: text.split('*').map(str::to_owned).collect() })
+        Self::of(text).filter(|_| text.bytes().all(allowed))
+    }
+
+    /// Parses a pattern of sources; `None` if no name of a source could match.
+    #[must_use]
+    pub fn parse_of_source(text: &str) -> Option<Self> {
+        Self::of(text).filter(|_| !text.chars().any(char::is_control))
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let is_long = text.is_empty() || text.len() > GLOB_BYTES_MAX;
+        (!is_long).then(|| Self { parts: text.split('*').map(str::to_owned).collect() })
     }
 
     /// Whether every name matches.

@@ -3,8 +3,11 @@
 use super::*;
 
 fn entry(name: &str, token: &str) -> TokenEntry {
-    let grants =
-        vec![GrantEntry { verbs: vec![Verb::Produce, Verb::Read], queues: vec!["erp-*".to_owned()] }];
+    let grants = vec![GrantEntry {
+        verbs: vec![Verb::Produce, Verb::Read],
+        queues: vec!["erp-*".to_owned()],
+        sources: None,
+    }];
     let (name, sha256) = (name.to_owned(), digest_text(token));
     TokenEntry { name, sha256, expires: None, rate: None, burst: None, grants }
 }
@@ -61,6 +64,22 @@ fn a_grant_permits_its_verbs_on_its_queues() {
 }
 
 #[test]
+fn a_grant_may_be_bound_to_sources() {
+    let mut bound = entry("a", "secret");
+    bound.grants[0].sources = Some(vec!["erp".to_owned(), "Shop *".to_owned()]);
+    let caller = tokens(&[bound]).unwrap().caller("secret", 0).unwrap();
+    assert!(caller.may_produce("erp-prices", Some("erp")));
+    assert!(caller.may_produce("erp-prices", Some("Shop 7")));
+    for source in [None, Some("erp2"), Some("shop 7"), Some("")] {
+        assert!(!caller.may_produce("erp-prices", source), "{source:?}");
+    }
+    assert!(!caller.may_produce("prices", Some("erp")));
+    assert!(caller.may(Verb::Read, "erp-prices"), "the sources bind only produce calls");
+    let free = tokens(&[entry("a", "secret")]).unwrap().caller("secret", 0).unwrap();
+    assert!(free.may_produce("erp-prices", None) && free.may_produce("erp-prices", Some("x")));
+}
+
+#[test]
 fn errors_name_the_invalid_field() {
     let change = |edit: fn(&mut TokenEntry)| {
         let mut wrong = entry("a", "secret");
@@ -76,6 +95,15 @@ fn errors_name_the_invalid_field() {
         (change(|entry| entry.grants[0].queues[0] = "ERP".to_owned()), "queues"),
         (change(|entry| entry.grants[0].queues.clear()), "queues"),
         (change(|entry| entry.grants[0].verbs.clear()), "verbs"),
+        (change(|entry| entry.grants[0].sources = Some(Vec::new())), "sources"),
+        (change(|entry| entry.grants[0].sources = Some(vec!["a\nb".to_owned()])), "sources"),
+        (
+            change(|entry| {
+                entry.grants[0].verbs = vec![Verb::Read];
+                entry.grants[0].sources = Some(vec!["erp".to_owned()]);
+            }),
+            "sources",
+        ),
         (change(|entry| entry.rate = Some(0)), "rate"),
         (change(|entry| entry.burst = Some(5)), "burst"),
     ] {

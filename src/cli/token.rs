@@ -62,6 +62,9 @@ pub struct Token {
     /// Queues that the verbs apply to; * matches any text.
     #[arg(long, value_delimiter = ',', required = true)]
     pub queues: Vec<String>,
+    /// Sources in whose name the token may produce; * matches any text [default: any source and none].
+    #[arg(long, value_delimiter = ',')]
+    pub sources: Vec<String>,
     /// Expiry, such as 2027-01-31T00:00:00Z [default: never].
     #[arg(long)]
     pub expires: Option<String>,
@@ -173,7 +176,11 @@ impl Token {
             expires: self.expires.clone(),
             rate: self.rate,
             burst: self.burst,
-            grants: vec![GrantEntry { verbs: self.verbs.clone(), queues: self.queues.clone() }],
+            grants: vec![GrantEntry {
+                verbs: self.verbs.clone(),
+                queues: self.queues.clone(),
+                sources: (!self.sources.is_empty()).then(|| self.sources.clone()),
+            }],
         };
         let file = LockedFile::open(&self.file).map_err(Error::Replace)?;
         let before = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
@@ -225,7 +232,18 @@ mod tests {
         let make = |name: &str, verbs: &[Verb]| {
             let (verbs, queues) = (verbs.to_vec(), vec!["erp-*".to_owned()]);
             let name = name.to_owned();
-            Token { name, verbs, queues, expires: None, rate: Some(9), burst: None, file: file.clone() }.run()
+            let sources = Vec::new();
+            Token {
+                name,
+                verbs,
+                queues,
+                sources,
+                expires: None,
+                rate: Some(9),
+                burst: None,
+                file: file.clone(),
+            }
+            .run()
         };
         let first = make("erp", &[Verb::Produce]).unwrap();
         let second = make("worker", &[Verb::Consume, Verb::Read]).unwrap();
@@ -247,6 +265,7 @@ mod tests {
             name: name.to_owned(),
             verbs: vec![Verb::Read],
             queues: vec!["*".to_owned()],
+            sources: Vec::new(),
             expires: None,
             rate: None,
             burst: None,

@@ -55,6 +55,10 @@ pub struct GrantEntry {
     pub verbs: Vec<Verb>,
     /// Names of queues, in which `*` matches any text.
     pub queues: Vec<String>,
+    /// Names of sources, in which `*` matches any text: the grant permits produce calls only in the name of these sources.
+    /// By default calls may name any source or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Vec<String>>,
 }
 
 /// What a grant permits on its queues.

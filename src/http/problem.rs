@@ -396,7 +396,7 @@ impl From<deltaq_service::Error> for Problem {
                     .hint("detach them first (follow: null), or delete with force=true, which detaches them")
                     .with("followers", names)
             }
-            Error::TooManyQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Error::TooManyQueues { limit, .. } => Self::new(Code::QueueFull, detail).with("limit", limit),
             Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),
             Error::TooManyAdmissions { limit } => {
                 Self::new(Code::TooManyRequests, detail).with("limit", limit)

@@ -19,7 +19,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 29] = [
+const VERBS: [(&str, Verb); 30] = [
     ("put_queue", Verb::Admin),
     ("patch_queue", Verb::Admin),
     ("delete_queue", Verb::Admin),
@@ -29,6 +29,7 @@ const VERBS: [(&str, Verb); 29] = [
     ("reopen_queue", Verb::Admin),
     ("purge_queue", Verb::Admin),
     ("seed", Verb::Admin),
+    ("patch_source", Verb::Admin),
     ("promote_delayed", Verb::Admin),
     ("redrive_parked", Verb::Admin),
     ("discard_parked", Verb::Admin),
@@ -53,7 +54,7 @@ const VERBS: [(&str, Verb); 29] = [
 
 /// A token whose secret is its name.
 pub(crate) fn token(name: &str, verbs: &[Verb], queue: &str) -> TokenEntry {
-    let grants = vec![GrantEntry { verbs: verbs.to_vec(), queues: vec![queue.to_owned()] }];
+    let grants = vec![GrantEntry { verbs: verbs.to_vec(), queues: vec![queue.to_owned()], sources: None }];
     let (name, sha256) = (name.to_owned(), digest_text(name));
     TokenEntry { name, sha256, expires: None, rate: None, burst: None, grants }
 }
@@ -84,7 +85,8 @@ struct Operation {
 fn operations(document: &Value) -> Vec<Operation> {
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().expect("paths") {
-        let filled = path.replace("{queue}", QUEUE).replace("{key}", "sku-1").replace("{name}", "no-key");
+        let filled = path.replace("{queue}", QUEUE).replace("{key}", "sku-1").replace("{source}", "erp");
+        let filled = filled.replace("{name}", "no-key");
         assert!(!filled.contains('{'), "{path} has a parameter that this test does not know");
         for (method, operation) in methods.as_object().expect("methods") {
             all.push(Operation {
@@ -308,9 +310,107 @@ async fn a_server_without_tokens_listens_on_loopback_only() {
 }
 
 #[tokio::test]
+async fn a_grant_bound_to_sources_permits_calls_only_in_their_name() {
+    let mut bound = token("erp", &[Verb::Produce], "q");
+    bound.grants[0].sources = Some(vec!["erp*".to_owned()]);
+    let service = with_tokens(vec![root(), bound]).await;
+    call_as(&service, "root", "PUT", "/v1/queues/q").await;
+    let mut client = service.client().await;
+    let object = json!({"key": "a"});
+    let delta = |source: Value| json!([{"type": "Updated", "object": {"key": "a"}, "source": source}]);
+    for (call, body) in [
+        ("add?source=erp", object.clone()),
+        ("update?source=erp-eu&sequence=1", object.clone()),
+        ("delete?source=erp", object.clone()),
+        ("replace?source=erp", json!([object])),
+        ("deltas?source=erp", delta(Value::Null)),
+        ("deltas", delta(json!("erp"))),
+    ] {
+        let reply = client.call_as("erp", "POST", &format!("/v1/queues/q/{call}"), &body).await;
+        assert_eq!(reply.status, 200, "{call}: {}", reply.text);
+    }
+    for (call, body) in [
+        ("add", object.clone()),
+        ("add?source=shop&sequence=1", object.clone()),
+        ("update?source=shop", object.clone()),
+        ("delete?source=shop", object.clone()),
+        ("replace", json!([object])),
+        ("replace?source=shop&dry_run=true", json!([object])),
+        ("deltas", delta(Value::Null)),
+        ("deltas?source=shop", delta(json!("erp"))),
+        ("deltas?source=erp", delta(json!("shop"))),
+        ("deltas?source=erp&skip_invalid=true", delta(json!("shop"))),
+        ("resync", Value::Null),
+        ("sources", json!({"source": "shop", "problem": "down"})),
+    ] {
+        let refused = client.call_as("erp", "POST", &format!("/v1/queues/q/{call}"), &body).await;
+        let detail = refused.problem("forbidden")["detail"].to_string();
+        assert!(detail.contains("source"), "{call}: {detail}");
+    }
+    let report = json!({"source": "erp", "problem": "down"});
+    assert_eq!(client.call_as("erp", "POST", "/v1/queues/q/sources", &report).await.status, 204);
+    let info = client.call_as("erp", "GET", "/v1/info", &Value::Null).await.ok();
+    assert_eq!(info["caller"]["grants"][0]["sources"], json!(["erp*"]));
+}
+
+#[tokio::test]
+async fn a_token_leaves_room_for_the_queues_of_others() {
+    let grants = |name| token(name, &[Verb::Produce, Verb::Admin], "*");
+    let limited = |tokens: Vec<TokenEntry>| {
+        Service::with(|settings| {
+            settings.access.tokens = tokens;
+            settings.queues.max_queues = 8;
+        })
+    };
+    let service = limited(vec![grants("a"), grants("b")]).await;
+    let mut client = service.client().await;
+    let add = json!({"key": "k"});
+    for number in 0..3 {
+        client.call_as("a", "POST", &format!("/v1/queues/a{number}/add"), &add).await.ok();
+        let put = client.call_as("a", "PUT", &format!("/v1/queues/b{number}"), &json!({})).await;
+        assert_eq!(put.status, 201);
+    }
+    // Three times what is free. Every call that creates queues counts.
+    for (method, call, body) in [
+        ("POST", "x/add", add.clone()),
+        ("POST", "x/deltas", json!([{"type": "Added", "object": add}])),
+        ("POST", "x/replace", json!([add])),
+        ("POST", "x/seed", json!([{"object": add}])),
+        ("PUT", "x", json!({})),
+    ] {
+        let refused = client.call_as("a", method, &format!("/v1/queues/{call}"), &body).await;
+        let problem = refused.problem("queue-full");
+        let detail = problem["detail"].as_str().expect("a text");
+        assert!(detail.contains("\"a\" has created 6 queues") && problem["limit"] == 6, "{call}: {problem}");
+    }
+    client.call_as("a", "POST", "/v1/queues/a0/add", &add).await.ok();
+    client.call_as("b", "POST", "/v1/queues/c/add", &add).await.ok();
+    client.call_as("b", "POST", "/v1/queues/d/add", &add).await.ok();
+    client.call_as("b", "POST", "/v1/queues/e/add", &add).await.problem("queue-full");
+    // A deleted queue no longer counts.
+    for queue in ["a0", "b0"] {
+        assert_eq!(
+            client.call_as("b", "DELETE", &format!("/v1/queues/{queue}"), &Value::Null).await.status,
+            204
+        );
+    }
+    client.call_as("a", "POST", "/v1/queues/a0/add", &add).await.ok();
+
+    let alone = limited(vec![grants("a")]).await;
+    let mut client = alone.client().await;
+    for number in 0..8 {
+        client.call_as("a", "POST", &format!("/v1/queues/a{number}/add"), &add).await.ok();
+    }
+}
+
+#[tokio::test]
 async fn a_follower_needs_grants_on_both_queues() {
     let mut both = token("both", &Verb::ALL, "prices");
-    both.grants.push(GrantEntry { verbs: vec![Verb::Admin, Verb::Read], queues: vec!["mine".to_owned()] });
+    both.grants.push(GrantEntry {
+        verbs: vec![Verb::Admin, Verb::Read],
+        queues: vec!["mine".to_owned()],
+        sources: None,
+    });
     let service = with_tokens(vec![root(), both, token("one", &Verb::ALL, "mine")]).await;
     let put = |token, queue: &'static str| {
         let service = &service;

@@ -14,7 +14,7 @@ use deltaq_engine::view::View;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
-use deltaq_service::{FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
+use deltaq_service::{Creator, FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
 use futures_util::FutureExt as _;
 
 use crate::harness::spawn;
@@ -35,7 +35,7 @@ fn registry(clock: Clock) -> Registry {
 
 fn queue(registry: &Registry, name: &str) -> Arc<Handle> {
     let name = Name::new(name).expect("a name");
-    registry.get_or_create(&name, FirstCall::Produce(&[])).expect("it is created")
+    registry.get_or_create(&name, FirstCall::Produce(&[]), &Creator::default()).expect("it is created")
 }
 
 fn call(key: &str) -> Call {

@@ -172,11 +172,11 @@ impl World {
         let tombstones = if rng.bool() { 0 } else { rng.usize(1..100) };
         let registry = start(&memory, &clock, &shutdown, tombstones, growth_bytes_min).await;
         let parent = Arc::new(Config { max_failures: 0, retention, ..Config::default() });
-        registry.create(&name(PARENT), parent.clone(), Creator::Operator).expect("it is created");
+        registry.create(&name(PARENT), parent.clone(), &Creator::default()).expect("it is created");
         for follower in FOLLOWERS {
             let mode = if follower.0 == EACH { Mode::Events } else { Mode::Delta };
             let config = Config { mode, follow: Some(follow(follower)), ..Config::clone(&parent) };
-            registry.create(&name(follower.0), Arc::new(config), Creator::Operator).expect("it is created");
+            registry.create(&name(follower.0), Arc::new(config), &Creator::default()).expect("it is created");
         }
         // The queues are durable before the first crash.
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -31,7 +31,7 @@ fn queue() -> (Registry, Arc<Handle>) {
     let registry = Registry::new(limits, Config::default(), Clock::system(), None, shutdown, metrics);
     let name = Name::new("q").expect("a name");
     let (handle, _created) =
-        registry.create(&name, Arc::new(Config::default()), Creator::Operator).expect("it is created");
+        registry.create(&name, Arc::new(Config::default()), &Creator::default()).expect("it is created");
     (registry, handle)
 }
 

@@ -437,7 +437,9 @@ export interface Info {
     /** Null for a server that is not a node. */
     node: { name: string; partitions: number; owned: number[] } | null;
     uptime_ms: number;
+    /** The memory that the process may use, in bytes; null if the system does not tell. */
+    memory_bytes: number | null;
     /** The token of the call and what it permits; null on a server without tokens. */
-    caller: { name: string; expires_at: Timestamp | null; grants: { verbs: string[]; queues: string[] }[] } | null;
+    caller: { name: string; expires_at: Timestamp | null; grants: { verbs: string[]; queues: string[]; sources: string[] | null }[] } | null;
     limits: Record<string, number>;
 }

@@ -200,6 +200,11 @@ export class Queue<T> {
         await this.#post(["sources"], {}, options, { source, problem });
     }
 
+    /** Sets the last sequence number of a source. Null forgets it: the next call of the source is applied whatever its number is. */
+    renumberSource(source: string, sequence: number | null, options: CallOptions = {}): Promise<SourceDocument> {
+        return this.#send({ method: "PATCH", path: ["sources", source], body: { sequence } }, options);
+    }
+
     /** Sets the failures of keys to 0. */
     forget(keys: readonly string[], options: CallOptions = {}): Promise<{ keys: number }> {
         return this.#post(["forget"], {}, options, { keys });

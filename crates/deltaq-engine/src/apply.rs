@@ -225,6 +225,7 @@ impl State {
             }
             EventKind::ReplaceEnded(ended) => self.apply_replace_ended(ended, at)?,
             EventKind::Followed { position } => self.apply_followed(*position),
+            EventKind::Renumbered { source, sequence } => self.sources.renumber(source, *sequence),
             EventKind::Appended(_)
             | EventKind::Dropped { .. }
             | EventKind::Recovered { .. }

@@ -192,6 +192,14 @@ pub enum EventKind {
         /// The position.
         position: FollowPosition,
     },
+    /// An operator set the last sequence number of a source.
+    Renumbered {
+        /// The source.
+        source: Source,
+        /// The number; `None` forgets it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sequence: Option<u64>,
+    },
 }
 
 /// A delta was queued.
@@ -290,7 +298,8 @@ impl EventKind {
             | Self::Recovered { .. }
             | Self::ReplaceStarted { .. }
             | Self::ReplaceEnded(_)
-            | Self::Followed { .. } => None,
+            | Self::Followed { .. }
+            | Self::Renumbered { .. } => None,
         }
     }
 

@@ -99,6 +99,19 @@ impl Queue {
         self
     }
 
+    /// Names the token that creates a queue that has no events yet. Like the settings, the name precedes all events.
+    #[must_use]
+    pub fn created_by(mut self, creator: Option<Arc<str>>) -> Self {
+        self.state.creator = creator;
+        self
+    }
+
+    /// The name of the token that created the queue.
+    #[must_use]
+    pub fn creator(&self) -> Option<&Arc<str>> {
+        self.state.creator.as_ref()
+    }
+
     /// Creates a queue from its parts. Its indexes are not built unless it has no keys.
     pub(super) fn from_parts(state: State, volatile: Volatile) -> Self {
         let volatile = Volatile { indexes: Indexes::of(&state), ..volatile };

@@ -39,6 +39,7 @@ impl Restore {
             state.lives = lives;
         }
         state.auto_created = from.auto_created;
+        state.creator = from.creator;
         state.paused = from.paused;
         state.closed = from.closed;
         state.closes_at_once = from.closes_at_once;

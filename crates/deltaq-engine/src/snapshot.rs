@@ -33,6 +33,9 @@ pub struct QueueState {
     pub last_at: Time,
     /// Whether a produce call created the queue and it has not been configured since.
     pub auto_created: bool,
+    /// The name of the token that created the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creator: Option<Arc<str>>,
     /// Whether delivery is paused.
     pub paused: bool,
     /// Whether the queue is closed.

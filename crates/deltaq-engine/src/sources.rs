@@ -99,6 +99,20 @@ impl Sources {
         last.is_none_or(|last| last < *number)
     }
 
+    /// Sets the last sequence number of a source that the queue remembers.
+    pub(super) fn renumber(&mut self, source: &Source, sequence: Option<u64>) {
+        if let Some(history) = self.histories.get_mut(source) {
+            history.sequence = sequence;
+        }
+    }
+
+    /// The source, if it owns keys or the queue remembers it.
+    pub(super) fn state_of(&self, source: &Source) -> Option<SourceState> {
+        let keys = self.owned.get(source).copied().unwrap_or_default();
+        let history = self.histories.get(source).cloned();
+        (keys > 0 || history.is_some()).then(|| SourceState { source: source.clone(), keys, history })
+    }
+
     /// Records the start or the end of a source's Replace.
     pub(super) fn replaced(&mut self, replace: &LastReplace) {
         let history = replace.source.as_ref().and_then(|source| self.histories.get_mut(source));

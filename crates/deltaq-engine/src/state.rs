@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) last_at: Time,
     pub(super) config: Arc<Config>,
     pub(super) auto_created: bool,
+    /// The name of the token that created the queue.
+    pub(super) creator: Option<Arc<str>>,
     pub(super) paused: bool,
     pub(super) closed: bool,
     /// Whether pops of the closed queue end as soon as no key is ready.
@@ -72,6 +74,7 @@ impl State {
             last_at: now,
             config,
             auto_created: false,
+            creator: None,
             paused: false,
             closed: false,
             closes_at_once: false,
@@ -103,6 +106,7 @@ impl State {
             last_at: self.last_at,
             config: self.config.clone(),
             auto_created: self.auto_created,
+            creator: self.creator.clone(),
             paused: self.paused,
             closed: self.closed,
             closes_at_once: self.closes_at_once,

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::admission::{self, Admission};
 use crate::metrics::Metrics;
-use crate::{FirstCall, Limits, Registry, WatchLimits};
+use crate::{Creator, FirstCall, Limits, Registry, WatchLimits};
 
 /// Maximum number of bytes of a line in addition to its object.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
@@ -129,7 +129,8 @@ async fn seed(registry: &Registry, name: &Name, read: ReadSeed, input: impl BufR
     let admission = admission.map_err(|source| Error::Schema { name: name.clone(), source })?;
     let seeds = seeds(input, &config, admission.as_ref(), read)?;
     let count = seeds.len();
-    let handle = registry.get_or_create(name, FirstCall::Seed(&seeds)).map_err(refused)?;
+    let handle =
+        registry.get_or_create(name, FirstCall::Seed(&seeds), &Creator::default()).map_err(refused)?;
     handle.seed_at_once(config, seeds).await.map_err(|source| match source {
         crate::Error::Journal(_) => Error::Unconfirmed { name: name.clone(), source },
         source => refused(source),

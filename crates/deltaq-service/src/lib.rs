@@ -76,11 +76,13 @@ pub enum Error {
     /// Other queues follow the queue.
     #[error("{}", followed_by(_0))]
     Followed(Vec<Name>),
-    /// The number of queues is at its limit.
-    #[error("there are {limit} queues, the limit set by max_queues")]
+    /// The number of queues, or that of the queues that a token has created, is at its limit.
+    #[error("{}", too_many_queues(*limit, share.as_ref()))]
     TooManyQueues {
-        /// The setting `max_queues`.
+        /// The setting `max_queues`, or three times the number of queues that may still be created.
         limit: usize,
+        /// The token, if the limit is its share.
+        share: Option<QueueShare>,
     },
     /// The number of waiting pops of the queue is at its limit.
     #[error("{limit} pops wait at this queue, the limit set by max_waiters")]
@@ -202,6 +204,28 @@ pub enum FollowError {
         /// The reason.
         why: &'static str,
     },
+}
+
+/// The queues that a token has created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueShare {
+    /// The name of the token.
+    pub token: Arc<str>,
+    /// The number of its queues.
+    pub created: usize,
+    /// The setting `max_queues`.
+    pub max_queues: usize,
+}
+
+fn too_many_queues(limit: usize, share: Option<&QueueShare>) -> String {
+    match share {
+        None => format!("there are {limit} queues, the limit set by max_queues"),
+        Some(QueueShare { token, created, max_queues }) => {
+            format!(
+                "the token {token:?} has created {created} queues; the rest of {max_queues} (max_queues) is for other tokens"
+            )
+        }
+    }
 }
 
 /// The text of [`Error::Followed`].

@@ -45,6 +45,8 @@ use super::{Error, Incarnation, JournalError, LeaseId, Name};
 #[derive(Debug)]
 pub struct Handle {
     meta: QueueMeta,
+    /// The name of the token that created the queue.
+    creator: Option<Arc<str>>,
     pub(super) context: Context,
     time: QueueClock,
     state: Mutex<Locked>,
@@ -124,6 +126,7 @@ impl Handle {
         }
         Self {
             meta,
+            creator: queue.creator().cloned(),
             time: QueueClock::new(context.clock.clone(), queue.last_at()),
             context,
             config: ArcSwap::new(queue.config().clone()),
@@ -179,6 +182,11 @@ impl Handle {
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.meta.name
+    }
+
+    /// The name of the token that created the queue.
+    pub(super) fn creator(&self) -> Option<&Arc<str>> {
+        self.creator.as_ref()
     }
 
     /// The lives of the queue, which change only when the queue is loaded. Readers need no lock.

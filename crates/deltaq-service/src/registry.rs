@@ -2,7 +2,7 @@
 
 mod followers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle};
-use super::{Error, Incarnation, Name, lives, task};
+use super::{Error, Incarnation, Name, QueueShare, lives, task};
 use crate::calls::commands::DryRun;
 use crate::queue::feed_readers::WatchLimits;
 
@@ -41,13 +41,16 @@ pub struct Limits {
     pub watch: WatchLimits,
 }
 
+/// One token may have created this many times as many queues as may still be created.
+const SHARE: usize = 3;
+
 /// The caller that creates a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Creator {
-    /// A caller that configures the queue.
-    Operator,
-    /// A producer.
-    Producer,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Creator {
+    /// The name of its token; `None` on a server without tokens.
+    pub token: Option<Arc<str>>,
+    /// Whether other tokens must find room for their queues.
+    pub shares: bool,
 }
 
 /// The produce call that creates a queue, unless the queue exists.
@@ -94,6 +97,41 @@ struct Queues {
     last_deleted: Rv,
     /// The followers of each followed queue.
     followers: BTreeMap<Name, BTreeSet<Name>>,
+    /// Invariant: the number of live queues that each token has created, by the name of the token.
+    created: HashMap<Arc<str>, usize>,
+}
+
+impl Queues {
+    fn insert(&mut self, handle: &Arc<Handle>) {
+        if let Some(creator) = handle.creator() {
+            *self.created.entry(creator.clone()).or_default() += 1;
+        }
+        self.live.insert(handle.name().clone(), handle.clone());
+    }
+
+    fn remove(&mut self, handle: &Handle) {
+        let is_there = self.live.remove(handle.name()).is_some();
+        if let Some(creator) = handle.creator().filter(|_| is_there)
+            && let Some(created) = self.created.get_mut(creator)
+        {
+            *created -= 1;
+            if *created == 0 {
+                self.created.remove(creator);
+            }
+        }
+    }
+
+    /// Checks that a token leaves room for the queues of the others.
+    fn check_share(&self, creator: &Creator, max_queues: usize) -> Result<(), Error> {
+        let Some(token) = creator.token.as_ref().filter(|_| creator.shares) else { return Ok(()) };
+        let created = self.created.get(token).copied().unwrap_or_default();
+        let limit = max_queues.saturating_sub(self.live.len()).saturating_mul(SHARE);
+        if created >= limit {
+            let share = Some(QueueShare { token: token.clone(), created, max_queues });
+            return Err(Error::TooManyQueues { limit, share });
+        }
+        Ok(())
+    }
 }
 
 impl Registry {
@@ -173,7 +211,12 @@ impl Registry {
     /// # Errors
     /// [`Error::QueueNotFound`] if calls do not create queues, a refusal of the engine, or the errors of
     /// [`create`](Self::create).
-    pub fn get_or_create(&self, name: &Name, first: FirstCall<'_>) -> Result<Arc<Handle>, Error> {
+    pub fn get_or_create(
+        &self,
+        name: &Name,
+        first: FirstCall<'_>,
+        creator: &Creator,
+    ) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.find(name) {
             return Ok(handle);
         }
@@ -184,7 +227,7 @@ impl Registry {
             FirstCall::Resync => queue.check_resync()?,
             FirstCall::Seed(seeds) => queue.check_seed(seeds)?,
         }
-        self.create(name, self.defaults.clone(), Creator::Producer).map(|(handle, _)| handle)
+        self.create_by_call(name, self.defaults.clone(), creator, true).map(|(handle, _)| handle)
     }
 
     /// A dry run of a Replace that would create its queue.
@@ -213,7 +256,17 @@ impl Registry {
         &self,
         name: &Name,
         config: Arc<Config>,
-        creator: Creator,
+        creator: &Creator,
+    ) -> Result<(Arc<Handle>, bool), Error> {
+        self.create_by_call(name, config, creator, false)
+    }
+
+    fn create_by_call(
+        &self,
+        name: &Name,
+        config: Arc<Config>,
+        creator: &Creator,
+        is_produce_call: bool,
     ) -> Result<(Arc<Handle>, bool), Error> {
         let mut queues = self.queues.write();
         if let Some(handle) = queues.live.get(name) {
@@ -223,8 +276,9 @@ impl Registry {
             return Err(Error::Draining);
         }
         if queues.live.len() >= self.limits.max_queues {
-            return Err(Error::TooManyQueues { limit: self.limits.max_queues });
+            return Err(Error::TooManyQueues { limit: self.limits.max_queues, share: None });
         }
+        queues.check_share(creator, self.limits.max_queues)?;
         queues.check_follow(name, &config)?;
         let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
@@ -234,8 +288,9 @@ impl Registry {
         } else {
             birth.first_after(queues.last_deleted)
         };
-        let mut queue = Queue::new(config, before, created_at).in_life(birth.id);
-        if creator == Creator::Producer {
+        let queue = Queue::new(config, before, created_at).in_life(birth.id);
+        let mut queue = queue.created_by(creator.token.clone());
+        if is_produce_call {
             queue = queue.auto_created();
         }
         let meta = QueueMeta { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
@@ -278,7 +333,7 @@ impl Registry {
         }
         let (last_rv, commit) = handle.delete(epoch)?;
         self.metrics.forget(handle.metrics());
-        queues.live.remove(name);
+        queues.remove(&handle);
         queues.unfollow(name, handle.config().follow.as_deref());
         queues.last_deleted = queues.last_deleted.max(last_rv);
         Ok(commit)
@@ -353,7 +408,7 @@ impl Registry {
     /// Removes a queue whose creation was not durable.
     pub(super) fn discard(&self, handle: &Handle) {
         let mut queues = self.queues.write();
-        queues.live.remove(handle.name());
+        queues.remove(handle);
         queues.unfollow(handle.name(), handle.config().follow.as_deref());
         self.metrics.forget(handle.metrics());
         if let Some((journal, id)) = handle.journal() {
@@ -379,7 +434,7 @@ impl Registry {
             let live: Arc<dyn Live> = handle.clone();
             journal.attach(*id, Arc::downgrade(&live));
         }
-        queues.live.insert(handle.name().clone(), handle.clone());
+        queues.insert(handle);
         self.note_follow(queues, handle, None);
         if self.has_tasks {
             self.shutdown.spawn("queue", task::run(handle.clone()));

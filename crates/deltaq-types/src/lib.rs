@@ -47,7 +47,7 @@ pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, InvalidObject, KeysCount, Produced, Replaced, SeedCall,
-    SourceReport,
+    SourceChange, SourceReport,
 };
 pub use self::queue::{
     FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,

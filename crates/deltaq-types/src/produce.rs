@@ -176,6 +176,17 @@ pub struct SourceReport {
     pub problem: Option<String>,
 }
 
+/// A change of what a queue remembers of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceChange {
+    /// The last sequence number of the source: a call is applied if its number is larger. Null forgets the number, so that
+    /// the next call is applied whatever its number is.
+    #[serde(deserialize_with = "strict::whole")]
+    #[schema(value_type = Option<terms::Count>, required = true)]
+    pub sequence: Option<u64>,
+}
+
 /// The keys whose failures are reset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -32,7 +32,7 @@ pub const DAY: u64 = 24 * HOUR;
 /// A hundred years: no limit in practice.
 pub const CENTURY: u64 = 36_500 * DAY;
 /// The largest whole number of TOML.
-pub const WHOLE_MAX: u64 = i64::MAX as u64;
+pub const WHOLE_MAX: u64 = (1 << 53) - 1;
 /// The largest `u32`.
 pub const U32_MAX: u64 = u32::MAX as u64;
 

@@ -80,7 +80,7 @@ pub struct QueueSettings {
     /// A Replace is refused if it would delete more keys than this, and more than `max_delete_percent` of its source's keys. If only one
     /// of the two is set, the other is 0; if both are null, the default limit applies.
     #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
-    #[schema(required = true, minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
+    #[schema(required = true, minimum = 0, maximum = 9_007_199_254_740_991_i64)]
     pub max_deletes: Option<u64>,
     /// How long events are kept.
     #[serde(default, deserialize_with = "range::table")]
@@ -224,7 +224,7 @@ pub struct Retention {
     pub age: Option<DurationText>,
     /// Maximum bytes of kept events; null for the size of the queue's state, but at least 64 MiB.
     #[serde(default, deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>")]
-    #[schema(required = true, minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
+    #[schema(required = true, minimum = 0, maximum = 9_007_199_254_740_991_i64)]
     pub bytes: Option<u64>,
 }
 

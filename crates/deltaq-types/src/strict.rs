@@ -8,6 +8,8 @@ use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer, StrDeseri
 use serde::de::{DeserializeSeed, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::range::WHOLE_MAX;
+
 /// Maximum length of a field's name, in bytes, and of an excerpt in an error message, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
@@ -223,10 +225,10 @@ pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     let fraction = number.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
     let text = || fraction.and_then(|number| format!("{number}").parse().ok());
-    match number.as_u64().or_else(text) {
-        Some(whole) => Ok(Some(whole)),
-        None => Err(D::Error::custom(format!("invalid value: {number}, expected a whole number from 0"))),
-    }
+    let whole = number.as_u64().or_else(text).filter(|whole| *whole <= WHOLE_MAX);
+    whole.map(Some).ok_or_else(|| {
+        D::Error::custom(format!("invalid value: {number}, expected a whole number from 0 to {WHOLE_MAX}"))
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::RawObject;
+use super::range::WHOLE_MAX;
 
 /// Maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
@@ -66,8 +67,8 @@ terms! {
     Delay = duration("duration-delay");
     /// The error of a failure.
     ErrorText = text().max_length(Some(ERROR_BYTES_MAX));
-    /// A number of keys or objects.
-    Count = ObjectBuilder::new().schema_type(Type::Integer).format(Some(uint64())).minimum(Some(0)).maximum(Some(u64::MAX));
+    /// A number of keys or objects, or a sequence number.
+    Count = ObjectBuilder::new().schema_type(Type::Integer).format(Some(uint64())).minimum(Some(0)).maximum(Some(WHOLE_MAX));
     /// The name of an index.
     IndexName = text().pattern(Some("^[A-Za-z0-9][A-Za-z0-9_-]*$")).min_length(Some(1)).max_length(Some(INDEX_NAME_BYTES_MAX));
     /// A JSON pointer (RFC 6901) that is not empty.

@@ -59,7 +59,8 @@ impl List {
         let lines = entries.iter().map(|entry| {
             let grants = entry.grants.iter().map(|grant| {
                 let verbs: Vec<_> = grant.verbs.iter().map(|verb| verb.as_str()).collect();
-                format!("{} on {}", verbs.join(","), grant.queues.join(","))
+                let sources = grant.sources.as_ref().map(|sources| format!(" as {}", sources.join(",")));
+                format!("{} on {}{}", verbs.join(","), grant.queues.join(","), sources.unwrap_or_default())
             });
             let expires = entry.expires.as_deref().unwrap_or("never");
             format!("{}  {}  expires {expires}", entry.name, grants.collect::<Vec<_>>().join("; "))
@@ -145,9 +146,18 @@ mod tests {
         let make = |name: &str| {
             let (verbs, queues) = (vec![Verb::Read, Verb::Consume], vec!["erp-*".to_owned()]);
             let name = name.to_owned();
-            Token { name, verbs, queues, expires: None, rate: None, burst: None, file: file.clone() }
-                .run()
-                .unwrap()
+            Token {
+                name,
+                verbs,
+                queues,
+                sources: Vec::new(),
+                expires: None,
+                rate: None,
+                burst: None,
+                file: file.clone(),
+            }
+            .run()
+            .unwrap()
         };
         let first = make("a");
         std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + "\n# The second one.\n").unwrap();

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::http::{HeaderMap, header};
+use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::Source;
 use deltaq_runtime::clock::Clock;
+use deltaq_types::name::Name;
 
 use super::Gate;
 use crate::access::{Access, Caller, Denied, TOKEN_BYTES_MAX};
@@ -104,6 +107,11 @@ impl Authorization {
         allow(caller, Permission::OnQueue(verb), Some(queue))
     }
 
+    /// The sources in whose name the caller may produce to a queue.
+    pub(in crate::http) fn sources_on(&self, queue: &Name) -> PermittedSources {
+        PermittedSources { caller: self.caller.get().cloned(), queue: queue.clone() }
+    }
+
     /// Checks the token again after a slow body. If the token has expired, was revoked or has lost its grant in the
     /// meantime, the request is refused.
     pub(in crate::http) fn check_again(
@@ -127,6 +135,31 @@ impl Authorization {
                 Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
             }
         }
+    }
+}
+
+/// The sources in whose name a caller may produce to a queue.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct PermittedSources {
+    /// `None` on a server without tokens.
+    caller: Option<Arc<Caller>>,
+    queue: Name,
+}
+
+impl PermittedSources {
+    /// Refuses a produce call in the name of a source, or without one, that no grant permits.
+    pub(in crate::http) fn check(&self, source: Option<&Source>) -> Result<(), Problem> {
+        let source = source.map(Source::as_str);
+        let Some(caller) =
+            self.caller.as_ref().filter(|caller| !caller.may_produce(self.queue.as_str(), source))
+        else {
+            return Ok(());
+        };
+        let named = source
+            .map_or("without a source".to_owned(), |source| format!("for the source {}", Excerpt(source)));
+        let (name, queue) = (caller.name(), self.queue.as_str());
+        let detail = format!("the token {name:?} has no grant of produce on the queue {queue:?} {named}");
+        Err(Problem::new(Code::Forbidden, detail))
     }
 }
 

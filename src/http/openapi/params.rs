@@ -41,6 +41,7 @@ macro_rules! parameters {
 parameters! {
     InQueue in Path { "queue" QueueName "The queue's name."; }
     OfKey in Path { "key" Key "The key, percent-encoded; it may contain slashes."; }
+    OfSource in Path { "source" Label "The name of the source, percent-encoded; it may contain slashes."; }
     OfProblem in Path { "name" ProblemName "The problem's code."; }
     OfIndex in Path { "name" IndexName "The name of the index."; }
     ListQuery in Query {

@@ -81,6 +81,8 @@ codes! {
         "The queue has no delta, lease, parked entry, failure or known object for this key. Check the key's spelling and percent-encoding.";
     IndexNotFound "index-not-found" 404 false "Unknown index"
         "The queue has no index of this name in its setting \"indexes\". GET /v1/queues/{queue}/indexes lists its indexes. A queue without known objects has no indexes.";
+    SourceNotFound "source-not-found" 404 false "Unknown source"
+        "The queue remembers no call of a source of this name. GET /v1/queues/{queue}/sources lists its sources.";
     MethodNotAllowed "method-not-allowed" 405 false "The path does not have this method"
         "The header Allow lists the methods of the path.";
     NotAcceptable "not-acceptable" 406 false "The reply has none of the accepted types"

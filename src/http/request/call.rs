@@ -32,6 +32,7 @@ pub(in crate::http) struct QueueCall {
     pub(in crate::http) params: Params,
     pub(in crate::http) incoming: Incoming,
     pub(in crate::http) context: Arc<RequestContext>,
+    pub(in crate::http) uri: Uri,
 }
 
 /// A call without a body.
@@ -48,8 +49,9 @@ impl QueueCall {
     fn of(context: Arc<RequestContext>, request: Request, query: Query) -> Result<Self, Problem> {
         let name = queue_name(context.queue_name(), request.uri().path())?;
         let params = query?;
+        let uri = request.uri().clone();
         let incoming = Incoming::of(request, &context)?;
-        Ok(Self { state: context.state.clone(), name, params, incoming, context })
+        Ok(Self { state: context.state.clone(), name, params, incoming, context, uri })
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Uri};
 use deltaq_engine::trace::{Trace, TraceContext};
+use deltaq_service::Creator;
 use deltaq_types::name::Name;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
@@ -19,7 +20,7 @@ use super::public_url;
 use super::trace;
 use super::watch_form::WatchForm;
 use crate::access::Caller;
-use crate::http::gate::access::Authorization;
+use crate::http::gate::access::{Authorization, PermittedSources};
 use crate::http::gate::in_flight::{Applicant, Permit, ReplyBytes};
 use crate::http::head::Head;
 use crate::http::operation::{BodyKind, Class, Operation, Target};
@@ -143,6 +144,17 @@ impl RequestContext {
     /// Refuses a caller whose token has become invalid, or has lost its grant, since the request began.
     pub(in crate::http) fn authorize_again(&self) -> Result<(), Problem> {
         self.authorization.check_again(&self.state.gate.access, &self.state.clock, &self.target)
+    }
+
+    /// The sources in whose name the caller may produce to a queue.
+    pub(in crate::http) fn sources_on(&self, queue: &Name) -> PermittedSources {
+        self.authorization.sources_on(queue)
+    }
+
+    /// The caller as the creator of a queue.
+    pub(in crate::http) fn creator(&self) -> Creator {
+        let token = self.caller().map(|caller| caller.name().into());
+        Creator { token, shares: self.state.gate.access.tokens().len() > 1 }
     }
 
     /// Whether another node has sent the request.

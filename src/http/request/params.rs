@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::id::Source;
 use deltaq_engine::key::Key;
 use deltaq_engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
 use deltaq_service::Name;
@@ -265,6 +266,13 @@ pub(in crate::http) fn queue_name(found: Option<&Name>, path: &str) -> Result<Na
 /// The name of the index at the end of the path.
 pub(in crate::http) fn path_index(path: &str) -> Result<String, Problem> {
     percent_decoded("name", path_end(path))
+}
+
+/// The name of the source at the end of the path.
+pub(in crate::http) fn path_source(path: &str) -> Result<Source, Problem> {
+    let text = percent_decoded("source", path_end(path))?;
+    check_name(&text).map_err(|wrong| wrong.parameter("source"))?;
+    Ok(Source::from(&*text))
 }
 
 /// The key at the end of the path, after `/items/`, `/explain/`, `/latest/`, `/known/` or `/history/`.

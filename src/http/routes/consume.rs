@@ -65,7 +65,7 @@ struct NamedSettle {
     )
 )]
 pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
-    let QueueCall { state, name, params, incoming, context } = call;
+    let QueueCall { state, name, params, incoming, context, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
     let pop = Pop {

@@ -15,6 +15,7 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::trace::Trace;
 use deltaq_service::{self, FirstCall, Handle, Name};
+use deltaq_types::range::WHOLE_MAX;
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Mode, Produced, Replaced};
 
 use super::consume::read_keys;
@@ -29,13 +30,13 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use crate::http::request::call::QueueCall;
+use crate::http::request::context::RequestContext;
 use crate::http::request::documents::{Document, documents};
 use crate::http::request::invalid::Invalid;
 use crate::http::request::params::{Params, check_name, read_duration, wrong};
 use crate::http::request::received::{BatchLimit, ReceivedObject, empty_body, objects};
 use crate::http::request::replace_list::{read_keys_again, read_list};
 use crate::http::request::seed::read_seeds;
-use crate::http::state::AppState;
 use crate::http::wire;
 
 /// How often a produce call reads its keys if the settings of the queue change during the call.
@@ -89,8 +90,8 @@ async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Reply<Produced>, Pr
 }
 
 async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem> {
-    let QueueCall { state, name, params, incoming, context } = call;
-    let source: Option<Source> = params.name("source")?.map(Source::from);
+    let QueueCall { state, name, params, incoming, context, .. } = call;
+    let source = permitted_source(&params, &context, &name)?;
     let sequence = read_sequence(&params, source.as_ref())?;
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
     let explicit = params.key("key")?;
@@ -131,10 +132,10 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
             }
             _ => Err(empty_body()),
         };
-        return apply(&state, &name, must_exist, rules, sequence, Arc::new(vec![explicit]), read).await;
+        return apply(&context, &name, must_exist, rules, sequence, Arc::new(vec![explicit]), read).await;
     }
     let read_by = rules.config.clone();
-    apply(&state, &name, must_exist, rules, sequence, Arc::new(parsed), move |reader, index, parsed| {
+    apply(&context, &name, must_exist, rules, sequence, Arc::new(parsed), move |reader, index, parsed| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
         let object_use = ObjectUse::of(kind);
@@ -158,9 +159,13 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     )
 )]
 pub(in crate::http) async fn deltas(
-    QueueCall { state, name, params, incoming, context }: QueueCall,
+    QueueCall { state, name, params, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<Produced>, Problem> {
     let source: Option<Source> = params.name("source")?.map(Source::from);
+    let permitted = context.sources_on(&name);
+    if source.is_some() {
+        permitted.check(source.as_ref())?;
+    }
     let sequence = read_sequence(&params, source.as_ref())?;
     let (skip_invalid, must_exist) = (params.flag("skip_invalid")?, params.flag("must_exist")?);
     let rules = AdmissionRules::of(&state, &name, &incoming);
@@ -168,9 +173,13 @@ pub(in crate::http) async fn deltas(
     let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config, skip_invalid).await?;
     let trace = context.trace();
     let read = move |reader: &mut Reader<'_>, index, document: &Document| {
-        let of_source = |call: Call| Call { source: call.source.or_else(|| source.clone()), ..call };
+        let of_source = |call: Call| {
+            let call = Call { source: call.source.or_else(|| source.clone()), ..call };
+            permitted.check(call.source.as_ref()).map_err(|problem| document.problem(index, problem))?;
+            Ok(Entry::Call(call))
+        };
         let problem = match delta_call(document, reader, trace.clone()) {
-            Ok(call) => return Ok(Entry::Call(of_source(call))),
+            Ok(call) => return of_source(call),
             Err(problem) => problem,
         };
         if !skip_invalid || !is_of_object(&problem) {
@@ -179,11 +188,11 @@ pub(in crate::http) async fn deltas(
         let key = delta_key(document, reader.config);
         // A deletion needs only the key, so an invalid object must not cause it to be left out.
         if let Some(call) = bare_deletion(document, key.as_ref(), reader, trace.clone()) {
-            return Ok(Entry::Call(of_source(call)));
+            return of_source(call);
         }
         Ok(Entry::Invalid { index, key, problem: document.problem(index, problem) })
     };
-    let produced = apply(&state, &name, must_exist, rules, sequence, Arc::new(came), read).await?;
+    let produced = apply(&context, &name, must_exist, rules, sequence, Arc::new(came), read).await?;
     Ok(context.reply(produced))
 }
 
@@ -232,7 +241,7 @@ fn delta_key(document: &Document, config: &Config) -> Option<Key> {
 /// Applies the calls that `read` creates from the received objects, using the settings of the queue. If the settings
 /// change during the call, the objects are read again. A refused call does not create a queue.
 async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
-    state: &AppState,
+    context: &RequestContext,
     name: &Name,
     must_exist: bool,
     mut rules: AdmissionRules,
@@ -240,6 +249,7 @@ async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
     came: Arc<Vec<C>>,
     read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<E, Problem> + Clone + Send + 'static,
 ) -> Result<Produced, Problem> {
+    let state = &context.state;
     for _ in 0..READINGS_MAX {
         let (mut calls, mut left_out) = (Vec::with_capacity(came.len()), Invalid::default());
         for entry in rules.each(came.clone(), read.clone()).await? {
@@ -254,7 +264,11 @@ async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
         let handle = if let Some(handle) = there {
             handle
         } else {
-            state.partitions.registry(name)?.get_or_create(name, FirstCall::Produce(&calls))?
+            state.partitions.registry(name)?.get_or_create(
+                name,
+                FirstCall::Produce(&calls),
+                &context.creator(),
+            )?
         };
         match handle.produce_and_read(&rules.config, &calls, sequence.as_ref()).await {
             Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
@@ -271,9 +285,20 @@ async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
     Err(Refusal::ConfigChanged.into())
 }
 
+/// The source of the call, if the caller may produce in its name, or without one.
+fn permitted_source(
+    params: &Params,
+    context: &RequestContext,
+    queue: &Name,
+) -> Result<Option<Source>, Problem> {
+    let source = params.name("source")?.map(Source::from);
+    context.sources_on(queue).check(source.as_ref())?;
+    Ok(source)
+}
+
 /// The sequence of a call of `source`.
 fn read_sequence(params: &Params, source: Option<&Source>) -> Result<Option<Sequence>, Problem> {
-    let Some(number) = params.count("sequence", 0..=u64::MAX)? else { return Ok(None) };
+    let Some(number) = params.count("sequence", 0..=WHOLE_MAX)? else { return Ok(None) };
     let source =
         source.ok_or_else(|| wrong("sequence", "it numbers the calls of a source").hint("add source"))?;
     Ok(Some(Sequence { source: source.clone(), number }))
@@ -377,13 +402,13 @@ fn call_of(
     )
 )]
 pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>, Problem> {
-    let QueueCall { state, name, params, incoming, context } = call;
-    let source: Option<Source> = params.name("source")?.map(Source::from);
+    let QueueCall { state, name, params, incoming, context, .. } = call;
+    let source = permitted_source(&params, &context, &name)?;
     let sequence = read_sequence(&params, source.as_ref())?.map(|sequence| sequence.number);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let percent = params.percent("max_delete_percent")?;
-    let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
-    let count = params.count("count", 0..=u64::MAX)?;
+    let max_deletes = params.count("max_deletes", 0..=WHOLE_MAX)?;
+    let count = params.count("count", 0..=WHOLE_MAX)?;
     let allow_empty = params.flag("allow_empty")?;
     let (skip_invalid, must_exist) = (params.flag("skip_invalid")?, params.flag("must_exist")?);
     let keeps_last = keeps_last(&params)?;
@@ -428,7 +453,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let handle = if must_exist {
         registry.get(&name)?
     } else {
-        registry.get_or_create(&name, FirstCall::Replace(&replace))?
+        registry.get_or_create(&name, FirstCall::Replace(&replace), &context.creator())?
     };
     let now = handle.config();
     if invalid > 0 && *now != *config {
@@ -472,8 +497,10 @@ fn keeps_last(params: &Params) -> Result<bool, Problem> {
 pub(in crate::http) async fn resync(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<Produced>, Problem> {
+    context.sources_on(&name).check(None)?;
     incoming.nothing().await?;
-    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Resync)?;
+    let registry = state.partitions.registry(&name)?;
+    let handle = registry.get_or_create(&name, FirstCall::Resync, &context.creator())?;
     let resynced = handle.resync(context.trace()).await?;
     Ok(context.reply(placed(&handle, wire::produced(resynced))))
 }
@@ -495,7 +522,8 @@ pub(in crate::http) async fn seed(
     let account = rules.account();
     let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
     let queued = seeds.len() as u64;
-    let handle = state.partitions.registry(&name)?.get_or_create(&name, FirstCall::Seed(&seeds))?;
+    let registry = state.partitions.registry(&name)?;
+    let handle = registry.get_or_create(&name, FirstCall::Seed(&seeds), &context.creator())?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
     let resource_version = resource_version.get();
     Ok(context.reply(placed(&handle, Produced { resource_version, queued, ..Produced::default() })))

@@ -102,9 +102,10 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
 }
 
 fn caller_document(caller: &Caller) -> InfoCaller {
-    let grants = caller.grants().map(|(verbs, queues)| InfoGrant {
-        verbs: verbs.iter().copied().map(GrantVerb::from).collect(),
-        queues,
+    let grants = caller.grants().map(|grant| InfoGrant {
+        verbs: grant.verbs.into_iter().map(GrantVerb::from).collect(),
+        queues: grant.queues,
+        sources: grant.sources,
     });
     InfoCaller {
         name: caller.name().to_owned(),

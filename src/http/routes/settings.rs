@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::config::Config;
-use deltaq_service::{Creator, Document, Handle, Registry};
+use deltaq_service::{Document, Handle, Registry};
 use deltaq_types::name::Name;
 use deltaq_types::{QueueDocument, QueueSettings};
 use sha2::{Digest as _, Sha256};
@@ -58,7 +58,7 @@ pub(in crate::http) async fn put(
             let fresh = given.created(defaults)?;
             check_follow(&context, &name, None, &fresh)?;
             let settings = fresh.document();
-            let (handle, created) = registry.create(&name, Arc::new(fresh), Creator::Operator)?;
+            let (handle, created) = registry.create(&name, Arc::new(fresh), &context.creator())?;
             if created {
                 let document = registry.document(&handle).await?;
                 return Ok(changed(StatusCode::CREATED, settings, &document));

@@ -9,16 +9,16 @@ use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Rv, Source};
 use deltaq_engine::limits::RV_MAX;
 use deltaq_service::Handle;
-use deltaq_types::{Page, SourceDocument, SourceReport, SyncedDocument, WorkerDocument};
+use deltaq_types::{Page, SourceChange, SourceDocument, SourceReport, SyncedDocument, WorkerDocument};
 
 use super::pages::reply_in_pages;
-use crate::http::openapi::params::{InQueue, SourcesQuery, SyncedQuery, WorkersQuery};
-use crate::http::openapi::responses::{Always, NotAcceptable, OfBody, OfQueue, Unprocessable};
-use crate::http::problem::Problem;
+use crate::http::openapi::params::{InQueue, OfSource, SourcesQuery, SyncedQuery, WorkersQuery};
+use crate::http::openapi::responses::{Always, Full, NotAcceptable, OfBody, OfQueue, Unprocessable};
+use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::call::{QueueCall, ReadCall};
 use crate::http::request::cursor::{self, List};
-use crate::http::request::params::{check_error, check_name, digits, wrong};
+use crate::http::request::params::{check_error, check_name, digits, path_source, wrong};
 use crate::http::wire;
 
 /// List the sources by name, with the number of their keys and their last calls.
@@ -59,15 +59,43 @@ async fn source_page(
     )
 )]
 pub(in crate::http) async fn report(
-    QueueCall { state, name, incoming, .. }: QueueCall,
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<StatusCode, Problem> {
     let SourceReport { source, problem } = incoming.document().await?;
     check_name(&source).map_err(|wrong| wrong.field("source"))?;
+    context.sources_on(&name).check(Some(&Source::from(&*source)))?;
     // A typed client writes an empty text for a member that it does not set.
     let problem = problem.filter(|problem| !problem.is_empty());
     problem.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("problem"))?;
     state.partitions.get(&name)?.report_source(Source::from(&*source), problem).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Set the last sequence number of a source, or forget it with null, so that calls with smaller numbers are applied again.
+#[utoipa::path(
+    patch, path = "/v1/queues/{queue}/sources/{source}", tag = "queues", operation_id = "patch_source",
+    params(InQueue, OfSource),
+    request_body(content((SourceChange = "application/json"), (SourceChange = "application/merge-patch+json"))),
+    responses(
+        (status = 200, description = "The source.", body = SourceDocument),
+        Always, OfQueue, OfBody, Full,
+    )
+)]
+pub(in crate::http) async fn change(
+    QueueCall { state, name, incoming, uri, .. }: QueueCall,
+) -> Result<Json<SourceDocument>, Problem> {
+    let source = path_source(uri.path())?;
+    let SourceChange { sequence } = incoming.document().await?;
+    let changed = state.partitions.get(&name)?.renumber_source(&source, sequence).await?;
+    let Some((state, report, moment)) = changed else {
+        let detail = format!(
+            "the queue {name:?} remembers no source {}",
+            Excerpt(source.as_str()),
+            name = name.as_str()
+        );
+        return Err(Problem::new(Code::SourceNotFound, detail));
+    };
+    Ok(Json(wire::source(&state, report.as_ref(), moment)))
 }
 
 /// List the workers by name, with the leases that they hold and their pops that wait for keys.

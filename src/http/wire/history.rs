@@ -89,7 +89,8 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::Recovered { .. }
         | EventKind::ReplaceStarted { .. }
         | EventKind::ReplaceEnded(_)
-        | EventKind::Followed { .. } => return None,
+        | EventKind::Followed { .. }
+        | EventKind::Renumbered { .. } => return None,
     })
 }
 

@@ -535,7 +535,7 @@ async fn delays_elapse_while_another_queue_cannot_be_loaded() {
     let bench = Bench::with_queue().await;
     bench.post("/add?delay=5s", &object("k")).await;
     let name = Name::new("damaged").expect("a name");
-    let (damaged, _) = bench.registry.create(&name, Arc::default(), Creator::Operator).expect("a queue");
+    let (damaged, _) = bench.registry.create(&name, Arc::default(), &Creator::default()).expect("a queue");
     damaged.read(|_, _| ()).await.expect("a durable queue");
     let [mut waits, mut leaves] = ["/pop?wait=30s"; 2].map(|call| bench.call("POST", call, &Value::Null));
     assert!(pushed(&mut waits).await.is_none() && pushed(&mut leaves).await.is_none());

@@ -77,7 +77,7 @@ async fn a_list_of_queues_goes_on_without_a_queue_that_is_lost() {
     };
     for name in ["a", "z"] {
         let name = Name::new(name).expect("a name");
-        bench.registry.create(&name, Arc::default(), Creator::Operator).expect("a queue");
+        bench.registry.create(&name, Arc::default(), &Creator::default()).expect("a queue");
     }
     let whole = read(get("/v1/queues").await).await;
     assert_eq!((whole["items"].as_array().map(Vec::len), &whole["unavailable"]), (Some(3), &json!([])));
@@ -194,7 +194,7 @@ async fn time_goes_on_in_a_queue_whose_task_panicked() {
 async fn a_queue_that_panics_while_another_is_damaged_keeps_its_uncommitted_changes() {
     let bench = Bench::with_queue().await;
     let name = Name::new("damaged").expect("a name");
-    let (damaged, _) = bench.registry.create(&name, Arc::default(), Creator::Operator).expect("a queue");
+    let (damaged, _) = bench.registry.create(&name, Arc::default(), &Creator::default()).expect("a queue");
     damaged.read(|_, _| ()).await.expect("a durable queue");
     bench.journal.hold();
     let mut paused = Box::pin(damaged.set_paused(true));

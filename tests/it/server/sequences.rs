@@ -47,7 +47,7 @@ async fn every_produce_call_takes_a_number_and_repeats_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_number_needs_a_source_and_has_64_bits() {
+async fn a_number_needs_a_source_and_is_at_most_2_to_the_53_minus_1() {
     let service = Service::start().await;
     for call in ["add", "update", "delete", "deltas", "replace"] {
         let refused = service.post(&format!("{QUEUE}/{call}?sequence=1"), &json!([])).await;
@@ -55,13 +55,59 @@ async fn a_number_needs_a_source_and_has_64_bits() {
         assert_eq!(problem["parameter"], "sequence");
         assert!(problem["hint"] == "add source", "{problem}");
     }
-    for wrong in ["-1", "1.5", "x", "18446744073709551616"] {
+    for wrong in ["-1", "1.5", "x", "18446744073709551616", "18446744073709551615", "9007199254740992"] {
         let refused = service.post(&format!("{QUEUE}/add?source=a&sequence={wrong}"), &object("a")).await;
         assert_eq!(refused.problem("invalid-parameter")["parameter"], "sequence");
     }
-    let last = format!("add?source=erp&sequence={}", u64::MAX);
+    for number in ["count", "max_deletes"] {
+        let refused = service.post(&format!("{QUEUE}/replace?{number}=9007199254740992"), &json!([])).await;
+        assert_eq!(refused.problem("invalid-parameter")["parameter"], number);
+    }
+    for (call, body) in [
+        ("parked/redrive", json!({"all": true, "expected_count": 9_007_199_254_740_992_u64})),
+        ("parked/redrive", json!({"all": true, "expected_count": 1e300})),
+    ] {
+        service.post(&format!("{QUEUE}/{call}"), &body).await.problem("invalid-request");
+    }
+    for settings in
+        [json!({"max_deletes": 9_007_199_254_740_992_u64}), json!({"retention": {"bytes": 1_u64 << 60}})]
+    {
+        service.call("PUT", QUEUE, &settings).await.problem("invalid-config");
+    }
+    let last = "add?source=erp&sequence=9007199254740991".to_owned();
     post(&service, &last, &object("a")).await;
     assert_eq!(post(&service, &last, &object("a")).await["duplicate"], true);
+}
+
+#[tokio::test]
+async fn the_number_of_a_source_can_be_reset_or_set() {
+    let service = Service::start().await;
+    post(&service, "add?source=erp%2Feu&sequence=9007199254740991", &object("a")).await;
+    assert_eq!(post(&service, "add?source=erp%2Feu&sequence=7", &object("a")).await["duplicate"], true);
+    let path = format!("{QUEUE}/sources/erp%2Feu");
+    let reset = service.call("PATCH", &path, &json!({"sequence": null})).await.ok();
+    assert_eq!(
+        (&reset["source"], &reset["sequence"], &reset["keys"]),
+        (&json!("erp/eu"), &json!(null), &json!(1))
+    );
+    let applied = post(&service, "add?source=erp%2Feu&sequence=7", &object("a")).await;
+    assert_eq!((&applied["duplicate"], &applied["sequence"]), (&json!(false), &json!(7)));
+    // Calls that were applied before can stay duplicates.
+    service.call("PATCH", &path, &json!({"sequence": 5})).await.ok();
+    assert_eq!(post(&service, "add?source=erp%2Feu&sequence=5", &object("a")).await["duplicate"], true);
+    assert_eq!(post(&service, "add?source=erp%2Feu&sequence=6", &object("a")).await["duplicate"], false);
+
+    let nobody = format!("{QUEUE}/sources/nobody");
+    service.call("PATCH", &nobody, &json!({"sequence": null})).await.problem("source-not-found");
+    for wrong in
+        [json!({}), json!({"sequence": -1}), json!({"sequence": 1_u64 << 53}), json!({"sequenc": null})]
+    {
+        service.call("PATCH", &path, &wrong).await.problem("invalid-request");
+    }
+    service
+        .call("PATCH", "/v1/queues/absent/sources/a", &json!({"sequence": null}))
+        .await
+        .problem("queue-not-found");
 }
 
 #[tokio::test]

@@ -110,6 +110,9 @@ async fn read_everything(queue: &Queue) -> Result<(), Error> {
     queue.sources().await?;
     assert_eq!(queue.source("erp").await?.and_then(|source| source.sequence), Some(2));
     assert_eq!(queue.source("nobody").await?, None);
+    assert_eq!(queue.renumber_source("erp", None).await?.sequence, None);
+    let unknown = queue.renumber_source("nobody", None).await.expect_err("no such source");
+    assert_eq!(unknown.code(), Some("source-not-found"));
     queue.report_source("erp", Some("the export is late")).await?;
     let problem = queue.source("erp").await?.and_then(|source| source.problem);
     assert_eq!(problem.map(|problem| problem.detail).as_deref(), Some("the export is late"));

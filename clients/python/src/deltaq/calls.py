@@ -233,6 +233,11 @@ def report_source(queue: str, source: str, problem: str | None) -> Call[None]:
     return _call("POST", _queue(queue, "/sources"), _nothing, None, {"source": source, "problem": problem})
 
 
+def renumber_source(queue: str, source: str, sequence: int | None) -> Call[Json]:
+    """Sets the last sequence number of a source. None forgets it: the next call of the source is applied whatever its number is."""
+    return _call("PATCH", _queue(queue, f"/sources/{_segment(source)}"), _document, None, {"sequence": sequence})
+
+
 def forget(queue: str, keys: Sequence[str]) -> Call[Json]:
     """Sets the failures of keys to 0."""
     return _call("POST", _queue(queue, "/forget"), _document, None, {"keys": list(keys)})

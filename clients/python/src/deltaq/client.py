@@ -123,6 +123,7 @@ class Queue:
     seed = _method(calls.seed)
     forget = _method(calls.forget)
     report_source = _method(calls.report_source)
+    renumber_source = _method(calls.renumber_source)
     pop = _method(calls.pop)
     settle = _method(calls.settle)
     ack = _method(calls.ack)

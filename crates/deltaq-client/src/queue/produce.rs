@@ -1,6 +1,8 @@
 //! Produce calls.
 
-use deltaq_types::{DeltaCall, ForgetBody, KeysCount, Produced, Replaced, SourceReport};
+use deltaq_types::{
+    DeltaCall, ForgetBody, KeysCount, Produced, Replaced, SourceChange, SourceDocument, SourceReport,
+};
 use reqwest::Method;
 use serde::Serialize;
 
@@ -109,6 +111,20 @@ impl Queue {
     pub async fn report_source(&self, source: &str, problem: Option<&str>) -> Result<(), Error> {
         let report = SourceReport { source: source.to_owned(), problem: problem.map(str::to_owned) };
         self.client().send(self.call(Method::POST, ["sources"]).json(&report)).await.map(drop)
+    }
+
+    /// Sets the last sequence number of a source. `None` forgets it: the next call of the source is applied whatever its
+    /// number is.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn renumber_source(
+        &self,
+        source: &str,
+        sequence: Option<u64>,
+    ) -> Result<SourceDocument, Error> {
+        let call = self.call(Method::PATCH, ["sources", source]).repeatable();
+        self.client().request(call.json(&SourceChange { sequence })).await
     }
 
     /// Queues a `Sync` delta for each known key without waiting deltas.

@@ -5,11 +5,14 @@
 //! sequence has ended. Otherwise, a crash could lose the Replace, and the repeated Replace would then be treated as a
 //! duplicate because of the larger number of the call.
 
+use crate::event::EventKind;
 use crate::id::{Sequence, Source};
 use crate::job::ReplaceJob;
 use crate::limits::SOURCES_MAX;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
+use crate::sources::SourceState;
+use crate::time::Time;
 
 impl Queue {
     /// The sequence number of the source's last call that had one.
@@ -25,17 +28,54 @@ impl Queue {
         last.is_some_and(|last| sequence.number <= last)
     }
 
+    /// Sets the last sequence number of a source, or forgets it, and returns the source; `None` if the queue does not
+    /// remember the source.
+    ///
+    /// # Errors
+    /// [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
+    pub fn renumber(
+        &mut self,
+        now: Time,
+        source: &Source,
+        sequence: Option<u64>,
+    ) -> Result<Option<SourceState>, Refusal> {
+        let now = self.advance(now);
+        let Some(before) = self.state().sources.state_of(source) else { return Ok(None) };
+        let Some(history) = before.history.as_ref() else { return Ok(None) };
+        if history.sequence != sequence {
+            self.check_not_busy(source)?;
+            if history.sequence.is_none() {
+                self.check_room_for_sequence()?;
+            }
+            self.emit(now, EventKind::Renumbered { source: source.clone(), sequence });
+        }
+        Ok(self.state().sources.state_of(source))
+    }
+
     /// Checks that the queue can apply a new number.
     pub(super) fn check_sequence(&self, sequence: &Sequence) -> Result<(), Refusal> {
-        let sources = &self.state().sources;
-        let running = || self.volatile.replace_jobs.iter().filter_map(ReplaceJob::sequence);
-        if let Some(busy) = running().find(|running| running.source == sequence.source) {
-            return Err(Refusal::SequenceBusy { number: busy.number });
-        }
-        if sources.sequence_of(&sequence.source).is_some() {
+        self.check_not_busy(&sequence.source)?;
+        if self.state().sources.sequence_of(&sequence.source).is_some() {
             return Ok(());
         }
-        let first = running().filter(|running| sources.sequence_of(&running.source).is_none()).count();
+        self.check_room_for_sequence()
+    }
+
+    fn numbered_replaces(&self) -> impl Iterator<Item = &Sequence> {
+        self.volatile.replace_jobs.iter().filter_map(ReplaceJob::sequence)
+    }
+
+    fn check_not_busy(&self, source: &Source) -> Result<(), Refusal> {
+        match self.numbered_replaces().find(|running| running.source == *source) {
+            Some(busy) => Err(Refusal::SequenceBusy { number: busy.number }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_room_for_sequence(&self) -> Result<(), Refusal> {
+        let sources = &self.state().sources;
+        let first =
+            self.numbered_replaces().filter(|running| sources.sequence_of(&running.source).is_none()).count();
         if sources.with_sequence() + first >= SOURCES_MAX {
             return Err(Refusal::TooManySequences { limit: SOURCES_MAX });
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use deltaq_engine::Queue;
 use deltaq_engine::explain::Explanation;
@@ -212,6 +213,22 @@ impl Handle {
             ListPage { entries, next, resource_version: queue.resource_version(), moment }
         })
         .await
+    }
+
+    /// Sets the last sequence number of a source, or forgets it. Returns the source, or `None` if the queue does not
+    /// remember the source.
+    ///
+    /// # Errors
+    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn renumber_source(
+        self: &Arc<Self>,
+        source: &Source,
+        sequence: Option<u64>,
+    ) -> Result<Option<(SourceState, Option<SourceReport>, Moment)>, Error> {
+        let (state, commit) = self.change(|state, now| state.queue.renumber(now, source, sequence))?;
+        commit.wait().await?;
+        let moment = self.moment();
+        Ok(state?.map(|state| (state, self.source_reports.of(source, moment.now), moment)))
     }
 
     /// Replaces the problem of a source, which the list of the sources shows.

@@ -12,7 +12,7 @@ use deltaq_engine::object::Object;
 use deltaq_journal::{self, WriterOptions};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
-use deltaq_service::{Error, FirstCall, Handle, Name};
+use deltaq_service::{Creator, Error, FirstCall, Handle, Name};
 
 use crate::store::fake::FakeStore;
 use futures_util::FutureExt as _;
@@ -52,7 +52,7 @@ async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_di
     let node = node::start_on(memory.clone(), memory.opening(), &clock, &shutdown, pace).await;
     let registry = node.expect("the node starts").registry;
     let handle = registry
-        .get_or_create(&Name::new("q").expect("a name"), FirstCall::Produce(&[]))
+        .get_or_create(&Name::new("q").expect("a name"), FirstCall::Produce(&[]), &Creator::default())
         .expect("it is created");
     handle.set_paused(false).await.expect("it is durable");
     let journal = registry.journal().expect("it has one");
@@ -70,7 +70,11 @@ async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_di
         assert!(bytes <= LIMIT + 2 * OBJECT_BYTES, "{bytes} bytes wait after {number} calls");
     }
     assert!((LIMIT / OBJECT_BYTES / 2..LIMIT / OBJECT_BYTES).contains(&accepted.len()), "{accepted:?}");
-    let other = registry.get_or_create(&Name::new("other").expect("a name"), FirstCall::Produce(&[]));
+    let other = registry.get_or_create(
+        &Name::new("other").expect("a name"),
+        FirstCall::Produce(&[]),
+        &Creator::default(),
+    );
     assert_eq!(other.map(drop), Err(refused.clone()), "no queue is created either");
     assert_eq!(registry.delete(handle.name(), &[]).map(drop), Err(refused), "nor deleted");
 

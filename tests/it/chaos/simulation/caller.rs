@@ -109,7 +109,7 @@ impl Caller {
             Some(handle) => Ok(handle),
             None => self
                 .registry
-                .create(&setup.name, setup.config.clone(), Creator::Operator)
+                .create(&setup.name, setup.config.clone(), &Creator::default())
                 .map(|(handle, _)| handle),
         };
         match found {

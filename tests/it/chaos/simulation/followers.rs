@@ -66,7 +66,7 @@ impl Follower {
         let Some(handle) = registry.find(&self.setup.name) else {
             let config = Arc::new(Config { follow, ..Config::clone(&self.setup.config) });
             self.note("created");
-            return registry.create(&self.setup.name, config, Creator::Operator).map(drop);
+            return registry.create(&self.setup.name, config, &Creator::default()).map(drop);
         };
         if handle.config().follow == follow {
             return Ok(());

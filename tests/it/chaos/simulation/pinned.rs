@@ -23,7 +23,7 @@ use deltaq_journal::store::{Epoch, KeyRow, QueueId, Reader, Writes};
 use deltaq_journal::writer;
 use deltaq_journal::{self, Journal, QueueMeta};
 use deltaq_runtime::lifecycle::Shutdown;
-use deltaq_service::{FirstCall, Handle, Incarnation, Name, PopCall, Registry};
+use deltaq_service::{Creator, FirstCall, Handle, Incarnation, Name, PopCall, Registry};
 
 use crate::store::fake::{FakeStore, Fault};
 use futures_util::FutureExt as _;
@@ -79,7 +79,7 @@ fn queue(registry: &Registry) -> Arc<Handle> {
 
 fn queue_named(registry: &Registry, name: &str) -> Arc<Handle> {
     let name = Name::new(name).expect("it is a name");
-    registry.get_or_create(&name, FirstCall::Produce(&[])).expect("it can be created")
+    registry.get_or_create(&name, FirstCall::Produce(&[]), &Creator::default()).expect("it can be created")
 }
 
 async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
@@ -449,12 +449,16 @@ fn only_the_damaged_queue_stays_unavailable_after_an_outage() {
         let mut back = join_all(queues.iter().map(|handle| add(handle, "next"))).await;
         assert_eq!(back.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
         let other = Name::new("d").expect("it is a name");
-        registry.get_or_create(&other, FirstCall::Produce(&[])).expect_err("not all queues are back");
+        registry
+            .get_or_create(&other, FirstCall::Produce(&[]), &Creator::default())
+            .expect_err("not all queues are back");
         put(rows).await;
         tokio::time::sleep(SECOND * 10).await;
         back = join_all(queues.iter().map(|handle| add(handle, "next"))).await;
         assert_eq!(back, [Ok(()), Ok(()), Ok(())]);
-        registry.get_or_create(&other, FirstCall::Produce(&[])).expect("all queues are back");
+        registry
+            .get_or_create(&other, FirstCall::Produce(&[]), &Creator::default())
+            .expect("all queues are back");
     });
 }
 

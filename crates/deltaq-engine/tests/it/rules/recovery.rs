@@ -331,8 +331,9 @@ fn an_emptied_table_reuses_its_slots_from_the_start() {
 #[test]
 fn a_queue_counts_as_auto_created_until_it_is_configured() {
     let mut fixture = Fixture::new();
-    fixture.queue = fixture.queue.auto_created();
-    fixture.rebuilt = fixture.rebuilt.auto_created();
+    let creator = Some("erp".into());
+    fixture.queue = fixture.queue.auto_created().created_by(creator.clone());
+    fixture.rebuilt = fixture.rebuilt.auto_created().created_by(creator.clone());
     let mut journaled = Journaled::new(fixture);
     journaled.fixture.call(added("a", 1));
     journaled.checkpoint();
@@ -341,6 +342,7 @@ fn a_queue_counts_as_auto_created_until_it_is_configured() {
         .recover(journaled.store.len(), &journaled.fixture.events)
         .expect("the rows are consistent");
     assert!(restored.is_auto_created());
+    assert_eq!(restored.creator(), creator.as_ref());
     let config = journaled.fixture.queue.config().clone();
     journaled.fixture.queue.configure(journaled.fixture.now(), config.clone()).expect("nothing changes");
     journaled.fixture.commit_and_check();

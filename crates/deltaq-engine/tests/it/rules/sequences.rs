@@ -1,6 +1,6 @@
 //! Sequence numbers: each call of a source is applied once, in order.
 
-use deltaq_engine::limits::{REPLACES_MAX, SOURCES_MAX};
+use deltaq_engine::limits::{REPLACES_MAX, RV_MAX, SOURCES_MAX};
 
 use super::*;
 
@@ -152,4 +152,27 @@ fn a_source_with_a_number_is_never_forgotten() {
     }
     assert!(fixture.repeats(&name(2), 1, added("a", 3)));
     assert!(!fixture.repeats(&name(2), 2, added("a", 3)));
+}
+
+#[test]
+fn an_operator_resets_the_number_of_a_source() {
+    let mut fixture = Fixture::new();
+    let renumber = |fixture: &mut Fixture, source: &str, sequence: Option<u64>| {
+        let done = fixture.queue.renumber(fixture.now(), &source.into(), sequence);
+        fixture.commit_and_check();
+        done
+    };
+    assert_eq!(renumber(&mut fixture, "erp", None), Ok(None), "the queue has no such source");
+    fixture.numbered("erp", RV_MAX, [added("a", 1).from("erp")]).expect("no refusal");
+    assert!(fixture.repeats("erp", 7, added("b", 1)));
+    let source = renumber(&mut fixture, "erp", None).expect("no refusal").expect("a source");
+    assert_eq!((source.keys, source.history.and_then(|history| history.sequence)), (1, None));
+    assert!(!fixture.repeats("erp", 7, added("b", 1)));
+    renumber(&mut fixture, "erp", Some(20)).expect("no refusal");
+    assert!(fixture.repeats("erp", 20, added("c", 1)));
+    let before = fixture.queue.resource_version();
+    renumber(&mut fixture, "erp", Some(20)).expect("no refusal");
+    assert_eq!(fixture.queue.resource_version(), before, "nothing changes, so nothing is recorded");
+    fixture.accept(numbered_list("erp", 30, &[("a", 1)]));
+    assert_eq!(renumber(&mut fixture, "erp", None), Err(Refusal::SequenceBusy { number: 30 }));
 }

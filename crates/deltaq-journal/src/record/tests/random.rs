@@ -210,6 +210,7 @@ impl Dice {
             },
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             22 => EventKind::Followed { position: self.follow_position() },
+            24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
                 source: self.maybe(Self::name),
                 first: self.0.bool(),
@@ -431,6 +432,7 @@ impl Dice {
             last_at: self.time(),
             config: Arc::new(self.config()),
             auto_created: self.0.bool(),
+            creator: self.maybe(Self::name),
             paused: self.0.bool(),
             closed: self.0.bool(),
             closes_at_once: self.0.bool(),

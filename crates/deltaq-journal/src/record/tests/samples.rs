@@ -182,6 +182,8 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Followed { position: position(FollowPhase::List { since: Rv::new(30) }) },
         EventKind::Followed { position: position(FollowPhase::Sweep { since: Rv::new(30) }) },
         EventKind::Followed { position: position(FollowPhase::Changes) },
+        EventKind::Renumbered { source: "erp".into(), sequence: Some(7) },
+        EventKind::Renumbered { source: "erp".into(), sequence: None },
     ]);
     kinds
 }
@@ -380,6 +382,7 @@ fn new_queue_state() -> QueueState {
         last_at: at(0),
         config: Arc::new(Config::default()),
         auto_created: true,
+        creator: None,
         paused: false,
         closed: false,
         closes_at_once: false,
@@ -425,6 +428,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         last_at: at(42),
         config: Arc::new(full_config()),
         auto_created: false,
+        creator: Some("erp".into()),
         paused: true,
         closed: true,
         closes_at_once: true,
