@@ -239,10 +239,8 @@ impl Reflector {
     }
 
     /// Runs one stream after another, forever. Each call of `start` returns a new stream, which should begin with a
-    /// list. A pause follows each end of a stream and each error, as in client-go's Reflector: 800 ms, doubled up to
-    /// 30 s, each plus a random part of the same length. After two minutes without a pause, the next one is 800 ms
-    /// again. If the server asks for a longer pause, that pause is used. [`Step::Restart`] reports the errors. To
-    /// stop, drop the future.
+    /// list. A pause follows each end of a stream and each error: the pause of [`ReflectorBackoff`], or a longer one that
+    /// the server asks for. [`Step::Restart`] reports the errors. To stop, drop the future.
     pub async fn keep_running<F, S, E>(&mut self, mut start: F) -> Infallible
     where
         F: FnMut() -> S,
@@ -251,7 +249,9 @@ impl Reflector {
     {
         let mut backoff = ReflectorBackoff::default();
         loop {
+            let began = Instant::now();
             let error = self.run(start()).await.err();
+            backoff.worked(began.elapsed());
             let asked = match &error {
                 Some(ReflectorError::Send { source, .. }) => source.retry_after(),
                 _ => None,

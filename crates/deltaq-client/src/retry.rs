@@ -99,32 +99,31 @@ impl Default for Backoff {
     }
 }
 
-/// The pauses of a reflector, which are those of client-go: between once and twice a limit that doubles from 0.8 s to
-/// 30 s. After two minutes without a failure, or after a connection that has lived longer than the last pause, the limit
-/// is 0.8 s again.
-#[derive(Clone, Copy, Debug)]
+/// The pauses of a reflector. Each is between half a limit and the limit, which is half of the time since the first
+/// failure, at least 0.8 s and at most a minute. So after an outage, the source is read again within half of its time.
+/// After two minutes without a failure, or after a connection that has lived longer than the last pause, the limit is
+/// 0.8 s again.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ReflectorBackoff {
-    backoff: Backoff,
+    failing_since: Option<Instant>,
     failed_at: Option<Instant>,
     last_pause: Duration,
-}
-
-impl Default for ReflectorBackoff {
-    fn default() -> Self {
-        let backoff = Backoff::new(Duration::from_millis(800), Duration::from_secs(30));
-        Self { backoff, failed_at: None, last_pause: Duration::ZERO }
-    }
 }
 
 impl ReflectorBackoff {
     /// The pause after a failure, at least as long as the source or the server has asked for.
     pub fn after_failure(&mut self, asked: Option<Duration>) -> Duration {
         const RESET: Duration = Duration::from_mins(2);
-        if self.failed_at.is_some_and(|at| at.elapsed() >= RESET) {
-            self.backoff.reset();
+        const LIMIT_MIN: Duration = Duration::from_millis(800);
+        const LIMIT_MAX: Duration = Duration::from_mins(1);
+        let now = Instant::now();
+        if self.failed_at.is_some_and(|at| now.duration_since(at) >= RESET) {
+            self.failing_since = None;
         }
-        self.failed_at = Some(Instant::now());
-        let pause = self.backoff.limit().mul_f64(1.0 + fastrand::f64());
+        self.failed_at = Some(now);
+        let since = *self.failing_since.get_or_insert(now);
+        let limit = (now.duration_since(since) / 2).clamp(LIMIT_MIN, LIMIT_MAX);
+        let pause = limit.mul_f64(f64::midpoint(1.0, fastrand::f64()));
         self.last_pause = pause.max(asked.unwrap_or_default());
         self.last_pause
     }
@@ -133,7 +132,7 @@ impl ReflectorBackoff {
     /// longer pauses.
     pub fn worked(&mut self, time: Duration) {
         if time > self.last_pause {
-            self.backoff.reset();
+            self.failing_since = None;
         }
     }
 }
@@ -166,16 +165,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_connection_that_lives_longer_than_the_pause_before_it_ends_the_backoff() {
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_lives_longer_than_the_pause_before_it_ends_the_backoff() {
         let (mut cut, mut failing) = (ReflectorBackoff::default(), ReflectorBackoff::default());
         for _ in 0..9 {
-            assert!(cut.after_failure(None) <= Duration::from_millis(1_600));
+            assert!(cut.after_failure(None) <= Duration::from_millis(800));
             cut.worked(Duration::from_secs(13));
             failing.after_failure(None);
             failing.worked(Duration::from_millis(500));
+            tokio::time::advance(Duration::from_secs(14)).await;
         }
         assert!(failing.after_failure(None) >= Duration::from_secs(30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_is_read_again_within_half_of_the_time_of_its_outage() {
+        for outage_ms in [100, 1_000, 2_000, 5_000, 10_000, 35_000, 60_000, 300_000] {
+            let outage = Duration::from_millis(outage_ms);
+            let most = Duration::from_millis(800).max(outage / 2).min(Duration::from_mins(1));
+            for _ in 0..50 {
+                let (mut backoff, began, mut attempts) = (ReflectorBackoff::default(), Instant::now(), 0);
+                while began.elapsed() < outage {
+                    tokio::time::advance(backoff.after_failure(None)).await;
+                    attempts += 1;
+                }
+                assert!(began.elapsed() <= outage + most, "{outage:?}: {:?}", began.elapsed());
+                assert!(attempts <= 2 * outage_ms.ilog2(), "{outage:?}: {attempts} attempts");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -185,15 +202,16 @@ mod tests {
             let pause = backoff.after_failure(None);
             assert!((from_ms..=to_ms).contains(&pause.as_millis()), "{pause:?}");
         };
-        is_between(800, 1_600);
-        is_between(1_600, 3_200);
-        is_between(3_200, 6_400);
-        (0..4).for_each(|_| is_between(6_400, 60_000));
+        is_between(400, 800);
+        is_between(400, 800);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        is_between(5_000, 10_000);
         tokio::time::advance(Duration::from_secs(119)).await;
         is_between(30_000, 60_000);
         tokio::time::advance(Duration::from_mins(2)).await;
-        is_between(800, 1_600);
+        is_between(400, 800);
         assert_eq!(backoff.after_failure(Some(Duration::from_secs(7))), Duration::from_secs(7));
-        assert!(backoff.after_failure(Some(Duration::ZERO)) >= Duration::from_millis(3_200));
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert!(backoff.after_failure(Some(Duration::ZERO)) >= Duration::from_millis(1_750));
     }
 }

@@ -21,7 +21,7 @@ use super::source::{self, NextList, Output, Source, jittered};
 use crate::settings;
 
 /// Minimum requested wait that replaces the backoff. A shorter wait, such as 0 or a time that has passed, is ignored.
-const ASKED_MIN: Duration = Duration::from_millis(800);
+const ASKED_MIN: Duration = Duration::from_secs(1);
 
 /// A source that has not started. Its files are read when it starts, so a missing file is a failure of this source
 /// only.
@@ -134,7 +134,7 @@ impl Task {
             };
             let pause = match listed {
                 Ok(()) if self.source.streams() => self.stream(shutdown).await,
-                Ok(()) => Ok(jittered(self.settings.interval.get())),
+                Ok(()) => Ok(self.interval()),
                 Err(error) => Err(error),
             };
             let pause = pause.unwrap_or_else(|error| self.failed(&error));
@@ -143,6 +143,13 @@ impl Task {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// The pause before the next list of a source that can't report its changes. Such a source works as long as its
+    /// lists are accepted.
+    fn interval(&mut self) -> Duration {
+        self.backoff = ReflectorBackoff::default();
+        jittered(self.settings.interval.get())
     }
 
     /// Sends a list, unless the source can continue after the last one.
@@ -258,7 +265,7 @@ impl Task {
                 Ok(match end {
                     NextList::Now => Duration::ZERO,
                     NextList::AfterPause => self.backoff.after_failure(None),
-                    NextList::AfterInterval => jittered(self.settings.interval.get()),
+                    NextList::AfterInterval => self.interval(),
                 })
             }
             Err(error) => {
@@ -433,14 +440,15 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    #[test]
-    fn a_source_that_asks_for_next_to_nothing_gets_the_backoff() {
-        for asked in [None, Some(0), Some(1), Some(799)] {
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_asks_for_next_to_nothing_gets_the_backoff() {
+        for asked in [None, Some(0), Some(1), Some(999)] {
             let asked = asked.map(Duration::from_millis);
             let mut backoff = ReflectorBackoff::default();
-            for least_ms in [800, 1_600, 3_200, 6_400] {
+            for least_ms in [400, 4_000, 8_000, 12_000] {
                 let pause = after_source(&mut backoff, asked);
                 assert!(pause >= Duration::from_millis(least_ms), "{asked:?}: {pause:?}");
+                tokio::time::advance(Duration::from_secs(16)).await;
             }
         }
         // A source that starts asks for less than the backoff.
