@@ -150,6 +150,7 @@ fn check(mut url: Url) -> Result<(), Error> {
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let authority = authority(&url);
     let client = Client::builder()
+        .http1_only()
         .no_proxy()
         .redirect(Policy::none())
         .user_agent("deltaq-health")

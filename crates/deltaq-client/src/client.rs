@@ -84,6 +84,7 @@ impl Client {
         let base = parse(&options.url)?;
         let tls = |source| Error::Tls { source };
         let mut http = reqwest::Client::builder()
+            .http1_only()
             .redirect(Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(TCP_KEEPALIVE)

@@ -59,7 +59,7 @@ pub(super) struct Reply {
 impl Client {
     /// A client that trusts the authorities of a file, or those of the system.
     pub(super) fn new(ca_file: Option<&Path>, timeout: DurationText, max_bytes: u64) -> Result<Self, Error> {
-        let mut http = builder();
+        let mut http = builder().http1_only();
         if let Some(path) = ca_file {
             http = http.tls_certs_only(authorities(path)?);
         }

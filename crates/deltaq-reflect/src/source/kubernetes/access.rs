@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,6 +15,8 @@ use serde_json::Value;
 use super::super::{Error, http};
 use crate::settings;
 
+/// How connections are checked, as client-go does it.
+const PINGS: Pings = Pings { after: Duration::from_secs(30), timeout: Duration::from_secs(15) };
 /// The files of the service account of a pod.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -37,6 +40,16 @@ struct Credentials {
     /// A client certificate and its key in PEM.
     identity: Option<Vec<u8>>,
     token: Token,
+}
+
+/// The checks of an HTTP/2 connection. If it is lost without a word, all its requests end, and the next request begins
+/// another connection.
+#[derive(Clone, Copy)]
+struct Pings {
+    /// The time of silence after which a ping is sent, also if no request waits for its reply.
+    after: Duration,
+    /// The time after which a connection without a reply to the ping is lost.
+    timeout: Duration,
 }
 
 /// The location of the token.
@@ -121,7 +134,7 @@ const NO_CONNECTION: [&str; 2] = ["extensions", "disable-compression"];
 impl Access {
     pub(super) fn new(settings: &settings::Kubernetes, source: &settings::Source) -> Result<Self, Error> {
         let credentials = Credentials::read(settings)?;
-        let http = credentials.client(source.timeout, source.max_bytes)?;
+        let http = credentials.client(source.timeout, source.max_bytes, PINGS)?;
         let (settings, timeout, max_bytes) = (settings.clone(), source.timeout, source.max_bytes);
         Ok(Self { settings, timeout, max_bytes, credentials, http })
     }
@@ -132,7 +145,7 @@ impl Access {
         if credentials == self.credentials {
             return Ok(false);
         }
-        self.http = credentials.client(self.timeout, self.max_bytes)?;
+        self.http = credentials.client(self.timeout, self.max_bytes, PINGS)?;
         self.credentials = credentials;
         Ok(true)
     }
@@ -231,8 +244,11 @@ impl Credentials {
         })
     }
 
-    fn client(&self, timeout: DurationText, max_bytes: u64) -> Result<http::Client, Error> {
-        let mut builder = http::builder();
+    fn client(&self, timeout: DurationText, max_bytes: u64, pings: Pings) -> Result<http::Client, Error> {
+        let mut builder = http::builder()
+            .http2_keep_alive_interval(pings.after)
+            .http2_keep_alive_timeout(pings.timeout)
+            .http2_keep_alive_while_idle(true);
         if let Some(pem) = &self.authorities {
             builder = builder
                 .tls_certs_only(http::certificates(pem, "the file of authorities of the Kubernetes API")?);
@@ -328,47 +344,4 @@ fn kubernetes_service() -> Option<(String, String)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chosen(text: &str, context: Option<&str>) -> Result<(Cluster, User), String> {
-        serde_saphyr::from_str::<Kubeconfig>(text).unwrap().chosen(context)
-    }
-
-    const FILE: &str = "
-apiVersion: v1
-kind: Config
-current-context: main
-preferences: {}
-clusters:
-- name: east
-  cluster: {server: 'https://east:6443', certificate-authority: ca.crt}
-contexts:
-- {name: main, context: {cluster: east, user: robot, namespace: shop}}
-- {name: bare, context: {cluster: east, user: human}}
-users:
-- name: robot
-  user:
-    token: abc
-- name: human
-  user:
-    exec: {command: login, apiVersion: client.authentication.k8s.io/v1}
-";
-
-    #[test]
-    fn a_context_leads_to_a_cluster_and_a_user() {
-        let (cluster, user) = chosen(FILE, None).unwrap();
-        assert_eq!(
-            (cluster.server.as_deref().unwrap_or_default(), user.token.as_deref()),
-            ("https://east:6443", Some("abc"))
-        );
-        assert_eq!(cluster.certificate_authority.as_deref(), Some(Path::new("ca.crt")));
-        let refused = chosen(FILE, Some("bare")).unwrap_err();
-        assert!(
-            refused.starts_with("the user \"human\" has exec, which deltaq does not support"),
-            "{refused}"
-        );
-        assert_eq!(chosen(FILE, Some("west")).unwrap_err(), "it has no context \"west\"");
-        assert!(chosen("{}", None).unwrap_err().contains("current-context"));
-    }
-}
+mod tests;
