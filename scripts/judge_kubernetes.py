@@ -7,7 +7,7 @@ problem of the source.
     scripts/judge_kubernetes.py BINARY [FAULT...]
 
 A lag counts from the first attempt of a change, so it includes the time in which the server was away. DELTAQ_KUBERNETES is the folder of
-the programs that `scripts/kubernetes/apiserver.sh build` has made (target/kubernetes). All faults take about 12 minutes.
+the programs that `scripts/kubernetes/apiserver.sh build` has made (target/kubernetes). All faults take about 13 minutes.
 """
 import atexit
 import base64
@@ -289,13 +289,13 @@ class Judge:
         time.sleep(3)
         self.writer.pause()
         numbers, paused = self.server_numbers(), time.time()
-        at = self.queue.in_step_at(numbers, fault.patience)
+        at = self.queue.in_step_at(numbers, LAG_MAX)
         go_at = self.informer.in_step_at(numbers, 30)
 
         changes = [change for change in self.writer.changes if change.tried_at >= self.began]
         lag = self.queue.longest_lag(changes) if at < NEVER else NEVER
         go_lag = self.informer.longest_lag(changes) if go_at < NEVER else NEVER
-        most = min(max(2 * go_lag, 1), fault.lag_max)
+        most = min(max(2 * go_lag, 1), LAG_MAX)
         wrong = [] if lag <= most else ["the lag is too long"]
         if not self.queue_equals_server():
             wrong.append("the queue is not the server's list")
@@ -365,13 +365,26 @@ def silent_accepts(judge):
     judge.proxy.mode = "pass"
 
 
-def outages(judge):
-    for _ in range(4):
-        judge.proxy.mode = "refuse"
-        judge.proxy.cut()
-        time.sleep(2)
-        judge.proxy.mode = "pass"
+def outages(count, seconds):
+    """Each new connection ends at once."""
+    def apply(judge):
+        for _ in range(count):
+            judge.proxy.mode = "refuse"
+            judge.proxy.cut()
+            time.sleep(seconds)
+            judge.proxy.mode = "pass"
+            time.sleep(15)
+    return Fault(apply, "is not in step")
+
+
+def away(seconds):
+    """Nobody is on the port."""
+    def apply(judge):
+        judge.proxy.end()
+        time.sleep(seconds)
+        judge.proxy.listen()
         time.sleep(15)
+    return Fault(apply, "is not in step")
 
 
 def kill(judge):
@@ -430,8 +443,6 @@ class Fault(NamedTuple):
     apply: object
     # A part of the log that shows that the fault was met.
     says: str = ""
-    patience: float = LAG_MAX
-    lag_max: float = LAG_MAX
 
 
 FAULTS = {
@@ -439,10 +450,14 @@ FAULTS = {
     "cut-5s": Fault(cut_often, "goes on with a new connection"),
     "cut-65s": Fault(cut_once, "goes on with a new connection"),
     "cut-in-list": Fault(cut_in_list, "is not in step"),
-    # A stream without a byte is given up after 150 s.
-    "silent-streams": Fault(lambda judge: judge.proxy.silence(), patience=200, lag_max=200),
+    "silent-streams": Fault(lambda judge: judge.proxy.silence(), "goes on with a new connection"),
     "silent-accepts": Fault(silent_accepts, "is not in step"),
-    "outages": Fault(outages, "is not in step"),
+    "outages-2s": outages(4, 2),
+    "outage-1s": outages(1, 1),
+    "outage-5s": outages(1, 5),
+    "outage-10s": outages(1, 10),
+    "away-5s": away(5),
+    "away-20s": away(20),
     "killed": Fault(kill, "is not in step"),
     "frozen": Fault(lambda judge: judge.cluster.freeze(20)),
     "compacted": Fault(compact, "410"),

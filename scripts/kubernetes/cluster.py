@@ -107,17 +107,30 @@ class Cluster:
 
 
 class Proxy:
-    """Passes connections on. `mode` is for new ones: `pass`, `hold` (accepted, and nothing is passed, for ever) or `refuse`."""
+    """Passes connections on. `mode` is for new ones: `pass`, `hold` (accepted, and nothing is passed, for ever) or `refuse` (accepted and closed)."""
 
     def __init__(self, target):
         self.target, self.mode, self.bytes_max, self.pairs, self.held = target, "pass", None, set(), set()
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.port, self.listener = free_port(), None
+        self.listen()
 
-    def accept(self):
+    def listen(self):
+        self.listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        threading.Thread(target=self.accept, args=(self.listener,), daemon=True).start()
+
+    def end(self):
+        """There is nobody on the port, until `listen`."""
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+    def accept(self, listener):
         while True:
-            client, _ = self.listener.accept()
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
             if self.mode == "hold":
                 self.held.add(client)
                 continue
