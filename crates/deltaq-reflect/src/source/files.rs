@@ -120,8 +120,11 @@ impl Files {
         let mut unsettled = Duration::ZERO;
         loop {
             let pause = if unsettled > Duration::ZERO { SETTLE } else { jittered(self.interval.get()) };
-            self.watch.changed(pause).await;
-            self.watch.ensure();
+            // A folder that was absent when it should have been watched may be there now.
+            if !self.watch.ensure() {
+                self.watch.changed(pause).await;
+                self.watch.ensure();
+            }
             tokio::time::sleep(SETTLE).await;
             let look = self.look().await?;
             unsettled = if look.is_unsettled { unsettled + SETTLE } else { Duration::ZERO };
@@ -211,10 +214,51 @@ struct Look {
 #[cfg(test)]
 mod tests {
     use std::future::Future as _;
+    use std::path::Path;
     use std::pin::pin;
+    use std::sync::Arc;
     use std::task::{Context, Waker};
 
+    use deltaq_runtime::clock::Clock;
+    use futures_util::StreamExt as _;
+
     use super::*;
+    use crate::health::Health;
+    use crate::metrics::Metrics;
+
+    #[tokio::test]
+    async fn a_folder_that_was_absent_for_a_moment_is_watched() {
+        let path = std::env::temp_dir().join(format!("deltaq-files-{}", fastrand::u64(..)));
+        let mut files = files(&path);
+        files.watch.ensure();
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("a"), "{\"key\":\"a\"}").unwrap();
+        // The scan finds the folder, although nothing watches it.
+        while files.look().await.unwrap().is_unsettled {}
+        let mut metrics = Metrics::new();
+        let health = Health::new("s", "q", metrics.add("s", "q"), Clock::system());
+        let (output, events) = Output::channel(Arc::new(health), &[]);
+        std::fs::write(path.join("b"), "{\"key\":\"b\"}").unwrap();
+        let mut events = pin!(events);
+        tokio::select! {
+            ended = files.stream(&output) => panic!("{ended:?}"),
+            event = events.next() => assert!(matches!(event, Some(Ok(Event::Apply(object))) if object.get().contains("\"b\""))),
+            () = tokio::time::sleep(Duration::from_mins(1)) => panic!("the folder is not watched"),
+        }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// The files of a folder, with an interval that is over after the test.
+    fn files(path: &Path) -> Files {
+        let text =
+            format!("[sources.s]\nqueue = \"q\"\ninterval = \"1d\"\n[sources.s.files]\npath = {path:?}\n");
+        let settings: settings::Reflect = toml::from_str(&text).unwrap();
+        let source = &settings.sources["s"];
+        let Some(settings::Kind::Files(of_files)) = source.kind() else { panic!("files") };
+        let mut files = Files::new(of_files, source);
+        files.set_key(vec!["/key".to_owned()]);
+        files
+    }
 
     #[test]
     fn a_look_that_nobody_waits_for_loses_nothing() {
@@ -230,12 +274,7 @@ mod tests {
         for name in ["a", "b"] {
             std::fs::write(path.join(name), format!("{{\"key\":\"{name}\"}}")).unwrap();
         }
-        let text = format!("[sources.s]\nqueue = \"q\"\n[sources.s.files]\npath = {path:?}\n");
-        let settings: settings::Reflect = toml::from_str(&text).unwrap();
-        let source = &settings.sources["s"];
-        let Some(settings::Kind::Files(of_files)) = source.kind() else { panic!("files") };
-        let mut files = Files::new(of_files, source);
-        files.set_key(vec!["/key".to_owned()]);
+        let mut files = files(&path);
         while files.look().await.unwrap().is_unsettled {}
         assert_eq!(files.entries.len(), 2);
         // A file that is broken keeps what it had, although nobody waits for the look that finds that.

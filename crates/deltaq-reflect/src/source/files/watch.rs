@@ -36,13 +36,14 @@ impl Watch {
         watch
     }
 
-    /// Starts to watch the folder, unless it is watched already. The next scan finds what has changed before.
-    pub(super) fn ensure(&mut self) {
+    /// Starts to watch the folder, unless it is watched already. Returns whether the watch has just begun: only a scan
+    /// finds what has changed before.
+    pub(super) fn ensure(&mut self) -> bool {
         if self.is_lost.swap(false, Ordering::Relaxed) {
             self.watcher = None;
         }
         if self.watcher.is_some() {
-            return;
+            return false;
         }
         let (changed, is_lost) = (Arc::clone(&self.changed), Arc::clone(&self.is_lost));
         let folder = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
@@ -70,6 +71,7 @@ impl Watch {
             }
             Err(_) => {}
         }
+        self.watcher.is_some()
     }
 
     /// Waits for a change, for at most this time.
