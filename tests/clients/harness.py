@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from proxy import Proxy
+from proxy import Proxy, Refuse, is_authorized
 from target import Target
 
 # Longest time for anything that a scenario waits for, in seconds. It is long because CI machines may be slow; a passing scenario waits for none of it.
@@ -321,3 +321,25 @@ class Scenario:
         parts.append(("server.log", (self.folder / "server.log").read_text(errors="replace")))
         parts.append(("requests", self.proxy.last_requests()))
         return "".join(f"--- {name}\n{text[-2000:]}\n" for name, text in parts if text)
+
+
+def with_token_file(s: Scenario) -> Callable[[], None]:
+    """Writes the file `token`, and lets the proxy refuse every other token. Returns a function that replaces the token."""
+    count, accepted = 0, {"token-0"}
+
+    def write() -> None:
+        new = s.folder / "token.new"
+        new.write_text(f"token-{count}\n")
+        new.rename(s.folder / "token")
+
+    def rotate() -> None:
+        nonlocal count
+        count += 1
+        # Both are accepted until the new one is in the file.
+        accepted.add(f"token-{count}")
+        write()
+        accepted.discard(f"token-{count - 1}")
+
+    write()
+    s.proxy.decide = lambda request: None if is_authorized(request, accepted) else Refuse(401, "unauthorized")
+    return rotate

@@ -6,7 +6,7 @@ import re
 import signal
 from typing import Any
 
-from harness import PATIENCE, Failed, Program, Scenario, check, wait_for
+from harness import PATIENCE, Failed, Program, Scenario, check, wait_for, with_token_file
 from proxy import Close, Cut, Drop, Fault, Freeze, Html, Refuse, Request, Rewrite
 from registry import LARGE_OFFSET, scenario, scenario_with
 
@@ -337,3 +337,18 @@ def change_some(s: Scenario, version: int) -> None:
             s.server.ok("POST", s.path(f"delete?key=k{key:04}"))
         else:
             s.post("update", [city(key, version)])
+
+
+@scenario
+def informer_replaced_token(s: Scenario) -> None:
+    """The token file is replaced, and the watch is cut: the informer goes on with the new token."""
+    rotate = with_token_file(s)
+    s.add(*[city(number) for number in range(20)])
+    program = s.start("informer", deltaq_token_file=s.folder / "token")
+    wait_equal(s, program)
+    for version in (2, 3):
+        rotate()
+        s.proxy.cut_all()
+        s.add(*[city(number, version) for number in range(20)])
+        wait_equal(s, program)
+    program.stop()

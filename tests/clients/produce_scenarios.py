@@ -6,7 +6,7 @@ import signal
 import time
 from typing import Any
 
-from harness import Program, Scenario, check, wait_for
+from harness import Program, Scenario, check, wait_for, with_token_file
 from proxy import Cut, Drop, Fault, Html, Refuse, Swallow
 from registry import scenario
 
@@ -292,3 +292,23 @@ def bounded_retries(s: Scenario) -> None:
     program.expect("reply")
     wait_for(lambda: set(s.view()) == {"c"}, "the last call is applied")
     program.stop()
+
+
+@scenario
+def reflector_replaced_token(s: Scenario) -> None:
+    """The token file is replaced between calls: the reflector goes on with the new token."""
+    rotate = with_token_file(s)
+    s.configure(mode="events")
+    program = s.start("reflector", source="erp", deltaq_token_file=s.folder / "token")
+    program.send(command="list", objects=[{"key": "a", "n": 0}])
+    applied(program, 1)
+    for number in (1, 2):
+        rotate()
+        program.send(command="changes", deltas=updates(number, 1))
+        applied(program, 1)
+    rotate()
+    program.send(command="list", objects=[{"key": "a", "n": 3}])
+    applied(program, 1)
+    check([entry["n"] for _, _, entry in drain(s)] == [0, 1, 2, 3], "the changes are not all there, in their order and once")
+    program.close_stdin()
+    program.wait(0)

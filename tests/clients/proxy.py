@@ -380,6 +380,10 @@ def refusal(fault: Refuse | Html) -> bytes:
     return head.encode() + body
 
 
+def is_authorized(request: Request, tokens: set[str]) -> bool:
+    return headers_of(request.head).get("authorization", "").removeprefix("Bearer ") in tokens
+
+
 def with_length(head: bytes, length: int) -> bytes:
     lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length:")]
     lines.insert(1, b"content-length: %d" % length)

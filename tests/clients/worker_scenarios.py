@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from harness import Failed, Program, Scenario, check, wait_for
+from harness import Failed, Program, Scenario, check, wait_for, with_token_file
 from proxy import Close, Cut, Drop, Fault, Hang, Html, Refuse, Request, Rewrite, Swallow
 from registry import LARGE_OFFSET, scenario
 from target import Plan, Work
@@ -492,4 +492,19 @@ def large_tokens(s: Scenario) -> None:
     real = {int(work.lease_id.rsplit("-", 1)[1]) + LARGE_OFFSET for work in s.target.starts}
     if tokens != real:
         raise Failed(f"the tokens are {sorted(tokens)} instead of {sorted(real)}")
+    s.check_stopped(worker)
+
+
+@scenario
+def replaced_token(s: Scenario) -> None:
+    """The token file is replaced while keys are leased: the worker goes on with the new token."""
+    rotate = with_token_file(s)
+    s.target.plan = lambda work: Plan(delay=0.01)
+    worker = s.start("worker", concurrency=4, batch=10, deltaq_token_file=s.folder / "token")
+    for version in range(1, 4):
+        s.add(*objects(KEYS, version))
+        wait_for(lambda: s.target.written() >= version * KEYS // 2 or s.target.faults, "half of the round is written")
+        rotate()
+    s.wait_idle()
+    s.check_written({entry["key"]: entry for entry in objects(KEYS, 3)})
     s.check_stopped(worker)

@@ -54,7 +54,7 @@ def retry_policy() -> RetryPolicy:
 
 
 def queue() -> Queue:
-    client = Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), retry=retry_policy())
+    client = Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), token_file=setting("DELTAQ_TOKEN_FILE"), retry=retry_policy())
     return client.queue(os.environ["DELTAQ_QUEUE"])
 
 

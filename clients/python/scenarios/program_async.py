@@ -177,7 +177,7 @@ async def read_once(queue: Queue, call: str, key: str) -> dict[str, Any]:
 
 async def main() -> None:
     subcommand = {"worker": worker, "informer": informer, "reflector": reflector, "produce": produce, "read": read}[sys.argv[1]]
-    async with Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), retry=retry_policy()) as client:
+    async with Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), token_file=setting("DELTAQ_TOKEN_FILE"), retry=retry_policy()) as client:
         task = asyncio.create_task(subcommand(client.queue(os.environ["DELTAQ_QUEUE"])))
         if sys.argv[1] != "worker":
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import http.server
 import os
+import pathlib
 import resource
+import tempfile
 import threading
 import unittest
+from collections.abc import Callable, Coroutine, Iterator
+from typing import ClassVar
 
-from deltaq import Client, Queue, aio, calls
+from deltaq import Client, Problem, Queue, aio, calls
+from deltaq.transport import Cancel
 
 #: More descriptors than `select` takes.
 DESCRIPTORS = 1100
@@ -26,6 +33,98 @@ class Info(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+class Guarded(Info):
+    """Replies to one token."""
+
+    accepted = ""
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        token = (self.headers["authorization"] or "").removeprefix("Bearer ")
+        self.seen.append(token)
+        body = b'{"type":"Bookmark"}\n'
+        self.send_response(200 if token == self.accepted else 401)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextlib.contextmanager
+def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The URL of a server."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+class Tokens(unittest.TestCase):
+    """A token file that is replaced."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = pathlib.Path(folder.name) / "token"
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.url = stack.enter_context(serving(Guarded))
+
+    def replaced(self, send: Callable[[], object]) -> None:
+        """Replaces the token of a client of which `send` sends one request with the token `one`."""
+        Guarded.seen = []
+        Guarded.accepted = "one"
+        send()
+        Guarded.accepted = "two"
+        for moment in ("one", "", "a\udcff"):
+            self.file.write_bytes(moment.encode("utf-8", "surrogateescape"))
+            with self.assertRaises(Problem) as refused:
+                send()
+            self.assertEqual(refused.exception.status, 401)
+        self.file.unlink()
+        with self.assertRaises(Problem):
+            send()
+        self.assertEqual(Guarded.seen, ["one"] * 5)
+        self.file.write_text("two\n")
+        send()
+        send()
+        self.assertEqual(Guarded.seen[5:], ["one", "two", "two"])
+
+    def test_a_call_and_a_watch_go_on_with_the_new_token(self) -> None:
+        watch = calls.watch("q")
+        sends: list[Callable[[Client], object]] = [lambda client: client.info(), lambda client: list(client.rows(watch, Cancel(), None))]
+        for send in sends:
+            self.file.write_text("one\n")
+            with Client(self.url, token_file=self.file) as client:
+                self.replaced(functools.partial(send, client))
+
+    def test_so_do_those_of_asyncio(self) -> None:
+        watch = calls.watch("q")
+
+        async def rows(client: aio.Client) -> None:
+            self.assertEqual([row async for row in client.rows(watch, None)], [{"type": "Bookmark"}])
+
+        sends: list[Callable[[aio.Client], Coroutine[object, object, object]]] = [lambda client: client.info(), rows]
+        for send in sends:
+            self.file.write_text("one\n")
+            client, loop = aio.Client(self.url, token_file=str(self.file)), asyncio.new_event_loop()
+            self.replaced(functools.partial(lambda send, client, loop: loop.run_until_complete(send(client)), send, client, loop))
+            loop.run_until_complete(client.close())
+            loop.close()
+
+    def test_a_client_has_one_token(self) -> None:
+        with self.assertRaises(FileNotFoundError):
+            Client(self.url, token_file=self.file)
+        with self.assertRaisesRegex(ValueError, "not both"):
+            Client(self.url, token="one", token_file=self.file)
+        Guarded.seen, Guarded.accepted = [], "two"
+        with self.assertRaises(Problem), Client(self.url, token="one\n") as client:
+            client.info()
+        self.assertEqual(Guarded.seen, ["one"])
 
 
 class Paths(unittest.TestCase):
@@ -57,11 +156,7 @@ class Connections(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             for _ in range(DESCRIPTORS):
                 stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-            server = stack.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Info))
-            server.daemon_threads = True
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            stack.callback(server.shutdown)
-            client = stack.enter_context(Client(f"http://127.0.0.1:{server.server_port}"))
+            client = stack.enter_context(Client(stack.enter_context(serving(Info))))
             # The second call uses the connection of the first one again.
             self.assertEqual([client.info(), client.info()], [{}, {}])
 

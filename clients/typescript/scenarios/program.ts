@@ -3,6 +3,7 @@
  * reports.
  */
 
+import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 
 import {
@@ -47,7 +48,8 @@ function seconds(text: string): number {
 }
 
 function openQueue(): Queue<any> {
-    const { DELTAQ_TOKEN: token, MAX_ATTEMPTS: attempts } = settings;
+    const { DELTAQ_TOKEN_FILE: file, MAX_ATTEMPTS: attempts } = settings;
+    const token = file === undefined ? settings["DELTAQ_TOKEN"] : () => readFile(file, "utf8");
     const retry = attempts === undefined ? {} : { attempts: Number(attempts) };
     return new Client(need("DELTAQ_URL"), { retry, ...(token !== undefined && { token }) }).queue(need("DELTAQ_QUEUE"));
 }

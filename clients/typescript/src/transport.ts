@@ -6,7 +6,10 @@ import type { Parse } from "./json.js";
 import { Backoff, DEFAULT_RETRY, type RetryOptions, sleep } from "./retry.js";
 
 export interface ClientOptions {
-    /** The token of the calls, or a function that returns it before each attempt. */
+    /**
+     * The token of the calls, or a function that returns it before each attempt, such as one that reads a file. If the server refuses the token (401)
+     * and the function then returns another one, the call is sent once more.
+     */
     token?: string | (() => string | Promise<string>);
     /** How calls are repeated. */
     retry?: Partial<RetryOptions>;
@@ -144,7 +147,8 @@ export class Transport {
     ): Promise<R> {
         const { signal } = options;
         // If this line throws, the caller has made a mistake: for example, the token contains a character that is not allowed in a header.
-        const request = await this.#request(call);
+        const token = await this.#token();
+        const request = this.#request(call, token);
         signal?.throwIfAborted();
         const attempt = new AbortController();
         const abort = () => attempt.abort(signal?.reason);
@@ -153,7 +157,14 @@ export class Transport {
         const timer = setTimeout(() => attempt.abort(new ConnectionError(`${nameOf(call)}: no reply within ${timeoutMs} ms`)), timeoutMs);
         let isStream = false;
         try {
-            const response = await this.#fetch(request, { signal: attempt.signal });
+            let response = await this.#fetch(request, { signal: attempt.signal });
+            if (response.status === 401) {
+                const replaced = await this.#token();
+                if (replaced !== token) {
+                    await response.body?.cancel();
+                    response = await this.#fetch(this.#request(call, replaced), { signal: attempt.signal });
+                }
+            }
             await refuse(call, response);
             const result = await read(response, timer);
             isStream = result instanceof ReadableStream;
@@ -178,11 +189,15 @@ export class Transport {
         }
     }
 
-    async #request(call: Call): Promise<Request> {
-        const headers = new Headers({ accept: call.accept ?? "application/json" });
+    async #token(): Promise<string | undefined> {
         const { token } = this.#options;
+        return typeof token === "function" ? await token() : token;
+    }
+
+    #request(call: Call, token: string | undefined): Request {
+        const headers = new Headers({ accept: call.accept ?? "application/json" });
         if (token !== undefined) {
-            headers.set("authorization", `Bearer ${typeof token === "function" ? await token() : token}`);
+            headers.set("authorization", `Bearer ${token}`);
         }
         if (call.body !== undefined) {
             headers.set("content-type", call.contentType ?? "application/json");

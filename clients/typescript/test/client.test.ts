@@ -338,6 +338,38 @@ test("a token may be a function, which each attempt calls", async t => {
     assert.throws(() => new Client(url, { token: "t" }).queue("q").watchUrl(), /can't send a token/);
 });
 
+test("a call is sent once more after 401 if the token has been replaced", async t => {
+    const accepted = new Set(["old"]);
+    const seen: string[] = [];
+    const url = await web(t, (request, response) => {
+        const token = (request.headers.authorization ?? "").replace("Bearer ", "");
+        seen.push(token);
+        const row = '{"type":"Bookmark","resource_version":1}\n';
+        accepted.has(token) ? response.end(row) : refuse(response, { status: 401, code: "unauthorized", retryable: false });
+    });
+    let token = "old";
+    const queue = new Client(url, {
+        token: () => {
+            // The token is replaced after it was read for a call.
+            const read = token;
+            token = "new";
+            return read;
+        },
+    }).queue("q");
+    accepted.clear();
+    await assert.rejects(queue.add({ key: "a" }), { code: "unauthorized", status: 401 });
+    assert.deepEqual(seen.splice(0), ["old", "new"]);
+    token = "old";
+    accepted.add("new");
+    await queue.add({ key: "a" });
+    assert.deepEqual(seen.splice(0), ["old", "new"]);
+    token = "old";
+    assert.equal((await queue.watch({ resource_version: 1 }).next()).value?.type, "Bookmark");
+    assert.deepEqual(seen.splice(0), ["old", "new"]);
+    await assert.rejects(new Client(url, { token: "old" }).queue("q").status(), { code: "unauthorized" });
+    assert.deepEqual(seen, ["old"]);
+});
+
 test("a watch has the changes of a view, and pages of it have, too", async t => {
     const queue = (await Server.start(t)).queue();
     const { resource_version } = await queue.add({ key: "a" });

@@ -1,5 +1,7 @@
 //! The connection to a server.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::call::{Accept, Body, Call};
 use crate::error::Error;
 use crate::retry::{Backoff, RetryOptions};
+use crate::token::Token;
 
 /// Timeout for connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,6 +40,9 @@ pub struct ClientOptions {
     pub url: String,
     /// The token, if the server needs one.
     pub token: Option<String>,
+    /// A file with the token, instead of `token`. It is read again when the server refuses the token (401), so a token
+    /// can be replaced while workers and informers run.
+    pub token_file: Option<PathBuf>,
     /// Certificates of authorities, in PEM, to trust instead of those of the system.
     pub ca_pem: Option<Vec<u8>>,
     /// A certificate and its key, in PEM, if the server asks for one.
@@ -52,7 +58,7 @@ pub struct ClientOptions {
 pub struct Client {
     http: reqwest::Client,
     base: Url,
-    authorization: Option<HeaderValue>,
+    token: Arc<Token>,
     retry: RetryOptions,
     reply_timeout: Duration,
     list_wait: Duration,
@@ -77,7 +83,7 @@ impl Client {
     /// A client with these options. Nothing is sent yet.
     ///
     /// # Errors
-    /// The address, the token or a certificate is not usable.
+    /// The address, the token, its file or a certificate is not usable.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         // An error means that this process has installed a provider before.
         let _installed = rustls::crypto::ring::default_provider().install_default();
@@ -105,30 +111,45 @@ impl Client {
         if let Some(pem) = &options.identity_pem {
             http = http.identity(Identity::from_pem(pem).map_err(tls)?);
         }
-        let authorization = options.token.map(|token| {
-            let mut value =
-                HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| Error::Token)?;
-            value.set_sensitive(true);
-            Ok(value)
-        });
+        let token = match options.token_file {
+            Some(path) => Token::of_file(path),
+            None => Token::of_text(options.token),
+        };
         Ok(Self {
             http: http.build().map_err(tls)?,
             base,
-            authorization: authorization.transpose()?,
+            token: Arc::new(token?),
             retry: options.retry,
             reply_timeout: REPLY_TIMEOUT,
             list_wait: LIST_WAIT,
         })
     }
 
-    /// Sends a request once.
+    /// Sends a request once. If the server refuses the token, and its file has another one now, the request is sent again
+    /// with that one, unless its body is a stream.
     ///
     /// # Errors
     /// The connection failed, or the server refused the request.
-    pub async fn send(&self, call: Call) -> Result<Reply, Error> {
+    pub async fn send(&self, mut call: Call) -> Result<Reply, Error> {
+        let mut again = if self.token.is_in_file() { call.try_clone() } else { None };
+        loop {
+            let header = self.token.header();
+            let error = match self.attempt(call, header.clone()).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let is_replaced = error.is_unauthorized() && self.token.is_replaced(header.as_ref());
+            call = match again.take() {
+                Some(again) if is_replaced => again,
+                _ => return Err(error),
+            };
+        }
+    }
+
+    async fn attempt(&self, call: Call, authorization: Option<HeaderValue>) -> Result<Reply, Error> {
         let mut request = self.http.request(call.method.clone(), call.url(&self.base)?);
-        if let Some(authorization) = &self.authorization {
-            request = request.header(AUTHORIZATION, authorization.clone());
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
         }
         let sends_stream = matches!(call.body, Body::Ndjson(_) | Body::Pieces(_));
         let wait = if sends_stream { call.wait.max(self.list_wait) } else { call.wait };
@@ -364,9 +385,8 @@ fn parse(address: &str) -> Result<Url, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, BufRead as _, BufReader};
+    use std::io::{self, BufRead as _, BufReader, Write as _};
     use std::net::TcpListener;
-    use std::sync::Arc;
 
     use futures_util::stream::iter;
     use parking_lot::Mutex;
@@ -432,6 +452,75 @@ mod tests {
         assert!(
             reply.is_err_and(|error| matches!(error, Error::Silence { .. }) && error.is_outcome_unknown())
         );
+    }
+
+    type Shared<T> = Arc<Mutex<T>>;
+
+    /// A server that accepts one token. Returns its address, this token, and the tokens of the requests.
+    fn server_with_token() -> (String, Shared<String>, Shared<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (accepted, seen) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(Vec::new())));
+        let (known, requests) = (Arc::clone(&accepted), Arc::clone(&seen));
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut connection = connection.unwrap();
+                let lines = BufReader::new(connection.try_clone().unwrap()).lines().map_while(Result::ok);
+                let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+                let token = head.iter().find_map(|line| line.strip_prefix("authorization: Bearer "));
+                let status = if token == Some(&*known.lock()) { 200 } else { 401 };
+                requests.lock().push(token.unwrap_or_default().to_owned());
+                let reply =
+                    format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}");
+                connection.write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        (address, accepted, seen)
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_replaced_in_its_file_is_used_after_a_refusal() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let (url, accepted, seen) = server_with_token();
+        let options = ClientOptions { url, token_file: Some(file.clone()), ..ClientOptions::default() };
+        assert!(matches!(Client::new(options.clone()), Err(Error::TokenFile { .. })), "there is no file");
+        std::fs::write(&file, "one\n").unwrap();
+        let client = Client::new(options.clone()).unwrap();
+        let call = || client.fetch::<serde_json::Value>(Call::new(Method::GET, ["v1", "info"]));
+        let is_refused = |reply: Result<serde_json::Value, Error>| reply.unwrap_err().is_unauthorized();
+        let tokens = || std::mem::take(&mut *seen.lock());
+
+        "one".clone_into(&mut accepted.lock());
+        call().await.unwrap();
+        "two".clone_into(&mut accepted.lock());
+        assert!(is_refused(call().await), "the file has the old token");
+        for moment in ["", "a\nb"] {
+            std::fs::write(&file, moment).unwrap();
+            assert!(is_refused(call().await), "{moment:?}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(is_refused(call().await), "the file is absent");
+        assert_eq!(tokens(), ["one"; 5]);
+
+        std::fs::write(&file, "two").unwrap();
+        for _ in 0..2 {
+            call().await.unwrap();
+        }
+        assert_eq!(tokens(), ["one", "two", "two"]);
+
+        // A stream can't be sent again. The next call has the new token.
+        "three".clone_into(&mut accepted.lock());
+        std::fs::write(&file, "three").unwrap();
+        let lines = Body::lines(iter([Ok::<_, io::Error>(b"{}\n".to_vec())]));
+        let streamed = client.send(Call::on_queue(Method::POST, "q", ["replace"]).body(lines)).await;
+        assert!(streamed.is_err_and(|error| error.is_unauthorized()));
+        call().await.unwrap();
+        assert_eq!(tokens(), ["two", "three"]);
+
+        let fixed = Client::new(ClientOptions { token: Some("old".to_owned()), token_file: None, ..options });
+        assert!(fixed.unwrap().info().await.unwrap_err().is_unauthorized());
+        assert_eq!(tokens(), ["old"]);
     }
 
     #[tokio::test]

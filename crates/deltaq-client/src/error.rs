@@ -1,5 +1,7 @@
 //! Errors.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use deltaq_types::ProblemDocument;
@@ -23,6 +25,14 @@ pub enum Error {
     /// The token contains characters that a header can't contain.
     #[error("the token has characters that no token has; check for line breaks in its file")]
     Token,
+    /// The file with the token can't be read, or is empty.
+    #[error("can't read the token file {}", path.display())]
+    TokenFile {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// The PEM text with the certificates of authorities contains no certificate.
     #[error("the certificates of authorities (PEM) have no certificate")]
     NoAuthority,
@@ -136,6 +146,15 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         self.problem().map(|problem| problem.code.as_str())
+    }
+
+    /// Whether the server has refused the token, or a proxy in front of it has.
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        match self {
+            Self::Problem(problem) => problem.status == 401,
+            Self::NotDeltaq { status, .. } => *status == 401,
+            _ => false,
+        }
     }
 
     /// Whether the same request may succeed later. The outcome of the failed request may be

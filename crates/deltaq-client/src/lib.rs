@@ -12,6 +12,7 @@ mod reflector;
 mod request;
 mod retry;
 mod server;
+mod token;
 mod worker;
 
 pub use self::call::{Body, Call};

@@ -133,7 +133,7 @@ impl Task {
                 listed = self.listed() => listed,
             };
             let pause = match listed {
-                Ok(()) if self.source.streams() => self.stream(shutdown).await,
+                Ok(()) if self.source.streams() => Box::pin(self.stream(shutdown)).await,
                 Ok(()) => Ok(self.interval()),
                 Err(error) => Err(error),
             };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use deltaq_client::{Client, ClientOptions, RetryOptions};
+use deltaq_client::{Client, ClientOptions, Error, RetryOptions};
 
 use super::failure::Failure;
 use crate::config;
@@ -52,14 +52,6 @@ impl Connection {
 
     /// Like [`client`](Self::client), but with these retry options.
     pub(in crate::cli) fn retrying(&self, retry: RetryOptions) -> Result<Client, Failure> {
-        let token = match &self.token_file {
-            Some(path) => Some(read(path, "--token-file")?),
-            None => config::client_token(),
-        };
-        let is_blank = |token: &String| token.trim().is_empty();
-        if let Some(path) = self.token_file.as_ref().filter(|_| token.as_ref().is_some_and(is_blank)) {
-            return Err(Failure::Other(format!("the token file {} is empty (--token-file)", path.display())));
-        }
         let identity_pem = match (&self.cert_file, &self.key_file) {
             (Some(cert), Some(key)) => Some(
                 [read_pem(cert, "--cert-file", "CERTIFICATE")?, read_pem(key, "--key-file", "KEY")?].concat(),
@@ -69,22 +61,30 @@ impl Connection {
         let ca_pem = self.ca_file.as_deref().map(|path| read_pem(path, "--ca-file", "CERTIFICATE"));
         let options = ClientOptions {
             url: self.url.clone().or_else(config::client_url).unwrap_or_else(|| DEFAULT_URL.to_owned()),
-            token,
+            token: config::client_token(),
+            token_file: self.token_file.clone(),
             ca_pem: ca_pem.transpose()?.map(String::into_bytes),
             identity_pem: identity_pem.map(String::into_bytes),
             user_agent: Some(concat!("deltaq/", env!("CARGO_PKG_VERSION")).to_owned()),
             retry,
         };
-        Ok(Client::new(options)?)
+        Client::new(options).map_err(|error| match error {
+            Error::TokenFile { path, source } => Failure::Read { name: named(&path, "--token-file"), source },
+            error => error.into(),
+        })
     }
 }
 
 /// Reads the file that is named by an option or its variable.
 fn read(path: &Path, option: &str) -> Result<String, Failure> {
-    let variable = option.trim_start_matches('-').replace('-', "_").to_uppercase();
-    let name = || format!("{} ({option} or DELTAQ_{variable})", path.display());
-    let bytes = std::fs::read(path).map_err(|source| Failure::Read { name: name(), source })?;
+    let bytes = std::fs::read(path).map_err(|source| Failure::Read { name: named(path, option), source })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A file with the option and the variable that name it.
+fn named(path: &Path, option: &str) -> String {
+    let variable = option.trim_start_matches('-').replace('-', "_").to_uppercase();
+    format!("{} ({option} or DELTAQ_{variable})", path.display())
 }
 
 /// The text of a PEM file, which ends with a line break. It must have a block whose label ends with `label`.

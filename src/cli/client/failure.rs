@@ -202,6 +202,7 @@ fn code_of(error: &Error) -> u8 {
             _ => 1,
         },
         Error::Token
+        | Error::TokenFile { .. }
         | Error::NoAuthority
         | Error::Tls { .. }
         | Error::NotDeltaq { .. }

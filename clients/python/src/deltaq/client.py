@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from .json import Codec, Json
 from .models import Page
 from .protocol import Reply, read_problem, read_reply
 from .retry import Attempts, RetryPolicy
+from .token import Token
 from .transport import Cancel, Transport
 from .watching import silence_seconds
 
@@ -26,7 +28,8 @@ T = TypeVar("T")
 class Client:
     """A deltaq server. Threads share one client, which keeps connections open. Close it, or use it in a `with` block.
 
-    `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
+    `token_file` is a file with the token. It is read again when the server refuses the token (401). `parse_float` converts the numbers in objects that
+    are not integers: `decimal.Decimal` keeps all of their digits.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Client:
         url: str = "http://localhost:7070",
         *,
         token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
         timeout: float = 30.0,
         retry: RetryPolicy | None = None,
         ssl_context: ssl.SSLContext | None = None,
@@ -41,7 +45,7 @@ class Client:
     ) -> None:
         self.retry = retry or RetryPolicy()
         self.codec = Codec(parse_float)
-        self._transport = Transport(url, token=token, timeout=timeout, ssl_context=ssl_context)
+        self._transport = Transport(url, token=Token(token, token_file), timeout=timeout, ssl_context=ssl_context)
 
     def __enter__(self) -> Client:
         return self

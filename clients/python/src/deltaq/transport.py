@@ -8,13 +8,17 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from .calls import Call
 from .errors import Cancelled, ConnectionLost
 from .protocol import Reply
+from .token import Token
+
+R = TypeVar("R")
 
 #: Kept-alive connections that are idle for longer are not used: the server closes idle connections after two minutes.
 IDLE_SECONDS_MAX = 60.0
@@ -90,7 +94,7 @@ class Stream:
 class Transport:
     """Sends requests to one server. Threads share it."""
 
-    def __init__(self, url: str, *, token: str | None, timeout: float, ssl_context: ssl.SSLContext | None) -> None:
+    def __init__(self, url: str, *, token: Token, timeout: float, ssl_context: ssl.SSLContext | None) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is not the URL of a server, such as http://localhost:7070")
@@ -100,10 +104,7 @@ class Transport:
         self._ssl = None
         if parts.scheme == "https":
             self._ssl = ssl_context or ssl.create_default_context()
-        self._headers = {"accept": "application/json"}
-        if token:
-            # The text of a file ends with a line break.
-            self._headers["authorization"] = f"Bearer {token.strip()}"
+        self._token = token
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
         self._lock = threading.Lock()
 
@@ -114,14 +115,28 @@ class Transport:
             connection.close()
 
     def request(self, call: Call[object], cancel: Cancel | None = None, timeout: float | None = None) -> Reply:
-        cancel = cancel or Cancel()
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
+        return self._authorized(lambda headers: self._request(call, headers, seconds, cancel or Cancel()))
+
+    def stream(self, call: Call[object], silence: float, cancel: Cancel) -> Stream | Reply:
+        """Opens a stream of lines. The stream ends with an error after `silence` seconds without a byte. A refusal is returned as a `Reply`."""
+        return self._authorized(lambda headers: self._stream(call, headers, silence, cancel))
+
+    def _authorized(self, send: Callable[[dict[str, str]], R]) -> R:
+        """Sends a request with the token. If the server refuses it and the token has been replaced, sends the request again."""
+        header = self._token.header
+        reply = send({} if header is None else {"authorization": header})
+        if isinstance(reply, Reply) and reply.status == 401 and self._token.is_replaced(header):
+            return send({"authorization": self._token.header or ""})
+        return reply
+
+    def _request(self, call: Call[object], headers: dict[str, str], seconds: float, cancel: Cancel) -> Reply:
         connection = self._connection(seconds)
         connection.sock.settimeout(seconds + call.wait)
         is_reusable = False
         try:
             with cancel.covers(connection.sock):
-                response = self._send(connection, call, {})
+                response = self._send(connection, call, {"accept": "application/json"} | headers)
                 body = response.read()
             is_reusable = not response.will_close
             return Reply.of(response.status, response.getheader, body)
@@ -134,14 +149,13 @@ class Transport:
             else:
                 connection.close()
 
-    def stream(self, call: Call[object], silence: float, cancel: Cancel) -> Stream | Reply:
-        """Opens a stream of lines. The stream ends with an error after `silence` seconds without a byte. A refusal is returned as a `Reply`."""
+    def _stream(self, call: Call[object], headers: dict[str, str], silence: float, cancel: Cancel) -> Stream | Reply:
         connection = self._connection(self._timeout)
         # If the reply closes the connection, the connection has no socket any more; the stream still reads from this socket.
         connected = connection.sock
         try:
             with cancel.covers(connected):
-                response = self._send(connection, call, {"accept": "application/x-ndjson"})
+                response = self._send(connection, call, {"accept": "application/x-ndjson"} | headers)
                 if response.status == 200:
                     connected.settimeout(silence)
                     return Stream(connected, response, cancel)
@@ -156,7 +170,7 @@ class Transport:
         return reply
 
     def _send(self, connection: http.client.HTTPConnection, call: Call[object], headers: dict[str, str]) -> http.client.HTTPResponse:
-        sent = self._headers | call.headers | headers
+        sent = call.headers | headers
         if call.body is not None:
             sent["content-type"] = call.content_type
         connection.request(call.method, self._prefix + call.target, call.body, sent)

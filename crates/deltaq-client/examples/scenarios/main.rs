@@ -59,6 +59,7 @@ fn queue() -> Result<Queue, Failure> {
     let mut options = ClientOptions {
         url: required("DELTAQ_URL")?,
         token: setting("DELTAQ_TOKEN"),
+        token_file: setting("DELTAQ_TOKEN_FILE").map(Into::into),
         ..ClientOptions::default()
     };
     if let Some(attempts) = setting("MAX_ATTEMPTS") {

@@ -42,17 +42,16 @@ impl Queue {
         Self { settings: settings.clone(), rows: None }
     }
 
-    /// The queue, with the token that is in its file now.
+    /// The queue, with the token and the certificates that are in their files now.
     fn queue(&self) -> Result<deltaq_client::Queue, Error> {
         let settings = &self.settings;
         let read = |path: &std::path::Path| {
             std::fs::read(path)
                 .map_err(|error| Error::because(format!("can't read {}", path.display()), error))
         };
-        let token = settings.token_file.as_deref().map(read).transpose()?;
         let options = ClientOptions {
             url: settings.url.clone(),
-            token: token.map(|token| String::from_utf8_lossy(&token).into_owned()),
+            token_file: settings.token_file.clone(),
             ca_pem: settings.ca_file.as_deref().map(read).transpose()?,
             user_agent: Some(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")).to_owned()),
             retry: RETRY,

@@ -1,9 +1,14 @@
 //! Tokens and TLS.
 
+use std::path::Path;
+
 use deltaq::config::access::Verb;
+use serde_json::Value;
 
 use super::{Run, Server, deltaq, finished};
 use crate::access::tls::Authority;
+use crate::harness::process::Process;
+use crate::harness::waiting::until;
 
 /// The output of a program that makes a token.
 fn token(server_file: &std::path::Path, line: &[&str]) -> String {
@@ -38,12 +43,51 @@ fn a_token_opens_what_its_grants_say() {
     server.run(&["queues", "--token-file", path]).ok();
     let rotated = token(&file, &["rotate", "reader"]);
     server.signal("HUP");
-    crate::harness::waiting::until("the old token is refused", || {
-        server.run(&["queues", "--token-file", path]).code == Some(1)
-    });
+    until("the old token is refused", || server.run(&["queues", "--token-file", path]).code == Some(1));
     std::fs::write(&secret, rotated).expect("a file");
     server.run(&["queues", "--token-file", path]).ok();
     assert_eq!(token(&file, &["list"]), "reader  read on *  expires never");
+}
+
+#[test]
+fn processes_go_on_after_their_token_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [tokens, secret, old, done, files] =
+        ["tokens.toml", "token", "old", "done", "files"].map(|name| folder.path().join(name));
+    let first = token(&tokens, &["all", "--verbs", "admin,produce,consume,read", "--queues", "*"]);
+    let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &tokens)]);
+    std::fs::create_dir(&files).expect("a folder");
+    let write = |path: &Path, text: &str| std::fs::write(path, text).expect("a file");
+    write(&files.join("a"), "{\"key\":\"a\"}");
+    write(&secret, &first);
+    write(&old, &first);
+    let [secret_text, old_text, files] = [&secret, &old, &files].map(|path| path.to_str().expect("text"));
+
+    let common = ["--token-file", secret_text];
+    let reflect =
+        [&["reflect", "q", "--source", "s", "--create", "key=/key", "--files", files][..], &common].concat();
+    let reflect = Process::start(server.command(&reflect), |_, _| {});
+    let script = format!("until [ -e {} ]; do sleep 0.05; done", done.display());
+    let work = [&["work", "q"][..], &common, &["--", "sh", "-c", &script]].concat();
+    let count = |name: &str| {
+        let queue = server.run(&[&["queue", "get", "q", "-o", "json"], &common[..]].concat());
+        serde_json::from_str::<Value>(&queue.stdout).ok().and_then(|queue| queue["status"][name].as_u64())
+    };
+    until("the queue has the first key", || count("ready") == Some(1));
+    let work = Process::start(server.command(&work), |_, _| {});
+    until("the key is leased", || count("leased") == Some(1));
+
+    write(&secret, &token(&tokens, &["rotate", "all"]));
+    server.signal("HUP");
+    until("the old token is refused", || server.run(&["queues", "--token-file", old_text]).code == Some(1));
+    write(&Path::new(files).join("b"), "{\"key\":\"b\"}");
+    write(&done, "");
+    until("the lease is acknowledged, and so is the next key", || {
+        count("known") == Some(2) && count("leased") == Some(0)
+    });
+    for process in [work, reflect] {
+        process.stop();
+    }
 }
 
 #[test]

@@ -67,7 +67,8 @@ fn sources_of_a_file_are_isolated_from_each_other() {
     assert_eq!(server.count("prices", "ready"), 1);
     let log = reflecting.stop();
     assert!(
-        log.contains("can't read missing-token") && log.contains("can't read missing (kubeconfig)"),
+        log.contains("can't read the token file missing-token")
+            && log.contains("can't read missing (kubeconfig)"),
         "{log}"
     );
 }

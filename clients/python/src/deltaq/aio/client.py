@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import httpx
@@ -18,6 +19,7 @@ from ..json import Codec, Json
 from ..models import Page
 from ..protocol import Reply, read_problem, read_reply
 from ..retry import Attempts, RetryPolicy
+from ..token import Token
 from ..watching import silence_seconds
 
 P = ParamSpec("P")
@@ -27,7 +29,8 @@ T = TypeVar("T")
 class Client:
     """A deltaq server. Tasks share one client, which keeps connections open. Close it, or use it in an `async with` block.
 
-    `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
+    `token_file` is a file with the token. It is read again when the server refuses the token (401). `parse_float` converts the numbers in objects that
+    are not integers: `decimal.Decimal` keeps all of their digits.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Client:
         url: str = "http://localhost:7070",
         *,
         token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
         timeout: float = 30.0,
         retry: RetryPolicy | None = None,
         ssl_context: ssl.SSLContext | None = None,
@@ -43,13 +47,10 @@ class Client:
         self.retry = retry or RetryPolicy()
         self.codec = Codec(parse_float)
         self._timeout = timeout
-        headers = {"accept": "application/json", "accept-encoding": "identity"}
-        if token:
-            # The text of a file ends with a line break.
-            headers["authorization"] = f"Bearer {token.strip()}"
         self._http = httpx.AsyncClient(
             base_url=url if "://" in url else f"http://{url}",
-            headers=headers,
+            headers={"accept": "application/json", "accept-encoding": "identity"},
+            auth=_Authorized(Token(token, token_file)),
             timeout=timeout,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
             verify=ssl_context or True,
@@ -118,6 +119,22 @@ class Client:
                     raise ConnectionLost("the stream ended in the middle of a line")
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error) from error
+
+
+class _Authorized(httpx.Auth):
+    """Sends the token. A request that is refused is sent again if the token has been replaced."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        header = self._token.header
+        if header is not None:
+            request.headers["authorization"] = header
+        reply = yield request
+        if reply.status_code == 401 and self._token.is_replaced(header):
+            request.headers["authorization"] = self._token.header or ""
+            yield request
 
 
 def _lost(error: Exception) -> ConnectionLost:
