@@ -1,8 +1,8 @@
 //! Texts in order, such as the keys of a queue. They are stored as a sorted list of slots, in chunks.
 //!
-//! The list holds only slots, and the caller gives the text of a slot. A `BTreeMap` from keys to slots would need
-//! less code, but takes 27 more bytes per key, and made batches that add new keys 10 % slower. Storing the first
-//! bytes of each text next to its slot would save some lookups of entries, but doubles the code.
+//! The list holds slots, and the caller gives the text of a slot. A `BTreeMap` from keys to slots would need less code,
+//! but takes 27 more bytes per key, and made batches that add new keys 10 % slower. A slot is stored with a few bytes of
+//! its text, so that most comparisons read no text: each text is in another place of the memory.
 
 use std::ops::Bound;
 
@@ -28,15 +28,24 @@ pub(super) struct TextOrder {
 #[derive(Debug)]
 struct Chunk {
     lower_bound: SmolStr,
-    slots: Vec<Slot>,
+    /// Length of the prefix of `lower_bound` that the texts had in common when the chunk was made.
+    prefix_len: usize,
+    places: Vec<Place>,
+}
+
+/// A slot in the order of texts.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// [`Chunk::head`] of the text.
+    head: u32,
+    slot: Slot,
 }
 
 impl TextOrder {
     /// Creates the order from slots that are already sorted.
     pub(super) fn from_sorted<'t>(sorted: &[Slot], text_of: impl Fn(Slot) -> &'t str) -> Self {
-        let chunk = |part: &[Slot]| {
-            part.first().map(|first| Chunk { lower_bound: text_of(*first).into(), slots: part.to_vec() })
-        };
+        let chunk =
+            |part: &[Slot]| part.first().map(|first| Chunk::new(text_of(*first).into(), part, &text_of));
         Self { chunks: sorted.chunks(CHUNK_LEN).filter_map(chunk).collect(), len: sorted.len() }
     }
 
@@ -50,11 +59,11 @@ impl TextOrder {
         let index = self.chunk_of(text);
         self.len += 1;
         let Some(chunk) = self.chunks.get_mut(index) else {
-            return self.chunks.push(Chunk { lower_bound: text.into(), slots: vec![slot] });
+            return self.chunks.push(Chunk::begin(text, slot));
         };
         let position = chunk.position(text, &text_of);
-        chunk.slots.insert(position, slot);
-        if chunk.slots.len() > CHUNK_LEN {
+        chunk.places.insert(position, Place { head: chunk.head(text), slot });
+        if chunk.places.len() > CHUNK_LEN {
             self.split(index, position, &text_of);
         }
     }
@@ -64,15 +73,15 @@ impl TextOrder {
         let index = self.chunk_of(text);
         let Some(chunk) = self.chunks.get_mut(index) else { return };
         let position = chunk.position(text, &text_of);
-        if chunk.slots.get(position).is_none_or(|slot| text_of(*slot) != text) {
+        if !chunk.has(position, text, &text_of) {
             return;
         }
-        chunk.slots.remove(position);
+        chunk.places.remove(position);
         self.len -= 1;
-        if chunk.slots.is_empty() {
+        if chunk.places.is_empty() {
             self.chunks.remove(index);
-        } else if chunk.slots.len() < SMALL_CHUNK_LEN {
-            self.join_with_next(index);
+        } else if chunk.places.len() < SMALL_CHUNK_LEN {
+            self.join_with_next(index, &text_of);
         }
     }
 
@@ -82,20 +91,34 @@ impl TextOrder {
         from: Bound<&str>,
         text_of: impl Fn(Slot) -> &'t str,
     ) -> impl Iterator<Item = Slot> {
+        let place = |text| {
+            let index = self.chunk_of(text);
+            let chunk = self.chunks.get(index);
+            let position = chunk.map_or(0, |chunk| chunk.position(text, &text_of));
+            (index, position, chunk.is_some_and(|chunk| chunk.has(position, text, &text_of)))
+        };
         let (index, skipped) = match from {
             Bound::Unbounded => (0, 0),
-            Bound::Included(text) => self.place(text, |other| other < text, text_of),
-            Bound::Excluded(text) => self.place(text, |other| other <= text, text_of),
+            Bound::Included(text) => {
+                let (index, position, _) = place(text);
+                (index, position)
+            }
+            Bound::Excluded(text) => {
+                let (index, position, is_there) = place(text);
+                (index, position + usize::from(is_there))
+            }
         };
         let chunks = self.chunks.get(index..).unwrap_or_default();
-        chunks.iter().flat_map(|chunk| &chunk.slots).copied().skip(skipped)
+        chunks.iter().flat_map(|chunk| &chunk.places).map(|place| place.slot).skip(skipped)
     }
 
     /// Whether the invariant holds.
     pub(super) fn is_whole<'t>(&self, text_of: impl Fn(Slot) -> &'t str) -> bool {
         let all = || self.from(Bound::Unbounded, &text_of);
         let is_found = |slot| self.from(Bound::Included(text_of(slot)), &text_of).next() == Some(slot);
-        self.chunks.iter().all(|chunk| (1..=CHUNK_LEN).contains(&chunk.slots.len()))
+        let has_heads =
+            |chunk: &Chunk| chunk.places.iter().all(|place| place.head == chunk.head(text_of(place.slot)));
+        self.chunks.iter().all(|chunk| (1..=CHUNK_LEN).contains(&chunk.places.len()) && has_heads(chunk))
             && all().count() == self.len
             && all().zip(all().skip(1)).all(|(a, b)| text_of(a) < text_of(b))
             && all().all(is_found)
@@ -106,50 +129,92 @@ impl TextOrder {
         self.chunks.partition_point(|chunk| chunk.lower_bound.as_str() <= text).saturating_sub(1)
     }
 
-    /// The index of the chunk of `text`, and the number of leading texts in the chunk for which `is_before` holds.
-    fn place<'t>(
-        &self,
-        text: &str,
-        is_before: impl Fn(&str) -> bool,
-        text_of: impl Fn(Slot) -> &'t str,
-    ) -> (usize, usize) {
-        let index = self.chunk_of(text);
-        let slots = self.chunks.get(index).map_or(&[][..], |chunk| &chunk.slots);
-        (index, slots.partition_point(|slot| is_before(text_of(*slot))))
-    }
-
     /// Splits a chunk near the position of its newest text, because texts often arrive in order.
     fn split<'t>(&mut self, index: usize, newest: usize, text_of: &impl Fn(Slot) -> &'t str) {
         let Some(chunk) = self.chunks.get_mut(index) else { return };
         let at = newest.clamp(SMALL_CHUNK_LEN, CHUNK_LEN - SMALL_CHUNK_LEN);
-        let slots = chunk.slots.split_off(at);
-        chunk.slots.shrink_to_fit();
+        let slots: Vec<Slot> = chunk.places.drain(at..).map(|place| place.slot).collect();
+        chunk.places.shrink_to_fit();
+        chunk.set_prefix(text_of);
         if let Some(first) = slots.first() {
-            let lower_bound = text_of(*first).into();
-            self.chunks.insert(index + 1, Chunk { lower_bound, slots });
+            let next = Chunk::new(text_of(*first).into(), &slots, text_of);
+            self.chunks.insert(index + 1, next);
         }
     }
 
-    fn join_with_next(&mut self, index: usize) {
-        let len = |index: usize| self.chunks.get(index).map(|chunk| chunk.slots.len());
+    fn join_with_next<'t>(&mut self, index: usize, text_of: &impl Fn(Slot) -> &'t str) {
+        let len = |index: usize| self.chunks.get(index).map(|chunk| chunk.places.len());
         if let (Some(len), Some(next_len)) = (len(index), len(index + 1))
             && len + next_len <= CHUNK_LEN / 2
         {
             let next = self.chunks.remove(index + 1);
             if let Some(chunk) = self.chunks.get_mut(index) {
-                chunk.slots.extend(next.slots);
+                for Place { slot, .. } in next.places {
+                    chunk.places.push(Place { head: chunk.head(text_of(slot)), slot });
+                }
             }
         }
     }
 }
 
 impl Chunk {
+    /// A chunk of one text, to which any other may be added.
+    fn begin(text: &str, slot: Slot) -> Self {
+        let mut chunk = Self { lower_bound: text.into(), prefix_len: 0, places: Vec::new() };
+        chunk.places.push(Place { head: chunk.head(text), slot });
+        chunk
+    }
+
+    /// A chunk of slots that are sorted.
+    fn new<'t>(lower_bound: SmolStr, slots: &[Slot], text_of: &impl Fn(Slot) -> &'t str) -> Self {
+        let places = slots.iter().map(|slot| Place { head: 0, slot: *slot }).collect();
+        let mut chunk = Self { lower_bound, prefix_len: usize::MAX, places };
+        chunk.set_prefix(text_of);
+        chunk
+    }
+
+    /// Takes the longest prefix that all texts from the lower bound on have in common.
+    fn set_prefix<'t>(&mut self, text_of: &impl Fn(Slot) -> &'t str) {
+        let last = self.places.last().map_or("", |last| text_of(last.slot));
+        let pairs = self.lower_bound.bytes().zip(last.bytes());
+        let prefix_len = pairs.take_while(|(a, b)| a == b).count();
+        if prefix_len == self.prefix_len {
+            return;
+        }
+        self.prefix_len = prefix_len;
+        let mut places = std::mem::take(&mut self.places);
+        for place in &mut places {
+            place.head = self.head(text_of(place.slot));
+        }
+        self.places = places;
+    }
+
+    /// A number in the order of texts: the first bytes behind the prefix. Texts without the prefix are below or above all
+    /// that have it. Different texts may have the same number.
+    fn head(&self, text: &str) -> u32 {
+        let prefix = self.lower_bound.as_bytes().get(..self.prefix_len).unwrap_or_default();
+        match text.as_bytes().strip_prefix(prefix) {
+            Some(rest) => {
+                rest.iter().chain(&[0; 4]).take(4).fold(0, |head, byte| head << 8 | u32::from(*byte))
+            }
+            None if text.as_bytes() < prefix => 0,
+            None => u32::MAX,
+        }
+    }
+
     /// The position of the first text that is not below `text`.
     fn position<'t>(&self, text: &str, text_of: &impl Fn(Slot) -> &'t str) -> usize {
-        if self.slots.last().is_some_and(|last| text_of(*last) < text) {
-            return self.slots.len();
+        let head = self.head(text);
+        let is_below = |place: &Place| place.head < head || place.head == head && text_of(place.slot) < text;
+        if self.places.last().is_some_and(is_below) {
+            return self.places.len();
         }
-        self.slots.partition_point(|slot| text_of(*slot) < text)
+        self.places.partition_point(is_below)
+    }
+
+    /// Whether `text` is at this position.
+    fn has<'t>(&self, position: usize, text: &str, text_of: &impl Fn(Slot) -> &'t str) -> bool {
+        self.places.get(position).is_some_and(|place| text_of(place.slot) == text)
     }
 }
 
