@@ -69,6 +69,7 @@ mod freshness;
 mod image;
 mod invariant;
 mod job;
+mod line;
 mod lookups;
 mod queue;
 mod readers;

@@ -1,12 +1,13 @@
 //! How the most recently settled leases ended. If a client did not receive the reply to a settle, it repeats the
 //! settle and gets the same reply.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use super::id::Token;
 use super::limits::SETTLED_LEASES_MAX;
+use super::line::Line;
 
 /// How a lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,14 +45,13 @@ impl Outcome {
     }
 }
 
-/// The last [`SETTLED_LEASES_MAX`] settled leases. A hash map would access memory at random: with one, an object in a
-/// batch of 100 took 2.8 instead of 2.3 µs.
+/// The last [`SETTLED_LEASES_MAX`] settled leases.
 ///
 /// Invariant: `order` holds the tokens of `outcomes` in the order in which their leases were settled.
 #[derive(Debug, Default)]
 pub(super) struct SettledLeases {
     order: VecDeque<Token>,
-    outcomes: BTreeMap<Token, Outcome>,
+    outcomes: Line<Token, Outcome>,
 }
 
 impl SettledLeases {
@@ -60,7 +60,7 @@ impl SettledLeases {
         if self.order.len() == SETTLED_LEASES_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.outcomes.remove(&oldest);
+            self.outcomes.remove(oldest);
         }
         self.order.push_back(token);
         self.outcomes.insert(token, outcome);
@@ -68,7 +68,7 @@ impl SettledLeases {
 
     /// How the lease ended; `Unknown` if there is no record of it.
     pub(super) fn get(&self, token: Token) -> Outcome {
-        self.outcomes.get(&token).copied().unwrap_or(Outcome::Unknown)
+        self.outcomes.get(token).unwrap_or(Outcome::Unknown)
     }
 
     /// All records, the oldest first. A checkpoint copies them under the queue's lock.

@@ -49,13 +49,13 @@ impl Rebuild {
     pub(crate) fn finish(self) -> Schedule {
         Schedule {
             ready: self.ready.into_iter().collect(),
-            delayed: self.delayed.into_iter().collect(),
-            leases: self.leases.into_iter().collect(),
+            delayed: self.delayed.into_iter().map(|entry| (entry, ())).collect(),
+            leases: self.leases.into_iter().map(|entry| (entry, ())).collect(),
             tokens: self.tokens.into_iter().collect(),
             leased_since_us: self.leased_since_us,
             parked: self.parked.into_iter().collect(),
-            failure_expiries: self.failure_expiries.into_iter().collect(),
-            older_changes: self.older_changes.into_iter().collect(),
+            failure_expiries: self.failure_expiries.into_iter().map(|entry| (entry, ())).collect(),
+            older_changes: self.older_changes.into_iter().map(|entry| (entry, ())).collect(),
             idle_delayed: self.idle_delayed,
             leased_with_changes: self.leased_with_changes,
         }

@@ -343,11 +343,11 @@ fn in_state<'q>(
             Box::new(ready.map(move |(rv, slot)| (slot, ItemPosition { rv, ..start.clone() })))
         }
         ListedState::Delayed => {
-            let delayed = schedule.delayed_after((from.at, from.rv)).copied();
+            let delayed = schedule.delayed_after((from.at, from.rv));
             Box::new(delayed.map(move |(at, rv, slot)| (slot, ItemPosition { at, rv, ..start.clone() })))
         }
         ListedState::Leased => {
-            let leased = schedule.leased_after((from.at, Token::new(from.rv))).copied();
+            let leased = schedule.leased_after((from.at, Token::new(from.rv)));
             Box::new(
                 leased.map(move |(at, token, slot)| {
                     (slot, ItemPosition { at, rv: token.rv(), ..start.clone() })

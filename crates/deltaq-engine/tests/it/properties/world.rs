@@ -481,11 +481,10 @@ impl World {
         delays.sort_unstable();
         leases.sort_unstable();
         let delayed = schedule.delayed_after((Time::default(), Rv::ZERO));
-        let delayed = delayed.map(|(at, rv, slot)| (at.as_micros(), rv.get(), name(*slot)));
+        let delayed = delayed.map(|(at, rv, slot)| (at.as_micros(), rv.get(), name(slot)));
         same("delayed", delayed.collect(), delays)?;
         let by_deadline = schedule.leased_after((Time::default(), Token::default()));
-        let by_deadline =
-            by_deadline.map(|(at, token, slot)| (at.as_micros(), token.rv().get(), name(*slot)));
+        let by_deadline = by_deadline.map(|(at, token, slot)| (at.as_micros(), token.rv().get(), name(slot)));
         same("leased", by_deadline.collect(), leases)?;
         let parked: Vec<&str> = schedule.parked_from(Bound::Unbounded).map(|(key, _)| key.as_str()).collect();
         same("parked", parked, self.model.parked())

@@ -76,7 +76,7 @@ impl Target for Engine {
         let key = |entry: &Entry| entry.key.to_string();
         places.ready = schedule.ready().filter_map(|(_, slot)| table.at(slot).map(key)).collect();
         let delayed = schedule.delayed_after((Time::default(), Rv::ZERO));
-        let delayed = delayed.filter_map(|(due, _, slot)| Some((table.at(*slot)?, self.ms_until(*due))));
+        let delayed = delayed.filter_map(|(due, _, slot)| Some((table.at(slot)?, self.ms_until(due))));
         let delayed = delayed.filter(|(entry, _)| entry.schedule_state.is_delayed());
         places.delayed = delayed.map(|(entry, ms)| (key(entry), ms)).collect();
         for (token, slot) in schedule.leased_behind(Token::default()) {
