@@ -87,6 +87,18 @@ pub(super) struct Context {
     pub(super) panicked: Arc<Notify>,
 }
 
+impl Context {
+    /// The present time of the clock that all servers of the queue share.
+    fn calendar(&self) -> Time {
+        calendar(self.journal.as_ref().map(|(journal, _)| journal), &self.clock)
+    }
+}
+
+/// The present time of the clock that all servers of a store share; without a store, of the machine's clock.
+pub(super) fn calendar(journal: Option<&Journal>, clock: &Clock) -> Time {
+    journal.map_or_else(|| Time::from_micros(clock.wall_us()), Journal::wall)
+}
+
 /// The queue and its settings, as shown to callers.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -127,7 +139,7 @@ impl Handle {
         Self {
             meta,
             creator: queue.creator().cloned(),
-            time: QueueClock::new(context.clock.clone(), queue.last_at()),
+            time: QueueClock::new(context.clock.clone(), context.calendar(), queue.last_at()),
             context,
             config: ArcSwap::new(queue.config().clone()),
             lives: ArcSwap::from_pointee(queue.lives().clone()),

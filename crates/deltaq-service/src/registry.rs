@@ -23,7 +23,7 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use super::metrics::{Metrics, Sample};
-use super::queue::{Context, Document, Handle};
+use super::queue::{Context, Document, Handle, calendar};
 use super::{Error, Incarnation, Name, QueueShare, lives, task};
 use crate::calls::commands::DryRun;
 use crate::queue::feed_readers::WatchLimits;
@@ -245,7 +245,7 @@ impl Registry {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
         }
-        Ok(Queue::new(self.defaults.clone(), Rv::ZERO, Time::from_micros(self.clock.wall_us())))
+        Ok(Queue::new(self.defaults.clone(), Rv::ZERO, self.calendar()))
     }
 
     /// The queue of this name, which is created with `config` if it does not exist, and whether this call created it.
@@ -281,7 +281,7 @@ impl Registry {
         queues.check_share(creator, self.limits.max_queues)?;
         queues.check_follow(name, &config)?;
         let epoch = self.check_journal()?;
-        let created_at = Time::from_micros(self.clock.wall_us());
+        let created_at = self.calendar();
         let birth = self.birth();
         let before = if queues.last_deleted == Rv::ZERO {
             birth.floor
@@ -388,8 +388,12 @@ impl Registry {
 
     /// A life that begins now.
     pub(super) fn birth(&self) -> Birth {
-        let wall = self.journal.as_ref().map(Journal::wall);
-        lives::birth(wall.unwrap_or_else(|| Time::from_micros(self.clock.wall_us())))
+        lives::birth(self.calendar())
+    }
+
+    /// The present time of the clock that all servers of the store share.
+    fn calendar(&self) -> Time {
+        calendar(self.journal.as_ref(), &self.clock)
     }
 
     /// Adds a loaded queue and starts its task.

@@ -1,9 +1,10 @@
 //! The time of a queue: a hybrid of the wall clock and the monotonic clock.
 //!
-//! When a queue is created or loaded, its time is the later of the wall clock and the time of its last event. From
+//! When a queue is created or loaded, its time is the later of the calendar and the time of its last event. From
 //! then on it advances with the monotonic clock. So it never goes back and never stops. After a restart with a wall
 //! clock that is days behind, leases, delays and backoffs still end on time, and the queue's time is days ahead of
-//! the calendar.
+//! the calendar. The calendar of nodes is the clock of their database, so a queue goes on when it moves to a node whose
+//! wall clock is wrong.
 //!
 //! Replies show wall times. [`Moment::wall`] subtracts the difference between the two clocks from an instant of the
 //! queue.
@@ -38,10 +39,10 @@ pub struct Moment {
 }
 
 impl QueueClock {
-    /// The clock of a queue whose last event happened at `last`.
-    pub(super) fn new(clock: Clock, last: Time) -> Self {
-        let start_us = clock.wall_us().max(last.as_micros());
-        let origin_us = start_us.saturating_sub(clock.monotonic_us());
+    /// The clock of a queue whose last event happened at `last`. `calendar` is the present time of the clock that all
+    /// servers of the queue share.
+    pub(super) fn new(clock: Clock, calendar: Time, last: Time) -> Self {
+        let origin_us = calendar.max(last).as_micros().saturating_sub(clock.monotonic_us());
         Self { clock, origin_us, shown_lead_us: AtomicI64::new(0) }
     }
 
@@ -100,12 +101,19 @@ mod tests {
     const DAY: Duration = Duration::from_hours(24);
     const START: Time = Time::from_micros(1_700_000_000_000_000);
 
+    impl QueueClock {
+        fn of_machine(clock: Clock, last: Time) -> Self {
+            let calendar = Time::from_micros(clock.wall_us());
+            Self::new(clock, calendar, last)
+        }
+    }
+
     #[test]
     fn time_runs_on_from_the_last_event_however_far_the_wall_clock_is_behind() {
         let (clock, hand) = Clock::manual(START.as_micros());
         hand.advance(Duration::from_secs(7));
         let last = START.plus(10 * DAY);
-        let queue = QueueClock::new(clock, last);
+        let queue = QueueClock::of_machine(clock, last);
         assert_eq!(queue.now(), last);
         hand.advance(Duration::from_secs(2));
         assert_eq!(queue.now(), last.plus(Duration::from_secs(2)));
@@ -116,14 +124,26 @@ mod tests {
     #[test]
     fn time_begins_with_the_wall_clock_where_that_is_ahead_of_the_last_event() {
         let (clock, _hand) = Clock::manual(START.plus(DAY).as_micros());
-        let queue = QueueClock::new(clock, START);
+        let queue = QueueClock::of_machine(clock, START);
         assert_eq!((queue.now(), queue.lead()), (START.plus(DAY), Duration::ZERO));
+    }
+
+    #[test]
+    fn a_queue_goes_on_with_the_calendar_of_its_servers_and_not_with_the_wall_clock_of_one() {
+        let hour = Duration::from_hours(1);
+        for wrong in [START.plus(hour), Time::from_micros(START.as_micros() - 3_600_000_000)] {
+            let (clock, hand) = Clock::manual(wrong.as_micros());
+            let queue = QueueClock::new(clock, START, Time::from_micros(START.as_micros() - 1));
+            assert_eq!(queue.now(), START);
+            hand.advance(Duration::from_secs(2));
+            assert_eq!(queue.now(), START.plus(Duration::from_secs(2)));
+        }
     }
 
     #[test]
     fn steps_of_the_wall_clock_do_not_move_the_time_of_a_queue() {
         let (clock, hand) = Clock::manual(START.as_micros());
-        let queue = QueueClock::new(clock, START);
+        let queue = QueueClock::of_machine(clock, START);
         for wall in [START.plus(DAY), Time::default()] {
             hand.set_wall(wall.as_micros());
             assert_eq!(queue.now(), START);
@@ -133,7 +153,7 @@ mod tests {
     #[test]
     fn replies_show_the_wall_clock_of_this_moment() {
         let (clock, hand) = Clock::manual(START.as_micros());
-        let ahead = QueueClock::new(clock, START.plus(10 * DAY));
+        let ahead = QueueClock::of_machine(clock, START.plus(10 * DAY));
         let due = ahead.now().plus(Duration::from_secs(2));
         assert_eq!(ahead.moment().wall(due), START.plus(Duration::from_secs(2)));
         hand.set_wall(START.plus(20 * DAY).as_micros());
@@ -143,7 +163,7 @@ mod tests {
     #[test]
     fn an_instant_is_shown_the_same_while_the_wall_clock_is_slewed() {
         let (clock, hand) = Clock::manual(START.as_micros());
-        let queue = QueueClock::new(clock, START);
+        let queue = QueueClock::of_machine(clock, START);
         for slewed in [999_999, 1, 500_000] {
             hand.set_wall(START.as_micros() - slewed);
             assert_eq!(queue.moment().wall(START), START);
