@@ -90,7 +90,9 @@ impl Server {
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();
         let port = listeners.api.address.port();
-        let parts = backend::Parts { settings, clock: &clock, metrics: &metrics, shutdown: &shutdown, port };
+        let node = reloadable.node.clone();
+        let parts =
+            backend::Parts { settings, clock: &clock, metrics: &metrics, shutdown: &shutdown, port, node };
         let opened = unless_stopped.run_until_cancelled(Box::pin(backend::open(parts))).await;
         let Ready { mut backend, partitions, store, place } = opened.ok_or(Error::Stopped)??;
         let closing = CancellationToken::new();

@@ -29,7 +29,7 @@ pub struct Cluster {
     /// The file with the private key of that certificate.
     #[serde(default, deserialize_with = "range::path")]
     pub tls_key: Option<PathBuf>,
-    /// The number of partitions of a database that has none yet.
+    /// The number of partitions of the database. A database that has none gets this number.
     #[serde(deserialize_with = "range::whole::<1, 1_024, _, _>")]
     pub partitions: u16,
 }

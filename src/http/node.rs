@@ -67,6 +67,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_MAX: usize = 256;
 /// If the peer of a connection acknowledges nothing for about this long, the connection is considered broken.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// How long another node may take to answer the call that finds out whether it can be called.
+const REACH_MAX: Duration = Duration::from_secs(2);
 /// Minimum time between two log lines about failed calls of a node.
 const REPORT_PERIOD: Duration = Duration::from_secs(10);
 
@@ -174,6 +176,35 @@ impl Node {
             self.secrets.store(Arc::new(secrets));
         }
         Ok(())
+    }
+
+    /// The digests of the secrets that this node accepts, with a salt. The first one is of the secret that it sends.
+    pub fn salted_secrets(&self, salt: &str) -> Vec<String> {
+        self.secrets.load().salted(salt)
+    }
+
+    /// Calls another node at the URL that it advertises.
+    ///
+    /// # Errors
+    /// Why the node can't be called, and what to do.
+    pub async fn reach(&self, peer: &Peer) -> Result<(), &'static str> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = Uri::from_static("/livez");
+        let reply = tokio::time::timeout(REACH_MAX, self.send(peer, request)).await;
+        match reply {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(CallError::Unreachable)) => {
+                Err("no connection; is the node running, and is the URL right?")
+            }
+            Ok(Err(CallError::Interrupted)) => Err("the connection ended before the reply"),
+            Ok(Err(CallError::Refused)) => Err(
+                "it does not accept the secret; cluster.secret_file must have the same secret at all nodes",
+            ),
+            Ok(Err(CallError::NotTheNode)) => {
+                Err("another server replies; the URL must lead to the node itself")
+            }
+            Err(_) => Err("no reply within 2 s"),
+        }
     }
 
     /// Whether the request is a call from another node.

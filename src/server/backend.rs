@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_journal::postgres::Membership;
+use deltaq_journal::postgres::{Join, Member, Membership};
 use deltaq_journal::recovery::Contents;
 use deltaq_journal::writer;
 use deltaq_runtime::clock::Clock;
@@ -14,11 +14,11 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{CLAIMS_MAX, Cluster, Ingredients, Replaced};
+use super::cluster::{self, CLAIMS_MAX, Cluster, Ingredients, Replaced};
 use super::journal::{self, Opened, Place};
 use super::{Error, defaults, limits};
 use crate::config::Settings;
-use crate::http::StoreInfo;
+use crate::http::{self, StoreInfo};
 
 /// How often a draining server checks whether all leases are settled.
 const DRAIN_CHECK_PERIOD: Duration = Duration::from_millis(20);
@@ -31,6 +31,8 @@ pub(super) struct Parts<'a> {
     pub(super) shutdown: &'a Shutdown,
     /// The port of the API.
     pub(super) port: u16,
+    /// This server as one of several nodes; `None` for a standalone server.
+    pub(super) node: Option<Arc<http::Node>>,
 }
 
 /// The backend that stores the queues.
@@ -72,14 +74,14 @@ pub(super) struct Ready {
 
 /// Opens the store that the settings name. The queues are not loaded yet.
 pub(super) async fn open(parts: Parts<'_>) -> Result<Ready, Error> {
-    match &parts.settings.cluster.node_name {
-        Some(name) => join(&parts, name.clone()).await,
-        None => alone(&parts).await,
+    match (&parts.settings.cluster.node_name, &parts.node) {
+        (Some(name), Some(node)) => join(&parts, name.clone(), node.clone()).await,
+        _ => alone(&parts).await,
     }
 }
 
 async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
-    let Parts { settings, clock, metrics, shutdown, port: _ } = parts;
+    let Parts { settings, clock, metrics, shutdown, .. } = parts;
     let storage = &settings.storage;
     let opened = journal::open(journal::Parts { storage, clock, metrics, shutdown }).await?;
     let Opened { journal, writing, contents, place, store } = opened;
@@ -94,27 +96,24 @@ async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
     Ok(Ready { backend, partitions, store, place })
 }
 
-async fn join(parts: &Parts<'_>, name: String) -> Result<Ready, Error> {
-    let Parts { settings, clock, metrics, shutdown, port } = parts;
-    let cluster = &settings.cluster;
+async fn join(parts: &Parts<'_>, name: String, node: Arc<http::Node>) -> Result<Ready, Error> {
+    let Parts { settings, clock, metrics, shutdown, port, .. } = parts;
     let (database, place) = journal::database(&settings.storage)?;
-    let url = cluster.advertise.clone().unwrap_or_default();
+    let url = settings.cluster.advertise.clone().unwrap_or_default();
     let url = url.strip_suffix(":0").map_or(url.clone(), |host| format!("{host}:{port}"));
-    let joined = Membership::join(database.clone(), name, url, cluster.partitions).await;
+    let secrets = |member: &Member| node.salted_secrets(&cluster::salt(member));
+    let join = Join { name, url, partitions: settings.cluster.partitions, secrets: &secrets };
+    let joined = Membership::join(database.clone(), join).await;
     let failed = |source| Error::Store { place: place.clone(), source };
-    let (membership, count, protection) = joined.map_err(failed)?;
+    let (membership, protection) = joined.map_err(failed)?;
     let store = journal::in_postgres(&protection, &place);
-    if count < usize::from(cluster.partitions) {
-        tracing::warn!(
-            partitions = count,
-            "the database was created with fewer partitions than cluster.partitions: no more than that many nodes can own queues"
-        );
-    }
+    let count = usize::from(settings.cluster.partitions);
     let (limits, defaults) = (limits(settings), defaults(settings)?);
     let partitions = Partitions::new(count, limits.clone(), Arc::new(defaults.clone()), (*metrics).clone());
     let partitions = Arc::new(partitions);
     let ingredients = Ingredients {
         settings: database,
+        node,
         limits,
         defaults,
         clock: (*clock).clone(),

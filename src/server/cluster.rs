@@ -5,6 +5,7 @@
 //! partitions no earlier than [`TTL`] after its last heartbeat, and the node serves them only within [`TRUST`]. Its
 //! writes do not depend on this: each write checks the epoch of the claim in the database, and fails if it differs.
 
+mod admission;
 mod ownership;
 mod partition;
 mod shares;
@@ -14,11 +15,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_journal::postgres::{Condition, Found, Loads, Membership, Node, TTL};
+use deltaq_journal::postgres::{Condition, Found, Member, Membership, Node, Report, TTL};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::whole_us;
 use deltaq_service::metrics::NodeMetrics;
-use deltaq_service::{Owner, Partitions, Peer};
+use deltaq_service::{NodeState, Nodes, Owner, Partitions, Peer};
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::partition::Partition;
 pub(in crate::server) use self::partition::{CLAIMS_MAX, Ingredients};
 
+use self::admission::Admission;
 use self::ownership::Ownership;
 use self::shares::shares;
 
@@ -48,10 +50,11 @@ const UNLOADABLE: Duration = Duration::from_mins(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Replaced;
 
-/// The end of a claim or a release.
+/// The end of a claim, of a release, or of a call that finds out whether a node can be called.
 enum Done {
     Claimed(usize, Result<Option<Partition>, String>),
     Released(usize),
+    Called(i64, Result<(), &'static str>),
 }
 
 /// The task of a node.
@@ -63,6 +66,11 @@ pub(super) struct Cluster {
     metrics: NodeMetrics,
     slots: Vec<Ownership>,
     running: JoinSet<Done>,
+    admission: Admission,
+    /// Whether the other nodes can know that this node takes partitions.
+    has_joined: bool,
+    /// Whether the next heartbeat is due at once.
+    hurries: bool,
     /// The partitions that this node has failed to load, and when it may try them again.
     unloadable: BTreeMap<i16, Instant>,
     /// The time since which every heartbeat has succeeded.
@@ -90,6 +98,9 @@ impl Cluster {
             ingredients: Arc::new(ingredients),
             slots,
             running: JoinSet::new(),
+            admission: Admission::default(),
+            has_joined: false,
+            hurries: false,
             unloadable: BTreeMap::new(),
             steady_since: None,
             confirmed_us,
@@ -114,7 +125,10 @@ impl Cluster {
                 }
                 () = shutdown.draining().cancelled(), if !leaves => next = Instant::now(),
             }
-            if self.running.is_empty() && self.steady_since.is_some() {
+            if std::mem::take(&mut self.hurries) {
+                next = Instant::now();
+            }
+            if self.running.is_empty() && self.has_joined && self.steady_since.is_some() {
                 started.take().map(|started| started.send(()));
             }
             let owns = self.slots.iter().any(|slot| !matches!(slot, Ownership::Free(_)));
@@ -137,8 +151,8 @@ impl Cluster {
         let sent = self.ingredients.clock.monotonic_us();
         // After an outage of the database all nodes are late, and each needs time to send a heartbeat.
         let removes = self.steady_since.is_some_and(|since| since.elapsed() >= TTL);
-        let loads = self.loads();
-        let heartbeat = self.membership.heartbeat(leaves, &loads, removes).await;
+        let report = self.report(leaves);
+        let heartbeat = self.membership.heartbeat(&report, removes).await;
         if heartbeat.is_ok() {
             self.confirmed_us = sent;
         }
@@ -169,6 +183,8 @@ impl Cluster {
                     "this node was removed because it sent no heartbeats; its partitions have other owners now"
                 );
                 self.drop_all();
+                self.admission.begin();
+                self.has_joined = false;
                 if let Err(error) = self.membership.join_again().await {
                     tracing::warn!(error = with_causes(&error), "this node can't join again");
                 }
@@ -177,18 +193,45 @@ impl Cluster {
         }
         self.steady_since.get_or_insert_with(Instant::now);
         self.partitions.trust(sent.saturating_add(whole_us(TRUST)));
+        self.admit(&found);
+        self.partitions.set_nodes(nodes_of(&found, self.membership.name(), sent));
         self.adjust(&found, leaves);
         Ok(())
     }
 
-    /// What this node reports about its loads.
-    fn loads(&mut self) -> Loads {
+    /// Calls the nodes that this node does not know, and finds out whether this node takes partitions.
+    fn admit(&mut self, found: &Found) {
+        let own = self.membership.member().clone();
+        for node in self.admission.next_calls(&found.nodes, &own) {
+            let (ingredients, peer, instance) = (self.ingredients.clone(), peer_of(node), node.instance);
+            self.running.spawn(async move { Done::Called(instance, ingredients.node.reach(&peer).await) });
+        }
+        self.has_joined = found.nodes.iter().any(|node| node.instance == own.instance && node.has_joined);
+        let refusal = self.admission.decide(&found.nodes, &own, self.membership.url());
+        self.hurries = refusal.is_none() && !self.has_joined;
+        let before = self.partitions.refusal();
+        if let Some(refusal) =
+            refusal.as_deref().filter(|refusal| before.is_none_or(|before| *before != *refusal))
+        {
+            tracing::warn!("{refusal}");
+        }
+        self.partitions.set_refusal(refusal);
+    }
+
+    /// What this node reports with a heartbeat.
+    fn report(&mut self, is_leaving: bool) -> Report {
         let now = Instant::now();
         self.unloadable.retain(|_, until| *until > now);
         let unloadable: Vec<i16> = self.unloadable.keys().copied().collect();
         let slot = |partition: i16| self.slots.get(usize::try_from(partition).ok()?);
         let is_free = |partition: &i16| matches!(slot(*partition), Some(Ownership::Free(_)));
-        Loads {
+        Report {
+            is_leaving,
+            has_joined: self.admission.is_admitted(),
+            reached: self.admission.reached(),
+            secrets: self.ingredients.node.salted_secrets(&salt(self.membership.member())),
+            queues: self.partitions.queue_count() as u64,
+            wall_us: self.ingredients.clock.wall_us(),
             has_loaded: self.slots.iter().any(|slot| matches!(slot, Ownership::Owned(_))),
             given_up: unloadable.iter().copied().filter(is_free).collect(),
             unloadable,
@@ -248,7 +291,7 @@ impl Cluster {
                     let is_given_up =
                         || self.unloadable.keys().any(|given| usize::try_from(*given) == Ok(number));
                     let is_due = heir == Some(&name) || is_own && !is_given_up();
-                    let may_claim = !leaves && is_due && *from <= Instant::now();
+                    let may_claim = !leaves && self.has_joined && is_due && *from <= Instant::now();
                     if let Some(peer) = peer {
                         self.note_peer(number, peer);
                         continue;
@@ -267,7 +310,7 @@ impl Cluster {
     }
 
     fn note_peer(&self, number: usize, node: &Node) {
-        let peer = Peer { name: node.name.clone(), url: node.url.clone() };
+        let peer = peer_of(node);
         if self.partitions.peer(number).is_none_or(|known| *known != peer) {
             self.partitions.set_owner(number, Owner::Other(Arc::new(peer)));
         }
@@ -297,9 +340,14 @@ impl Cluster {
         }
     }
 
-    /// Records the end of a claim or a release.
+    /// Records the end of a claim, a release or a call.
     fn end(&mut self, done: Done) {
         match done {
+            Done::Called(instance, result) => {
+                // The node that was called may wait for the report of this one.
+                self.hurries = result.is_ok();
+                self.admission.called(instance, result);
+            }
             Done::Released(number) => {
                 tracing::info!(partition = number, "released a partition");
                 self.set(number, Ownership::Free(Instant::now()));
@@ -349,11 +397,38 @@ impl Cluster {
     }
 }
 
-/// The nodes that may own partitions: all nodes that are not leaving, except nodes that have failed to load
+/// The salt of the secrets that a node reports.
+pub(super) fn salt(member: &Member) -> String {
+    format!("{} {}", member.name, member.instance)
+}
+
+fn peer_of(node: &Node) -> Peer {
+    Peer { name: node.name.clone(), url: node.url.clone() }
+}
+
+/// The nodes as they are shown to operators.
+fn nodes_of(found: &Found, own: &str, read_us: u64) -> Nodes {
+    let owns = |name: &str| found.owners.iter().filter(|owner| owner.as_deref() == Some(name)).count();
+    let state = |node: &Node| NodeState {
+        peer: peer_of(node),
+        is_this: node.name == own,
+        has_joined: node.has_joined,
+        is_leaving: node.is_leaving,
+        partitions: owns(&node.name),
+        queues: node.queues,
+        heartbeat_age: node.heartbeat_age,
+        clock_ahead_ms: node.clock_ahead_ms,
+    };
+    let nodes: Vec<NodeState> = found.nodes.iter().map(state).collect();
+    let owned: usize = nodes.iter().map(|node| node.partitions).sum();
+    Nodes { without_owner: found.owners.len().saturating_sub(owned), nodes, read_us }
+}
+
+/// The nodes that may own partitions: all nodes that have joined and are not leaving, except nodes that have failed to load
 /// partitions and have loaded none. Otherwise, a node that can't load anything would get one partition after another.
 /// If there are no other nodes, such nodes are included.
 fn candidates(found: &Found) -> Vec<&Node> {
-    let staying = || found.nodes.iter().filter(|node| !node.is_leaving);
+    let staying = || found.nodes.iter().filter(|node| node.has_joined && !node.is_leaving);
     let fit: Vec<&Node> = staying().filter(|node| node.unloadable.is_empty() || node.has_loaded).collect();
     if fit.is_empty() { staying().collect() } else { fit }
 }
@@ -365,10 +440,11 @@ mod tests {
     fn node(name: &str, is_leaving: bool, has_loaded: bool, unloadable: &[i16]) -> Node {
         Node {
             name: name.into(),
-            url: String::new(),
             is_leaving,
+            has_joined: true,
             has_loaded,
             unloadable: unloadable.to_vec(),
+            ..Node::default()
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{access, audit, config, spans};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An address can't be bound.
-    #[error("can't listen on {address} ({setting})")]
+    #[error("can't listen on {address} ({setting}; each server of a host needs its own)")]
     Listen {
         /// The setting that names the address.
         setting: &'static str,

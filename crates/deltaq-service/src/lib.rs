@@ -38,7 +38,7 @@ pub use self::calls::pop::{PopAnswer, PopCall};
 pub use self::calls::reaching::Acknowledged;
 pub use self::calls::workers::WorkerState;
 pub use self::lease_id::LeaseId;
-pub use self::partitions::{Owner, Partitions, Peer};
+pub use self::partitions::{NodeState, Nodes, Owner, Partitions, Peer};
 pub use self::queue::admission::QueueAdmission;
 pub use self::queue::delivery::Delivered;
 pub use self::queue::feed_readers::WatchLimits;

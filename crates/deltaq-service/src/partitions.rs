@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use deltaq_engine::config::Config;
 use deltaq_journal::partition_of;
 use tokio::sync::Notify;
@@ -30,12 +30,44 @@ pub enum Owner {
 }
 
 /// Another node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Its name.
     pub name: String,
     /// The address of its API, without a path.
     pub url: String,
+}
+
+/// A node, as its heartbeats show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// The node.
+    pub peer: Peer,
+    /// Whether it is this node.
+    pub is_this: bool,
+    /// Whether it takes partitions.
+    pub has_joined: bool,
+    /// Whether it is stopping.
+    pub is_leaving: bool,
+    /// The number of its partitions.
+    pub partitions: usize,
+    /// The number of its queues.
+    pub queues: u64,
+    /// The time since its last heartbeat, when this node read it.
+    pub heartbeat_age: Duration,
+    /// How far its wall clock is ahead of the clock of the database, in milliseconds.
+    pub clock_ahead_ms: i64,
+}
+
+/// All nodes, as of a heartbeat of this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// The nodes, by name.
+    pub nodes: Vec<NodeState>,
+    /// The number of partitions without an owner.
+    pub without_owner: usize,
+    /// When this node read them, in microseconds of its monotonic clock.
+    pub read_us: u64,
 }
 
 /// All partitions, of which this node owns some.
@@ -51,6 +83,9 @@ pub struct Partitions {
     sure_until_us: AtomicU64,
     /// Whether this node has failed to load partitions and owns none.
     is_unfit: AtomicBool,
+    /// Why this node takes no partitions yet.
+    refusal: ArcSwapOption<String>,
+    nodes: ArcSwap<Nodes>,
 }
 
 impl Partitions {
@@ -66,6 +101,8 @@ impl Partitions {
             changed: Notify::new(),
             sure_until_us: AtomicU64::new(0),
             is_unfit: AtomicBool::new(false),
+            refusal: ArcSwapOption::empty(),
+            nodes: ArcSwap::default(),
         }
     }
 
@@ -209,6 +246,34 @@ impl Partitions {
     #[must_use]
     pub fn is_unfit(&self) -> bool {
         self.is_unfit.load(Ordering::Relaxed)
+    }
+
+    /// Records why this node takes no partitions yet; `None` once it takes them.
+    pub fn set_refusal(&self, refusal: Option<String>) {
+        self.refusal.store(refusal.map(Arc::new));
+    }
+
+    /// Why this node takes no partitions yet; `None` if it takes them.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Arc<String>> {
+        self.refusal.load_full()
+    }
+
+    /// Records the nodes as of a heartbeat.
+    pub fn set_nodes(&self, nodes: Nodes) {
+        self.nodes.store(Arc::new(nodes));
+    }
+
+    /// The nodes as of the last heartbeat of this node. A standalone server has none.
+    #[must_use]
+    pub fn nodes(&self) -> Arc<Nodes> {
+        self.nodes.load_full()
+    }
+
+    /// The number of queues of this node.
+    #[must_use]
+    pub fn queue_count(&self) -> usize {
+        self.registries().map(|registry| registry.queue_count()).sum()
     }
 
     /// The registry of the queue of this name.

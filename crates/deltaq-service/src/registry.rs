@@ -543,6 +543,11 @@ impl Registry {
         &self.progress
     }
 
+    /// The number of queues.
+    pub(super) fn queue_count(&self) -> usize {
+        self.queues.read().live.len()
+    }
+
     pub(super) fn handles(&self) -> Vec<Arc<Handle>> {
         self.queues.read().live.values().cloned().collect()
     }

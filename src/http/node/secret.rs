@@ -94,6 +94,15 @@ impl Secrets {
         self.sent.clone()
     }
 
+    /// The digests of the secrets with a salt. The first one is of the secret that is sent.
+    pub(super) fn salted(&self, salt: &str) -> Vec<String> {
+        let digest = |accepted: &[u8; 32]| {
+            let digest = Sha256::new().chain_update(accepted).chain_update(salt).finalize();
+            digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        };
+        self.accepted.iter().map(digest).collect()
+    }
+
     /// Whether `given` is one of the secrets. The comparison takes the same time for every text.
     pub(super) fn have(&self, given: &HeaderValue) -> bool {
         let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
@@ -136,6 +145,16 @@ mod tests {
         for text in [format!("{TEXT}\nshort"), format!("{TEXT}\n{NEXT}\n{TEXT}")] {
             assert!(matches!(Secrets::new(&text), Err(Error::Form)), "{text}");
         }
+    }
+
+    #[test]
+    fn salted_digests_show_which_secrets_are_equal() {
+        let both = Secrets::new(&format!("{NEXT}\n{TEXT}")).unwrap();
+        let [next, text] = [NEXT, TEXT].map(|text| Secrets::new(text).unwrap().salted("a 1"));
+        assert_eq!(both.salted("a 1"), [next, text].concat());
+        let other = both.salted("a 2");
+        assert!(both.salted("a 1").iter().all(|digest| !other.contains(digest)), "the salt counts");
+        assert!(other.iter().all(|digest| digest.len() == 64 && !digest.contains(TEXT)));
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     if !state.partitions.is_sure(state.clock.monotonic_us()) {
         return Err(Problem::new(Code::NotOwner, "the heartbeats of this node do not reach the database"));
     }
+    if let Some(refusal) = state.partitions.refusal() {
+        return Err(Problem::new(Code::NotOwner, String::clone(&refusal)));
+    }
     if state.partitions.is_unfit() {
         return Err(Problem::new(
             Code::NotOwner,

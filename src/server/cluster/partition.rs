@@ -16,6 +16,8 @@ use futures_util::FutureExt as _;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use crate::http::Node;
+
 /// How long calls may take to finish on their own when their partition is released. After this time, they fail.
 const CALLS_MAX: Duration = Duration::from_secs(3);
 
@@ -26,6 +28,8 @@ pub(in crate::server) const CLAIMS_MAX: usize = 4;
 #[derive(Debug)]
 pub(in crate::server) struct Ingredients {
     pub(in crate::server) settings: Settings,
+    /// This server as one of several nodes, which calls the others.
+    pub(in crate::server) node: Arc<Node>,
     pub(in crate::server) limits: Limits,
     pub(in crate::server) defaults: Config,
     pub(in crate::server) clock: Clock,

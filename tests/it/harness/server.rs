@@ -118,23 +118,24 @@ impl Spawned {
         if server.becomes_ready() { Ok(server) } else { Err(server.last_words()) }
     }
 
+    /// As [`start_with`](Self::start_with), at an address that is known before.
+    pub(crate) fn start_known(store: &Store, address: SocketAddr, adapt: impl FnOnce(&mut Command)) -> Self {
+        let server = Self::try_start(store, deltaq(&[]), &address.to_string(), adapt);
+        server.unwrap_or_else(|log| panic!("the server does not listen:\n{log}"))
+    }
+
+    /// Starts a server at this address, and does not wait for anything.
+    pub(crate) fn begin(store: &Store, address: SocketAddr, adapt: impl FnOnce(&mut Command)) -> Self {
+        Self { api: address, ..Self::spawn(store, deltaq(&[]), &address.to_string(), adapt) }
+    }
+
     fn listens(
         store: &Store,
-        mut command: Command,
+        command: Command,
         listen: &str,
         adapt: impl FnOnce(&mut Command),
     ) -> Result<Self, String> {
-        command.args(["serve", "--listen", listen, "--metrics-listen", "", "--log-format", "json"]);
-        match store {
-            Store::Memory => command.arg("--in-memory"),
-            Store::Folder(folder) | Store::Borrowed(folder) => command.arg("--data-dir").arg(folder),
-            Store::Url(url) => command.arg("--store").arg(url),
-        };
-        let process = Process::start(command, |command, folder| {
-            command.arg("--ready-file").arg(folder.join("ready"));
-            adapt(command);
-        });
-        let mut server = Self { process, api: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let mut server = Self::spawn(store, command, listen, adapt);
         let ready = server.process.folder().join("ready");
         let has_ended = found(|| {
             let text = std::fs::read_to_string(&ready).unwrap_or_default();
@@ -146,6 +147,20 @@ impl Spawned {
             server.process.status().map(|_| true).ok_or("the server listens")
         });
         if has_ended { Err(server.last_words()) } else { Ok(server) }
+    }
+
+    fn spawn(store: &Store, mut command: Command, listen: &str, adapt: impl FnOnce(&mut Command)) -> Self {
+        command.args(["serve", "--listen", listen, "--metrics-listen", "", "--log-format", "json"]);
+        match store {
+            Store::Memory => command.arg("--in-memory"),
+            Store::Folder(folder) | Store::Borrowed(folder) => command.arg("--data-dir").arg(folder),
+            Store::Url(url) => command.arg("--store").arg(url),
+        };
+        let process = Process::start(command, |command, folder| {
+            command.arg("--ready-file").arg(folder.join("ready"));
+            adapt(command);
+        });
+        Self { process, api: SocketAddr::from(([127, 0, 0, 1], 0)) }
     }
 
     /// Sends a signal.

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "store", include_str!("../../../../migrations/postgres/0001_store.sql")),
     (2, "nodes", include_str!("../../../../migrations/postgres/0002_nodes.sql")),
     (3, "loads", include_str!("../../../../migrations/postgres/0003_loads.sql")),
+    (4, "admission", include_str!("../../../../migrations/postgres/0004_admission.sql")),
 ];
 
 /// Migrates the database to the newest version. `name` is the name of the database.

@@ -5,14 +5,15 @@
 //! removal change the same row, so one of them comes first. A removed node learns of its removal from its next
 //! heartbeat.
 
+use std::fmt;
 use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::postgres::{PgConnection, PgRow};
 
-use super::connect::{self, Protection, simple_rows};
+use super::connect::{self, Protection, simple, simple_rows};
 use super::error::database;
-use super::owner::{Loads, Member};
+use super::owner::{Member, Report, TTL};
 use super::{Settings, migrate, sql};
 use crate::store::Error;
 
@@ -20,18 +21,66 @@ use crate::store::Error;
 const HEARTBEAT_MAX: Duration = Duration::from_secs(2);
 
 /// A node, as other nodes see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its name.
     pub name: String,
     /// The address of its API.
     pub url: String,
+    /// The random number of the process.
+    pub instance: i64,
     /// Whether it is stopping.
     pub is_leaving: bool,
+    /// Whether it takes partitions: it and the other nodes have called each other.
+    pub has_joined: bool,
+    /// The instances of the nodes that it has called.
+    pub reached: Vec<i64>,
+    /// The salted digests of the secrets that it accepts. The first one is of the secret that it sends.
+    pub secrets: Vec<String>,
+    /// The number of its queues.
+    pub queues: u64,
+    /// The time since its last heartbeat, by the clock of the database.
+    pub heartbeat_age: Duration,
+    /// How far its wall clock is ahead of the clock of the database, in milliseconds.
+    pub clock_ahead_ms: i64,
     /// Whether it owns a partition that it has loaded.
     pub has_loaded: bool,
     /// The partitions that it has recently failed to load.
     pub unloadable: Vec<i16>,
+}
+
+impl Node {
+    /// Whether the node has sent a heartbeat within [`TTL`](super::owner::TTL).
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.heartbeat_age < TTL
+    }
+
+    /// Whether the node and a process with these secrets accept each other's calls.
+    fn shares(&self, secrets: &dyn Fn(&Member) -> Vec<String>) -> bool {
+        let own = secrets(&Member { name: self.name.clone(), instance: self.instance });
+        let has =
+            |accepted: &[String], sent: Option<&String>| sent.is_none_or(|sent| accepted.contains(sent));
+        has(&self.secrets, own.first()) && has(&own, self.secrets.first())
+    }
+}
+
+/// What a process needs to join the nodes of a database.
+pub struct Join<'a> {
+    /// The name of the node.
+    pub name: String,
+    /// The address of its API.
+    pub url: String,
+    /// The number of partitions (`cluster.partitions`).
+    pub partitions: u16,
+    /// The digests of the secrets that it accepts, with a member as salt.
+    pub secrets: &'a (dyn Fn(&Member) -> Vec<String> + Sync),
+}
+
+impl fmt::Debug for Join<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Join").field("name", &self.name).field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 /// The result of a heartbeat.
@@ -68,28 +117,46 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Joins the nodes of a database. Creates the tables and `partitions` partitions if there are none. Returns the
-    /// number of partitions, and the failures that an acknowledged commit survives.
+    /// Joins the nodes of a database. Creates the tables and the partitions if there are none. Returns the failures
+    /// that an acknowledged commit survives.
     ///
     /// # Errors
-    /// Same as [`Postgres::open`](super::Postgres::open).
-    pub async fn join(
-        settings: Settings,
-        name: String,
-        url: String,
-        partitions: u16,
-    ) -> Result<(Self, usize, Protection), Error> {
+    /// Same as [`Postgres::open`](super::Postgres::open), or the database has another number of partitions, or a node of the
+    /// database has other secrets. In these cases nothing has changed.
+    pub async fn join(settings: Settings, join: Join<'_>) -> Result<(Self, Protection), Error> {
+        let Join { name, url, partitions, secrets } = join;
         let (mut connection, host) = connect::writable(&settings, 0).await?;
         migrate::migrate(&mut connection, settings.name()).await?;
         let protection = connect::protection(&mut connection).await?;
         let member = Member { name, instance: connect::random()? };
         let doing = "join the nodes";
-        let joined = simple_rows(&mut connection, doing, sql::join(&member, &url, partitions)).await?;
-        // The first row comes from the lock, and the last row has the number.
-        let count = joined.last().ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get::<i64, _>(0));
-        let count = count.map_err(|error| database(doing, error))?;
+        // The connection ends with an error, and the transaction with it.
+        let rows = simple_rows(&mut connection, doing, sql::begin_join(partitions)).await?;
+        // The first row comes from the lock.
+        let (nodes, owners) =
+            read(rows.get(1..).unwrap_or_default()).map_err(|error| database(doing, error))?;
+        let refused = |why: String| {
+            let doing = format!("join the nodes of the database {}: {why}", settings.name());
+            Err(Error::Failed { doing, source: None })
+        };
+        if owners.len() != usize::from(partitions) {
+            let found = owners.len();
+            return refused(format!(
+                "it has {found} partitions, and cluster.partitions is {partitions}: set cluster.partitions = {found}, because the \
+                 number can't be changed"
+            ));
+        }
+        if let Some(node) = nodes.iter().find(|node| node.is_live() && !node.shares(secrets)) {
+            return refused(format!(
+                "its node {:?} at {} has another secret. If this server belongs to the same cluster, its cluster.secret_file must \
+                 have the same secret; otherwise storage.store must name another database",
+                node.name, node.url
+            ));
+        }
+        let digests = secrets(&member);
+        simple(&mut connection, doing, sql::join(&member, &url, &digests)).await?;
         let membership = Self { settings, member, url, connection: Some(connection), host };
-        Ok((membership, usize::try_from(count).unwrap_or_default(), protection))
+        Ok((membership, protection))
     }
 
     /// The identity of this process as a member.
@@ -122,15 +189,23 @@ impl Membership {
     ///
     /// # Errors
     /// The database can't be reached.
-    pub async fn heartbeat(
-        &mut self,
-        is_leaving: bool,
-        loads: &Loads,
-        removes: bool,
-    ) -> Result<Found, Error> {
+    pub async fn heartbeat(&mut self, report: &Report, removes: bool) -> Result<Found, Error> {
         let doing = "send a heartbeat";
-        let rows = self.run(doing, sql::heartbeat(&self.member, is_leaving, loads, removes)).await?;
-        found(&rows, &self.member).map_err(|error| database(doing, error))
+        let rows = self.run(doing, sql::heartbeat(&self.member, report, removes)).await?;
+        let (nodes, owners) = read(&rows).map_err(|error| database(doing, error))?;
+        let own = nodes.iter().find(|node| node.name == self.member.name);
+        let condition = match own {
+            None => Condition::Removed,
+            Some(own) if own.instance == self.member.instance => Condition::Member,
+            Some(_) => Condition::Replaced,
+        };
+        Ok(Found { condition, nodes, owners })
+    }
+
+    /// The address of the API of this node.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Ends the membership.
@@ -162,10 +237,9 @@ impl Membership {
     }
 }
 
-/// Reads the rows of a heartbeat. Rows of nodes have no partition.
-fn found(rows: &[PgRow], member: &Member) -> Result<Found, sqlx::Error> {
+/// Reads the nodes and the owners of the partitions. Rows of nodes have no partition.
+fn read(rows: &[PgRow]) -> Result<(Vec<Node>, Vec<Option<String>>), sqlx::Error> {
     let (mut nodes, mut owners) = (Vec::new(), Vec::new());
-    let mut condition = Condition::Removed;
     for row in rows {
         let name: Option<String> = row.try_get("name")?;
         let partition: Option<i16> = row.try_get("partition")?;
@@ -173,17 +247,21 @@ fn found(rows: &[PgRow], member: &Member) -> Result<Found, sqlx::Error> {
             owners.push(name);
             continue;
         };
-        if *name == member.name {
-            let is_own = row.try_get::<i64, _>("instance")? == member.instance;
-            condition = if is_own { Condition::Member } else { Condition::Replaced };
-        }
+        let age_ms = row.try_get::<i64, _>("heartbeat_age_ms")?;
         nodes.push(Node {
             name: name.clone(),
             url: row.try_get("url")?,
+            instance: row.try_get("instance")?,
             is_leaving: row.try_get("is_leaving")?,
+            has_joined: row.try_get("has_joined")?,
+            reached: row.try_get("reached")?,
+            secrets: row.try_get("secrets")?,
+            queues: u64::try_from(row.try_get::<i64, _>("queues")?).unwrap_or_default(),
+            heartbeat_age: Duration::from_millis(u64::try_from(age_ms).unwrap_or_default()),
+            clock_ahead_ms: row.try_get("clock_ahead_ms")?,
             has_loaded: row.try_get("has_loaded")?,
             unloadable: row.try_get("unloadable")?,
         });
     }
-    Ok(Found { condition, nodes, owners })
+    Ok((nodes, owners))
 }

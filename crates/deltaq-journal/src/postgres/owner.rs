@@ -10,14 +10,27 @@ pub const TTL: Duration = Duration::from_secs(10);
 /// A process that has joined the nodes.
 #[derive(Clone, Debug)]
 pub struct Member {
-    pub(super) name: String,
+    /// The name of the node.
+    pub name: String,
     /// The random number of the process.
-    pub(super) instance: i64,
+    pub instance: i64,
 }
 
-/// What a node reports about loading partitions.
+/// What a node reports with a heartbeat.
 #[derive(Clone, Debug, Default)]
-pub struct Loads {
+pub struct Report {
+    /// Whether it is stopping.
+    pub is_leaving: bool,
+    /// Whether it takes partitions.
+    pub has_joined: bool,
+    /// The instances of the nodes that it has called.
+    pub reached: Vec<i64>,
+    /// The salted digests of the secrets that it accepts.
+    pub secrets: Vec<String>,
+    /// The number of its queues.
+    pub queues: u64,
+    /// Its wall clock, in microseconds since the Unix epoch.
+    pub wall_us: u64,
     /// Whether it owns a partition that it has loaded.
     pub has_loaded: bool,
     /// The partitions that it has failed to load lately.

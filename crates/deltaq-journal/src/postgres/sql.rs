@@ -6,7 +6,7 @@
 //!
 //! No statement leaves state in its session: a pooler may give each transaction another session.
 
-use super::owner::{Loads, Member, TTL, Tenure};
+use super::owner::{Member, Report, TTL, Tenure};
 use crate::store::{Epoch, QueueId};
 
 /// Maximum wait for a lock, in milliseconds.
@@ -124,21 +124,43 @@ pub(super) fn release(partition: i16, tenure: &Tenure) -> String {
     )
 }
 
-/// Joins the nodes in one transaction, which waits for other joins. Creates the partitions if there are none. Returns
-/// the number of partitions.
-pub(super) fn join(member: &Member, url: &str, partitions: u16) -> String {
-    let (name, instance) = (literal(&member.name), member.instance);
+/// The nodes, then the partitions, as [`read`](super::nodes) expects them, of nodes that satisfy a condition.
+fn nodes_and_owners(condition: &str) -> String {
+    format!(
+        "SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, has_joined, reached, secrets, queues, \
+             (extract(epoch FROM clock_timestamp() - heartbeat_at) * 1000)::bigint AS heartbeat_age_ms, clock_ahead_ms, \
+             has_loaded, unloadable FROM deltaq.nodes WHERE {condition} \
+         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+             FROM deltaq.partitions \
+         ORDER BY partition NULLS FIRST, name"
+    )
+}
+
+/// Begins the transaction in which a node joins: creates the partitions of a database that has none, and reads the nodes
+/// and the partitions.
+pub(super) fn begin_join(partitions: u16) -> String {
     format!(
         "{}{LOCK_MIGRATIONS}; \
          INSERT INTO deltaq.partitions (partition) SELECT generate_series(0, {partitions} - 1) \
-             WHERE NOT EXISTS (SELECT FROM deltaq.partitions); \
-         INSERT INTO deltaq.nodes (name, url, instance, heartbeat_at) \
-             VALUES ({name}, {url}, {instance}, clock_timestamp()) \
-             ON CONFLICT (name) DO UPDATE SET url = excluded.url, instance = excluded.instance, is_leaving = false, \
-                 heartbeat_at = excluded.heartbeat_at, has_loaded = excluded.has_loaded, unloadable = excluded.unloadable; \
-         SELECT count(*) FROM deltaq.partitions; COMMIT",
+             WHERE NOT EXISTS (SELECT FROM deltaq.partitions); {}",
         begin(),
-        url = literal(url)
+        nodes_and_owners("true")
+    )
+}
+
+/// Adds the node, and ends the transaction. A node of the same name is replaced.
+pub(super) fn join(member: &Member, url: &str, secrets: &[String]) -> String {
+    format!(
+        "INSERT INTO deltaq.nodes (name, url, instance, heartbeat_at, secrets) \
+             VALUES ({name}, {url}, {instance}, clock_timestamp(), {secrets}) \
+             ON CONFLICT (name) DO UPDATE SET url = excluded.url, instance = excluded.instance, is_leaving = false, \
+                 heartbeat_at = excluded.heartbeat_at, has_loaded = excluded.has_loaded, unloadable = excluded.unloadable, \
+                 has_joined = false, reached = excluded.reached, secrets = excluded.secrets, queues = excluded.queues; \
+         COMMIT",
+        name = literal(&member.name),
+        url = literal(url),
+        instance = member.instance,
+        secrets = texts(secrets)
     )
 }
 
@@ -156,14 +178,20 @@ pub(super) fn join_again(member: &Member, url: &str) -> String {
 /// The statement of a heartbeat: renews the membership, then reads the nodes and the partitions. It also gives up
 /// partitions, without waiting for locks on their rows. With `removes`, it also removes the nodes whose last
 /// heartbeat is older than the TTL.
-pub(super) fn heartbeat(member: &Member, is_leaving: bool, loads: &Loads, removes: bool) -> String {
+pub(super) fn heartbeat(member: &Member, report: &Report, removes: bool) -> String {
     let (name, instance, ttl) = (literal(&member.name), member.instance, TTL.as_secs());
-    let has_loaded = loads.has_loaded;
-    let list = |partitions: &[i16]| partitions.iter().map(i16::to_string).collect::<Vec<_>>().join(",");
-    let (unloadable, given_up) = (list(&loads.unloadable), list(&loads.given_up));
+    let Report { is_leaving, has_joined, has_loaded, queues, wall_us, .. } = report;
+    let (unloadable, given_up) = (list(&report.unloadable), list(&report.given_up));
+    let (reached, secrets) = (list(&report.reached), texts(&report.secrets));
+    let read = nodes_and_owners(&format!(
+        "nodes.name NOT IN (SELECT name FROM removed) \
+             AND (nodes.name <> {name} OR nodes.instance <> {instance} OR EXISTS (SELECT FROM renewed))"
+    ));
     format!(
         "WITH renewed AS (\
              UPDATE deltaq.nodes SET heartbeat_at = clock_timestamp(), is_leaving = {is_leaving}, \
+                 has_joined = {has_joined}, reached = '{{{reached}}}', secrets = {secrets}, queues = {queues}, \
+                 clock_ahead_ms = {wall_us} / 1000 - (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
                  has_loaded = {has_loaded}, unloadable = '{{{unloadable}}}' \
              WHERE name = {name} AND instance = {instance} RETURNING name\
          ), removed AS (\
@@ -173,13 +201,19 @@ pub(super) fn heartbeat(member: &Member, is_leaving: bool, loads: &Loads, remove
              UPDATE deltaq.partitions SET node = NULL WHERE EXISTS (SELECT FROM renewed) AND partition IN (\
                  SELECT partition FROM deltaq.partitions WHERE node = {name} AND partition = ANY ('{{{given_up}}}') \
                  FOR NO KEY UPDATE SKIP LOCKED)\
-         ) \
-         SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, has_loaded, unloadable FROM deltaq.nodes \
-         WHERE nodes.name NOT IN (SELECT name FROM removed) \
-             AND (nodes.name <> {name} OR nodes.instance <> {instance} OR EXISTS (SELECT FROM renewed)) \
-         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL FROM deltaq.partitions \
-         ORDER BY partition NULLS FIRST, name"
+         ) {read}"
     )
+}
+
+/// The elements of an SQL array of numbers.
+fn list(numbers: &[impl ToString]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Texts as an SQL array.
+fn texts(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| literal(text)).collect();
+    format!("ARRAY[{}]::text[]", texts.join(", "))
 }
 
 /// Ends a membership.

@@ -54,12 +54,15 @@ impl LinkFault {
 pub(crate) struct LinkProxy {
     /// The address that the node advertises.
     pub(crate) address: SocketAddr,
+    /// The address of the node. Only this process uses its host, so the port is free.
+    pub(crate) node: SocketAddr,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    node: SocketAddr,
     state: Mutex<State>,
     /// Number of pieces that a fault has hit.
     hits: AtomicUsize,
@@ -67,8 +70,6 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The address of the node, while it runs.
-    node: Option<SocketAddr>,
     fault: Option<LinkFault>,
     links: Vec<Arc<Link>>,
     is_over: bool,
@@ -121,19 +122,16 @@ impl Link {
 }
 
 impl LinkProxy {
-    /// Starts a proxy that refuses connections until it [`leads_to`](Self::leads_to) a node.
+    /// Starts a proxy of a node that may start later.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared::default());
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let node = SocketAddr::from(([127, 79, high, low.max(1)], address.port()));
+        let shared = Arc::new(Shared { node, state: Mutex::default(), hits: AtomicUsize::new(0) });
         let accepting = shared.clone();
         let accepting = Some(std::thread::spawn(move || accept(&listener, &accepting)));
-        Self { address, shared, accepting }
-    }
-
-    /// Leads new connections to a node.
-    pub(crate) fn leads_to(&self, node: SocketAddr) {
-        self.shared.state.lock().node = Some(node);
+        Self { address, node, shared, accepting }
     }
 
     /// Begins a fault.
@@ -187,7 +185,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             shared.hits.fetch_add(1, Ordering::Relaxed);
             continue;
         }
-        let Some(Ok(node)) = state.node.map(TcpStream::connect) else { continue };
+        let Ok(node) = TcpStream::connect(shared.node) else { continue };
         for stream in [&caller, &node] {
             let _batched = stream.set_nodelay(true);
         }

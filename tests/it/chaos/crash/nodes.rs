@@ -101,12 +101,11 @@ impl Node {
     fn start(&mut self, secret: &PathBuf, host: &Host) {
         let store = Store::Url(self.database.url());
         let advertised = format!("http://{}", host.link.address);
-        let process = Spawned::start_with(&store, |command: &mut Command| {
+        let process = Spawned::start_known(&store, host.link.node, |command: &mut Command| {
             command.args(["--node-name", self.name, "--advertise", &advertised]);
             command.env("DELTAQ_CLUSTER__SECRET_FILE", secret);
             host.wall_clock.give(command);
         });
-        host.link.leads_to(process.api);
         self.process = Some(process);
     }
 

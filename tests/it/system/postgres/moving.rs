@@ -103,7 +103,7 @@ fn a_whole_store_moves_to_several_nodes() {
     server.end(STOP);
     let text = printed(&["export", "--data-dir", path(&folder)]);
 
-    let nodes = super::nodes::Nodes::new();
+    let nodes = super::nodes::Nodes::with_partitions(3);
     let url = nodes.cluster.url();
     let target = path(&folder).to_owned() + "/other";
     for wrong in [&["--data-dir", &target][..], &["--store", &url, "--queue", "q"]] {

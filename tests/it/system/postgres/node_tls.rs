@@ -119,17 +119,22 @@ fn nodes_verify_the_certificates_of_each_other() {
     let _b = start_b(&nodes, &right);
     nodes.until_owners(&[("b", super::nodes::PARTITIONS)]);
     let authorities = folder.join("authorities.pem");
-    fs::copy(wrong.file(), &authorities).expect("a file");
+    fs::copy(right.file(), &authorities).expect("a file");
     let own = right.issue();
     let a = start_a(&nodes, &authorities, &own);
     nodes.until_owners(&[("a", super::nodes::PARTITIONS / 2), ("b", super::nodes::PARTITIONS / 2)]);
     let queue = queue_of(&nodes, "b");
+    until(&a, &queue, 200);
+
+    // A reload reads the authorities again.
+    fs::copy(wrong.file(), &authorities).expect("a file");
+    a.signal("HUP");
+    until(&a, &queue, 503);
     let refused =
         ["a call at a node failed", "invalid peer certificate", "cluster.ca_file", "https://127.0.0.1:"];
     assert_eq!(until_logged(&a, &queue, &refused)["code"], "not-owner");
     assert!(!a.last_words().contains(SECRET), "{}", a.last_words());
 
-    // A reload reads the authorities again.
     fs::copy(right.file(), &authorities).expect("a file");
     a.signal("HUP");
     let (head, _) = until(&a, &queue, 200);

@@ -26,22 +26,39 @@ pub(super) struct Nodes {
     pub(super) cluster: Cluster,
     pub(super) store: Store,
     pub(super) secret: PathBuf,
+    partitions: usize,
 }
 
 impl Nodes {
     pub(super) fn new() -> Self {
+        Self::with_partitions(PARTITIONS)
+    }
+
+    /// Nodes whose setting names this number of partitions.
+    pub(super) fn with_partitions(partitions: usize) -> Self {
         let cluster = Cluster::start();
         let secret = cluster.folder().join("secret");
         std::fs::write(&secret, SECRET).expect("a file");
         let store = Store::Url(cluster.url());
-        Self { cluster, store, secret }
+        Self { cluster, store, secret, partitions }
     }
 
     pub(super) fn start(&self, name: &str) -> Spawned {
-        Spawned::start_with(&self.store, |command: &mut Command| {
-            command.args(["--node-name", name, "--advertise", "http://127.0.0.1:0"]);
-            command.env("DELTAQ_CLUSTER__SECRET_FILE", &self.secret);
+        self.try_start(name).unwrap_or_else(|log| panic!("the node does not start:\n{log}"))
+    }
+
+    /// Starts a node. An error is the log of a node that has ended.
+    pub(super) fn try_start(&self, name: &str) -> Result<Spawned, String> {
+        Spawned::try_start(&self.store, deltaq(&[]), "127.0.0.1:0", |command| {
+            self.settings(command, name, "http://127.0.0.1:0");
         })
+    }
+
+    /// The settings of a node that advertises this URL.
+    pub(super) fn settings(&self, command: &mut Command, name: &str, url: &str) {
+        command.args(["--node-name", name, "--advertise", url]);
+        command.env("DELTAQ_CLUSTER__SECRET_FILE", &self.secret);
+        command.env("DELTAQ_CLUSTER__PARTITIONS", self.partitions.to_string());
     }
 
     /// How many partitions each node owns; "" is none.
@@ -274,25 +291,6 @@ fn calls_that_wait_for_a_frozen_owner_end_when_it_has_lost_the_queue() {
     // The owner is still frozen: neither it nor the end of its connection has answered.
     assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("did not reply")), "{problem}");
     a.signal("CONT");
-}
-
-#[test]
-fn a_node_with_another_secret_is_told_so_and_its_clients_may_repeat() {
-    let mut nodes = Nodes::new();
-    let a = nodes.start("a");
-    nodes.secret = nodes.cluster.folder().join("other-secret");
-    std::fs::write(&nodes.secret, SECRET.replace('0', "9")).expect("a file");
-    let b = nodes.start("b");
-    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
-    let refused: Vec<_> =
-        QUEUES.into_iter().map(|queue| add(&b, queue, "k")).filter(|(status, _)| *status != 200).collect();
-    assert!(!refused.is_empty(), "b owns all queues");
-    for (status, problem) in refused {
-        assert_eq!((status, &problem["code"]), (503, &json!("not-owner")), "{problem}");
-        assert_eq!(problem["retryable"], true);
-    }
-    until("the log of the node", || b.last_words().contains("cluster.secret_file must have the same secret"));
-    drop(a);
 }
 
 #[test]

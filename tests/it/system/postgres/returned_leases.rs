@@ -115,11 +115,10 @@ fn a_late_return_does_not_reach_the_next_owner() {
         command.env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret).env("RUST_LOG", "deltaq=debug");
     });
     let advertised = format!("http://{}", link.address);
-    let b = Spawned::start_with(&nodes.store, |command| {
+    let b = Spawned::start_known(&nodes.store, link.node, |command| {
         command.args(["--node-name", "b", "--advertise", &advertised]);
         command.env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret);
     });
-    link.leads_to(b.api);
     let c = nodes.start("c");
     nodes.until_owners(&[("a", PARTITIONS / 3), ("b", PARTITIONS / 3), ("c", PARTITIONS / 3)]);
     let filler = "x".repeat(LARGE);
