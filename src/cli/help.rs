@@ -12,7 +12,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Run and keep a server",
         &["serve", "config", "token", "health", "check", "backup", "export", "import", "bench"],
     ),
-    ("Watch", &["status", "queues", "top", "tail", "watch", "wait"]),
+    ("Watch", &["status", "nodes", "queues", "top", "tail", "watch", "wait"]),
     ("Manage a queue", &["queue", "parked", "promote", "redrive", "discard", "forget"]),
     ("Produce", &["add", "update", "delete", "replace", "deltas", "resync", "seed", "reflect"]),
     ("Work", &["work", "pop", "ack", "done", "nack", "release", "reject", "extend"]),

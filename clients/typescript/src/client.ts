@@ -1,6 +1,6 @@
 /** A deltaq server. */
 
-import type { Info, QueueDocument, QueuePage } from "./documents.js";
+import type { Info, NodeList, QueueDocument, QueuePage } from "./documents.js";
 import { parseAroundObjects } from "./json.js";
 import { List } from "./list.js";
 import { Queue } from "./queue.js";
@@ -37,6 +37,11 @@ export class Client {
     /** Version, durability, store and limits of the server. */
     async info(options: CallOptions = {}): Promise<Info> {
         return (await this.#transport.send({ method: "GET", path: ["v1", "info"] }, options)) as Info;
+    }
+
+    /** The nodes that share the database of the server; none for a single server. */
+    async nodes(options: CallOptions = {}): Promise<NodeList> {
+        return (await this.#transport.send({ method: "GET", path: ["v1", "nodes"] }, options)) as NodeList;
     }
 
     /** Returns once the server has loaded all queues. Throws after the time limit of the retries, two minutes by default. */

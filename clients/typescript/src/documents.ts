@@ -443,3 +443,23 @@ export interface Info {
     caller: { name: string; expires_at: Timestamp | null; grants: { verbs: string[]; queues: string[]; sources: string[] | null }[] } | null;
     limits: Record<string, number>;
 }
+
+export interface NodeDocument {
+    name: string;
+    url: string;
+    /** Whether it is the node that replies. */
+    this: boolean;
+    state: Open<"joining" | "serving" | "leaving" | "late">;
+    partitions: number;
+    queues: number;
+    heartbeat_age_ms: number;
+    /** How far its wall clock is ahead of the clock of the database; negative if it is behind. */
+    clock_ahead_ms: number;
+}
+
+export interface NodeList {
+    /** Empty for a single server. */
+    items: NodeDocument[];
+    partitions: number;
+    without_owner: number;
+}

@@ -1,6 +1,6 @@
 //! The server as a whole.
 
-use deltaq_types::Info;
+use deltaq_types::{Info, NodeList};
 use reqwest::Method;
 use serde_json::Value;
 
@@ -15,6 +15,14 @@ impl Client {
     /// The call failed.
     pub async fn info(&self) -> Result<Info, Error> {
         self.request(Call::new(Method::GET, ["v1", "info"])).await
+    }
+
+    /// The nodes that share the database of the server; none for a single server.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn nodes(&self) -> Result<NodeList, Error> {
+        self.request(Call::new(Method::GET, ["v1", "nodes"])).await
     }
 
     /// Checks once whether the process serves requests.

@@ -58,7 +58,9 @@ pub use self::read::{
     ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
     ParkedErrors, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
-pub use self::server::{Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore};
+pub use self::server::{
+    Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,
+};
 pub use self::settings::{
     Bucket, DetailedKeyPart, Follow, FollowedView, ItemExponential, ItemFastSlow, KeyPart, Mode,
     QueueSettings, RateLimiter, Retention,
@@ -67,5 +69,5 @@ pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
     DeltaType, Durability, EventName, ExpiredReason, FollowReason, FollowState, GrantVerb, HoldReason,
-    IndexState, ItemState, LeaseOutcome, RowType, SettleResult, StoreKind,
+    IndexState, ItemState, LeaseOutcome, NodeStatus, RowType, SettleResult, StoreKind,
 };

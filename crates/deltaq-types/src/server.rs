@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Durability, GrantVerb, StoreKind, Timestamp};
+use super::{Durability, GrantVerb, NodeStatus, StoreKind, Timestamp};
 
 /// The server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -76,6 +76,38 @@ pub struct InfoNode {
     pub partitions: u64,
     /// The numbers of the partitions that the node currently owns.
     pub owned: Vec<u64>,
+}
+
+/// The nodes that share a database, as of the last heartbeat of the node that replies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeList {
+    /// The nodes, by name; empty for a single server.
+    pub items: Vec<NodeDocument>,
+    /// The number of partitions of the database.
+    pub partitions: u64,
+    /// The number of partitions that no node owns.
+    pub without_owner: u64,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeDocument {
+    /// The name of the node.
+    pub name: String,
+    /// The URL at which the other nodes reach it.
+    pub url: String,
+    /// Whether it is the node that replies.
+    pub this: bool,
+    /// What the node does.
+    pub state: NodeStatus,
+    /// The number of partitions that it owns.
+    pub partitions: u64,
+    /// The number of queues that it owns.
+    pub queues: u64,
+    /// The time since its last heartbeat, in milliseconds.
+    pub heartbeat_age_ms: u64,
+    /// How far its wall clock is ahead of the clock of the database, in milliseconds; negative if it is behind.
+    pub clock_ahead_ms: i64,
 }
 
 /// The limits of requests.

@@ -154,6 +154,17 @@ words! {
         /// A PostgreSQL database.
         Postgres = "postgres",
     }
+    /// What a node does.
+    NodeStatus {
+        /// It takes no partitions until it and the other nodes have called each other.
+        Joining = "joining",
+        /// It serves its partitions.
+        Serving = "serving",
+        /// It is stopping.
+        Leaving = "leaving",
+        /// Its last heartbeat is older than two seconds.
+        Late = "late",
+    }
     /// What a grant of a token permits.
     GrantVerb {
         /// Read the state of the queues.

@@ -7,7 +7,7 @@ use deltaq_client::Backoff;
 use deltaq_runtime::clock::Clock;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use deltaq_types::{Info, QueueDocument, QueuePage, QueueStatus, Timestamp};
+use deltaq_types::{Info, NodeDocument, NodeStatus, QueueDocument, QueuePage, QueueStatus, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -24,6 +24,8 @@ use super::waiting::synced;
 
 /// Number of queues per page.
 const PAGE: u64 = 1_000;
+/// A clock that is wrong by this much, in milliseconds, is marked.
+const CLOCK_ERROR_MS: u64 = 1_000;
 /// Time between two polls of a queue.
 const POLL: Duration = Duration::from_millis(250);
 /// Maximum time between two polls.
@@ -35,6 +37,9 @@ super::commands! {
         /// Show the server and the totals of its queues.
         #[command(after_help = "Example:\n  deltaq status --url http://deltaq:7070")]
         Status(Status),
+        /// List the nodes of a cluster: what they own, their heartbeats and their clocks.
+        #[command(after_help = "Example:\n  deltaq nodes --url http://deltaq:7070")]
+        Nodes(Nodes),
         /// Show a live board of queues, keys and parked errors.
         #[command(after_help = "Example:\n  deltaq top --url http://deltaq:7070")]
         Top(Top),
@@ -50,6 +55,10 @@ super::commands! {
 /// `deltaq status`.
 #[derive(Debug, Clone, Args)]
 pub struct Status {}
+
+/// `deltaq nodes`.
+#[derive(Debug, Clone, Args)]
+pub struct Nodes {}
 
 /// `deltaq wait`.
 #[derive(Debug, Clone, Args)]
@@ -142,6 +151,54 @@ impl Execute for Status {
         ];
         session.output.document(&text, &info.name, fields)?;
         check_complete(&unavailable)
+    }
+}
+
+/// The nodes as the server sent them.
+#[derive(Debug, serde::Deserialize)]
+struct NodeTexts {
+    items: Vec<Box<RawValue>>,
+    without_owner: u64,
+}
+
+impl Execute for Nodes {
+    const OPERATIONS: &'static [&'static str] = &["list_nodes"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let nodes: NodeTexts = session.client.fetch(session.call("list_nodes", "", "")?).await?;
+        let mut output = session.output.list::<NodeDocument>();
+        output.add::<NodeDocument>(&nodes.items)?;
+        output.finish("the server is not one of several nodes")?;
+        if nodes.without_owner > 0 {
+            eprintln!("{} without an owner", counted(nodes.without_owner, "partition"));
+        }
+        Ok(())
+    }
+}
+
+impl super::output::Row for NodeDocument {
+    const COLUMNS: &'static [&'static str] =
+        &["NODE", "STATE", "PARTITIONS", "QUEUES", "HEARTBEAT", "CLOCK", "URL"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let is_serving = self.state == NodeStatus::Serving;
+        let is_right = self.clock_ahead_ms.unsigned_abs() < CLOCK_ERROR_MS;
+        let sign = if self.clock_ahead_ms < 0 { "-" } else { "+" };
+        let clock = format!("{sign}{}", duration_text(self.clock_ahead_ms.unsigned_abs()));
+        let tone = |is_good| if is_good { Tone::Plain } else { Tone::Bad };
+        vec![
+            Cell::new(&self.name),
+            Cell::new(self.state.as_str()).tone(tone(is_serving)),
+            Cell::number(self.partitions),
+            Cell::number(self.queues),
+            Cell::new(duration_text(self.heartbeat_age_ms)),
+            Cell::new(clock).tone(tone(is_right)),
+            Cell::new(&self.url),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
     }
 }
 

@@ -35,7 +35,7 @@ use crate::http::routes::{
         consume::extend, parked::errors, parked::promote, parked::redrive, parked::discard,
         items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::workers, sources::synced,
         watch::watch, history::history, history::of_key,
-        server::livez, server::readyz, server::info, openapi_json, server::problem,
+        server::livez, server::readyz, server::info, server::nodes, openapi_json, server::problem,
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<ObjectDocument>,

@@ -137,6 +137,7 @@ operations! {
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
+    GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;
     GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body server::readyz;
     GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body document::openapi_json;

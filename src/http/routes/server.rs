@@ -4,7 +4,9 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
-use deltaq_types::{GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, Timestamp};
+use deltaq_types::{
+    GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeList, Timestamp,
+};
 
 use crate::access::Caller;
 use crate::http::gate::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
@@ -13,7 +15,7 @@ use crate::http::openapi::responses::{Always, NotFound, Unavailable};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::call::ReadCall;
-use crate::http::wire::millis;
+use crate::http::wire::{millis, node};
 
 /// Whether the process runs.
 #[utoipa::path(
@@ -101,6 +103,24 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
             queues: limits.max_queues as u64,
             waiters: limits.max_waiters as u64,
         },
+    }))
+}
+
+/// The nodes that share the database: what they own, their heartbeats and their clocks.
+#[utoipa::path(
+    get, path = "/v1/nodes", tag = "server", operation_id = "list_nodes",
+    responses(
+        (status = 200, description = "The nodes; none for a single server.", body = NodeList),
+        Always,
+    )
+)]
+pub(in crate::http) async fn nodes(ReadCall { state, .. }: ReadCall) -> Result<Json<NodeList>, Problem> {
+    let nodes = state.partitions.nodes();
+    let since = state.clock.since(nodes.read_us);
+    Ok(Json(NodeList {
+        items: nodes.nodes.iter().map(|state| node(state, since)).collect(),
+        partitions: state.partitions.count() as u64,
+        without_owner: nodes.without_owner as u64,
     }))
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use deltaq_types::{
-    EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, ObjectDocument, Page, ParkedErrors,
-    Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus,
-    Replaced, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
+    EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, NodeList, ObjectDocument, Page,
+    ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings,
+    QueueStatus, Replaced, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, ["openapi.json"]) => {}
         ("GET", []) => same::<QueuePage>(text),
         (_, ["v1", "info"]) => same::<Info>(text),
+        (_, ["v1", "nodes"]) => same::<NodeList>(text),
         ("GET" | "PUT" | "PATCH", [_]) | (_, [_, "pause" | "resume" | "close" | "reopen"]) => {
             same::<QueueDocument>(text);
         }

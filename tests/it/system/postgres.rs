@@ -8,6 +8,7 @@ mod commands;
 mod connections;
 mod databases;
 mod handover;
+mod joining;
 mod moving;
 mod node_tls;
 mod nodes;

@@ -590,3 +590,8 @@ def queues(*, prefix: str | None = None, limit: int | None = None, continue_: st
 def info() -> Call[Json]:
     """Version, durability, limits and uptime of the server."""
     return _call("GET", "/v1/info", _document)
+
+
+def nodes() -> Call[Json]:
+    """The nodes that share the database of the server; none for a single server."""
+    return _call("GET", "/v1/nodes", _document)

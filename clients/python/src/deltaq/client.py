@@ -69,6 +69,10 @@ class Client:
         """Version, durability, limits and uptime of the server."""
         return self.send(calls.info())
 
+    def nodes(self) -> Json:
+        """The nodes that share the database of the server; none for a single server."""
+        return self.send(calls.nodes())
+
     def send(self, call: Call[T], *, cancel: Cancel | None = None, attempts: Attempts | None = None) -> T:
         """Sends a call, and repeats it after a retryable error: at most `retry.max_attempts` attempts in all. `attempts` replaces these rules."""
         attempts = attempts or Attempts(self.retry)

@@ -78,6 +78,10 @@ class Client:
         """Version, durability, limits and uptime of the server."""
         return await self.send(calls.info())
 
+    async def nodes(self) -> Json:
+        """The nodes that share the database of the server; none for a single server."""
+        return await self.send(calls.nodes())
+
     async def send(self, call: Call[T], *, attempts: Attempts | None = None) -> T:
         """Sends a call, and repeats it after a retryable error: at most `retry.max_attempts` attempts in all. `attempts` replaces these rules."""
         attempts = attempts or Attempts(self.retry)
