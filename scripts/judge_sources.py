@@ -7,34 +7,43 @@ Each fault has a source, a queue and a `deltaq reflect` of its own. While the fa
 
 - A fault that hides the source shows in `deltaq_reflect_up`, in the problem of the source and in readyz, and the queue keeps what it has. Any other
   fault does not keep changes from the queue. Afterwards the queue equals the source, `up` is 1, and there is no problem.
+- The last success is as late as the last change, and a fault that hides the source does not move it. The process ends with exit code 0.
 - A queue has the settings of `--create`, also after it was deleted.
 - The deltas of each key are states that the source had, in their order and none twice. So no key is deleted that the source has, and a list that
   repeats another queues nothing.
 
-Speed is not judged. PostgreSQL and nginx must be installed. Exits with 1 if a fault was not endured. `--plant` falsifies what the judge sees.
+Speed is not judged. PostgreSQL, PgBouncer, nginx and openssl must be installed. Exits with 1 if a fault was not endured. `--plant` falsifies
+what the judge sees.
 """
 import argparse
 import collections
 import concurrent.futures
 import contextlib
+import json
 import os
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
 
+import sources.access_faults
 import sources.http_faults
-import sources.other_faults  # noqa: F401 - they register themselves
+import sources.other_faults
+import sources.pooler  # noqa: F401 - they register themselves
 from sources.real import KINDS, SETTINGS, Server, Wrong, acknowledge, call, canon, end, free_port, spawn, until
 from sources.registry import FAULTS, FREE, HIDDEN, PART, SHOWS_MAX, STALE, STEP_MAX, THROUGH
+from sources.secure import Front, OfPostgres
 
+LAST_SUCCESS = "last_success_timestamp_seconds"
 # A setting of the queues that shows who has created them.
 MAX_FAILURES = 7
-# What `--plant` falsifies: a key is lost, a key is deleted, a delta comes twice, no failure shows.
-PLANTS = ("key", "deletion", "repeat", "health")
+# What `--plant` falsifies: a key is lost, a key is deleted, a delta comes twice, no failure shows, the last success moves on during a fault, the
+# process does not end well, the other source of a file does not fail.
+PLANTS = ("key", "deletion", "repeat", "health", "success", "exit", "beside")
 
 
 class Case:
@@ -47,14 +56,14 @@ class Case:
         self.rng = random.Random(f"{arguments.seed}/{kind}/{self.name}")
         self.folder = SETTINGS.work / f"{number:03}-{kind}-{self.name}"
         self.folder.mkdir()
-        self.is_shared = "store" not in options
+        self.is_shared, self.changed_at, self.token, self.beside = "store" not in options, 0, self.folder / "own-token", None
         self.server, self.source, self.process = server, None, None
         self.history, self.kept, self.lives, self.keys, self.count = collections.defaultdict(list), {}, [collections.defaultdict(list)], 0, 0
 
     # The source.
 
     def put(self, key, **more):
-        self.count += 1
+        self.count, self.changed_at = self.count + 1, time.time()
         state = canon(self.source.put(key, {"key": key, "n": self.count, **more}))
         self.history[self.key_of(key)].append(state)
 
@@ -63,6 +72,7 @@ class Case:
         self.history[key].append(canon(self.source.objects[key.rpartition("/")[2]]))
 
     def delete(self, key):
+        self.changed_at = time.time()
         self.source.delete(key)
         self.history[self.key_of(key)].append(None)
 
@@ -112,16 +122,33 @@ class Case:
             user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"]
         command = [*user, binary, "reflect", self.queue, "--source", "judge", "--url", f"http://127.0.0.1:{self.server.port}", "--interval", "200ms",
                    "--timeout", "2s", "--log-format", "human", "--metrics-listen", f"127.0.0.1:{self.port}", "--create", f"max_failures={MAX_FAILURES}"]
+        if self.server.token:
+            self.token.write_text(self.server.token)
+            command += ["--token-file", self.token]
         given = [str(argument) for argument in self.source.arguments()]
+        if self.beside:
+            command, given = [binary, "reflect", "--config", self.file(), "--url", f"http://127.0.0.1:{self.server.port}", "--log-format", "human"], []
         self.process = spawn([*command, *self.options.get("flags", []), *given], self.folder / "reflect.log")
+
+    def file(self):
+        """A file with this source and another one."""
+        tables = {"judge": (self.queue, self.source.table()), "beside": (f"{self.queue}-beside", self.beside.table)}
+        lines = [f'metrics_listen = "127.0.0.1:{self.port}"']
+        for name, (queue, table) in tables.items():
+            (kind, settings), = table.items()
+            lines += [f"[sources.{name}]", f'queue = "{queue}"', 'interval = "200ms"', 'timeout = "2s"', f"create = {{ max_failures = {MAX_FAILURES} }}"]
+            lines += [f"[sources.{name}.{kind}]", *(f"{setting} = {json.dumps(value)}" for setting, value in settings.items())]
+        (self.folder / "reflect.toml").write_text("\n".join(lines) + "\n")
+        return self.folder / "reflect.toml"
 
     def page(self, path):
         with contextlib.suppress(OSError):
             return call(self.port, "GET", path)
         return 0, ""
 
-    def metric(self, name):
-        lines = [line for line in self.page("/metrics")[1].splitlines() if line.startswith(f"deltaq_reflect_{name}{{")]
+    def metric(self, name, source="judge"):
+        page = self.page("/metrics")[1].splitlines()
+        lines = [line for line in page if line.startswith(f"deltaq_reflect_{name}{{") and f'source="{source}"' in line]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines) if lines else None
 
     def up(self):
@@ -135,8 +162,8 @@ class Case:
         until("the queue equals the source", lambda: self.latest() == self.truth(), limit)
         until("up is 1", lambda: self.metric("up") == 1, limit)
         until("the problem is null", lambda: self.problem() is None, limit)
-        if self.page("/readyz")[0] != 200:
-            raise Wrong(f"readyz says {self.page('/readyz')}")
+        until("the last success is as late as the last change", lambda: self.metric(LAST_SUCCESS) >= int(self.changed_at), limit)
+        until("readyz says 200", lambda: self.page("/readyz")[0] == 200, limit)
         if (found := self.server.call("GET", self.queue)["settings"]["max_failures"]) != MAX_FAILURES:
             raise Wrong(f"the queue has max_failures {found}: it was created without the settings of the source")
 
@@ -146,13 +173,14 @@ class Case:
             if self.options.get("up", self.shows == HIDDEN):
                 until("up is 0", lambda: self.up() == 0, limit)
             if before is not None:
-                until("the source has a problem", lambda: self.plant != "health" and self.problem(), limit)
-            first = self.metric("failures_total") or 0
+                problem = until("the source has a problem", lambda: self.plant != "health" and self.problem(), limit)
+                if (clue := self.options.get("clue", "")) not in problem["detail"]:
+                    raise Wrong(f"the problem does not say {clue!r}: {problem['detail']}")
+            first, success = self.metric("failures_total") or 0, self.metric(LAST_SUCCESS)
             with contextlib.suppress(Wrong):
                 until("it fails again", lambda: (self.metric("failures_total") or 0) > first, 4)
-        ready = self.page("/readyz")[0]
-        if ready != (200 if before is not None or self.shows == THROUGH else 503):
-            raise Wrong(f"readyz says {ready} during the fault")
+            if self.shows == HIDDEN and self.metric(LAST_SUCCESS) + (self.plant == "success") != success:
+                raise Wrong("the last success has moved on during the fault")
         if self.shows in (HIDDEN, STALE):
             found = self.latest()
             if found != (before or {}):
@@ -165,6 +193,9 @@ class Case:
                 raise Wrong(f"keys of the source were deleted during the fault: {lost}")
         else:
             time.sleep(2)
+        ready = self.page("/readyz")
+        if ready[0] != self.options.get("ready", 200 if before is not None or self.shows == THROUGH else 503):
+            raise Wrong(f"readyz says {ready} during the fault")
 
     @staticmethod
     def difference(found, wanted):
@@ -198,8 +229,13 @@ class Case:
     def run(self):
         if not self.is_shared:
             (self.folder / "server").mkdir()
-            self.server = Server(self.folder / "server", self.options["store"])
+            self.server = Server(self.folder / "server", self.options["store"], "own_token" in self.options)
         self.source = KINDS[self.kind](self)
+        if "tls" in self.options:
+            proxy = self.source.web or self.source.wire
+            self.source.secure = OfPostgres(self.folder, self.source) if self.kind == "postgres" else Front(self.folder, proxy.port)
+        if beside := self.options.get("beside"):
+            self.beside = beside(self.folder)
         for number in range(25):
             self.put(f"k{number:03}")
         self.keys = 25
@@ -234,11 +270,15 @@ class Case:
         self.repeats()
         self.drain()
         self.deltas()
+        end(self.process, signal.SIGTERM)
+        if self.process.returncode != (0 if self.plant != "exit" else 1):
+            raise Wrong(f"the process has ended with {self.process.returncode}")
 
     def close(self):
         end(self.process)
-        if self.source:
-            self.source.close()
+        for part in (self.beside, self.source and self.source.secure, self.source):
+            if part:
+                part.close()
         if not self.is_shared and self.server:
             end(self.server.process)
 
@@ -262,7 +302,7 @@ def judge(case):
         with contextlib.suppress(Exception):
             case.close()
     label = "at start: " if case.options.get("at_start") else ""
-    line = f"{'WRONG' if wrong else 'ok':6}{case.kind:15}{label + case.name:40}{case.shows:8}{time.monotonic() - began:7.1f} s"
+    line = f"{'WRONG' if wrong else 'ok':6}{case.kind:16}{label + case.name:40}{case.shows:8}{time.monotonic() - began:7.1f} s"
     if wrong:
         log = case.folder / "reflect.log"
         tail = "".join(f"    | {text[:400]}\n" for text in log.read_text(errors="replace").splitlines()[-12:]) if log.exists() else ""
@@ -285,7 +325,7 @@ def main():
     # The longest ones first.
     chosen.sort(key=lambda each: -each[4].get("limit", 0))
     if arguments.list:
-        print("\n".join(f"{kind:15}{function.__name__:40}{shows}" for kind, function, shows, *_ in chosen))
+        print("\n".join(f"{kind:16}{function.__name__:40}{shows}" for kind, function, shows, *_ in chosen))
         return
     with tempfile.TemporaryDirectory(prefix="deltaq-judge-", ignore_cleanup_errors=True) as folder:
         SETTINGS.binary, SETTINGS.work = arguments.binary.resolve(), pathlib.Path(folder)

@@ -212,7 +212,7 @@ def program_removed(case):
 
 # SQL.
 
-DATABASES = ("postgres", "postgres-since")
+DATABASES = ("postgres", "postgres-since", "pgbouncer", "pgbouncer-since")
 
 
 @fault("sqlite", "sqlite-since", *DATABASES, quiet=True)
@@ -276,7 +276,7 @@ def connections_killed(case):
     end(killer)
 
 
-@fault(*DATABASES)
+@fault("postgres", "postgres-since")
 def role_without_connections(case):
     case.source.run_sql("ALTER ROLE reader CONNECTION LIMIT 0")
     yield
@@ -316,7 +316,7 @@ def connection_cut_in_the_rows(case):
     case.source.wire.mode = "pass"
 
 
-@fault("sqlite-since", "postgres-since", shows=THROUGH)
+@fault("sqlite-since", "postgres-since", "pgbouncer-since", shows=THROUGH)
 def value_goes_back(case):
     """A change whose value is older than others, as of a slow transaction."""
     case.source.run_sql("UPDATE shop SET n = 7777, version = 1 WHERE key = 'k001'")

@@ -75,10 +75,11 @@ def end(process, how=signal.SIGKILL):
         process.wait()
 
 
-def call(port, method, path, body=None):
+def call(port, method, path, body=None, token=None):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
-        connection.request(method, path, None if body is None else dumps(body), {"content-type": "application/json"})
+        headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
+        connection.request(method, path, None if body is None else dumps(body), headers)
         reply = connection.getresponse()
         return reply.status, reply.read().decode()
     finally:
@@ -86,16 +87,31 @@ def call(port, method, path, body=None):
 
 
 class Server:
-    """A deltaq server."""
+    """A deltaq server, perhaps with a token."""
 
-    def __init__(self, folder, durable):
-        self.folder, self.durable, self.port, self.process = folder, durable, free_port(), None
+    def __init__(self, folder, durable, has_token=False):
+        self.folder, self.durable, self.port, self.process, self.token = folder, durable, free_port(), None, None
+        if has_token:
+            self.token = self.new_token("all", "--verbs", "admin,produce,consume,read", "--queues", "*")
         self.start()
+
+    def new_token(self, *arguments):
+        command = [SETTINGS.binary, "token", *arguments, "--file", self.folder / "tokens.toml"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def rotate(self, before=lambda token: None):
+        """Replaces the token. `before` gets the new one before the server refuses the old one."""
+        old, self.token = self.token, self.new_token("rotate", "all")
+        before(self.token)
+        self.process.send_signal(signal.SIGHUP)
+        until("the old token is refused", lambda: call(self.port, "GET", "/v1/queues", token=old)[0] == 401, 20)
+        return self.token
 
     def start(self):
         store = ["--data-dir", self.folder / "data"] if self.durable else ["--in-memory"]
         command = [SETTINGS.binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--metrics-listen", "", "--log-level", "warn", *store]
-        self.process = spawn(command, self.folder / "server.log")
+        environment = {**os.environ, **({"DELTAQ_ACCESS__TOKENS_FILE": str(self.folder / "tokens.toml")} if self.token else {})}
+        self.process = spawn(command, self.folder / "server.log", env=environment)
         until("the server is ready", self.is_ready, 60)
 
     def is_ready(self):
@@ -104,7 +120,7 @@ class Server:
         return False
 
     def call(self, method, path, body=None):
-        status, text = call(self.port, method, f"/v1/queues/{path}", body)
+        status, text = call(self.port, method, f"/v1/queues/{path}", body, self.token)
         if status == 404 and method == "GET":
             return None
         if status >= 300:
@@ -249,9 +265,9 @@ class Web(Wire):
 
 
 class Source:
-    """A real source. `put` makes a state of a key and returns it."""
+    """A real source. `put` makes a state of a key and returns it. `secure` is TLS in front of it."""
 
-    web = wire = None
+    web = wire = secure = None
 
     def __init__(self, case):
         self.case, self.folder, self.rng, self.objects = case, case.folder, case.rng, {}
@@ -266,6 +282,12 @@ class Source:
 
     def delete(self, key):
         del self.objects[key]
+
+    def url(self, port):
+        return f"https://127.0.0.1:{self.secure.port}" if self.secure else f"http://127.0.0.1:{port}"
+
+    def authorities(self):
+        return ["--source-ca-file", self.secure.ca_file] if self.secure else []
 
     def close(self):
         pass
@@ -294,7 +316,11 @@ class Rest(Source):
 
     def arguments(self, port=None):
         items = ["--items", "/data"] if self.paging in self.FLAGS else []
-        return ["--list", f"http://127.0.0.1:{port or self.web.port}/list", "--header-file", self.token, *items, *self.FLAGS.get(self.paging, [])]
+        address = ["--list", f"{self.url(port or self.web.port)}/list", *self.authorities()]
+        return [*address, "--header-file", self.token, *items, *self.FLAGS.get(self.paging, [])]
+
+    def table(self):
+        return {"rest": {"list": f"{self.url(self.web.port)}/list", "header_file": str(self.token)}}
 
     def reply(self, request):
         objects, query = self.objects, request.query
@@ -392,6 +418,9 @@ class Files(Source):
     def arguments(self):
         return ["--files", self.path, "--suffix", ".json"]
 
+    def table(self):
+        return {"files": {"path": str(self.path), "suffix": ".json"}}
+
 
 class Command(Source):
     """A script that prints one object per line."""
@@ -448,6 +477,9 @@ class Sqlite(Source):
 
     def arguments(self):
         return ["--sql", f"sqlite:{self.path}", "--query", "SELECT * FROM shop", *self.SINCE]
+
+    def table(self):
+        return {"sql": {"database": f"sqlite:{self.path}", "query": "SELECT * FROM shop"}}
 
 
 class SqliteSince(Sqlite):
@@ -521,7 +553,8 @@ class Postgres(Source):
         self.run_sql(f"DELETE FROM shop WHERE key = '{key}'")
 
     def arguments(self):
-        return ["--sql", f"postgres://reader@127.0.0.1:{self.wire.port}/postgres", "--query", self.QUERY, *self.SINCE]
+        tls = f"?sslmode=verify-full&sslrootcert={self.secure.ca_file}" if self.secure else ""
+        return ["--sql", f"postgres://reader@127.0.0.1:{self.wire.port}/postgres{tls}", "--query", self.QUERY, *self.SINCE]
 
     def close(self):
         self.wire.refuse()
@@ -538,8 +571,10 @@ class Queue(Source):
 
     def start(self):
         (self.folder / "from").mkdir()
-        self.server = Server(self.folder / "from", True)
+        self.server = Server(self.folder / "from", True, "source_token" in self.case.options)
         self.wire = Wire(self.server.port)
+        self.token = self.folder / "from-token"
+        self.token.write_text(self.server.token or "none")
 
     def put(self, key, state):
         self.server.call("POST", "from/update", state)
@@ -549,7 +584,7 @@ class Queue(Source):
         self.server.call("POST", "from/delete", {"key": key})
 
     def arguments(self):
-        return ["--from-queue", "from", "--from-url", f"http://127.0.0.1:{self.wire.port}"]
+        return ["--from-queue", "from", "--from-url", self.url(self.wire.port), "--from-token-file", self.token, *self.authorities()]
 
     def close(self):
         self.wire.refuse()
@@ -566,10 +601,6 @@ class Kubernetes(Source):
         self.web.token = "one"
         self.token = self.folder / "token"
         self.token.write_text("one")
-        config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {"tokenFile": "token"}}]}
-        config["contexts"] = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
-        config["clusters"] = [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.web.port}"}}]
-        (self.folder / "kubeconfig").write_text(json.dumps(config))
 
     def event(self, kind, key, pod):
         with self.changed:
@@ -589,6 +620,11 @@ class Kubernetes(Source):
         self.event("DELETED", key, self.objects[key])
 
     def arguments(self):
+        config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {"tokenFile": "token"}}]}
+        config["contexts"] = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
+        authority = {"certificate-authority": str(self.secure.ca_file)} if self.secure else {}
+        config["clusters"] = [{"name": "c", "cluster": {"server": self.url(self.web.port), **authority}}]
+        (self.folder / "kubeconfig").write_text(json.dumps(config))
         return ["--kubernetes", "/api/v1/namespaces/shop/pods", "--kubeconfig", self.folder / "kubeconfig"]
 
     def status(self, code):
