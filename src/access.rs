@@ -360,6 +360,12 @@ impl Caller {
         &self.name
     }
 
+    /// The name of the token, shared.
+    #[must_use]
+    pub const fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// Whether the token permits this verb on this queue.
     #[must_use]
     pub fn may(&self, verb: Verb, queue: &str) -> bool {

@@ -421,7 +421,7 @@ impl From<deltaq_service::Error> for Problem {
                 "the journal's disk is full; whether the request took effect is unknown",
             )
             .hint("make room on the disk; the server recovers by itself. Changes and settles are safe to repeat"),
-            Error::Journal(JournalError::Backlog { limit }) => Self::new(
+            Error::Journal(JournalError::Backlog { limit } | JournalError::BacklogOfToken { limit }) => Self::new(
                 Code::JournalBehind,
                 format!("{detail}; nothing of the request was applied"),
             )

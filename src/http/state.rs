@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
-use deltaq_service::Partitions;
+use deltaq_service::{Partitions, author, on_behalf_of};
 use deltaq_types::{Durability, StoreKind};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -83,7 +83,7 @@ impl AppState {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        joined(AbortOnDropHandle::new(self.shutdown.spawn("request", task))).await
+        joined(AbortOnDropHandle::new(self.shutdown.spawn("request", on_behalf_of(author(), task)))).await
     }
 }
 

@@ -14,7 +14,7 @@ use deltaq_journal::record::Identity;
 use deltaq_journal::recovery::Loaded;
 use deltaq_journal::store::{Epoch, QueueId, Reader};
 use deltaq_journal::writer;
-use deltaq_journal::{Journal, Live, QueueMeta, WriterOptions};
+use deltaq_journal::{Author, Commit, Journal, Live, QueueMeta, WriterOptions};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Incarnation, Name};
@@ -45,7 +45,13 @@ impl Live for Reloaded {
         if let Some((loaded, other, event)) = self.next.lock().take() {
             // The event fills the batch of the release, so the loaded queue is in a later batch.
             let _released = self.journal.release(loaded.identity.id, self.epoch);
-            let _committed = self.journal.append(other, Rv::ZERO, vec![event], self.epoch);
+            let _committed = self.journal.append(
+                other,
+                Rv::ZERO,
+                vec![event],
+                self.epoch,
+                (&Author::default(), &Commit::done()),
+            );
             let _resumed = self.journal.resume(&loaded, self.epoch);
         }
         true
@@ -113,7 +119,11 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
         captures: AtomicU32::new(0),
     });
     journal.attach(id, Arc::downgrade(&live));
-    journal.append(id, Rv::ZERO, events, epoch).wait().await.expect("a commit");
+    journal
+        .append(id, Rv::ZERO, events, epoch, (&Author::default(), &Commit::done()))
+        .wait()
+        .await
+        .expect("a commit");
     eventually(async || !store.journal_rows_behind(other, Rv::ZERO).is_empty()).await;
     journal.close(epoch);
     within(writing).await.expect("the writer ends");

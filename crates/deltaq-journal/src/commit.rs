@@ -1,6 +1,7 @@
 //! The outcome of a change: whether it is durable.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::SetOnce;
 
@@ -21,6 +22,14 @@ pub enum Error {
         /// The setting `storage.max_uncommitted_bytes`.
         limit: usize,
     },
+    /// Too many bytes of one token are waiting to be committed. Nothing was applied.
+    #[error(
+        "{limit} bytes of this token wait to be committed already; the rest of storage.max_uncommitted_bytes is for others"
+    )]
+    BacklogOfToken {
+        /// The share of the token.
+        limit: usize,
+    },
     /// The journal is being closed. Nothing was applied.
     #[error("this server stops writing for the queue")]
     Closing,
@@ -35,42 +44,100 @@ impl From<&store::Error> for Error {
     }
 }
 
-/// The outcome of a batch. It is set once: when the batch is durable, or when its durability is unknown.
-pub(super) type Outcome = SetOnce<Result<(), Error>>;
+impl Error {
+    /// Whether the change can be made once earlier changes are committed.
+    #[must_use]
+    pub const fn is_backlog(self) -> bool {
+        matches!(self, Self::Backlog { .. } | Self::BacklogOfToken { .. })
+    }
+}
+
+/// On whose behalf a change is made. The authors take turns at the journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Author {
+    /// The name of the caller's token. Without one, the change is made by the server, or by a caller without a token.
+    pub token: Option<Arc<str>>,
+    /// Whether the change passes rows to a follower.
+    pub is_follower: bool,
+}
+
+/// The outcome of a batch.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Set once: when the batch is durable, or when its durability is unknown.
+    pub(super) result: SetOnce<Result<(), Error>>,
+    /// The author in whose line the batch waits.
+    author: Author,
+    /// Whether the writer has not taken the batch yet.
+    is_waiting: AtomicBool,
+}
+
+impl Outcome {
+    /// The outcome of a batch that waits in the line of an author.
+    pub(super) fn in_line_of(author: Author) -> Self {
+        Self { result: SetOnce::new(), author, is_waiting: AtomicBool::new(true) }
+    }
+
+    /// Records that the writer has taken the batch.
+    pub(super) fn leave(&self) {
+        self.is_waiting.store(false, Ordering::Relaxed);
+    }
+}
 
 /// A point in the journal for which a reply waits. A clone waits for the same point.
 #[derive(Clone, Debug, Default)]
-pub struct Commit(Option<Arc<Outcome>>);
+pub struct Commit(Point);
+
+#[derive(Clone, Debug, Default)]
+enum Point {
+    #[default]
+    Past,
+    Failed(Error),
+    Batch(Arc<Outcome>),
+}
 
 impl Commit {
     /// A commit that has already succeeded.
     #[must_use]
     pub const fn done() -> Self {
-        Self(None)
+        Self(Point::Past)
     }
 
     /// A commit that has already failed.
     pub(crate) fn failed(error: Error) -> Self {
-        Self(Some(Arc::new(SetOnce::new_with(Some(Err(error))))))
+        Self(Point::Failed(error))
     }
 
     /// A commit with this outcome, which is pending or set.
     pub(super) fn of(outcome: &Arc<Outcome>) -> Self {
-        Self(Some(outcome.clone()))
+        Self(Point::Batch(outcome.clone()))
     }
 
     /// The outcome, or `None` while the commit is pending.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<(), Error>> {
-        self.0.as_ref().map_or(Some(Ok(())), |outcome| outcome.get().copied())
+        match &self.0 {
+            Point::Past => Some(Ok(())),
+            Point::Failed(error) => Some(Err(*error)),
+            Point::Batch(outcome) => outcome.result.get().copied(),
+        }
+    }
+
+    /// The author in whose line the batch waits, until the writer takes the batch.
+    pub(super) fn line(&self) -> Option<&Author> {
+        match &self.0 {
+            Point::Batch(outcome) => outcome.is_waiting.load(Ordering::Relaxed).then_some(&outcome.author),
+            Point::Past | Point::Failed(_) => None,
+        }
     }
 
     /// Whether both values are the same commit.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            (own, other) => own.is_none() && other.is_none(),
+            (Point::Batch(own), Point::Batch(other)) => Arc::ptr_eq(own, other),
+            (Point::Past, Point::Past) => true,
+            _ => false,
         }
     }
 
@@ -80,8 +147,9 @@ impl Commit {
     /// [`Error`] if their durability is unknown.
     pub async fn wait(self) -> Result<(), Error> {
         match self.0 {
-            None => Ok(()),
-            Some(outcome) => *outcome.wait().await,
+            Point::Past => Ok(()),
+            Point::Failed(error) => Err(error),
+            Point::Batch(outcome) => *outcome.result.wait().await,
         }
     }
 }

@@ -1,7 +1,6 @@
-//! The queue of batches between the callers that append and the writer. Each batch becomes one commit.
+//! The queue between the callers that append and the writer.
 
-use std::collections::{HashMap, VecDeque};
-use std::mem::size_of;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,92 +13,22 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::commit::{Commit, Error, Health, Outcome};
+use super::commit::{Author, Commit, Error, Health};
 use super::hooks::Live;
 use super::queue_log::{QueueLog, QueueMeta};
 use super::record;
-use super::record::Identity;
 use super::recovery::Loaded;
 use super::store::{Epoch, Numbers, QueueId};
+use super::turns::{Batch, Op, Turns};
 
-/// A batch is full when it holds about this many bytes. Its commit then takes a few milliseconds.
-const BATCH_BYTES: usize = 1 << 20;
+/// The changes of one token may take this many times as much memory as is free.
+const SHARE: usize = 3;
 
 /// Approximate size of a queue's row in bytes, without its schema.
 const QUEUE_ROW_BYTES: usize = 1 << 10;
 
 /// Approximate size of a JSON pointer in a queue's settings, in bytes.
 const POINTER_BYTES: usize = 64;
-
-/// An operation for the writer, which applies operations in the order of their arrival.
-#[derive(Debug)]
-pub(super) enum Op {
-    /// A queue was created.
-    Create { log: Box<QueueLog>, state: Box<QueueState> },
-    /// A queue was loaded.
-    Open(Box<QueueLog>),
-    /// Events of a queue, and the number of the event before them.
-    Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
-    /// A queue was deleted.
-    Delete { identity: Box<Identity>, last_rv: Rv },
-    /// A queue is about to be loaded again. Until then, nothing more is written for it.
-    Release(QueueId),
-    /// A reload has found that these queues are deleted.
-    FoundDeleted(Vec<QueueId>),
-}
-
-impl Op {
-    /// Approximate memory of the operation in bytes, if its rows have `bytes` bytes of text.
-    fn held_bytes(&self, bytes: usize) -> usize {
-        let events = match self {
-            Self::Append { events, .. } => events.len() * size_of::<Event>(),
-            _ => 0,
-        };
-        size_of::<Self>() + bytes + events
-    }
-}
-
-/// The operations of one commit.
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) ops: Vec<Op>,
-    /// Approximate size of the rows of `ops`, in bytes of text.
-    bytes: usize,
-    outcome: Arc<Outcome>,
-    /// The part of `uncommitted` that belongs to this batch.
-    held_bytes: usize,
-    uncommitted: Arc<AtomicUsize>,
-}
-
-impl Batch {
-    fn new(uncommitted: &Arc<AtomicUsize>) -> Self {
-        let (ops, outcome, uncommitted) = (Vec::new(), Arc::default(), uncommitted.clone());
-        Self { ops, bytes: 0, outcome, held_bytes: 0, uncommitted }
-    }
-
-    /// Adds an operation whose rows take about `bytes` bytes of text.
-    fn push(&mut self, op: Op, bytes: usize) -> Commit {
-        let held = op.held_bytes(bytes);
-        self.held_bytes += held;
-        self.uncommitted.fetch_add(held, Ordering::Relaxed);
-        self.bytes += bytes;
-        self.ops.push(op);
-        Commit::of(&self.outcome)
-    }
-
-    /// Sets the outcome, unless the batch has one.
-    pub(super) fn end(&self, outcome: Result<(), Error>) {
-        let _first_wins = self.outcome.set(outcome);
-    }
-}
-
-impl Drop for Batch {
-    /// A batch that is dropped before its outcome is set has an unknown outcome.
-    fn drop(&mut self) {
-        self.end(Err(Error::OutcomeUnknown));
-        self.uncommitted.fetch_sub(self.held_bytes, Ordering::Relaxed);
-    }
-}
 
 /// The batches that wait for the writer, and whether more are accepted.
 ///
@@ -114,13 +43,15 @@ pub struct CommitQueue {
     uncommitted_max: usize,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
     batch_ready: Notify,
+    /// Wakes the followers that wait until fewer bytes are uncommitted.
+    committed: Notify,
     closing: CancellationToken,
     health: watch::Sender<Health>,
 }
 
 #[derive(Debug)]
 struct Pending {
-    batches: VecDeque<Batch>,
+    turns: Turns,
     numbers: Numbers,
     down: Option<Error>,
     epoch: Epoch,
@@ -132,14 +63,16 @@ struct Pending {
 
 impl CommitQueue {
     pub(super) fn new(numbers: Numbers, epoch: Epoch, uncommitted_max: usize) -> Self {
-        let state =
-            Pending { batches: VecDeque::new(), numbers, down: None, epoch, is_closing: false, closed: None };
+        let turns = Turns::default();
+        let uncommitted = turns.held().clone();
+        let state = Pending { turns, numbers, down: None, epoch, is_closing: false, closed: None };
         Self {
             state: Mutex::new(state),
-            uncommitted: Arc::default(),
+            uncommitted,
             uncommitted_max,
             lives: Mutex::default(),
             batch_ready: Notify::new(),
+            committed: Notify::new(),
             closing: CancellationToken::new(),
             health: watch::Sender::new(Health { epoch, down: None }),
         }
@@ -160,23 +93,45 @@ impl CommitQueue {
         state.down.map_or(Ok(state.epoch), Err)
     }
 
-    /// Like [`check`](Self::check), for a caller that is about to append. A caller must check before it applies its
+    /// Like [`check`](Self::check), for an author who is about to append. A caller must check before it applies its
     /// change, so that a refused change has no effect. The limit on uncommitted bytes is therefore checked before the
-    /// append, and the batches can exceed it by one change per thread.
+    /// append, and the batches can exceed it by one change per thread. The changes of one token may take three times
+    /// as much memory as is free, so that others have room.
     ///
     /// # Errors
-    /// The errors of [`check`](Self::check), [`Error::Backlog`] or [`Error::Closing`].
-    pub fn admit(&self) -> Result<Epoch, Error> {
-        let epoch = {
-            let state = self.lock();
-            state.down.map_or(Ok(()), Err)?;
-            if state.is_closing {
-                return Err(Error::Closing);
+    /// The errors of [`check`](Self::check), [`Error::Backlog`], [`Error::BacklogOfToken`] or [`Error::Closing`].
+    pub fn admit(&self, author: &Author) -> Result<Epoch, Error> {
+        let state = self.lock();
+        state.down.map_or(Ok(()), Err)?;
+        if state.is_closing {
+            return Err(Error::Closing);
+        }
+        let free = self.uncommitted_max.saturating_sub(self.uncommitted_bytes());
+        if free == 0 {
+            return Err(Error::Backlog { limit: self.uncommitted_max });
+        }
+        let share = free.saturating_mul(SHARE);
+        if author.token.is_some() && state.turns.held_by(author) >= share {
+            return Err(Error::BacklogOfToken { limit: share });
+        }
+        Ok(state.epoch)
+    }
+
+    /// Waits until less than half of the limit on uncommitted bytes is used. Followers wait here, so that calls always
+    /// have room.
+    pub async fn is_half_empty(&self) {
+        loop {
+            let committed = self.committed.notified();
+            if self.uncommitted_bytes() < self.uncommitted_max.div_ceil(2) {
+                return;
             }
-            state.epoch
-        };
-        let limit = self.uncommitted_max;
-        if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(epoch) }
+            committed.await;
+        }
+    }
+
+    /// Wakes those who wait until fewer bytes are uncommitted.
+    pub(super) fn note_committed(&self) {
+        self.committed.notify_waiters();
     }
 
     /// Approximate number of bytes of memory that wait to be committed.
@@ -203,24 +158,32 @@ impl CommitQueue {
     /// Accepts the events of a loaded queue from now on. If the commit fails, the queue must be loaded again.
     #[must_use]
     pub fn resume(&self, loaded: &Loaded, epoch: Epoch) -> Commit {
-        self.push(&mut self.lock(), Op::Open(Box::new(QueueLog::of(loaded))), 0, epoch)
+        self.push_alone(&mut self.lock(), Op::Open(Box::new(QueueLog::of(loaded))), 0, epoch)
     }
 
     /// Makes the writer release a queue that is about to be loaded again. Once the commit has succeeded, all events
     /// of the queue are durable, and the writer writes nothing for the queue until [`resume`](Self::resume).
     #[must_use]
     pub fn release(&self, queue: QueueId, epoch: Epoch) -> Commit {
-        self.push(&mut self.lock(), Op::Release(queue), 0, epoch)
+        self.push_alone(&mut self.lock(), Op::Release(queue), 0, epoch)
     }
 
-    /// Appends the next events of a queue; `prev_rv` is the event before them. Callers hold the queue's lock, so that
-    /// the calls for one queue arrive in the order of its events. `append` therefore does no encoding and never waits
-    /// for the disk.
+    /// Appends the next events of a queue; `prev_rv` is the event before them and `previous` their commit. Callers hold
+    /// the queue's lock, so that the calls for one queue arrive in the order of its events. `append` therefore does no
+    /// encoding and never waits for the disk.
     #[must_use]
-    pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, epoch: Epoch) -> Commit {
+    pub fn append(
+        &self,
+        queue: QueueId,
+        prev_rv: Rv,
+        events: Vec<Event>,
+        epoch: Epoch,
+        (author, previous): (&Author, &Commit),
+    ) -> Commit {
         // Computed without holding the lock, because all queues share it.
         let bytes = events.iter().map(bytes_of).sum();
-        self.push(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, epoch)
+        let append = Op::Append { queue, prev_rv, events };
+        self.push(&mut self.lock(), append, bytes, epoch, (author, previous))
     }
 
     /// Creates a queue. The queue is not checkpointed before [`attach`](Self::attach).
@@ -234,13 +197,13 @@ impl CommitQueue {
         let id = identity.id;
         let log = Box::new(QueueLog::new(identity, content.rv, content.config.retention));
         let create = Op::Create { log, state: Box::new(content) };
-        (id, self.push(&mut state, create, bytes, epoch))
+        (id, self.push_alone(&mut state, create, bytes, epoch))
     }
 
     /// Reports queues that a reload found to be deleted although the commit of the deletion had failed.
     pub fn found_deleted(&self, queues: Vec<QueueId>, epoch: Epoch) {
         // If this batch fails, the next reload finds the same queues.
-        let _ = self.push(&mut self.lock(), Op::FoundDeleted(queues), 0, epoch);
+        let _ = self.push_alone(&mut self.lock(), Op::FoundDeleted(queues), 0, epoch);
     }
 
     /// Deletes a queue; `last_rv` is its last event.
@@ -250,36 +213,51 @@ impl CommitQueue {
         state.numbers.version += 1;
         let identity = Box::new(meta.identity(queue, state.numbers.version));
         self.detach(queue);
-        self.push(&mut state, Op::Delete { identity, last_rv }, QUEUE_ROW_BYTES, epoch)
+        self.push_alone(&mut state, Op::Delete { identity, last_rv }, QUEUE_ROW_BYTES, epoch)
     }
 
-    /// Adds an operation to the last batch. The commit fails at once if the journal is down. It also fails at once if
-    /// `epoch` has ended, because the operation may depend on lost events.
-    fn push(&self, state: &mut Pending, op: Op, bytes: usize, epoch: Epoch) -> Commit {
+    /// Adds an operation of the server that creates, opens or ends a queue.
+    fn push_alone(&self, state: &mut Pending, op: Op, bytes: usize, epoch: Epoch) -> Commit {
+        self.push(state, op, bytes, epoch, (&Author::default(), &Commit::done()))
+    }
+
+    /// Adds an operation to a batch. The commit fails at once if the journal is down. It also fails at once if `epoch`
+    /// has ended, because the operation may depend on lost events.
+    fn push(
+        &self,
+        state: &mut Pending,
+        op: Op,
+        bytes: usize,
+        epoch: Epoch,
+        (author, previous): (&Author, &Commit),
+    ) -> Commit {
         if let Some(error) = state.down {
             return Commit::failed(error);
         }
         if state.epoch != epoch {
             return Commit::failed(Error::OutcomeUnknown);
         }
-        if let Some(batch) = state.batches.back_mut().filter(|batch| batch.bytes + bytes <= BATCH_BYTES) {
-            return batch.push(op, bytes);
+        let newest = state.turns.newest();
+        let commit = state.turns.push(op, bytes, author, previous);
+        if state.turns.newest() > newest {
+            self.batch_ready.notify_one();
         }
-        let mut batch = Batch::new(&self.uncommitted);
-        let commit = batch.push(op, bytes);
-        state.batches.push_back(batch);
-        self.batch_ready.notify_one();
         commit
     }
 
-    /// Number of batches that wait for the writer.
-    pub(super) fn len(&self) -> usize {
-        self.lock().batches.len()
+    /// The number of the newest batch.
+    pub(super) fn newest_batch(&self) -> u64 {
+        self.lock().turns.newest()
     }
 
-    /// Takes the oldest batch. Later operations go into another batch.
+    /// Whether a batch waits whose number is at most `number`.
+    pub(super) fn has_batches_up_to(&self, number: u64) -> bool {
+        self.lock().turns.has_up_to(number)
+    }
+
+    /// Takes the next batch. Later operations go into another batch.
     pub(super) fn take(&self) -> Option<Batch> {
-        self.lock().batches.pop_front()
+        self.lock().turns.take()
     }
 
     /// Waits until a batch is ready or the queue is closed, but at most for the time `longest`.
@@ -296,13 +274,14 @@ impl CommitQueue {
         let waiting = {
             let mut state = self.lock();
             state.down = Some(error);
-            std::mem::take(&mut state.batches)
+            state.turns.take_all()
         };
         // A caller that sees its commit fail must already find the journal down.
         for failed in batch.into_iter().chain(waiting) {
             failed.end(Err(error));
         }
         self.health.send_modify(|health| health.down = Some(error));
+        self.note_committed();
     }
 
     /// Accepts operations again, in a new epoch of the store.

@@ -6,10 +6,10 @@ use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::Rv;
 use deltaq_types::Retention;
 
-use super::commit_queue::Op;
 use super::queue_log::QueueLog;
 use super::record;
 use super::store::{Epoch, JournalRow, QueueId, QueueRow, Segment, Writes};
+use super::turns::Op;
 
 /// The writer's log of each queue.
 pub(super) type QueueLogs = BTreeMap<QueueId, QueueLog>;

@@ -28,8 +28,9 @@ mod options;
 mod pages;
 mod partition;
 mod queue_log;
+mod turns;
 
-pub use self::commit::{Commit, Error, Health};
+pub use self::commit::{Author, Commit, Error, Health};
 pub use self::commit_queue::CommitQueue;
 pub use self::handle::Journal;
 pub use self::hooks::{Live, Observer};

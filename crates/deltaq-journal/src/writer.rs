@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::checkpointer::Checkpoint;
 use super::commit::Error;
-use super::commit_queue::{Batch, CommitQueue};
+use super::commit_queue::CommitQueue;
 use super::grouped_batch::{GroupedBatch, QueueLogs};
 use super::handle::Journal;
 use super::hooks::Observer;
@@ -23,6 +23,7 @@ use super::options::WriterOptions;
 use super::queue_log::QueueLog;
 use super::recovery::{self, Contents, on_own_thread};
 use super::store::{self, Opening, QueueId, Reader, Store, Writes};
+use super::turns::Batch;
 
 /// How often the files are maintained.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -236,6 +237,8 @@ impl<S: Store> Writer<S> {
         }
         self.deleted.extend(grouped.record(&mut self.logs, self.options.segment_bytes));
         batch.end(Ok(()));
+        drop(batch);
+        self.commit_queue.note_committed();
         self.record_trims(&trims);
         if events > 0 {
             self.observer.committed(events, self.clock.since(begun_us));
@@ -260,7 +263,8 @@ impl<S: Store> Writer<S> {
         // A queue may have been deleted after its rows were captured for an earlier chunk, and its rows must not be
         // written again.
         writes.retain(|queue| self.logs.contains_key(&queue));
-        for _ in 0..self.commit_queue.len() {
+        let newest = self.commit_queue.newest_batch();
+        while self.commit_queue.has_batches_up_to(newest) {
             let Some(batch) = self.commit_queue.take() else { break };
             if !self.commit(batch).await {
                 return;

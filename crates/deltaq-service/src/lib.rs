@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod queue;
 pub mod registry;
 
+mod author;
 mod calls;
 mod follow;
 mod followed_events;
@@ -30,6 +31,7 @@ mod time;
 mod watch;
 
 pub use self::calls::commands::DryRun;
+pub use self::author::{author, on_behalf_of};
 pub use self::calls::history::History;
 pub use self::calls::indexes::{IndexValue, Lookup};
 pub use self::calls::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
@@ -48,10 +50,10 @@ pub use self::queue::{Document, Handle};
 pub use self::registry::{Creator, FirstCall, Limits, Registry};
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
-pub use deltaq_journal::Error as JournalError;
 pub use deltaq_journal::recovery::Progress;
 pub use deltaq_types::name::{Incarnation, Name, NameError};
 
+pub use deltaq_journal::{Author, Error as JournalError};
 use std::sync::Arc;
 
 use deltaq_engine::excerpt::Excerpt;

@@ -26,6 +26,7 @@ use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle, calendar};
 use super::{Error, Incarnation, Name, QueueShare, lives, task};
 use crate::calls::commands::DryRun;
+use crate::author::author;
 use crate::queue::feed_readers::WatchLimits;
 
 /// The limits on queues.
@@ -452,7 +453,7 @@ impl Registry {
     /// [`Error::Journal`] otherwise.
     pub fn check_journal(&self) -> Result<Epoch, Error> {
         let Some(journal) = &self.journal else { return Ok(Epoch::default()) };
-        let epoch = journal.admit()?;
+        let epoch = journal.admit(&author())?;
         if epoch > self.recovered() {
             return Err(deltaq_journal::Error::OutcomeUnknown.into());
         }

@@ -10,8 +10,8 @@ use deltaq_journal::Commit;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
+use super::Error;
 use super::queue::Handle;
-use super::{Error, JournalError};
 
 /// How long the task waits while the journal has no room for events.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ pub(super) async fn run(handle: Arc<Handle>) {
                 (tick.next, tick.commit)
             }
             // No event reports that the journal has room again.
-            Ok(Err(Error::Journal(JournalError::Backlog { .. }))) => {
+            Ok(Err(Error::Journal(error))) if error.is_backlog() => {
                 tokio::select! {
                     biased;
                     () = tokio::time::sleep(BACKLOG_WAIT) => {}

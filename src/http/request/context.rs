@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Uri};
 use deltaq_engine::trace::{Trace, TraceContext};
-use deltaq_service::Creator;
+use deltaq_service::{Author, Creator, Document, Error, FollowError, on_behalf_of};
 use deltaq_types::name::Name;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
@@ -242,9 +242,10 @@ impl RequestContext {
         }
     }
 
-    /// Runs the handler. The permit for parsing is returned as soon as the handler waits.
+    /// Runs the handler, on behalf of the caller. The permit for parsing is returned as soon as the handler waits.
     pub(in crate::http) async fn run<T>(&self, answer: impl Future<Output = T>) -> T {
-        let mut answer = std::pin::pin!(answer);
+        let token = self.caller().map(|caller| caller.shared_name().clone());
+        let mut answer = std::pin::pin!(on_behalf_of(Author { token, is_follower: false }, answer));
         poll_fn(|context| {
             let polled = answer.as_mut().poll(context);
             drop(self.parse_permit.lock().take());

@@ -11,6 +11,7 @@ use deltaq_journal::{self, Commit};
 use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::author::{author, on_behalf_of};
 use crate::queue::{Handle, drop_in_background};
 
 /// The maximum time for which a long command holds a queue's lock.
@@ -64,7 +65,7 @@ impl Handle {
         };
         let (failed, failure) = oneshot::channel();
         let rest = self.clone().remaining_slices(generation, step, comparison, last, failed);
-        let rest = self.shutdown().spawn("long command", rest);
+        let rest = self.shutdown().spawn("long command", on_behalf_of(author(), rest));
         tokio::select! {
             biased;
             out = rest => out.unwrap_or(Err(Error::Broken)),
@@ -109,8 +110,8 @@ impl Handle {
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
                 }
-                Ok((Ok(Progress::NotYet), _))
-                | Err(Error::Journal(deltaq_journal::Error::Backlog { .. })) => {}
+                Ok((Ok(Progress::NotYet), _)) => {}
+                Err(Error::Journal(error)) if error.is_backlog() => {}
                 // The queue is intact and will not be loaded again, so it still has the job for the command.
                 Err(Error::Journal(error)) if self.open()?.generation == generation => {
                     if self.shutdown().is_draining() {

@@ -21,6 +21,7 @@ use super::delivery::{Delivered, Delivery, Grant, Reply};
 use super::leftovers::OpenLeftovers;
 use super::waiters::Waiters;
 use super::{Error, Handle, drop_in_background};
+use crate::author::author;
 
 /// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex alone
 /// would call `sched_yield` much earlier, which with 64 connections costs a tenth of the throughput.
@@ -102,7 +103,7 @@ impl Handle {
         let mut state = self.lock();
         // The journal is asked under the lock, before failed commits are looked for. So a later recovery runs after
         // this change and finds its lost events.
-        let epoch = self.journal().map(|(journal, _)| journal.admit());
+        let epoch = self.journal().map(|(journal, _)| journal.admit(&author()));
         self.check(&mut state)?;
         state.commits.epoch = epoch.transpose()?.unwrap_or_default();
         Ok(state)

@@ -8,6 +8,8 @@ use deltaq_engine::id::Rv;
 use deltaq_journal::store::{Epoch, QueueId};
 use deltaq_journal::{self, Commit, Journal};
 
+use crate::author::author;
+
 /// The commits of one queue.
 #[derive(Debug)]
 pub(crate) struct Commits {
@@ -37,7 +39,8 @@ impl Commits {
     /// Passes the newest events of a queue to the journal. The last of them is `rv`.
     pub(super) fn push(&mut self, journal: &Journal, id: QueueId, events: Vec<Event>, rv: Rv) {
         let prev_rv = std::mem::replace(&mut self.pushed, rv);
-        self.newest = journal.append(id, prev_rv, events, self.epoch);
+        let previous = self.pending.back().map(|(_, commit)| commit.clone()).unwrap_or_default();
+        self.newest = journal.append(id, prev_rv, events, self.epoch, (&author(), &previous));
         match self.pending.back_mut() {
             Some((last, commit)) if commit.is_same(&self.newest) => *last = rv,
             _ => self.pending.push_back((rv, self.newest.clone())),

@@ -21,7 +21,7 @@ use deltaq_engine::time::Time;
 use deltaq_journal::record::{self, Identity};
 use deltaq_journal::store::{Epoch, KeyRow, QueueId, Reader, Writes};
 use deltaq_journal::writer;
-use deltaq_journal::{self, Journal, QueueMeta};
+use deltaq_journal::{self, Author, Commit, Journal, QueueMeta};
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Creator, FirstCall, Handle, Incarnation, Name, PopCall, Registry};
 
@@ -362,7 +362,8 @@ fn events_that_follow_lost_events_are_refused() {
         tokio::time::sleep(SECOND * 10).await;
         assert_eq!(journal.check(), Ok(Epoch(before.0 + 1)));
         let id = disk.memory.queues().await.expect("the queues")[0].id;
-        let commit = journal.append(id, Rv::new(1), vec![paused(2)], before);
+        let commit =
+            journal.append(id, Rv::new(1), vec![paused(2)], before, (&Author::default(), &Commit::done()));
         assert_eq!(commit.outcome(), Some(Err(deltaq_journal::Error::OutcomeUnknown)));
         let (name, created_at) = (Name::new("other").expect("it is a name"), Time::from_micros(1));
         let meta = QueueMeta { name, incarnation: handle.incarnation(), created_at };
@@ -485,7 +486,13 @@ fn a_failing_store_does_not_delay_the_end_of_the_process() {
             let (journal, writing) = written_by(&world, &memory).await;
             tokio::time::sleep(SECOND).await;
             memory.break_by(Fault::Full);
-            let lost = journal.append(QueueId(1), Rv::ZERO, vec![paused(1)], Epoch(1));
+            let lost = journal.append(
+                QueueId(1),
+                Rv::ZERO,
+                vec![paused(1)],
+                Epoch(1),
+                (&Author::default(), &Commit::done()),
+            );
             assert_eq!(lost.wait().await, Err(deltaq_journal::Error::DiskFull));
             journal.close(Epoch(1));
             let ended = tokio::time::timeout(SECOND * 5, writing).await;
@@ -505,7 +512,15 @@ fn no_call_waits_for_a_writer_that_has_panicked() {
         let memory = FakeStore::default();
         memory.fault_by_rows(|writes| (!writes.journal.is_empty()).then_some(Fault::Panic));
         let (journal, writing) = written_by(&world, &memory).await;
-        let append = || journal.append(QueueId(1), Rv::ZERO, vec![paused(1)], Epoch(1));
+        let append = || {
+            journal.append(
+                QueueId(1),
+                Rv::ZERO,
+                vec![paused(1)],
+                Epoch(1),
+                (&Author::default(), &Commit::done()),
+            )
+        };
         let (first, second) = (append(), append());
         let outcomes = tokio::time::timeout(SECOND, async { (first.wait().await, second.wait().await) });
         let unknown = Err(deltaq_journal::Error::OutcomeUnknown);
