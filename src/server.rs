@@ -4,6 +4,7 @@ mod auditing;
 mod backend;
 mod cluster;
 mod error;
+mod grants;
 mod journal;
 mod listeners;
 mod reload;
@@ -29,6 +30,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::auditing::Auditing;
 use self::backend::{Backend, Ready};
 pub use self::error::Error;
+use self::grants::CurrentGrants;
 pub use self::journal::Place;
 pub use self::listeners::PassedSockets;
 use self::listeners::{Listeners, Serving};
@@ -91,8 +93,16 @@ impl Server {
         let unless_stopped = shutdown.draining().clone();
         let port = listeners.api.address.port();
         let node = reloadable.node.clone();
-        let parts =
-            backend::Parts { settings, clock: &clock, metrics: &metrics, shutdown: &shutdown, port, node };
+        let grants = Arc::new(CurrentGrants { gate: reloadable.gate.clone(), clock: clock.clone() });
+        let parts = backend::Parts {
+            settings,
+            clock: &clock,
+            metrics: &metrics,
+            grants,
+            shutdown: &shutdown,
+            port,
+            node,
+        };
         let opened = unless_stopped.run_until_cancelled(Box::pin(backend::open(parts))).await;
         let Ready { mut backend, partitions, store, place } = opened.ok_or(Error::Stopped)??;
         let closing = CancellationToken::new();

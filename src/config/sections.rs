@@ -112,6 +112,9 @@ pub struct Queues {
     /// Maximum number of queues.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_queues: usize,
+    /// Maximum number of followers that one token may set up.
+    #[serde(deserialize_with = "range::whole::<0, 1_000_000, _, _>")]
+    pub max_followers_per_token: usize,
     /// Maximum number of waiting pops of one queue.
     #[serde(deserialize_with = "range::whole::<1, 10_000_000, _, _>")]
     pub max_waiters: usize,

@@ -382,7 +382,7 @@ impl From<deltaq_service::Error> for Problem {
                 let problem =
                     Self::new(Code::InvalidConfig, format!("follow: {detail}")).with("field", "follow");
                 match error {
-                    FollowError::TooMany { limit, .. } => problem.with("limit", limit),
+                    FollowError::TooMany { limit, .. } | FollowError::TooManyOfToken { limit, .. } => problem.with("limit", limit),
                     FollowError::NotFound(_) => problem.hint("create it first"),
                     FollowError::Apart { queue, group, .. } => problem.hint(format!(
                         "give the follower a name that begins with \"{group}--\", such as \"{group}--{queue}\""
@@ -390,7 +390,7 @@ impl From<deltaq_service::Error> for Problem {
                     _ => problem,
                 }
             }
-            Error::Followed(followers) => {
+            Error::Followed { followers, hidden: _ } => {
                 let names: Vec<_> = followers.iter().map(ToString::to_string).collect();
                 Self::new(Code::Followed, detail)
                     .hint("detach them first (follow: null), or delete with force=true, which detaches them")

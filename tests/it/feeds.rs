@@ -80,7 +80,7 @@ async fn a_first_watch_has_all_changes_behind_the_version_at_which_it_begins() {
         is_over.store(true, Ordering::Relaxed);
         producer.await.expect("the producer ends");
         assert_eq!(begun.map(drop), Ok(()), "watch {number}");
-        registry.delete(handle.name(), &[]).expect("it is deleted");
+        registry.delete(handle.name(), false).expect("it is deleted");
     }
 }
 

@@ -254,7 +254,7 @@ const INDEX_BYTES_PER_KEY: i64 = 60;
 fn configured(queue: &mut Queue, indexes: &[(&str, &str)]) {
     let indexes = IndexSettings::new(indexes.iter().copied()).expect("settings");
     let config = Config { indexes, ..Config::default() };
-    queue.configure(Time::default(), Arc::new(config)).expect("they are accepted");
+    queue.configure(Time::default(), Arc::new(config), None).expect("they are accepted");
     while !queue.build_indexes(1_000) {}
     drop(queue.take_effects());
 }

@@ -405,7 +405,7 @@ export interface QueueStatus {
         resource_version: number | null;
         lag_events: number;
         lag_ms: number;
-        reason: Open<"full" | "busy" | "failed" | "history_lost"> | null;
+        reason: Open<"full" | "busy" | "failed" | "history_lost" | "not_granted"> | null;
         detail: string | null;
     } | null;
 }

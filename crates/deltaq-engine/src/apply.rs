@@ -212,7 +212,9 @@ impl State {
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
             }
-            EventKind::Configured { config } => self.apply_configured(config, at),
+            EventKind::Configured { config, follow_set_by } => {
+                self.apply_configured(config, follow_set_by.clone(), at)
+            }
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,
             EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
@@ -242,7 +244,7 @@ impl State {
         Ok(())
     }
 
-    fn apply_configured(&mut self, config: &Arc<Config>, at: Time) {
+    fn apply_configured(&mut self, config: &Arc<Config>, follow_set_by: Option<Arc<str>>, at: Time) {
         if self.config.resync_period != config.resync_period {
             self.next_resync = config.resync_period.map(|period| at.plus(period));
         }
@@ -257,6 +259,7 @@ impl State {
             self.unfollow();
         }
         self.config = config.clone();
+        self.follow_set_by = follow_set_by;
         self.auto_created = false;
     }
 
@@ -291,7 +294,7 @@ impl State {
             }
             EventKind::Removed { key, keeps_version: false } => self.versions.fall_back(key),
             EventKind::Seeded { key, .. } => drop(self.versions.forget(key)),
-            EventKind::Configured { config } if self.config.version != config.version => {
+            EventKind::Configured { config, .. } if self.config.version != config.version => {
                 self.versions = RememberedVersions::default();
             }
             _ => {}

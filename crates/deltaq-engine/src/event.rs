@@ -155,6 +155,9 @@ pub enum EventKind {
     Configured {
         /// All settings.
         config: Arc<Config>,
+        /// The name of the token that has set what the queue follows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        follow_set_by: Option<Arc<str>>,
     },
     /// No key is delivered until `Resumed`.
     Paused,

@@ -91,6 +91,13 @@ impl Queue {
         self
     }
 
+    /// Records the name of the token that has set what a queue without events follows.
+    #[must_use]
+    pub fn with_follow_set_by(mut self, token: Option<Arc<str>>) -> Self {
+        self.state.follow_set_by = token.filter(|_| self.state.config.follow.is_some());
+        self
+    }
+
     /// Marks a queue that has no events yet as created by a produce call. Like the settings, the mark precedes all
     /// events.
     #[must_use]

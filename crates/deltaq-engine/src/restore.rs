@@ -48,6 +48,7 @@ impl Restore {
         state.next_resync = from.next_resync;
         state.last_replace = from.last_replace;
         state.followed = from.followed;
+        state.follow_set_by.clone_from(&from.follow_set_by);
         state.sources.restore(from.sources);
         state.versions = RememberedVersions::restore(from.versions);
         for (token, outcome) in from.settled {

@@ -57,6 +57,9 @@ pub struct QueueState {
     /// The position of a follower; `None` before its list has begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub followed: Option<FollowPosition>,
+    /// The name of the token that has set what the queue follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow_set_by: Option<Arc<str>>,
     /// The histories of the sources, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceRecord>,

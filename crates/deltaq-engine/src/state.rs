@@ -56,6 +56,10 @@ pub(super) struct State {
     pub(super) sources: Sources,
     /// The position of a follower; `None` before its list has begun.
     pub(super) followed: Option<FollowPosition>,
+    /// The name of the token that has set what the queue follows.
+    ///
+    /// Invariant: `None` unless the queue follows another one.
+    pub(super) follow_set_by: Option<Arc<str>>,
     /// The remembered versions. Empty without the setting `version`.
     pub(super) versions: RememberedVersions,
     /// Number of known objects.
@@ -88,6 +92,7 @@ impl State {
             last_replace: None,
             sources: Sources::default(),
             followed: None,
+            follow_set_by: None,
             versions: RememberedVersions::default(),
             known: 0,
             initial_pending: 0,
@@ -116,6 +121,7 @@ impl State {
             next_resync: self.next_resync,
             last_replace: self.last_replace.clone(),
             followed: self.followed,
+            follow_set_by: self.follow_set_by.clone(),
             sources: self.sources.histories().map(source).collect(),
             versions: self.versions.iter().cloned().collect(),
         }

@@ -344,7 +344,7 @@ impl CommitQueue {
 /// Approximate size of an event in bytes of text.
 fn bytes_of(event: &Event) -> usize {
     let config_bytes = match &event.kind {
-        EventKind::Configured { config } => config_bytes(config),
+        EventKind::Configured { config, .. } => config_bytes(config),
         _ => 0,
     };
     record::bytes_about(event) + config_bytes

@@ -56,7 +56,7 @@ impl GroupedBatch {
             Op::Open(log) => self.opened.push(*log),
             Op::Append { queue, prev_rv, events } => {
                 let settings = events.iter().rev().find_map(|event| match &event.kind {
-                    EventKind::Configured { config } => Some(config.retention),
+                    EventKind::Configured { config, .. } => Some(config.retention),
                     _ => None,
                 });
                 self.retentions.extend(settings.map(|retention| (queue, retention)));

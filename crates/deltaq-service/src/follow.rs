@@ -16,10 +16,11 @@ use deltaq_engine::key::Key;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
+use super::author::on_behalf_of;
 use super::followed_events::{EventPage, EventReader, NoEvents};
 use super::queue::Handle;
 use super::registry::Registry;
-use super::{Error, KeyFilter, Name, WatchFrom, Watcher};
+use super::{Author, Error, KeyFilter, Name, WatchFrom, Watcher};
 use crate::calls::long_command::compare;
 use crate::queue::follow_task::{Activity, Obstacle};
 
@@ -35,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How often a follower in mode `events` records that it has passed events of which it takes none. After a restart it
 /// begins there, and the journal keeps what is newer.
 const RECORD_EVERY: Duration = Duration::from_mins(1);
+/// How often a follower that waits for changes checks the grant of its token.
+const GRANT_CHECK: Duration = Duration::from_secs(1);
 /// How long a follower waits before it retries.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
@@ -57,6 +60,11 @@ impl From<Error> for Stop {
 }
 
 impl Handle {
+    /// Whether the token of this name may read a queue.
+    fn may_read(&self, token: &str, queue: &str) -> bool {
+        self.context.grants.may_read(token, queue)
+    }
+
     /// How many rows the follower accepts now. If it accepts none, its task is woken as soon as it does.
     fn room(&self) -> Result<usize, Error> {
         let mut state = self.open()?;
@@ -103,12 +111,15 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
             }
             continue;
         };
+        let token = follower.lock().queue.follow_set_by().cloned();
+        let by = Author { token: token.clone(), is_follower: true };
+        let fed = on_behalf_of(by, feed(&registry, &follower, (&follow, token), lists_again));
         let stop = tokio::select! {
             biased;
             () = follower.shutdown().draining().cancelled() => return,
             // A panic loses the state of the follower. The task must survive the panic, because the queue is loaded
             // again.
-            stop = AssertUnwindSafe(feed(&registry, &follower, &follow, lists_again)).catch_unwind() => {
+            stop = AssertUnwindSafe(fed).catch_unwind() => {
                 stop.unwrap_or(Stop::Blocked(Obstacle::Failed(Error::Broken)))
             }
         };
@@ -126,8 +137,13 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
                 tracing::error!(queue = %follower.name(), follows = &*follow.queue, message);
             }
             task.set(|activity| {
-                activity.obstacle = Some(obstacle);
                 activity.behind_since.get_or_insert(now);
+                if let Obstacle::NotGranted { token } = &obstacle
+                    && activity.obstacle.as_ref() != Some(&obstacle)
+                {
+                    tracing::warn!(queue = %follower.name(), follows = &*follow.queue, token = &**token, "a follower is blocked: the token that has set it up may not read the followed queue");
+                }
+                activity.obstacle = Some(obstacle);
             });
             tokio::select! {
                 biased;
@@ -140,8 +156,13 @@ async fn run(registry: Arc<Registry>, follower: Arc<Handle>) {
 }
 
 /// Passes rows or events to a follower until something stops it.
-async fn feed(registry: &Registry, follower: &Arc<Handle>, follow: &Arc<Follow>, lists: bool) -> Stop {
-    let never = match try_feed(registry, follower, follow, lists).await {
+async fn feed(
+    registry: &Registry,
+    follower: &Arc<Handle>,
+    (follow, token): (&Arc<Follow>, Option<Arc<str>>),
+    lists: bool,
+) -> Stop {
+    let never = match try_feed(registry, follower, (follow, token), lists).await {
         Ok(never) => never,
         Err(stop) => return stop,
     };
@@ -151,9 +172,10 @@ async fn feed(registry: &Registry, follower: &Arc<Handle>, follow: &Arc<Follow>,
 async fn try_feed(
     registry: &Registry,
     follower: &Arc<Handle>,
-    follow: &Arc<Follow>,
+    (follow, token): (&Arc<Follow>, Option<Arc<str>>),
     lists: bool,
 ) -> Result<Infallible, Stop> {
+    check_grant(follower, follow, token.as_ref())?;
     let name = Name::new(&follow.queue).map_err(|_| Error::QueueNotFound)?;
     let parent = registry.get(&name)?;
     let now = follower.now();
@@ -167,13 +189,15 @@ async fn try_feed(
     let position = position.filter(|position| !lists && position.incarnation == incarnation);
     if let Some(position) = position.filter(|position| is_events && position.phase == FollowPhase::Changes) {
         let reader = EventReader::begin(parent, follow.prefix.clone(), position.after, PAUSE);
-        let mut feeder = Feeder { follower, follow, is_events, reader, recorded: Instant::now(), position };
+        let recorded = Instant::now();
+        let mut feeder = Feeder { follower, follow, token, is_events, reader, recorded, position };
         loop {
             feeder.step().await?;
         }
     }
     let (reader, position) = watch(&parent, follower, follow, position).await?;
-    let mut feeder = Feeder { follower, follow, is_events, reader, recorded: Instant::now(), position };
+    let mut feeder =
+        Feeder { follower, follow, token, is_events, reader, recorded: Instant::now(), position };
     loop {
         feeder.step().await?;
     }
@@ -209,10 +233,22 @@ async fn watch(
     Ok((watcher, position))
 }
 
+/// Checks that the token that has set up the follower may read the followed queue.
+fn check_grant(follower: &Handle, follow: &Follow, token: Option<&Arc<str>>) -> Result<(), Stop> {
+    match token {
+        Some(token) if !follower.may_read(token, &follow.queue) => {
+            Err(Stop::Blocked(Obstacle::NotGranted { token: token.clone() }))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Passes what a reader reads to one follower.
 struct Feeder<'f, R> {
     follower: &'f Arc<Handle>,
     follow: &'f Arc<Follow>,
+    /// The name of the token that has set up the follower.
+    token: Option<Arc<str>>,
     /// Whether the follower takes events after the list.
     is_events: bool,
     reader: R,
@@ -223,11 +259,13 @@ struct Feeder<'f, R> {
 }
 
 /// Waits until `changed` completes, because the followed queue has changed, or until the follower's task is woken.
-async fn wait_for_changes(follower: &Handle, changed: impl Future<Output = ()>) {
+async fn wait_for_changes(follower: &Handle, has_token: bool, changed: impl Future<Output = ()>) {
     follower.follow_task.set(|activity| activity.behind_since = None);
     tokio::select! {
         biased;
         () = changed => {}
+        // A follower whose token has lost its grant says so before there are changes.
+        () = tokio::time::sleep(GRANT_CHECK), if has_token => {}
         () = follower.follow_task.wake.notified() => {}
     }
     let now = follower.now();
@@ -239,7 +277,16 @@ impl<R> Feeder<'_, R> {
         let config = self.follower.config();
         let are_the_same =
             config.follow.as_ref() == Some(self.follow) && config.rules().keeps_every_delta == self.is_events;
+        let are_the_same = are_the_same && self.follower.open()?.queue.follow_set_by() == self.token.as_ref();
         if are_the_same { Ok(()) } else { Err(Stop::Again) }
+    }
+
+    /// Waits until the follower may take rows: the journal has room besides that for calls, and the token has its grant.
+    async fn wait_for_turn(&self) -> Result<(), Stop> {
+        if let Some((journal, _)) = self.follower.journal() {
+            journal.is_half_empty().await;
+        }
+        check_grant(self.follower, self.follow, self.token.as_ref())
     }
 
     async fn wait_for_room(&self) -> Result<usize, Stop> {
@@ -280,7 +327,7 @@ impl Feeder<'_, EventReader> {
         });
         self.reader.advance(page.next);
         if page.is_last {
-            wait_for_changes(self.follower, self.reader.changed()).await;
+            wait_for_changes(self.follower, self.token.is_some(), self.reader.changed()).await;
             self.check_settings()?;
         }
         Ok(())
@@ -294,6 +341,7 @@ impl Feeder<'_, EventReader> {
         loop {
             // Without events there is nothing that needs room.
             let room = if events.is_empty() { 0 } else { self.wait_for_room().await? };
+            self.wait_for_turn().await?;
             let (now, later) = events.split_at(events.len().min(STEP_ROWS).min(room));
             let last = now.last().filter(|_| !later.is_empty());
             let to = last.map_or(end, |last| FollowPosition { after: last.rv, ..self.position });
@@ -360,7 +408,7 @@ impl Feeder<'_, Watcher> {
             activity.read = page.next;
         });
         if page.is_last && !self.is_events {
-            wait_for_changes(self.follower, self.reader.changed()).await;
+            wait_for_changes(self.follower, self.token.is_some(), self.reader.changed()).await;
             self.check_settings()?;
         } else if is_full {
             self.wait_for_room().await?;
@@ -396,6 +444,7 @@ impl Feeder<'_, Watcher> {
             if !pairs.is_empty() {
                 compare(pairs.clone()).await;
             }
+            self.wait_for_turn().await?;
             let (taken, commit) =
                 self.follower.change_fairly(|state, at| state.queue.take_rows(at, from, now, to, &pairs))?;
             self.moved(taken)?;
@@ -426,6 +475,7 @@ impl Feeder<'_, Watcher> {
                 keys
             });
             let (gone, from) = (gone.await?, self.position);
+            self.wait_for_turn().await?;
             if !gone.is_empty() {
                 let (swept, commit) =
                     self.follower.change_fairly(|state, now| state.queue.sweep_keys(now, from, &gone))?;

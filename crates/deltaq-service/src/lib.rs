@@ -22,6 +22,7 @@ mod author;
 mod calls;
 mod follow;
 mod followed_events;
+mod grants;
 mod lease_id;
 mod lives;
 mod partitions;
@@ -30,8 +31,8 @@ mod task;
 mod time;
 mod watch;
 
-pub use self::calls::commands::DryRun;
 pub use self::author::{author, on_behalf_of};
+pub use self::calls::commands::DryRun;
 pub use self::calls::history::History;
 pub use self::calls::indexes::{IndexValue, Lookup};
 pub use self::calls::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
@@ -39,6 +40,7 @@ pub use self::calls::parked::{ParkedGroup, ParkedGroups, ParkedPosition};
 pub use self::calls::pop::{PopAnswer, PopCall};
 pub use self::calls::reaching::Acknowledged;
 pub use self::calls::workers::WorkerState;
+pub use self::grants::Grants;
 pub use self::lease_id::LeaseId;
 pub use self::partitions::{NodeState, Nodes, Owner, Partitions, Peer};
 pub use self::queue::admission::QueueAdmission;
@@ -51,9 +53,9 @@ pub use self::registry::{Creator, FirstCall, Limits, Registry};
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
 pub use deltaq_journal::recovery::Progress;
+pub use deltaq_journal::{Author, Error as JournalError};
 pub use deltaq_types::name::{Incarnation, Name, NameError};
 
-pub use deltaq_journal::{Author, Error as JournalError};
 use std::sync::Arc;
 
 use deltaq_engine::excerpt::Excerpt;
@@ -76,8 +78,13 @@ pub enum Error {
     #[error("{0}")]
     Follow(FollowError),
     /// Other queues follow the queue.
-    #[error("{}", followed_by(_0))]
-    Followed(Vec<Name>),
+    #[error("{}", followed_by(followers, *hidden))]
+    Followed {
+        /// The followers.
+        followers: Vec<Name>,
+        /// Number of further followers, whose names the caller may not see.
+        hidden: usize,
+    },
     /// The number of queues, or that of the queues that a token has created, is at its limit.
     #[error("{}", too_many_queues(*limit, share.as_ref()))]
     TooManyQueues {
@@ -188,6 +195,14 @@ pub enum FollowError {
         /// The maximum number of followers.
         limit: usize,
     },
+    /// The token has set up too many followers.
+    #[error("the token {token:?} has set up {limit} followers, the limit set by max_followers_per_token")]
+    TooManyOfToken {
+        /// The name of the token.
+        token: Arc<str>,
+        /// The setting `max_followers_per_token`.
+        limit: usize,
+    },
     /// The follower is in mode `events`, and the server keeps no journal.
     #[error(
         "a follower in mode \"events\" reads the journal of the followed queue, and a server in memory has none"
@@ -231,10 +246,18 @@ fn too_many_queues(limit: usize, share: Option<&QueueShare>) -> String {
 }
 
 /// The text of [`Error::Followed`].
-fn followed_by(followers: &[Name]) -> String {
+fn followed_by(followers: &[Name], hidden: usize) -> String {
     const SHOWN: usize = 10;
     let names: Vec<&str> = followers.iter().take(SHOWN).map(Name::as_str).collect();
-    let more = followers.len().saturating_sub(SHOWN);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("the queue is followed by {}{more}", names.join(", "))
+    let names = match (names.join(", "), followers.len().saturating_sub(SHOWN)) {
+        (names, 0) => names,
+        (names, more) => format!("{names} and {more} more"),
+    };
+    match (names.as_str(), hidden) {
+        (names, 0) => format!("the queue is followed by {names}"),
+        ("", hidden) => format!("the queue is followed by {hidden} queues that the token may not read"),
+        (names, hidden) => {
+            format!("the queue is followed by {names}, and {hidden} queues that the token may not read")
+        }
+    }
 }

@@ -37,6 +37,7 @@ use self::feed_readers::{FeedReaders, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::Leftovers;
 use self::source_reports::SourceReports;
+use super::grants::Grants;
 use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Name};

@@ -22,11 +22,12 @@ use deltaq_runtime::lifecycle::Shutdown;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
+use super::grants::{Everyone, Grants};
 use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle, calendar};
 use super::{Error, Incarnation, Name, QueueShare, lives, task};
-use crate::calls::commands::DryRun;
 use crate::author::author;
+use crate::calls::commands::DryRun;
 use crate::queue::feed_readers::WatchLimits;
 
 /// The limits on queues.
@@ -138,6 +139,8 @@ impl Queues {
 impl Registry {
     /// Creates a registry without queues. `defaults` are the settings of new queues. Without a `journal`, everything
     /// is kept only in memory.
+    /// For each follower that a token has set up, the name of the token.
+    setters: BTreeMap<Name, Arc<str>>,
     #[must_use]
     pub fn new(
         limits: Limits,
@@ -176,6 +179,12 @@ impl Registry {
 
     /// The settings of new queues.
     #[must_use]
+    /// The same registry, in which followers depend on the grants of the tokens that set them up.
+    #[must_use]
+    pub fn with_tokens(self, grants: Arc<dyn Grants>, max_followers_per_token: usize) -> Self {
+        Self { grants, max_followers_per_token, ..self }
+    }
+
     pub fn defaults(&self) -> &Arc<Config> {
         &self.defaults
     }
@@ -280,7 +289,7 @@ impl Registry {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues, share: None });
         }
         queues.check_share(creator, self.limits.max_queues)?;
-        queues.check_follow(name, &config)?;
+        self.check_follow(&queues, name, &config)?;
         let epoch = self.check_journal()?;
         let created_at = self.calendar();
         let birth = self.birth();
@@ -290,7 +299,7 @@ impl Registry {
             birth.first_after(queues.last_deleted)
         };
         let queue = Queue::new(config, before, created_at).in_life(birth.id);
-        let mut queue = queue.created_by(creator.token.clone());
+        let mut queue = queue.created_by(creator.token.clone()).with_follow_set_by(author().token);
         if is_produce_call {
             queue = queue.auto_created();
         }
@@ -307,31 +316,24 @@ impl Registry {
         Ok((handle, true))
     }
 
-    /// Deletes the queue and its state; waiting pops fail. The followers in `detached` are detached first. The
+    /// Deletes the queue and its state; waiting pops fail. With `forces`, its followers are detached first. The
     /// detachments and the deletion are durable once the commit is done.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], [`Error::Followed`] if there are other followers, or [`Error::Journal`] while the
-    /// journal does not accept events.
-    pub fn delete(&self, name: &Name, detached: &[Name]) -> Result<Commit, Error> {
+    /// [`Error::QueueNotFound`], [`Error::Followed`] without `forces` if there are followers, or [`Error::Journal`]
+    /// while the journal does not accept events.
+    pub fn delete(&self, name: &Name, forces: bool) -> Result<Commit, Error> {
         let mut queues = self.queues.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?.clone();
         let epoch = self.check_journal()?;
         let followers = queues.followers_of(name);
-        if followers.iter().any(|follower| !detached.contains(follower)) {
-            return Err(Error::Followed(followers));
+        if !forces && !followers.is_empty() {
+            return Err(Error::Followed { followers, hidden: 0 });
         }
         // This finds a queue that currently can't be changed before the first change is made.
         drop(handle.open()?);
-        for follower in followers.iter().filter_map(|follower| queues.live.get(follower)) {
-            drop(follower.open()?);
-        }
-        for follower in followers {
-            let Some(follower) = queues.live.get(&follower).cloned() else { continue };
-            let edit = |config: &Config| Ok::<_, Error>(Config { follow: None, ..config.clone() });
-            // The journal writes in order, so this change is durable before the deletion.
-            self.configure_now(&mut queues, &follower, edit).0?;
-        }
+        // The journal writes a deletion after all earlier changes, so the detachments are durable before it.
+        drop(self.detach_now(&mut queues, name)?);
         let (last_rv, commit) = handle.delete(epoch)?;
         self.metrics.forget(handle.metrics());
         queues.remove(&handle);
@@ -364,7 +366,7 @@ impl Registry {
         let configured = handle.configure(|config| -> Result<Config, E> {
             let next = edit(config)?;
             if (&next.follow, next.mode) != (&config.follow, config.mode) {
-                queues.check_follow(handle.name(), &next)?;
+                self.check_follow(queues, handle.name(), &next)?;
             }
             queues.check_followers(handle.name(), &next)?;
             Ok(next)

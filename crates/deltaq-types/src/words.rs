@@ -120,7 +120,8 @@ words! {
         Listing = "listing",
         /// The follower takes changes.
         Following = "following",
-        /// The follower takes nothing, because it has too many keys, or because events were lost.
+        /// The follower takes nothing, because it has too many keys, because events were lost, or because its token may
+        /// not read the followed queue.
         Blocked = "blocked",
         /// The follower takes nothing, because the followed queue can't be read or the follower can't be changed.
         Waiting = "waiting",
@@ -135,6 +136,8 @@ words! {
         Failed = "failed",
         /// Mode events: the followed queue no longer has all events that the follower lacks.
         HistoryLost = "history_lost",
+        /// The token that has set up the follower may not read the followed queue. The follower goes on when it may.
+        NotGranted = "not_granted",
     }
     /// What an acknowledged change survives.
     Durability {

@@ -5,8 +5,8 @@ use crate::config::access::Verb;
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, HistoryQuery, IndexQuery, IndexesQuery,
     ItemsQuery, KeyHistoryQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery,
-    ParkedQuery, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery,
-    WorkersQuery,
+    ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery,
+    WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, with_body, with_head, without_body};
@@ -88,8 +88,8 @@ operations! {
     GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
     GET    "/v1/queues/{queue}/status"         get_status     OnQueue(Read)    Read      Ignored  []                long  without_body queues::status;
     GET    "/v1/queues/{queue}/settings"       get_settings   OnQueue(Read)    Read      Ignored  []                long  without_body settings::get;
-    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings []                long  with_head    settings::put;
-    PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    []                long  with_head    settings::patch;
+    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings [SettingsQuery]   long  with_head    settings::put;
+    PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    [SettingsQuery]   long  with_head    settings::patch;
     DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  [DeleteQueueQuery] long without_body queues::delete;
     POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
     POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::resume;

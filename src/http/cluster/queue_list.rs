@@ -112,7 +112,7 @@ impl QueueList {
             let row = match registry.document(handle).await {
                 Ok(document) => {
                     bytes += schema_bytes(&document.config);
-                    Ok(wire::queue(&document))
+                    Ok(wire::queue(&self.context.shown_document(document)))
                 }
                 // The queue was deleted in the meantime, which is not an error.
                 Err(deltaq_service::Error::QueueDeleted) => continue,

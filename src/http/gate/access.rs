@@ -112,6 +112,11 @@ impl Authorization {
         PermittedSources { caller: self.caller.get().cloned(), queue: queue.clone() }
     }
 
+    /// Whether the caller may read a queue that is not the one in the path.
+    pub(in crate::http) fn may_read(&self, queue: &str) -> bool {
+        self.caller.get().is_none_or(|caller| caller.may(Verb::Read, queue))
+    }
+
     /// Checks the token again after a slow body. If the token has expired, was revoked or has lost its grant in the
     /// meantime, the request is refused.
     pub(in crate::http) fn check_again(

@@ -50,6 +50,9 @@ parameters! {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    SettingsQuery in Query {
+        "force" Flag "Detach the queues that follow this queue if they can't follow it with the new settings; otherwise such a change is refused.";
+    }
     DeleteQueueQuery in Query {
         "force" Flag "Detach the queues that follow this queue; otherwise a queue with followers is not deleted.";
     }

@@ -163,6 +163,31 @@ impl RequestContext {
     }
 
     /// The token, once it is known.
+    /// The document of a queue without the names of followers that the caller may not read.
+    pub(in crate::http) fn shown_document(&self, mut document: Document) -> Document {
+        document.followers.retain(|follower| self.authorization.may_read(follower.as_str()));
+        document
+    }
+
+    /// The problem without the names of queues that the caller may not read.
+    pub(in crate::http) fn shown(&self, error: Error) -> Problem {
+        match error {
+            Error::Followed { followers, hidden } => {
+                let (followers, others): (Vec<_>, Vec<_>) =
+                    followers.into_iter().partition(|name| self.authorization.may_read(name.as_str()));
+                Error::Followed { followers, hidden: hidden + others.len() }
+            }
+            Error::Follow(FollowError::Cycle(mut path)) => {
+                for name in path.iter_mut().filter(|name| !self.authorization.may_read(name)) {
+                    *name = String::from("another queue");
+                }
+                Error::Follow(FollowError::Cycle(path))
+            }
+            error => error,
+        }
+        .into()
+    }
+
     pub(in crate::http) fn caller(&self) -> Option<&Arc<Caller>> {
         self.authorization.caller.get()
     }

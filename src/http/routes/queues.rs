@@ -10,7 +10,6 @@ use deltaq_service::{Handle, Registry};
 use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 
 use super::pages::{stream_pages, wants_lines};
-use crate::config::access::Verb;
 use crate::http::cluster::queue_list::{QueueList, complete};
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
@@ -20,6 +19,7 @@ use crate::http::openapi::responses::{
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::request::call::{QueueCall, ReadCall};
+use crate::http::request::context::RequestContext;
 use crate::http::request::params::wrong;
 use crate::http::wire::{self, Fields, Selected};
 
@@ -74,7 +74,7 @@ fn selected(page: QueuePage, fields: Fields) -> QueuePage<Selected<QueueDocument
 pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, Problem> {
     let name = call.name()?;
     let registry = call.state.partitions.registry(&name)?;
-    document(&registry, &*registry.get(&name)?).await
+    document(&registry, &*registry.get(&name)?, &call.context).await
 }
 
 /// The counts and flags of a queue, without its settings.
@@ -89,7 +89,7 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, 
 pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>, Problem> {
     let name = call.name()?;
     let registry = call.state.partitions.registry(&name)?;
-    let document = registry.document(&*registry.get(&name)?).await?;
+    let document = call.context.shown_document(registry.document(&*registry.get(&name)?).await?);
     Ok(Json(wire::status(&document)))
 }
 
@@ -105,11 +105,8 @@ pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>,
 pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Problem> {
     let name = call.name()?;
     let registry = call.state.partitions.registry(&name)?;
-    let detached = if call.params.flag("force")? { registry.followers_of(&name) } else { Vec::new() };
-    for follower in &detached {
-        call.context.authorization.check_on(Verb::Admin, follower.as_str())?;
-    }
-    let gone = registry.delete(&name, &detached)?;
+    let forces = call.params.flag("force")?;
+    let gone = registry.delete(&name, forces).map_err(|error| call.context.shown(error))?;
     gone.wait().await.map_err(deltaq_service::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -163,7 +160,7 @@ pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocumen
     )
 )]
 pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
-    let QueueCall { state, name, params, incoming, .. } = call;
+    let QueueCall { state, name, params, incoming, context, .. } = call;
     let drain = params.flag("drain")?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?;
     if wait.is_some() && !drain {
@@ -188,7 +185,7 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
         handle.close(at_once).await?;
         None
     };
-    let Json(queue) = document(&registry, &handle).await?;
+    let Json(queue) = document(&registry, &handle, &context).await?;
     Ok(Json(QueueDocument { drained, ..queue }))
 }
 
@@ -214,14 +211,18 @@ async fn switch(
     call: QueueCall,
     change: impl AsyncFnOnce(Arc<Handle>) -> Result<(), deltaq_service::Error>,
 ) -> Result<Json<QueueDocument>, Problem> {
-    let QueueCall { state, name, incoming, .. } = call;
+    let QueueCall { state, name, incoming, context, .. } = call;
     incoming.nothing().await?;
     let registry = state.partitions.registry(&name)?;
     let handle = registry.get(&name)?;
     change(handle.clone()).await?;
-    document(&registry, &handle).await
+    document(&registry, &handle, &context).await
 }
 
-async fn document(registry: &Registry, handle: &Handle) -> Result<Json<QueueDocument>, Problem> {
-    Ok(Json(wire::queue(&registry.document(handle).await?)))
+async fn document(
+    registry: &Registry,
+    handle: &Handle,
+    context: &RequestContext,
+) -> Result<Json<QueueDocument>, Problem> {
+    Ok(Json(wire::queue(&context.shown_document(registry.document(handle).await?))))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::config::Config;
-use deltaq_service::{Document, Handle, Registry};
+use deltaq_service::{Document, Error, Handle, Registry};
 use deltaq_types::name::Name;
 use deltaq_types::{QueueDocument, QueueSettings};
 use sha2::{Digest as _, Sha256};
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use crate::access::hex;
 use crate::config::access::Verb;
 use crate::http::blocking::run_blocking;
-use crate::http::openapi::params::{Conditional, Expected, InQueue};
+use crate::http::openapi::params::{Conditional, Expected, InQueue, SettingsQuery};
 use crate::http::openapi::responses::{
     Always, Conflict, Full, OfBody, OfQueue, PreconditionFailed, Unprocessable,
 };
@@ -38,7 +38,7 @@ const ETAG_BYTES: usize = 16;
 /// Create a queue, or replace all of its settings: one that is left out, or null, gets its default.
 #[utoipa::path(
     put, path = "/v1/queues/{queue}", tag = "queues", operation_id = "put_queue",
-    params(InQueue, Expected),
+    params(InQueue, SettingsQuery, Expected),
     request_body(content = Option<GivenSettings>),
     responses(
         (status = 200, description = "Replaced.", body = QueueDocument, headers(("etag" = String, description = "Changes with the settings."))),
@@ -47,9 +47,10 @@ const ETAG_BYTES: usize = 16;
     )
 )]
 pub(in crate::http) async fn put(
-    QueueCall { state, name, incoming, context, .. }: QueueCall,
+    QueueCall { state, name, params, incoming, context, .. }: QueueCall,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let forces = params.flag("force")?;
     let (given, expected) = (read(incoming).await?, Preconditions::of(headers));
     let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
     loop {
@@ -58,9 +59,10 @@ pub(in crate::http) async fn put(
             let fresh = given.created(defaults)?;
             check_follow(&context, &name, None, &fresh)?;
             let settings = fresh.document();
-            let (handle, created) = registry.create(&name, Arc::new(fresh), &context.creator())?;
+            let created = registry.create(&name, Arc::new(fresh), &context.creator());
+            let (handle, created) = created.map_err(|error| context.shown(error))?;
             if created {
-                let document = registry.document(&handle).await?;
+                let document = context.shown_document(registry.document(&handle).await?);
                 return Ok(changed(StatusCode::CREATED, settings, &document));
             }
             continue;
@@ -71,7 +73,7 @@ pub(in crate::http) async fn put(
             check_follow(&context, &name, Some(current), &next)?;
             Ok(next)
         };
-        match configured(&registry, &handle, edit).await {
+        match configured((&context, &registry, &handle), forces, edit).await {
             // The queue was deleted after it was found, so the next round creates it.
             Err(problem) if problem.code() == Code::QueueDeleted => {}
             done => return done,
@@ -82,7 +84,7 @@ pub(in crate::http) async fn put(
 /// Change the named settings of a queue: objects are merged, null restores a default. A schema is replaced as a whole.
 #[utoipa::path(
     patch, path = "/v1/queues/{queue}", tag = "queues", operation_id = "patch_queue",
-    params(InQueue, Expected),
+    params(InQueue, SettingsQuery, Expected),
     request_body(content((GivenSettings = "application/json"), (GivenSettings = "application/merge-patch+json"))),
     responses(
         (status = 200, description = "Changed.", body = QueueDocument, headers(("etag" = String, description = "Changes with the settings."))),
@@ -90,9 +92,10 @@ pub(in crate::http) async fn put(
     )
 )]
 pub(in crate::http) async fn patch(
-    QueueCall { state, name, incoming, context, .. }: QueueCall,
+    QueueCall { state, name, params, incoming, context, .. }: QueueCall,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let forces = params.flag("force")?;
     let (given, expected) = (read(incoming).await?, Preconditions::of(headers));
     let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
     let handle = registry.get(&name)?;
@@ -102,7 +105,7 @@ pub(in crate::http) async fn patch(
         check_follow(&context, &name, Some(current), &next)?;
         Ok(next)
     };
-    configured(&registry, &handle, edit).await
+    configured((&context, &registry, &handle), forces, edit).await
 }
 
 /// The settings of a queue, as PUT takes them.
@@ -150,17 +153,43 @@ fn check_follow(
     Ok(context.state.partitions.check_together(name, &follow.queue)?)
 }
 
-/// Changes the settings of a queue. The reply shows the settings that this call made, even if they have changed again since.
+/// Changes the settings of a queue. With `forces`, followers that the new settings do not support are detached. The
+/// reply shows the settings that this call made, even if they have changed again since.
 async fn configured(
-    registry: &Registry,
-    handle: &Arc<Handle>,
-    edit: impl FnOnce(&Config) -> Result<Config, Problem>,
+    (context, registry, handle): (&RequestContext, &Registry, &Arc<Handle>),
+    forces: bool,
+    edit: impl Fn(&Config) -> Result<Config, Problem>,
 ) -> Result<Response, Problem> {
     let mut made = None;
-    let noting = |current: &Config| edit(current).inspect(|next| made = Some(next.document()));
-    registry.configure(handle, noting).await?;
-    let document = registry.document(handle).await?;
+    loop {
+        let noting = |current: &Config| -> Result<Config, Refused> {
+            let next = edit(current).map_err(Refused::ByCall)?;
+            made = Some(next.document());
+            Ok(next)
+        };
+        match registry.configure(handle, noting).await {
+            Ok(()) => break,
+            Err(Refused::ByService(Error::Followed { .. })) if forces => {
+                registry.detach_followers(handle.name()).await?;
+            }
+            Err(Refused::ByService(error)) => return Err(context.shown(error)),
+            Err(Refused::ByCall(problem)) => return Err(problem),
+        }
+    }
+    let document = context.shown_document(registry.document(handle).await?);
     Ok(changed(StatusCode::OK, made.unwrap_or_else(|| document.config.document()), &document))
+}
+
+/// Why the settings of a queue stay as they are.
+enum Refused {
+    ByCall(Problem),
+    ByService(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::ByService(error)
+    }
 }
 
 /// The reply to a call that made these settings, with their entity tag.

@@ -10,7 +10,9 @@ use crate::http::problem::Problem;
 /// Converts the progress of a follower.
 pub(super) fn status(report: &FollowReport) -> FollowStatus {
     let state = match (&report.obstacle, report.position.map(|position| position.phase)) {
-        (Some(Obstacle::Full | Obstacle::HistoryLost), _) => FollowState::Blocked,
+        (Some(Obstacle::Full | Obstacle::HistoryLost | Obstacle::NotGranted { .. }), _) => {
+            FollowState::Blocked
+        }
         (Some(_), _) => FollowState::Waiting,
         (None, Some(FollowPhase::Changes)) => FollowState::Following,
         (None, _) => FollowState::Listing,
@@ -41,6 +43,12 @@ fn why(obstacle: &Obstacle) -> (FollowReason, String) {
             let detail = "the followed queue no longer has all events that the follower lacks; to go on with a new \
                           list, set follow to null, and then set it again";
             (FollowReason::HistoryLost, detail.to_owned())
+        }
+        Obstacle::NotGranted { token } => {
+            let detail = format!(
+                "the token {token:?}, which has set up the follower, may not read the followed queue"
+            );
+            (FollowReason::NotGranted, detail)
         }
         Obstacle::Failed(error) => (FollowReason::Failed, Problem::from(error.clone()).detail().to_owned()),
     }

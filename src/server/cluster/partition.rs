@@ -11,7 +11,7 @@ use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
-use deltaq_service::{Limits, Registry};
+use deltaq_service::{Grants, Limits, Registry};
 use futures_util::FutureExt as _;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -34,6 +34,8 @@ pub(in crate::server) struct Ingredients {
     pub(in crate::server) defaults: Config,
     pub(in crate::server) clock: Clock,
     pub(in crate::server) metrics: Metrics,
+    pub(in crate::server) grants: Arc<dyn Grants>,
+    pub(in crate::server) max_followers_per_token: usize,
     pub(in crate::server) options: WriterOptions,
     /// Limits the number of partitions that are loaded at the same time, and so the number of connections to the
     /// database.
@@ -77,7 +79,8 @@ impl Partition {
         let writing = writing.map_err(|error| format!("can't start a thread: {error}"))?;
         let (limits, defaults) = (from.limits.clone(), from.defaults.clone());
         let metrics = from.metrics.clone();
-        let registry = Registry::new(limits, defaults, clock, Some(journal), shutdown.clone(), metrics);
+        let registry = Registry::new(limits, defaults, clock, Some(journal), shutdown.clone(), metrics)
+            .with_tokens(from.grants.clone(), from.max_followers_per_token);
         let partition = Self { registry: Arc::new(registry), was_released: opening.clean, writing, shutdown };
         let loaded = partition.registry.recover(contents).boxed().await;
         if let Err(error) = loaded {

@@ -14,13 +14,13 @@ use super::{root, token};
 use crate::harness::{Client, Service, spawn, within};
 
 /// A token file, and a server that reads it.
-struct Fixture {
+pub(super) struct Fixture {
     folder: TempDir,
-    service: Service,
+    pub(super) service: Service,
 }
 
 impl Fixture {
-    async fn with(tokens: &[TokenEntry]) -> Self {
+    pub(super) async fn with(tokens: &[TokenEntry]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens.toml");
         write(&folder, tokens);
@@ -32,7 +32,7 @@ impl Fixture {
         Self { folder, service: service.await }
     }
 
-    fn reload(&self, tokens: &[TokenEntry]) -> Result<Reloaded, Vec<Error>> {
+    pub(super) fn reload(&self, tokens: &[TokenEntry]) -> Result<Reloaded, Vec<Error>> {
         write(&self.folder, tokens);
         self.service.reloadable.reload()
     }

@@ -18,23 +18,30 @@ use crate::table::Entry;
 use crate::time::Time;
 
 impl Queue {
-    /// Changes the settings.
+    /// Changes the settings. `follow_set_by` is the name of the token that has set what the queue follows.
     ///
     /// # Errors
     /// [`Refusal::ImmutableConfig`] if the change is not possible while the queue holds keys.
-    pub fn configure(&mut self, now: Time, config: Arc<Config>) -> Result<(), Refusal> {
+    pub fn configure(
+        &mut self,
+        now: Time,
+        config: Arc<Config>,
+        follow_set_by: Option<Arc<str>>,
+    ) -> Result<(), Refusal> {
         let now = self.advance(now);
         if let Some(field) = self.state().config.immutable_difference(&config)
             && (self.state().keys() > 0 || !self.volatile.replace_jobs.is_empty())
         {
             return Err(Refusal::ImmutableConfig { field, keys: self.state().keys() });
         }
-        if self.state().auto_created || *self.state().config != *config {
+        let follow_set_by = follow_set_by.filter(|_| config.follow.is_some());
+        let is_same = *self.state().config == *config && self.state().follow_set_by == follow_set_by;
+        if self.state().auto_created || !is_same {
             if self.state().config.version != config.version {
                 // The versions of the calls and those of the list are no longer comparable.
                 self.volatile.replace_jobs.iter_mut().for_each(|job| job.versions_decide = false);
             }
-            self.emit(now, EventKind::Configured { config });
+            self.emit(now, EventKind::Configured { config, follow_set_by });
         }
         Ok(())
     }

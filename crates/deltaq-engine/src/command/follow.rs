@@ -1,6 +1,8 @@
 //! Decisions on the rows that a follower applies.
 
 use super::{Call, Comparison};
+use std::sync::Arc;
+
 use crate::delta::{DeltaKind, Provenance};
 use crate::event::{Appended, EventKind, Origin};
 use crate::feed::{Row, RowKind};
@@ -46,6 +48,12 @@ impl Queue {
     #[must_use]
     pub fn follow_position(&self) -> Option<FollowPosition> {
         self.state().followed
+    }
+
+    /// The name of the token that has set what the queue follows.
+    #[must_use]
+    pub fn follow_set_by(&self) -> Option<&Arc<str>> {
+        self.state().follow_set_by.as_ref()
     }
 
     /// How many rows the queue may take before `max_waiting` keys wait. 0 if it follows no queue.
@@ -278,8 +286,11 @@ impl Queue {
 
     /// Checks the invariants.
     pub(crate) fn check_follow(&self) -> Result<(), String> {
-        let State { config, followed, initial, .. } = self.state();
+        let State { config, followed, follow_set_by, initial, .. } = self.state();
         match followed {
+            _ if follow_set_by.is_some() && config.follow.is_none() => {
+                Err(String::from("a token has set what the queue follows, but it follows none"))
+            }
             Some(_) if config.follow.is_none() => {
                 Err(String::from("a queue without followed queue has a position"))
             }

@@ -15,6 +15,7 @@ use deltaq_journal::Commit;
 
 use super::long_command::STEP_KEYS;
 use crate::Error;
+use crate::author::author;
 use crate::queue::Handle;
 
 /// A dry run of a Replace on a queue that does not exist.
@@ -138,7 +139,8 @@ impl Handle {
     ) -> (Result<(), E>, Commit) {
         let configured = self.change(|state, now| -> Result<(), E> {
             let config = edit(state.queue.config())?;
-            state.queue.configure(now, Arc::new(config)).map_err(Error::from)?;
+            let setter = self.follow_setter(&state.queue, &config);
+            state.queue.configure(now, Arc::new(config), setter).map_err(Error::from)?;
             Ok(())
         });
         configured.unwrap_or_else(|error| (Err(error.into()), Commit::done()))
@@ -159,6 +161,21 @@ impl Handle {
         let mut id = None;
         self.long_command(move |queue, now| {
             let _kept = &kept;
+    /// The token that has set what the queue follows with these settings: the caller's, or the former one if nothing
+    /// changed and that token may still read the followed queue.
+    fn follow_setter(&self, queue: &Queue, config: &Config) -> Option<Arc<str>> {
+        let (former, caller) = (queue.follow_set_by().cloned(), author().token);
+        let follow = config.follow.as_ref()?;
+        if queue.config().follow.as_ref() != Some(follow) {
+            return caller;
+        }
+        let may_read = |token: &Arc<str>| self.context.grants.may_read(token, &follow.queue);
+        if former.as_ref().is_none_or(may_read) {
+            return former;
+        }
+        caller.filter(may_read).or(former)
+    }
+
             // A refused list stays in `waiting`, so it is not dropped under the lock.
             if let Some(replace) = &waiting {
                 queue.check_config(&config)?;

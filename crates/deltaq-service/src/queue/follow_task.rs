@@ -1,5 +1,6 @@
 //! The state of the task that feeds a follower. The follower's queue holds this state.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -40,6 +41,11 @@ pub enum Obstacle {
     Full,
     /// A Replace or a seed of the follower has not ended.
     Busy,
+    /// The token that has set up the follower may not read the followed queue.
+    NotGranted {
+        /// The name of the token.
+        token: Arc<str>,
+    },
     /// Mode `events`: the journal of the followed queue no longer has all events after the position.
     HistoryLost,
     /// The followed queue can't be read, or the follower can't be changed.

@@ -4,9 +4,11 @@ use deltaq_engine::config::{Config, Follow};
 use deltaq_engine::follow::FollowPosition;
 use deltaq_engine::limits::FOLLOWERS_MAX;
 use deltaq_engine::view::View;
+use deltaq_journal::Commit;
 use tokio::sync::Notify;
 
 use super::{Queues, Registry};
+use crate::author::author;
 use crate::metrics::Lag;
 use crate::queue::Handle;
 use crate::queue::follow_task::FollowReport;
@@ -19,6 +21,7 @@ impl Queues {
 
     /// Removes a queue from the followers of the queue that it followed.
     pub(super) fn unfollow(&mut self, name: &Name, follow: Option<&Follow>) {
+        self.setters.remove(name);
         let Some(followed) = follow.and_then(|follow| Name::new(&follow.queue).ok()) else { return };
         if let Some(followers) = self.followers.get_mut(&followed) {
             followers.remove(name);
@@ -34,11 +37,11 @@ impl Queues {
         if followers.is_empty() || not_followable(config).is_none() {
             return Ok(());
         }
-        Err(Error::Followed(followers))
+        Err(Error::Followed { followers, hidden: 0 })
     }
 
     /// Checks that the queue of this name can follow the queue that `config` names.
-    pub(super) fn check_follow(&self, name: &Name, config: &Config) -> Result<(), Error> {
+    fn check_follow(&self, name: &Name, config: &Config) -> Result<(), Error> {
         let Some(follow) = &config.follow else { return Ok(()) };
         let not_found = || Error::Follow(FollowError::NotFound(follow.queue.to_string()));
         let followed = Name::new(&follow.queue).map_err(|_| not_found())?;
@@ -76,9 +79,59 @@ impl Queues {
 }
 
 impl Registry {
+    /// Checks that the queue of this name can follow the queue that `config` names, and that the caller's token may set
+    /// up another follower.
+    pub(super) fn check_follow(&self, queues: &Queues, name: &Name, config: &Config) -> Result<(), Error> {
+        queues.check_follow(name, config)?;
+        let Some(token) = author().token.filter(|_| config.follow.is_some()) else { return Ok(()) };
+        let limit = self.max_followers_per_token;
+        let others =
+            queues.setters.iter().filter(|(follower, setter)| *follower != name && **setter == token);
+        if others.count() >= limit {
+            return Err(Error::Follow(FollowError::TooManyOfToken { token, limit }));
+        }
+        Ok(())
+    }
+
+    /// Detaches all followers of the queue of this name. They keep their objects.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn detach_followers(&self, name: &Name) -> Result<(), Error> {
+        let commits = self.detach_now(&mut self.queues.write(), name)?;
+        for commit in commits {
+            commit.wait().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn detach_now(&self, queues: &mut Queues, name: &Name) -> Result<Vec<Commit>, Error> {
+        let followers: Vec<_> = queues
+            .followers_of(name)
+            .iter()
+            .filter_map(|follower| queues.live.get(follower).cloned())
+            .collect();
+        // This finds a queue that currently can't be changed before the first change is made.
+        for follower in &followers {
+            drop(follower.open()?);
+        }
+        let mut commits = Vec::with_capacity(followers.len());
+        for follower in followers {
+            let edit = |config: &Config| Ok::<_, Error>(Config { follow: None, ..config.clone() });
+            let (detached, commit) = self.configure_now(queues, &follower, edit);
+            detached?;
+            tracing::warn!(queue = %follower.name(), followed = %name, "a follower was detached by force");
+            commits.push(commit);
+        }
+        Ok(commits)
+    }
+
     /// Records which queue a queue now follows.
     pub(super) fn note_follow(&self, queues: &mut Queues, handle: &Handle, before: Option<&Follow>) {
         queues.unfollow(handle.name(), before);
+        if let Some(token) = handle.lock().queue.follow_set_by().cloned() {
+            queues.setters.insert(handle.name().clone(), token);
+        }
         if let Some(name) = handle.config().follow.as_ref().and_then(|follow| Name::new(&follow.queue).ok()) {
             queues.followers.entry(name).or_default().insert(handle.name().clone());
             self.followers_changed.notify_one();

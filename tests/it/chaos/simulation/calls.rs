@@ -576,8 +576,7 @@ impl Caller {
             ledger.deletes(&queue)
         })?;
         self.note(("delete", &queue));
-        let followers = self.registry.followers_of(&setup.name);
-        let deleted = match self.registry.delete(&setup.name, &followers) {
+        let deleted = match self.registry.delete(&setup.name, true) {
             Ok(commit) => commit.wait().await.map_err(Error::from),
             Err(error) => Err(error),
         };

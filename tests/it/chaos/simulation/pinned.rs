@@ -152,7 +152,7 @@ fn a_checkpoint_does_not_recreate_a_deleted_queue() {
                 add(&handle, key).await.expect("it is added");
             }
             tokio::time::sleep(Duration::from_millis(delay)).await;
-            registry.delete(handle.name(), &[]).expect("it is there").wait().await.expect("it is deleted");
+            registry.delete(handle.name(), false).expect("it is there").wait().await.expect("it is deleted");
             tokio::time::sleep(SECOND / 2).await;
         });
         assert_eq!(disk.live(), [], "deleted after {delay} ms");
@@ -341,7 +341,7 @@ fn a_queue_whose_deletion_had_an_unknown_outcome_leaves_no_rows() {
         let handle = queue(registry);
         add(&handle, "a").await.expect("it is added");
         disk.memory.fault_at(disk.memory.steps() + 1, Fault::Doubted);
-        let deleted = registry.delete(handle.name(), &[]).expect("it is there");
+        let deleted = registry.delete(handle.name(), false).expect("it is there");
         deleted.wait().await.expect_err("it is not known");
         tokio::time::sleep(SECOND * 10).await;
         assert_eq!(disk.memory.journal_rows(), []);
@@ -397,7 +397,7 @@ fn a_deleted_queue_leaves_only_the_floor_of_numbers() {
             let rv = rv(&handle).await;
             assert!(rv > newest, "{rv} follows {newest}");
             newest = rv;
-            let deleted = registry.delete(handle.name(), &[]).expect("it is there");
+            let deleted = registry.delete(handle.name(), false).expect("it is there");
             deleted.wait().await.expect("it is deleted");
         }
         assert_eq!(rows().await, []);

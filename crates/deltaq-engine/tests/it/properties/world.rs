@@ -405,7 +405,7 @@ impl World {
             Change::Version(version) => setup.version = version,
         }
         let config = setup.config();
-        let engine = self.engine.configure(time(self.now), config.clone());
+        let engine = self.engine.configure(time(self.now), config.clone(), None);
         let model = self.model.configure(self.now, &config);
         if model.is_ok() {
             self.setup = *setup;

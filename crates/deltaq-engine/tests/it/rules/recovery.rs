@@ -344,12 +344,16 @@ fn a_queue_counts_as_auto_created_until_it_is_configured() {
     assert!(restored.is_auto_created());
     assert_eq!(restored.creator(), creator.as_ref());
     let config = journaled.fixture.queue.config().clone();
-    journaled.fixture.queue.configure(journaled.fixture.now(), config.clone()).expect("nothing changes");
+    journaled
+        .fixture
+        .queue
+        .configure(journaled.fixture.now(), config.clone(), None)
+        .expect("nothing changes");
     journaled.fixture.commit_and_check();
     assert!(!journaled.fixture.queue.is_auto_created());
     journaled.assert_restores();
     let rv = journaled.fixture.queue.resource_version();
-    journaled.fixture.queue.configure(journaled.fixture.now(), config).expect("nothing changes");
+    journaled.fixture.queue.configure(journaled.fixture.now(), config, None).expect("nothing changes");
     assert_eq!(journaled.fixture.queue.resource_version(), rv, "the queue is already configured");
 }
 

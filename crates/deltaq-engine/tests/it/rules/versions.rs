@@ -50,7 +50,7 @@ impl Fixture {
     fn configure(&mut self, change: impl FnOnce(&mut Config)) {
         let mut config = (**self.queue.config()).clone();
         change(&mut config);
-        self.queue.configure(self.now(), Arc::new(config)).expect("the settings may change");
+        self.queue.configure(self.now(), Arc::new(config), None).expect("the settings may change");
         self.commit_and_check();
     }
 }

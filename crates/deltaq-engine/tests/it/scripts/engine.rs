@@ -114,7 +114,7 @@ impl Engine {
             }
             Command::Set(options) => {
                 let config = configured(self.queue.config(), options);
-                self.queue.configure(now, Arc::new(config))?;
+                self.queue.configure(now, Arc::new(config), None)?;
                 Reply::Done
             }
             Command::Tick(span) => {

@@ -196,7 +196,10 @@ impl Dice {
             11 => EventKind::Removed { key: self.key(), keeps_version: self.0.bool() },
             12 => EventKind::Seeded { key: self.key(), owner: self.maybe(Self::name), object: self.object() },
             13 => EventKind::Populated,
-            14 => EventKind::Configured { config: Arc::new(self.config()) },
+            14 => EventKind::Configured {
+                config: Arc::new(self.config()),
+                follow_set_by: self.maybe(Self::text),
+            },
             15 => EventKind::Paused,
             16 => EventKind::Resumed,
             17 => EventKind::Closed { at_once: self.0.bool() },
@@ -448,6 +451,7 @@ impl Dice {
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(Self::last_replace),
             followed: self.maybe(Self::follow_position),
+            follow_set_by: self.maybe(Self::text),
             sources: self.list(|dice| {
                 let history = SourceHistory {
                     last_call: dice.time(),

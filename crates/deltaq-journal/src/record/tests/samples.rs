@@ -160,9 +160,9 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Seeded { key: key(), owner: None, object: object.clone() },
         EventKind::Seeded { key: key(), owner: Some(erp.clone()), object },
         EventKind::Populated,
-        EventKind::Configured { config: Arc::new(Config::default()) },
-        EventKind::Configured { config: Arc::new(full_config()) },
-        EventKind::Configured { config: Arc::new(admitting_config()) },
+        EventKind::Configured { config: Arc::new(Config::default()), follow_set_by: None },
+        EventKind::Configured { config: Arc::new(full_config()), follow_set_by: Some("tenant".into()) },
+        EventKind::Configured { config: Arc::new(admitting_config()), follow_set_by: None },
         EventKind::Paused,
         EventKind::Resumed,
         EventKind::Closed { at_once: false },
@@ -392,6 +392,7 @@ fn new_queue_state() -> QueueState {
         next_resync: None,
         last_replace: None,
         followed: None,
+        follow_set_by: None,
         sources: Vec::new(),
         versions: Vec::new(),
     }
@@ -438,6 +439,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         next_resync: Some(at(129_600)),
         sources: source_histories(&replace),
         followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
+        follow_set_by: Some("tenant".into()),
         versions: vec![remembered("1.20e3", None, 19), remembered(r#""a\"b""#, Some("1"), 20)],
         last_replace: Some(replace),
     };
