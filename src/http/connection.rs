@@ -47,6 +47,7 @@ use self::threads::{Thread, Threads};
 use self::timeouts::Timeouts;
 use self::tls::Tls;
 use self::transport::Transport;
+use super::gate::body_rate::BodyRateLimit;
 use super::gate::origin::URI_BYTES_MAX;
 use super::reply::delivery::Outbox;
 use super::request::body_drain::Unread;
@@ -68,6 +69,8 @@ pub struct ConnectionLimits {
     pub header_read_timeout: Duration,
     /// Timeout for a connection without a request.
     pub idle_timeout: Duration,
+    /// Minimum rate at which a client reads a reply that waits for it.
+    pub min_reply_rate: BodyRateLimit,
     /// Maximum size of the headers of a request, in bytes.
     pub max_header_bytes: usize,
     /// Maximum number of open connections. Further connections get the overload response.
@@ -277,8 +280,8 @@ impl ConnectionServer {
     async fn run<S: Transport>(self, stream: S, address: SocketAddr, certificate: Option<[u8; 32]>) {
         let Self { api, limits, timeouts, linger_room, closing, cut } = self;
         let (outbox, exchanges) = (Outbox::default(), Exchanges::default());
-        let stream =
-            ConnectionStream::new(stream, timeouts.clone(), outbox.clone(), exchanges.clone(), linger_room);
+        let timing = (timeouts.clone(), limits.min_reply_rate);
+        let stream = ConnectionStream::new(stream, timing, outbox.clone(), exchanges.clone(), linger_room);
         let peer = Peer { address, forwarded_for: None, certificate };
         let context = Arc::new(ConnectionContext {
             api,

@@ -27,8 +27,8 @@ pub use self::produce::{failed_key, place, produced, replaced};
 pub use self::queue::{queue, status};
 pub use self::read::{Fields, STATES, Selectable, Selected, index, item, object, source, synced, worker};
 pub use self::watch::{
-    RETRY, push_event, push_line, refused_events, retry_line, watch_bookmark, watch_error, watch_expired,
-    watch_row,
+    RETRY, push_event, push_line, refused_events, retry_line, row_bytes_max, watch_bookmark, watch_error,
+    watch_expired, watch_row,
 };
 
 /// An instant of the wall clock.

@@ -131,6 +131,7 @@ fn limits(settings: &config::Server, state: &AppState, open: Gauge) -> Connectio
     ConnectionLimits {
         header_read_timeout: settings.header_read_timeout.get(),
         idle_timeout: settings.idle_timeout.get(),
+        min_reply_rate: state.limits.min_body_rate,
         max_header_bytes: settings.max_header_bytes,
         max_connections: settings.max_connections,
         request_metrics: state.request_metrics.clone(),

@@ -7,12 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use axum::http::StatusCode;
 use bytes::{Buf, Bytes};
+use deltaq_runtime::clock::Clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanges;
 use super::linger::{Linger, LingerRoom};
 use super::timeouts::Timeouts;
 use super::transport::Transport;
+use crate::http::gate::body_rate::{BodyRate, BodyRateLimit};
 use crate::http::problem::{self, Problem};
 use crate::http::reply::delivery::Outbox;
 use crate::http::wire;
@@ -27,6 +29,7 @@ const END_DELAY_POLLS: u8 = 2;
 pub(super) struct ConnectionStream<S> {
     stream: S,
     timeouts: Timeouts,
+    reading: ReadingRate,
     /// The pops whose replies are in hyper's buffer. hyper flushes the stream when its buffer is empty.
     outbox: Outbox,
     exchanges: Exchanges,
@@ -54,16 +57,54 @@ struct Replacement {
     replaced: usize,
 }
 
+/// How fast the client reads what waits for it.
+#[derive(Debug)]
+struct ReadingRate {
+    rate: BodyRate,
+    limit: BodyRateLimit,
+    /// Since when the client accepts nothing, in microseconds of the monotonic clock.
+    blocked_us: Option<u64>,
+}
+
+impl ReadingRate {
+    fn new(limit: BodyRateLimit) -> Self {
+        Self { rate: BodyRate::new(limit), limit, blocked_us: None }
+    }
+
+    /// Fails a write to a client that reads too slowly.
+    fn poll(&mut self, written: Poll<io::Result<usize>>, clock: &Clock) -> Poll<io::Result<usize>> {
+        match (&written, self.blocked_us) {
+            (Poll::Pending, None) => self.blocked_us = Some(clock.monotonic_us()),
+            (Poll::Ready(Ok(bytes)), Some(since_us)) => {
+                self.blocked_us = None;
+                if self.rate.passed(clock.since(since_us), *bytes).is_err() {
+                    return Poll::Ready(Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the client reads too slowly",
+                    )));
+                }
+            }
+            _ => {}
+        }
+        written
+    }
+
+    /// Records that the client has accepted everything.
+    fn rest(&mut self) {
+        *self = Self::new(self.limit);
+    }
+}
+
 impl<S> ConnectionStream<S> {
     pub(super) fn new(
         stream: S,
-        timeouts: Timeouts,
+        (timeouts, min_rate): (Timeouts, BodyRateLimit),
         outbox: Outbox,
         exchanges: Exchanges,
         room: LingerRoom,
     ) -> Self {
-        let closing = Closing::Open(room);
-        Self { stream, timeouts, outbox, exchanges, replacement: None, end_delayed: 0, closing }
+        let (closing, reading) = (Closing::Open(room), ReadingRate::new(min_rate));
+        Self { stream, timeouts, reading, outbox, exchanges, replacement: None, end_delayed: 0, closing }
     }
 }
 
@@ -103,7 +144,8 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
         }
         let Some(Replacement { rest, replaced }) = &mut this.replacement else {
             // Only bytes that the peer accepts reset the timeout.
-            let written = ready!(Pin::new(&mut this.stream).poll_write(context, buffer))?;
+            let written = Pin::new(&mut this.stream).poll_write(context, buffer);
+            let written = ready!(this.reading.poll(written, this.timeouts.clock()))?;
             this.timeouts.sent();
             return Poll::Ready(Ok(written));
         };
@@ -122,6 +164,7 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.reading.rest();
             self.outbox.written();
             self.exchanges.flushed();
         }

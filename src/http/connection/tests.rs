@@ -57,6 +57,7 @@ fn connected_until(state: &AppState, closing: CancellationToken) -> (DuplexStrea
     let limits = ConnectionLimits {
         header_read_timeout: hour,
         idle_timeout: hour,
+        min_reply_rate: state.limits.min_body_rate,
         max_header_bytes: 1 << 14,
         max_connections: 1,
         request_metrics: state.request_metrics.clone(),

@@ -51,6 +51,11 @@ impl Timeouts {
         Self { shared: Arc::new(shared) }
     }
 
+    /// The clock of the connection.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
     /// Records that bytes have arrived.
     pub(super) fn received(&self) {
         if self.shared.phase.load(Ordering::Relaxed) == IDLE {

@@ -245,7 +245,7 @@ impl Permit {
         if is_short || response.extensions().get::<CountedReply>().is_some() {
             return Ok(response);
         }
-        if let (Class::Read | Class::Scrape, Some(bytes)) = (self.class, bytes) {
+        if let (Class::Read | Class::Scrape | Class::Watch | Class::Wait, Some(bytes)) = (self.class, bytes) {
             let applicant = Applicant { caller: self.caller.as_ref(), class: self.class };
             let held = self.limits.take_reply(applicant, bytes)?;
             return Ok(response.map(|body| Body::new(HoldingBody { body, rest: Bytes::new(), _held: held })));

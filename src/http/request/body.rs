@@ -198,7 +198,7 @@ impl Incoming {
             }
             _ => return Ok(piece),
         };
-        if self.rate.received(clock.since(begun_us), received) == Err(TooSlow) {
+        if self.rate.passed(clock.since(begun_us), received) == Err(TooSlow) {
             let limit = limits.min_body_rate.bytes_per_second;
             let detail = format!(
                 "the body came at less than {limit} bytes a second (server.min_body_bytes_per_second); nothing was applied"

@@ -9,11 +9,11 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::feed::{RowLimit, RowPage};
+use deltaq_engine::feed::{Row, RowLimit, RowPage};
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::LifeId;
 use deltaq_engine::view::View;
-use deltaq_service::{self, Handle, KeyFilter, Shard, WatchFrom, Watcher};
+use deltaq_service::{self, Author, Handle, KeyFilter, Shard, WatchFrom, Watcher, author, on_behalf_of};
 use deltaq_types::{ExpiredReason, Page, RowType, WatchRow};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
@@ -73,6 +73,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         watcher,
         expired,
         context,
+        author: author(),
         form,
         bookmark,
         next_bookmark: now + bookmark,
@@ -247,6 +248,7 @@ struct Stream {
     /// Why the position that the client had can't be continued.
     expired: Option<Problem>,
     context: Arc<RequestContext>,
+    author: Author,
     form: WatchForm,
     bookmark: Duration,
     next_bookmark: Instant,
@@ -272,7 +274,7 @@ impl Stream {
             let (url, version) = (self.context.public_url(), self.watcher.resource_version());
             self.write(&mut text, &wire::watch_expired(&problem, &url, &self.context.id, version), None);
         }
-        if let Err(problem) = self.fill(&mut text).await {
+        if let Err(problem) = on_behalf_of(self.author.clone(), self.fill(&mut text)).await {
             self.has_ended = true;
             let row = wire::watch_error(&problem, &self.context.public_url(), &self.context.id);
             self.write(&mut text, &row, None);
@@ -293,9 +295,7 @@ impl Stream {
             // queue moved.
             let has_moved = matches!(page, Err(deltaq_service::Error::NotOwner));
             let page = if has_moved { RowPage::default() } else { page? };
-            for row in &page.rows {
-                self.write(text, &wire::watch_row(row), since);
-            }
+            self.write_rows(text, &page.rows, since)?;
             let now = Instant::now();
             let is_listing = self.watcher.listing_since().is_some();
             let ends_list = since.is_some() && !is_listing;
@@ -307,7 +307,6 @@ impl Stream {
             }
             if !text.is_empty() || self.has_ended {
                 self.next_bookmark = now + self.bookmark;
-                self.held = self.context.reserve_reply(text.len())?;
                 return Ok(());
             }
             if page.is_last {
@@ -318,6 +317,18 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// Writes rows, if the limit of replies has room for them. The room is reserved before the rows are written, so a
+    /// refused reader uses no memory for them.
+    fn write_rows(&mut self, text: &mut Vec<u8>, rows: &[Row], since: Option<Rv>) -> Result<(), Problem> {
+        let bytes: usize = rows.iter().map(wire::row_bytes_max).sum();
+        self.held = self.context.reserve_reply(text.capacity() + bytes)?;
+        text.reserve_exact(bytes);
+        for row in rows {
+            self.write(text, &wire::watch_row(row), since);
+        }
+        Ok(())
     }
 
     /// Writes a row. `since` is the version at which the watch began, while it sends all keys.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deltaq_engine::feed::{Row, RowKind};
 use deltaq_engine::id::Rv;
+use deltaq_engine::object::Object;
 use deltaq_types::{RowType, WatchRow, duration::whole_ms};
 use serde::Serialize;
 
@@ -43,6 +44,16 @@ pub fn watch_row(row: &Row) -> WatchRow {
         final_state_unknown: Some(row.final_state_unknown),
         ..EMPTY
     }
+}
+
+/// Maximum size of the line or the event of a row, in bytes. A text may have an escape for each of its bytes.
+#[must_use]
+pub fn row_bytes_max(row: &Row) -> usize {
+    /// The names of the members, the id of the event and the numbers.
+    const REST: usize = 512;
+    const ESCAPE: usize = 6;
+    let texts = row.key.as_str().len() + row.source.as_deref().map_or(0, str::len);
+    REST + ESCAPE * texts + row.object.as_ref().map_or(0, Object::bytes)
 }
 
 /// A bookmark: the watch has sent everything up to `rv`.

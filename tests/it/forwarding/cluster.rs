@@ -97,6 +97,7 @@ impl TestNode {
         let limits = ConnectionLimits {
             header_read_timeout: hour,
             idle_timeout: hour,
+            min_reply_rate: state.limits.min_body_rate,
             max_header_bytes: 1 << 14,
             max_connections: 1_000,
             request_metrics: state.request_metrics.clone(),

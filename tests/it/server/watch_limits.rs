@@ -106,6 +106,39 @@ async fn a_watch_that_is_not_read_ends() {
 }
 
 #[tokio::test]
+async fn watches_that_are_not_read_stay_within_the_limit_of_replies() {
+    const OBJECTS: usize = 8;
+    for accept in ["application/x-ndjson", "text/event-stream"] {
+        let service = Service::with(|settings| settings.server.max_reply_bytes_in_flight = 1 << 20).await;
+        // More than the sockets of a connection buffer.
+        for number in 0..OBJECTS {
+            let object = json!({ "key": format!("k{number}"), "filler": "x".repeat(900_000) });
+            service.post(&format!("{QUEUE}/add"), &object).await.ok();
+        }
+        let mut watches = Vec::new();
+        for _ in 0..20 {
+            let mut watch = service.client_that_buffers(4_096).await;
+            watch.send_text("GET", &format!("{QUEUE}/watch"), &[("accept", accept)], "").await;
+            assert_eq!(watch.head().await.expect("a head").0, 200);
+            watches.push(watch);
+        }
+        let mut refused = 0;
+        for watch in &mut watches {
+            for _ in 0..OBJECTS {
+                let piece = watch.chunk().await.expect("a chunk").expect("a row");
+                let piece = String::from_utf8(piece).expect("UTF-8");
+                if piece.contains("too-many-requests") {
+                    assert!(piece.len() < 2_000, "a refused watch sends no row: {} bytes", piece.len());
+                    refused += 1;
+                    break;
+                }
+            }
+        }
+        assert!(refused > 0, "a reader beyond the limit is refused");
+    }
+}
+
+#[tokio::test]
 async fn a_watch_from_before_a_forgotten_deletion_is_refused() {
     let service = Service::with(|settings| settings.watch.tombstones = 1).await;
     let added = service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
