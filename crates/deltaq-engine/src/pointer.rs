@@ -152,9 +152,11 @@ impl<'j> Finder<'_, 'j> {
 
     fn elements(&mut self, cursor: &mut Cursor<'j>, live: Live, depth: usize) -> Option<()> {
         cursor.at += 1;
+        let mut wanted = self.indexes(live, depth);
         let mut index = 0_usize;
         while cursor.next_token()? != b']' {
-            self.child(cursor, self.with_token(live, depth, &index.to_string()), depth)?;
+            let live = wanted.pop_if(|(next, _)| *next == index).map_or(0, |(_, live)| live);
+            self.child(cursor, live, depth)?;
             index += 1;
         }
         cursor.at += 1;
@@ -165,12 +167,34 @@ impl<'j> Finder<'_, 'j> {
         if live == 0 { cursor.skip() } else { self.value(cursor, live, depth + 1) }
     }
 
+    /// The elements of an array that pointers of `live` lead to, with these pointers, the first element last.
+    fn indexes(&self, live: Live, depth: usize) -> Vec<(usize, Live)> {
+        let mut wanted: Vec<(usize, Live)> = Vec::new();
+        for (bit, pointer) in self.pointers.iter().enumerate().filter(|(bit, _)| live & 1 << bit != 0) {
+            let index = pointer.tokens.get(depth).and_then(|token| index_of(token));
+            wanted.extend(index.map(|index| (index, 1 << bit)));
+        }
+        wanted.sort_unstable_by(|one, other| other.cmp(one));
+        wanted.dedup_by(|one, kept| {
+            let is_same = one.0 == kept.0;
+            kept.1 |= if is_same { one.1 } else { 0 };
+            is_same
+        });
+        wanted
+    }
+
     /// The pointers of `live` whose token at `depth` is `token`.
     fn with_token(&self, live: Live, depth: usize, token: &str) -> Live {
         let has_token = |pointer: &Pointer| pointer.tokens.get(depth).is_some_and(|own| **own == *token);
         let bit = |index: usize, pointer: &Pointer| Live::from(has_token(pointer)) << index;
         self.pointers.iter().enumerate().fold(0, |all, (index, pointer)| all | bit(index, pointer)) & live
     }
+}
+
+/// The index of an array's element that a token names.
+fn index_of(token: &str) -> Option<usize> {
+    let has_sign_or_zero = token.starts_with('+') || token.starts_with('0') && token.len() > 1;
+    token.parse().ok().filter(|_| !has_sign_or_zero)
 }
 
 /// A position in a JSON text.
@@ -288,6 +312,27 @@ mod tests {
         assert_eq!(tokens, ["a/b", "~c", ""]);
         assert!(Pointer::parse("a", false).is_err());
         assert!(Pointer::parse("/~2", false).is_err());
+    }
+
+    #[test]
+    fn elements_are_found_by_canonical_indexes() {
+        let found = |pointers: &[&str], text: &str| -> Vec<Option<String>> {
+            let pointers: Vec<_> =
+                pointers.iter().map(|text| Pointer::parse(text, false).expect("valid")).collect();
+            let number = |found: Option<Cursor<'_>>| match found?.value()? {
+                Value::Number(text) => Some(text.to_owned()),
+                other => Some(other.kind().to_owned()),
+            };
+            find(text, &pointers).into_iter().map(number).collect()
+        };
+        let some = |texts: &[&str]| -> Vec<Option<String>> {
+            texts.iter().map(|text| (*text != "-").then(|| (*text).to_owned())).collect()
+        };
+        let text = r#"{"a":[10,[20,21],{"0":30},13],"0":{"1":40}}"#;
+        let pointers = ["/a/3", "/a/1/1", "/a/0", "/a/1/0", "/a/0", "/a/2/0", "/0/1", "/a/1"];
+        assert_eq!(found(&pointers, text), some(&["13", "21", "10", "20", "10", "30", "40", "an array"]));
+        let pointers = ["/a/00", "/a/+1", "/a/-0", "/a/4", "/a/99999999999999999999999", "/a/"];
+        assert_eq!(found(&pointers, text), some(&["-"; 6]));
     }
 
     #[test]

@@ -18,6 +18,20 @@ use crate::Error;
 use crate::author::author;
 use crate::queue::Handle;
 
+/// Approximate maximum size of the objects in a step of a seed, in bytes. Large objects take milliseconds to index.
+const STEP_BYTES: usize = 256 << 10;
+
+/// How many of these objects a step of a seed takes.
+fn in_a_step(seeds: &[Seed]) -> usize {
+    let mut room = Some(STEP_BYTES);
+    let fits = |(_, object, _): &&Seed| {
+        let fits = room.is_some();
+        room = room.and_then(|room| room.checked_sub(object.bytes()));
+        fits
+    };
+    seeds.iter().take(STEP_KEYS).take_while(fits).count()
+}
+
 /// A dry run of a Replace on a queue that does not exist.
 #[derive(Debug)]
 pub struct DryRun {
@@ -92,7 +106,26 @@ impl Handle {
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn settle(self: &Arc<Self>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
-        self.command(|queue, now| queue.settle(now, settles)).await
+        if !self.settles_in_steps(settles) {
+            return self.command(|queue, now| queue.settle(now, settles)).await;
+        }
+        let (settles, mut settled) = (settles.to_vec(), Vec::with_capacity(settles.len()));
+        self.long_command(move |queue, now| {
+            let next = settles.get(settled.len()..).and_then(<[Settle]>::first);
+            settled.extend(queue.settle(now, next.map_or(&[], std::slice::from_ref)));
+            Ok(if settled.len() < settles.len() {
+                Progress::More
+            } else {
+                Progress::Done(std::mem::take(&mut settled))
+            })
+        })
+        .await
+    }
+
+    /// Whether these settles are a long command. An ack indexes an object, which takes milliseconds if the object is
+    /// large.
+    pub(crate) fn settles_in_steps(&self, settles: &[Settle]) -> bool {
+        settles.len() > 1 && !self.config().indexes.is_empty()
     }
 
     /// Resets the failures of keys. Returns how many of the keys had failures.
@@ -125,6 +158,21 @@ impl Handle {
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn reopen(self: &Arc<Self>) -> Result<(), Error> {
         self.command(|queue, now| queue.set_closed(now, false)).await
+    }
+
+    /// The token that has set what the queue follows with these settings: the caller's, or the former one if nothing
+    /// changed and that token may still read the followed queue.
+    fn follow_setter(&self, queue: &Queue, config: &Config) -> Option<Arc<str>> {
+        let (former, caller) = (queue.follow_set_by().cloned(), author().token);
+        let follow = config.follow.as_ref()?;
+        if queue.config().follow.as_ref() != Some(follow) {
+            return caller;
+        }
+        let may_read = |token: &Arc<str>| self.context.grants.may_read(token, &follow.queue);
+        if former.as_ref().is_none_or(may_read) {
+            return former;
+        }
+        caller.filter(may_read).or(former)
     }
 
     /// Replaces the settings with the result of `edit`, which gets the current settings. The result depends on the
@@ -161,21 +209,6 @@ impl Handle {
         let mut id = None;
         self.long_command(move |queue, now| {
             let _kept = &kept;
-    /// The token that has set what the queue follows with these settings: the caller's, or the former one if nothing
-    /// changed and that token may still read the followed queue.
-    fn follow_setter(&self, queue: &Queue, config: &Config) -> Option<Arc<str>> {
-        let (former, caller) = (queue.follow_set_by().cloned(), author().token);
-        let follow = config.follow.as_ref()?;
-        if queue.config().follow.as_ref() != Some(follow) {
-            return caller;
-        }
-        let may_read = |token: &Arc<str>| self.context.grants.may_read(token, &follow.queue);
-        if former.as_ref().is_none_or(may_read) {
-            return former;
-        }
-        caller.filter(may_read).or(former)
-    }
-
             // A refused list stays in `waiting`, so it is not dropped under the lock.
             if let Some(replace) = &waiting {
                 queue.check_config(&config)?;
@@ -274,7 +307,8 @@ impl Handle {
                 queue.begin_seed(seeds.as_slice());
                 is_checked = true;
             }
-            queue.seed_step(now, seeds.by_ref().take(step_keys));
+            let step = if step_keys == STEP_KEYS { in_a_step(seeds.as_slice()) } else { step_keys };
+            queue.seed_step(now, seeds.by_ref().take(step));
             if seeds.len() > 0 {
                 return Ok(Progress::More);
             }

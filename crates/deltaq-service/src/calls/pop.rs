@@ -47,18 +47,35 @@ enum Arrival {
     Waits(Ticket, oneshot::Receiver<Delivery>),
 }
 
+/// The answer to a pop that has neither settled nor leased anything.
+fn failed(error: Error) -> PopAnswer {
+    PopAnswer { settled: Vec::new(), items: Err(error), switches: Switches::default() }
+}
+
 impl Handle {
     /// Settles leases, then leases keys or waits for them. The settles are decided on arrival and remain valid
     /// regardless of the result of the pop.
     pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
+        if !self.settles_in_steps(&call.settles) {
+            return self.settle_and_pop(call).await;
+        }
+        match self.settle(&call.settles).await {
+            Ok(settled) => {
+                let answer = self.settle_and_pop(PopCall { settles: Vec::new(), ..call }).await;
+                PopAnswer { settled, ..answer }
+            }
+            Err(error) => failed(error),
+        }
+    }
+
+    /// Settles leases and leases keys in one critical section.
+    async fn settle_and_pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
         let arrived = self.change(|state, now| {
             let settled = state.queue.settle(now, &call.settles);
             // Pops that were already waiting get the keys that the settles made ready first.
             self.grant(state, now);
             (settled, self.arrive(state, now, &call), state.queue.switches())
         });
-        let failed =
-            |error| PopAnswer { settled: Vec::new(), items: Err(error), switches: Switches::default() };
         let ((settled, arrival, mut switches), commit) = match arrived {
             Ok(arrived) => arrived,
             // Nothing was settled.

@@ -6,6 +6,7 @@
 //! loaded and stays broken.
 
 use std::hint::spin_loop;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -27,8 +28,10 @@ use crate::author::author;
 /// would call `sched_yield` much earlier, which with 64 connections costs a tenth of the throughput.
 const LOCK_TRIES: usize = 500;
 
-/// If a queue has at most this many keys, debug builds check all its invariants after every change.
+/// If a queue has at most this many keys, and little more than this many bytes, debug builds check all its invariants
+/// after every change.
 const CHECKED_KEYS_MAX: usize = 64;
+const CHECKED_BYTES_MAX: usize = 1 << 20;
 
 /// The state behind a queue's lock.
 #[derive(Debug)]
@@ -204,7 +207,7 @@ impl Handle {
         if !self.shutdown().is_draining() {
             state.grant_ready(now);
         }
-        debug_assert!(state.queue.table().len() > CHECKED_KEYS_MAX || state.queue.check() == Ok(()));
+        debug_assert!(is_large(&state.queue) || state.queue.check() == Ok(()));
     }
 
     /// Does the work that had to wait until the lock was released.
@@ -255,6 +258,14 @@ impl Handle {
         self.long_command_ended.notify_waiters();
         self.context.panicked.notify_one();
     }
+}
+
+/// Whether a check of the queue's invariants would take long.
+fn is_large(queue: &Queue) -> bool {
+    let table = queue.table();
+    let known = table.from(Bound::Unbounded).filter_map(|(_, entry)| entry.known.as_ref());
+    table.len() > CHECKED_KEYS_MAX
+        || known.map(|known| known.object.bytes()).sum::<usize>() > CHECKED_BYTES_MAX
 }
 
 impl Locked {
