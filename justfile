@@ -142,6 +142,11 @@ kubernetes *faults:
     ./scripts/kubernetes/apiserver.sh build target/kubernetes
     ./scripts/judge_kubernetes.py target/debug/deltaq {{faults}}
 
+# Eight tenants share a server, and one is hostile: the calls of the others must stay fast, and none may be refused.
+tenants seconds="15":
+    cargo build --release --locked
+    ./scripts/judge_tenants.py target/release/deltaq {{seconds}}
+
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":
     DELTAQ_REPLIES={{replies}} cargo test --locked -p deltaq --test it server::pop_replies
