@@ -60,7 +60,9 @@ fn index_key_bytes(pointer: &str) -> f64 {
     }
     let measured = allocation_counter::measure(|| {
         let indexes = IndexSettings::new([("index", pointer)]).expect("a setting");
-        queue.configure(now, Arc::new(Config { indexes, ..Config::default() })).expect("it is accepted");
+        queue
+            .configure(now, Arc::new(Config { indexes, ..Config::default() }), None)
+            .expect("it is accepted");
         while !queue.build_indexes(BATCH) {}
         drop(queue.take_effects());
     });

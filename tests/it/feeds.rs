@@ -14,7 +14,10 @@ use deltaq_engine::view::View;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
-use deltaq_service::{Creator, FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
+use deltaq_service::{
+    Author, Creator, FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits,
+    on_behalf_of,
+};
 use futures_util::FutureExt as _;
 
 use crate::harness::spawn;
@@ -97,8 +100,34 @@ async fn a_reader_without_rows_lets_other_connections_run() {
     while !watcher.read(LIMIT).await.expect("a page").is_last {
         pages += 1;
     }
-    assert_eq!(pages, 2);
+    assert_eq!(pages, 25);
     assert_eq!(watcher.listing_since(), None);
+}
+
+#[tokio::test]
+async fn a_token_has_one_reader_at_a_time_whose_filter_skips_all_keys() {
+    let registry = registry(Clock::system());
+    let handle = queue(&registry, "q");
+    let calls: Vec<Call> = (0..20_000).map(|number| call(&format!("key-{number}"))).collect();
+    handle.produce(&Config::default(), &calls).await.expect("they are added");
+    let watch = async |prefix: &str| {
+        let filter = KeyFilter { prefix: prefix.to_owned(), shard: None };
+        handle.watch(View::Latest, WatchFrom::Start, filter).await.expect("a watcher")
+    };
+    let of = |token: &str| Author { token: Some(token.into()), is_follower: false };
+    let mut first = watch("none").await;
+    assert!(on_behalf_of(of("a"), first.read(LIMIT)).await.expect("a page").rows.is_empty());
+    let (mut second, mut other, mut useful) =
+        (watch("none").await, watch("none").await, watch("key-1").await);
+    assert!(!on_behalf_of(of("a"), useful.read(LIMIT)).await.expect("a page").rows.is_empty());
+    assert!(on_behalf_of(of("b"), other.read(LIMIT)).await.expect("a page").rows.is_empty());
+    let mut waiting = Box::pin(on_behalf_of(of("a"), second.read(LIMIT)));
+    for _ in 0..100 {
+        assert_eq!(waiting.as_mut().now_or_never(), None, "the first reader of the token goes on");
+        tokio::task::yield_now().await;
+    }
+    while !on_behalf_of(of("a"), first.read(LIMIT)).await.expect("a page").is_last {}
+    assert!(waiting.await.expect("a page").rows.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -213,7 +213,7 @@ impl State {
                 self.initial = self.initial.called();
             }
             EventKind::Configured { config, follow_set_by } => {
-                self.apply_configured(config, follow_set_by.clone(), at)
+                self.apply_configured(config, follow_set_by.clone(), at);
             }
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,

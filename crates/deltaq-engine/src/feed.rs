@@ -29,7 +29,7 @@ use super::time::Time;
 use super::view::{VersionChange, View, ViewObject};
 
 /// Maximum number of keys that are examined for a page. A page may have fewer rows, because a filter skips keys.
-const EXAMINED_MAX: usize = 20_000;
+const EXAMINED_MAX: usize = 2_000;
 /// Approximate size of a row in bytes, excluding its object.
 const ROW_BYTES: usize = 256;
 

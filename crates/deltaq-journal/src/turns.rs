@@ -178,11 +178,11 @@ impl Turns {
         let mut passed = 0;
         while passed < self.lines.len() {
             let Some(mut line) = self.lines.pop_front() else { break };
-            let is_next = |waiting: &&mut Waiting| {
+            let is_next = |waiting: &Waiting| {
                 let fits = taken.parts.is_empty() || taken.bytes + waiting.batch.bytes <= BATCH_BYTES;
                 fits && !self.lines.iter().any(|other| other.begins_up_to(waiting.after))
             };
-            let has_turn = line.batches.front_mut().filter(is_next).is_some();
+            let has_turn = line.batches.front().is_some_and(is_next);
             if let Some(next) = line.batches.pop_front_if(|_| has_turn) {
                 passed = 0;
                 next.batch.parts.iter().for_each(|part| part.outcome.leave());

@@ -33,7 +33,7 @@ pub(super) use self::change::{Locked, Loss};
 use self::admission::{CompiledRules, QueueAdmission};
 use self::commits::Commits;
 use self::delivery::Delivery;
-use self::feed_readers::{FeedReaders, WatchLimits};
+use self::feed_readers::{FeedReaders, LongReads, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::Leftovers;
 use self::source_reports::SourceReports;
@@ -84,6 +84,8 @@ pub(super) struct Context {
     pub(super) max_waiters: usize,
     pub(super) watch: WatchLimits,
     pub(super) metrics: Arc<QueueMetrics>,
+    pub(super) grants: Arc<dyn Grants>,
+    pub(super) long_reads: Arc<LongReads>,
     /// Wakes the recovery when a panic has lost the state of a queue.
     pub(super) panicked: Arc<Notify>,
 }

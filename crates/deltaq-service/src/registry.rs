@@ -28,7 +28,7 @@ use super::queue::{Context, Document, Handle, calendar};
 use super::{Error, Incarnation, Name, QueueShare, lives, task};
 use crate::author::author;
 use crate::calls::commands::DryRun;
-use crate::queue::feed_readers::WatchLimits;
+use crate::queue::feed_readers::{LongReads, WatchLimits};
 
 /// The limits on queues.
 #[derive(Clone, Debug)]
@@ -89,6 +89,10 @@ pub struct Registry {
     panicked: Arc<Notify>,
     /// Wakes the task that runs the followers.
     followers_changed: Notify,
+    grants: Arc<dyn Grants>,
+    long_reads: Arc<LongReads>,
+    /// Maximum number of followers that one token may set up.
+    max_followers_per_token: usize,
     has_tasks: bool,
 }
 
@@ -99,6 +103,8 @@ struct Queues {
     last_deleted: Rv,
     /// The followers of each followed queue.
     followers: BTreeMap<Name, BTreeSet<Name>>,
+    /// For each follower that a token has set up, the name of the token.
+    setters: BTreeMap<Name, Arc<str>>,
     /// Invariant: the number of live queues that each token has created, by the name of the token.
     created: HashMap<Arc<str>, usize>,
 }
@@ -139,8 +145,6 @@ impl Queues {
 impl Registry {
     /// Creates a registry without queues. `defaults` are the settings of new queues. Without a `journal`, everything
     /// is kept only in memory.
-    /// For each follower that a token has set up, the name of the token.
-    setters: BTreeMap<Name, Arc<str>>,
     #[must_use]
     pub fn new(
         limits: Limits,
@@ -167,8 +171,17 @@ impl Registry {
             queues: RwLock::new(Queues { last_deleted, ..Queues::default() }),
             panicked: Arc::default(),
             followers_changed: Notify::new(),
+            grants: Arc::new(Everyone),
+            long_reads: Arc::default(),
+            max_followers_per_token: usize::MAX,
             has_tasks: true,
         }
+    }
+
+    /// The same registry, in which followers depend on the grants of the tokens that set them up.
+    #[must_use]
+    pub fn with_tokens(self, grants: Arc<dyn Grants>, max_followers_per_token: usize) -> Self {
+        Self { grants, max_followers_per_token, ..self }
     }
 
     /// The same registry, but its queues have no tasks, so nothing happens in them by itself.
@@ -179,12 +192,6 @@ impl Registry {
 
     /// The settings of new queues.
     #[must_use]
-    /// The same registry, in which followers depend on the grants of the tokens that set them up.
-    #[must_use]
-    pub fn with_tokens(self, grants: Arc<dyn Grants>, max_followers_per_token: usize) -> Self {
-        Self { grants, max_followers_per_token, ..self }
-    }
-
     pub fn defaults(&self) -> &Arc<Config> {
         &self.defaults
     }
@@ -432,6 +439,8 @@ impl Registry {
             max_waiters: self.limits.max_waiters,
             watch: self.limits.watch,
             metrics: self.metrics.of_queue(name),
+            grants: self.grants.clone(),
+            long_reads: self.long_reads.clone(),
             panicked: self.panicked.clone(),
         }
     }

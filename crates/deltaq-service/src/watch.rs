@@ -15,9 +15,10 @@ use deltaq_engine::lives::Stray;
 use deltaq_engine::view::View;
 use deltaq_journal::record::{Decoder, Error as RecordError};
 use deltaq_journal::recovery::on_own_thread;
-use deltaq_journal::store::JournalRow;
+use deltaq_journal::store::{JournalRow, Segment};
 use deltaq_runtime::causes::with_causes;
 use parking_lot::MutexGuard;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Error;
@@ -104,6 +105,8 @@ pub struct Watcher {
     pause_min: Duration,
     /// The reader is not woken before this instant.
     next_read: Instant,
+    /// Held while the filter skips all keys of a page.
+    turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Drop for Watcher {
@@ -139,6 +142,7 @@ impl Handle {
             changed_us: 0,
             pause_min: Duration::ZERO,
             next_read: Instant::now(),
+            turn: None,
         };
         self.metrics().note_watch();
         self.run_feed_task();
@@ -181,10 +185,14 @@ impl Handle {
     /// Extends the feed backwards to the event `after`, if the journal reaches that far.
     async fn backfill_feed(&self, view: View, after: Rv) -> Result<(), Error> {
         let Some((journal, id)) = self.journal() else { return Ok(()) };
-        let _only_one = self.feed_readers.backfill.lock().await;
+        let _only_one_of_token = self.context.long_reads.turn().await;
+        let mut vain = self.feed_readers.backfill.lock().await;
         // Events that are not durable are not in the journal yet.
         let horizon = self.read(|queue, _| queue.feed_size(view).map(|size| size.horizon)).await?;
-        let Some(horizon) = horizon.filter(|horizon| *horizon > after) else { return Ok(()) };
+        let Some(horizon) = horizon.filter(|horizon| *horizon > after && !vain.includes(after, *horizon))
+        else {
+            return Ok(());
+        };
         let mut backfill = Backfill::new(view, after);
         let mut bytes = 0;
         while backfill.last() < horizon && bytes < BACKFILL_BYTES_MAX {
@@ -195,9 +203,18 @@ impl Handle {
                 return Ok(());
             }
             bytes += rows.iter().map(|row| row.events.len()).sum::<usize>();
+            let begins = rows.first().map(|row| row.prev_rv);
             let noted = on_own_thread(async move { note_rows(backfill, &rows) }).await;
-            let Some(noted) = noted.map_err(|error| self.unreadable(&error))? else { return Ok(()) };
+            let Some(noted) = noted.map_err(|error| self.unreadable(&error))? else {
+                vain.begins = vain.begins.max(begins.filter(|begins| *begins > last).unwrap_or_default());
+                return Ok(());
+            };
             backfill = noted;
+        }
+        if backfill.last() < horizon {
+            let segments = journal.reader().segments(*id, BACKFILL_PAGE_BYTES as u64).await;
+            let segments = segments.map_err(|error| self.unreadable(&error))?;
+            vain.too_far = (too_far_before(horizon, &segments).max(Rv::new(after.get() + 1)), horizon);
         }
         self.open()?.queue.backfill_feed(backfill);
         Ok(())
@@ -233,6 +250,17 @@ impl Handle {
         }
         has_feed || self.feed_readers.are_any()
     }
+}
+
+/// The events before which an extension of a feed up to `horizon` would read more than [`BACKFILL_BYTES_MAX`].
+fn too_far_before(horizon: Rv, segments: &[Segment]) -> Rv {
+    let older = segments.partition_point(|segment| segment.last_rv < horizon);
+    let mut bytes = 0;
+    let mut too_far = segments.iter().take(older + 1).rev().skip_while(|segment| {
+        bytes += segment.bytes;
+        bytes < BACKFILL_BYTES_MAX as u64
+    });
+    too_far.next().map_or(Rv::ZERO, |segment| segment.last_rv)
 }
 
 /// Records the events of rows. `None` if events before a row are missing, because the journal does not reach that far
@@ -362,9 +390,15 @@ impl Watcher {
         self.changed_us = 0;
         if page.is_last {
             self.position.listing_since = None;
-        } else if page.rows.is_empty() {
+        }
+        if page.is_last || !page.rows.is_empty() {
+            self.turn = None;
+        } else {
             // The caller reads the next page at once, so this lets other connections of the thread run first.
             tokio::task::yield_now().await;
+            if self.turn.is_none() {
+                self.turn = self.handle.context.long_reads.turn().await;
+            }
         }
         Ok(page)
     }
@@ -416,6 +450,7 @@ mod tests {
     use deltaq_journal::store::{Epoch, QueueId};
 
     use super::*;
+    use crate::queue::feed_readers::VainBackfills;
 
     /// A row with the events from `first` to `last`.
     fn row(first: u64, last: u64) -> JournalRow {
@@ -428,6 +463,20 @@ mod tests {
         };
         let events: Vec<Event> = (first..=last).map(event).collect();
         journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events).remove(0)
+    }
+
+    #[test]
+    fn a_backfill_in_vain_is_not_tried_again() {
+        let segment = |last: u64| Segment { last_rv: Rv::new(last), at: Time::default(), bytes: 16 << 20 };
+        let segments: Vec<Segment> = (1..=10).map(|number| segment(number * 10)).collect();
+        let begin = |horizon: u64| too_far_before(Rv::new(horizon), &segments).get();
+        assert_eq!((begin(200), begin(95), begin(91), begin(50), begin(1)), (70, 70, 70, 20, 0));
+        let vain = VainBackfills { begins: Rv::new(5), too_far: (Rv::new(60), Rv::new(95)) };
+        let includes = |after: u64, horizon: u64| vain.includes(Rv::new(after), Rv::new(horizon));
+        assert!(includes(4, 6), "the journal begins later");
+        assert!(includes(59, 95) && includes(6, 95) && includes(59, 1_000));
+        assert!(!includes(60, 95) && !includes(59, 94), "nothing is known of other readers and feeds");
+        assert!(!VainBackfills::default().includes(Rv::ZERO, Rv::new(9)));
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub(in crate::http) struct RequestContext {
     pub(in crate::http) authorization: Authorization,
     /// Whether the caller watches by server-sent events, as a browser's `EventSource` does.
     pub(in crate::http) is_event_source: bool,
+    /// Whether the caller is willing to wait.
+    waits: bool,
     /// Whether another node returns leases that did not reach its client.
     pub(in crate::http) is_undelivered: bool,
     /// The trace context of the caller.
@@ -122,6 +124,10 @@ impl RequestContext {
             connection,
             authorization: Authorization { is_from_node, ..Authorization::default() },
             is_event_source,
+            waits: request
+                .uri()
+                .query()
+                .is_some_and(|query| query.split('&').any(|part| part.starts_with("wait="))),
             is_undelivered: is_from_node && head.is_undelivered,
             parent: trace::context_of(head.traceparent),
             body_head: BodyHead::of(head, body_kind),
@@ -157,12 +163,6 @@ impl RequestContext {
         Creator { token, shares: self.state.gate.access.tokens().len() > 1 }
     }
 
-    /// Whether another node has sent the request.
-    pub(in crate::http) fn is_from_node(&self) -> bool {
-        self.authorization.is_from_node
-    }
-
-    /// The token, once it is known.
     /// The document of a queue without the names of followers that the caller may not read.
     pub(in crate::http) fn shown_document(&self, mut document: Document) -> Document {
         document.followers.retain(|follower| self.authorization.may_read(follower.as_str()));
@@ -188,6 +188,12 @@ impl RequestContext {
         .into()
     }
 
+    /// Whether another node has sent the request.
+    pub(in crate::http) fn is_from_node(&self) -> bool {
+        self.authorization.is_from_node
+    }
+
+    /// The token, once it is known.
     pub(in crate::http) fn caller(&self) -> Option<&Arc<Caller>> {
         self.authorization.caller.get()
     }
@@ -215,7 +221,11 @@ impl RequestContext {
 
     /// The data of the request that decides about its part of a limit.
     pub(in crate::http) fn applicant(&self) -> Applicant<'_> {
-        let class = self.operation().map_or(Class::Read, |operation| operation.class);
+        let class = match self.operation().map_or(Class::Read, |operation| operation.class) {
+            // A read that waits must not hold a permit of those that don't.
+            Class::Read if self.waits => Class::Wait,
+            class => class,
+        };
         Applicant { caller: self.caller(), class }
     }
 

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use deltaq_service::{Handle, PageLimit};
+use deltaq_service::{Handle, PageLimit, author, on_behalf_of};
 use deltaq_types::Page;
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
@@ -92,6 +92,8 @@ where
     P: Fn(Option<String>) -> F + Send + 'static,
     F: Future<Output = Result<L, Problem>> + Send + 'static,
 {
+    let author = author();
+    let page = move |after| on_behalf_of(author.clone(), page(after));
     let first = lines_of(&page(after).await?);
     let held = context.reserve_reply(first.as_ref().map_or(0, |(text, _)| text.len()))?;
     let begin = (Some(NextPage::Rendered(first)), held, context, page);

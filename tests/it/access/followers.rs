@@ -18,7 +18,11 @@ fn owner() -> TokenEntry {
 fn tenant(name: &str, verbs: &[Verb], queues: &str) -> TokenEntry {
     let mut tenant = token(name, &Verb::ALL, queues);
     if !verbs.is_empty() {
-        tenant.grants.push(GrantEntry { verbs: verbs.to_vec(), queues: vec!["prices".to_owned()] });
+        tenant.grants.push(GrantEntry {
+            verbs: verbs.to_vec(),
+            queues: vec!["prices".to_owned()],
+            sources: None,
+        });
     }
     tenant
 }

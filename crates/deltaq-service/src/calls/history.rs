@@ -39,6 +39,7 @@ impl Handle {
             tracing::error!(queue = %self.name(), error = with_causes(error), "a history can't be read");
             Error::PastUnreadable
         };
+        let _only_one_of_token = self.context.long_reads.turn().await;
         let rows = journal.reader().history(*id, before, SEARCHED_BYTES).await;
         let (rows, below) = rows.map_err(|error| unreadable(&error))?;
         let (key, seen) = (key.clone(), (before == top).then_some((top, resource_version)));

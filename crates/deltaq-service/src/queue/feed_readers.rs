@@ -1,12 +1,18 @@
 //! The readers of a queue's change feeds: their number and their wake-ups.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use deltaq_engine::feed::TombstoneLimits;
+use deltaq_engine::id::Rv;
 use deltaq_engine::view::View;
 use deltaq_runtime::clock::Clock;
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedMutexGuard};
+
+use crate::author::author;
 
 /// The limits of the change feeds of a queue. By default nothing is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +34,44 @@ pub(crate) struct FeedReaders {
     /// Whether the task of the feeds is running.
     pub(crate) has_task: AtomicBool,
     /// Held while a feed is extended backwards.
-    pub(crate) backfill: tokio::sync::Mutex<()>,
+    pub(crate) backfill: tokio::sync::Mutex<VainBackfills>,
+}
+
+/// The events to which a feed can't be extended backwards, so that each of them is looked for only once.
+#[derive(Debug, Default)]
+pub(crate) struct VainBackfills {
+    /// The journal has no events up to this one.
+    pub(crate) begins: Rv,
+    /// Events before the first one are too far from the second one, which was the horizon of the feed.
+    pub(crate) too_far: (Rv, Rv),
+}
+
+impl VainBackfills {
+    /// Whether a feed with this horizon can't be extended to the event `after`.
+    pub(crate) fn includes(&self, after: Rv, horizon: Rv) -> bool {
+        let (event, former) = self.too_far;
+        after < self.begins || after < event && horizon >= former
+    }
+}
+
+/// The reads of all queues that find little in much: backfills, histories, and watches whose filter skips most keys. A
+/// token has one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct LongReads(Mutex<HashMap<Arc<str>, Weak<tokio::sync::Mutex<()>>>>);
+
+impl LongReads {
+    /// Waits until the token of the caller has no other long read.
+    pub(crate) async fn turn(&self) -> Option<OwnedMutexGuard<()>> {
+        let token = author().token?;
+        let turn = {
+            let mut turns = self.0.lock();
+            let turn = turns.get(&token).and_then(Weak::upgrade).unwrap_or_default();
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            turns.insert(token, Arc::downgrade(&turn));
+            turn
+        };
+        Some(turn.lock_owned().await)
+    }
 }
 
 #[derive(Debug, Default)]
