@@ -14,7 +14,7 @@ use reqwest::Url;
 use reqwest::header::{CONTENT_RANGE, HeaderMap};
 use serde_json::value::RawValue;
 
-use self::names::{Meaning, is_bare, is_own, is_part, meaning, next_at, number, opposite, plain};
+use self::names::{Meaning, is_bare, is_failure, is_own, is_part, meaning, next_at, number, opposite, plain};
 use super::super::Error;
 use super::link;
 use crate::json;
@@ -43,6 +43,10 @@ pub(super) struct Signs {
     total: Option<(u64, String)>,
     /// A number that is the number of all objects if there is no `total`.
     count: Option<(u64, String)>,
+    /// There are more objects than this number.
+    more_than: Option<(u64, String)>,
+    /// Whether two pages have different numbers of all objects.
+    is_torn: bool,
     pages: Option<(u64, String)>,
     /// The page says that it is the last one.
     is_last: bool,
@@ -53,7 +57,8 @@ pub(super) struct Signs {
 pub(super) struct Read {
     pub(super) objects: u64,
     pub(super) pages: u64,
-    /// Whether the list consists of numbered pages. Otherwise it ended because a page did not name another one.
+    /// Whether the list consists of numbered pages. Otherwise it ended because a page did not name another one. An
+    /// empty page that ends such a list does not count in `pages`.
     pub(super) is_numbered: bool,
 }
 
@@ -82,9 +87,24 @@ impl Signs {
         signs
     }
 
-    /// Keeps the number of objects from the page before, if this page has none.
+    /// Keeps what the pages before have said about the whole list: the number of objects, if this page has none, and
+    /// that something is missing.
     pub(super) fn after(self, before: Self) -> Self {
-        Self { total: self.total.or(before.total), count: self.count.or(before.count), ..self }
+        let number = |total: &Option<(u64, String)>| total.as_ref().map(|(number, _)| *number);
+        let differ = number(&self.total).zip(number(&before.total)).is_some_and(|(one, other)| one != other);
+        Self {
+            is_torn: differ || before.is_torn,
+            total: self.total.or(before.total),
+            count: self.count.or(before.count),
+            more_than: self.more_than.or(before.more_than),
+            partial: self.partial.or(before.partial),
+            ..self
+        }
+    }
+
+    /// Whether the number of all objects has changed while the pages were read.
+    pub(super) const fn is_torn(&self) -> bool {
+        self.is_torn
     }
 
     /// Refuses the end of a list if a reply says that there are more objects. `of` names the reply.
@@ -96,17 +116,17 @@ impl Signs {
     }
 
     fn why(&self, read: Read) -> Option<String> {
-        // Some servers name a next page forever. For numbered pages, the user has set how the list ends.
-        let next = self.next.as_ref().filter(|_| !read.is_numbered).cloned();
+        let next = self.next.clone();
         if let Some(partial) = &self.partial {
             return next.or_else(|| Some(format!("{partial} says that it is not complete")));
         }
-        if let Some(more) = self.more.as_ref().filter(|_| !read.is_numbered) {
+        if let Some(more) = &self.more {
             return next.or_else(|| Some(more.clone()));
         }
         if self.is_last {
             return None;
         }
+        // The place of an object, or of this page. For numbered pages, the settings say how the list ends.
         let cursor = self.cursor.as_ref().filter(|_| !self.has_no_next && !read.is_numbered);
         let unclear = self.unclear.as_ref().filter(|_| !read.is_numbered);
         if let Some(next) = next.or_else(|| cursor.or(unclear).cloned()) {
@@ -124,7 +144,12 @@ impl Signs {
                 "{place} says that there are {total} objects, and it has {objects}; {advice}"
             ));
         }
-        let (total, place) = self.pages.as_ref().filter(|(total, _)| *total > pages && !read.is_numbered)?;
+        if let Some((number, place)) = self.more_than.as_ref().filter(|(number, _)| *number >= objects) {
+            return Some(format!(
+                "{place} says that there are more than {number} objects, and it has {objects}; {advice}"
+            ));
+        }
+        let (total, place) = self.pages.as_ref().filter(|(total, _)| *total > pages)?;
         Some(format!("{place} says that there are {total} pages, and {pages} were read; {advice}"))
     }
 }
@@ -182,8 +207,11 @@ impl Look<'_> {
                 (Some(_), _) if is_own && is_bare(&plain) => {}
                 (Some(Meaning::Cursor | Meaning::Count(_)), _)
                     if self.is_no_sign(&plain, value, &members) => {}
+                // What is left of a rate limit.
+                (Some(Meaning::More), "a number")
+                    if plain == "remaining" && has(&members, &["limit", "reset"]) => {}
                 (Some(meaning), _) => self.value(meaning, value, &pointer),
-                (None, _) if depth == 0 && !is_own && has_failures(&plain, value) => {
+                (None, _) if !is_own && is_failure(&plain, value) => {
                     self.value(Meaning::Partial, value, &pointer);
                 }
                 (None, "an object") if is_part(&plain) => self.object(value, &pointer, None, depth + 1),
@@ -227,6 +255,7 @@ impl Look<'_> {
             }
             Meaning::Total(number) => at_least(&mut signs.total, number, place),
             Meaning::Count(number) => at_least(&mut signs.count, number, place),
+            Meaning::MoreThan(number) => at_least(&mut signs.more_than, number, place),
             Meaning::Pages(number) => at_least(&mut signs.pages, number, place),
             Meaning::Partial => signs.partial = Some(place),
             Meaning::More => signs.more = Some(follows(&place, "--next or --page-parameter leads to it")),
@@ -239,14 +268,25 @@ impl Look<'_> {
     }
 
     fn header(&mut self, name: &str, text: &str) {
-        let rest = name.strip_prefix("x-").unwrap_or(name);
-        let is_of_pages = ["next-", "pagination-", "total-"].iter().any(|start| name.starts_with(start));
-        if rest == name && !is_of_pages {
+        if name == "warning" && is_failure("warning", &quoted(text)) {
+            self.signs.partial = Some(format!("the header {name}"));
             return;
         }
-        let quoted = serde_json::value::to_raw_value(text);
-        let value = serde_json::from_str::<&RawValue>(text).ok().or(quoted.as_deref().ok());
-        let Some(value) = value else { return };
+        let rest = name.strip_prefix("x-").unwrap_or(name);
+        // Any prefix may name the server.
+        let own = rest.match_indices('-').map(|(at, _)| at + 1).chain([0]).filter_map(|at| rest.get(at..));
+        let own = own.filter(|own| {
+            let is_of_pages = ["has-more", "next-", "nexttoken", "pagination-", "total-"]
+                .iter()
+                .any(|start| own.starts_with(start));
+            is_of_pages || ["next", "pagination"].contains(own)
+        });
+        let own = own.max_by_key(|own| own.len());
+        if rest == name && own.is_none() {
+            return;
+        }
+        let quoted = quoted(text);
+        let value = serde_json::from_str::<&RawValue>(text).unwrap_or(&quoted);
         if json::kind(value) == "an object" {
             if is_part(&plain(rest)) {
                 self.object(value, "", None, 1);
@@ -255,7 +295,8 @@ impl Look<'_> {
         }
         let start =
             ["ms-", "wp-", "pagination-", "paging-"].iter().find_map(|start| rest.strip_prefix(start));
-        let plain = plain(start.unwrap_or(rest));
+        let own = own.map(|own| own.strip_prefix("pagination-").unwrap_or(own));
+        let plain = plain(start.or(own).unwrap_or(rest));
         match meaning(&plain, value, &self.list) {
             Some(Meaning::Next | Meaning::Cursor) if next_at(value, "").is_none() => {}
             Some(Meaning::Cursor | Meaning::Count(_)) if self.is_no_sign(&plain, value, &[]) => {}
@@ -264,7 +305,9 @@ impl Look<'_> {
                 self.signs.next = Some(follows(&format!("the header {name}"), advice));
             }
             // Servers also count things other than objects.
-            Some(Meaning::Count(_)) if plain != "count" && !plain.starts_with("total") => {}
+            Some(Meaning::Count(_))
+                if plain != "count" && !plain.starts_with("total") && !plain.starts_with("records") => {}
+            Some(Meaning::More) if plain == "remaining" => {}
             Some(meaning) => self.value(meaning, value, name),
             None => {}
         }
@@ -292,19 +335,14 @@ impl Look<'_> {
     }
 }
 
-/// Whether a member lists failures in addition to the results, as in GraphQL and Elasticsearch.
-fn has_failures(plain: &str, value: &RawValue) -> bool {
-    match plain {
-        "errors" => {
-            let errors: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
-            errors.iter().any(|error| matches!(json::find(error, "/message"), Ok(Some(_))))
-        }
-        "shards" => {
-            let failed = json::find(value, "/failed").ok().flatten().and_then(json::scalar);
-            failed.and_then(|failed| number(&failed)).is_some_and(|failed| failed > 0)
-        }
-        _ => false,
-    }
+/// Whether an object has a member with one of these names.
+fn has(members: &[(String, &RawValue)], names: &[&str]) -> bool {
+    members.iter().any(|(name, _)| names.contains(&plain(name).as_str()))
+}
+
+/// A text as JSON.
+fn quoted(text: &str) -> Box<RawValue> {
+    serde_json::value::to_raw_value(text).unwrap_or_default()
 }
 
 fn follows(place: &str, advice: &str) -> String {

@@ -5,27 +5,31 @@ use serde_json::value::RawValue;
 use crate::json;
 
 /// Names of the parts of a reply that describe pages.
-const PARTS: &str = "additionaldata attr context cursor hits info link links pages response resultinfo search searchinformation view";
+const PARTS: &str = "additionaldata attr context cursor hits info link links pages properties response \
+    responseheader resultinfo search searchinformation view";
 /// Prefixes and suffixes of the names of such parts.
 const PART_STARTS: [&str; 7] = ["cursors", "listinfo", "listmeta", "meta", "page", "pagin", "resultset"];
 const PART_ENDS: [&str; 8] =
     ["cursors", "links", "meta", "metadata", "pageinfo", "pager", "pagination", "paging"];
 /// Names of the cursor or link to the next page.
-const NEXT: &str = "next continue continuation continuationtoken lastevaluatedkey";
+const NEXT: &str = "next continue";
+/// Prefixes of such names.
+const NEXT_STARTS: [&str; 2] = ["continuation", "lastevaluated"];
 /// Words that may follow `next` in such a name.
-const OF_NEXT: &str = "continuation cursor href items key link marker maxid offset page range records results start token \
-    uri url";
+const OF_NEXT: &str = "batch continuation cursor from href index items iterator key link marker maxid offset page position \
+    range records results start token uri url";
 /// Words that may follow those.
-const OF_NEXT_PAGE: &str = "at id index info num number params path query str string";
+const OF_NEXT_PAGE: &str = "at id index info mark no num number params path query str string";
 /// Words that may precede `next` in such a name.
 const BEFORE_NEXT: &str = "cursor href link offset page pagination paging results token uri url";
 /// The members of a cursor or link that is an object.
 const IN_NEXT: &str = "after cursor href link number offset page start startingafter token uri url";
 /// Names of a position in the list. It is the position of the next page, unless another member says where the next
 /// page is.
-const CURSOR: &str = "after afterid bookmark marker pagestate scrollid scrollparam searchafter startingafter";
+const CURSOR: &str =
+    "after afterid bookmark iterator marker pagestate scrollid scrollparam searchafter startingafter";
 /// Suffixes of the names of such a position, and prefixes that exclude it.
-const CURSOR_ENDS: [&str; 10] = [
+const CURSOR_ENDS: [&str; 11] = [
     "continuetoken",
     "cursor",
     "pagekey",
@@ -35,6 +39,7 @@ const CURSOR_ENDS: [&str; 10] = [
     "pagingtoken",
     "resumetoken",
     "resumptiontoken",
+    "scrolltoken",
     "skiptoken",
 ];
 const NO_CURSOR: [&str; 10] =
@@ -42,16 +47,35 @@ const NO_CURSOR: [&str; 10] =
 /// Names that say whether more objects follow.
 const MORE: &str = "istruncated more moreavailable moredata moreitems moreitemsincollection morepages morerecords \
     moreresults moreresultsavailable";
-const MORE_STARTS: [&str; 6] =
-    ["hasadditional", "hasmore", "hasnext", "ismore", "therearemore", "thereismore"];
+const MORE_STARTS: [&str; 7] =
+    ["hasadditional", "hasmore", "hasnext", "havemore", "ismore", "therearemore", "thereismore"];
+/// Names of the number of objects that follow.
+const REMAINING: &str = "remaining remainingcount remainingitemcount remainingitems remainingobjects remainingpages \
+    remainingrecords remainingresults";
 /// Names that say whether nothing follows.
-const LAST: &str = "endofdata endoflist endofrecords endofresults eof exhausted islast islastpage last lastpage \
-    nomore nomoredata nomoreitems nomorepages nomoreresults";
+const LAST: &str = "atend end endofdata endoflist endofrecords endofresults endreached eof exhausted isend isendofdata \
+    isfinal islast islastpage last lastpage nomore nomoredata nomoreitems nomorepages nomoreresults";
 /// Names that say, if false, that not all pages were read. If true, they may describe only the request.
 const DONE: &str = "alldone complete done finished iscomplete isdone isfinished";
+/// Suffixes of such names.
+const DONE_ENDS: [&str; 3] = ["complete", "completed", "finished"];
 /// Names that say whether the list is incomplete. A complete list says nothing about other pages.
-const PARTIAL: &str = "exceededtransferlimit incomplete incompleteresults isincomplete ispartial partial \
-    partialresults timedout truncated";
+const PARTIAL: &str = "incomplete ispartial partial timedout truncated";
+/// Parts of such names.
+const PARTIAL_PARTS: [&str; 6] =
+    ["exceeded", "incomplete", "limitreached", "partial", "terminatedearly", "truncated"];
+/// Names that say, if false, that the request has failed.
+const SUCCESS: &str = "issuccess issuccessful ok success successful succeeded";
+/// Names of what has failed, or was left out, beside the results.
+const FAILURES: &str = "error errordescription errormessage errormessages errors exception exceptions failedshards failures \
+    fault faults missingregions missingshards missingzones unreachable unreachables";
+/// Names of a status, and the texts and the numbers with which it says that the request has failed.
+const STATUS: &str = "code errcode errno errorcode resultcode retcode status statuscode";
+const FAILED: &str = "error fail failure incomplete partial partialsuccess timeout";
+/// Names of remarks about the result.
+const REMARKS: &str = "message messages notices remarks warning warnings";
+/// Parts of a remark that say that objects were left out.
+const PARTIAL_TEXTS: [&str; 4] = ["incomplete", "partial re", "timed out", "truncated"];
 /// Names of the number of objects on all pages. A number of rows may be that of the table.
 const TOTAL: &str = "itemcount itemstotal matched nbhits nhits numberofresults numbermatched numfound numresults \
     recordcount recordsfiltered resultcount resultstotal total";
@@ -74,7 +98,8 @@ const PAGES: &str = "lastpage lastpagenumber maxpage nbpages numberofpages numpa
 const NOTHING: &str = "-1 0 false nil none null undefined";
 /// Names with another meaning in an object of the source's own data, such as the sum of an invoice or the pages of a
 /// book.
-const BARE: &str = "bookmark complete count done finished last marker pages total";
+const BARE: &str =
+    "bookmark complete count done end finished isend iterator last marker pages remaining total";
 /// Names of members that only the source's own data has. A page may have an id or a name, such as those of a project.
 const OWN: &str = "amount assignee author currency customer due grandtotal isbn price priority publisher shipping sku \
     subtotal tax vat";
@@ -99,6 +124,8 @@ pub(super) enum Meaning {
     /// The value can't be read, but it says whether another page follows.
     Unclear,
     Total(u64),
+    /// There are more objects than this number.
+    MoreThan(u64),
     /// A number that may be that of all objects, if no other member has that number.
     Count(u64),
     Pages(u64),
@@ -144,7 +171,11 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
     let is_in = |names| is_in(names, plain);
     let (kind, text) =
         (json::kind(value), json::scalar(value).unwrap_or_default().trim().to_ascii_lowercase());
-    if is_in(MORE) || MORE_STARTS.iter().any(|start| plain.starts_with(start)) {
+    if is_in(REMAINING) {
+        return number(&text).is_some_and(|number| number > 0).then_some(Meaning::More);
+    }
+    let is_any_more = kind == "a boolean" && text == "true" && is_about_more(plain);
+    if is_in(MORE) || is_any_more || MORE_STARTS.iter().any(|start| plain.starts_with(start)) {
         return match flag(kind, &text) {
             Some(true) => Some(Meaning::More),
             Some(false) => Some(Meaning::Last),
@@ -155,12 +186,16 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
     // A number may be the number of the last page, or a part of a whole.
     let is_flag = text.parse::<f64>().is_err() || plain.starts_with("is") || is_in(PARTIAL);
     if let Some(is_set) = flag(kind, &text).filter(|_| is_flag) {
+        let is_partial = is_in(PARTIAL) || PARTIAL_PARTS.iter().any(|part| plain.contains(part));
+        let is_done = is_in(DONE) || DONE_ENDS.iter().any(|end| plain.ends_with(end));
         let said = match is_set {
             true if plain == "next" => Some(Meaning::More),
-            true if is_in(PARTIAL) => Some(Meaning::Partial),
+            true if is_partial && !plain.starts_with("allow") => Some(Meaning::Partial),
             true if is_in(LAST) => Some(Meaning::Last),
             false if is_in(LAST) && !text.is_empty() => Some(Meaning::More),
-            false if is_in(DONE) && !text.is_empty() => Some(Meaning::Partial),
+            false if (is_done && !plain.contains("incomplete") || is_in(SUCCESS)) && !text.is_empty() => {
+                Some(Meaning::Partial)
+            }
             _ => None,
         };
         if said.is_some() || kind == "a boolean" {
@@ -180,13 +215,69 @@ pub(super) fn meaning(plain: &str, value: &RawValue, list: &str) -> Option<Meani
     let inner = numbers.find_map(|pointer| json::find(value, pointer).ok().flatten().and_then(json::scalar));
     let text = inner.unwrap_or(text);
     if let Some(number) = number(&text) {
-        return Some(counted(number));
+        let relation = json::find(value, "/relation").ok().flatten().and_then(json::scalar);
+        let is_open = text.trim().ends_with('+') || relation.is_some_and(|relation| relation != "eq");
+        return Some(if is_open { Meaning::MoreThan(number) } else { counted(number) });
     }
     // A link to the last page is not a number, and neither is -1.
     let is_number =
         text.contains(|c: char| c.is_ascii_digit()) && !text.contains(['/', '?']) && !text.starts_with('-');
     let is_clear = is_bare(plain) || kind != "a string" || matches!(counted(0), Meaning::Count(_));
     (is_number && !is_clear).then_some(Meaning::Unclear)
+}
+
+/// Whether a name contains the word `more` at its beginning or its end, such as `moreComing` and `canLoadMore`.
+fn is_about_more(plain: &str) -> bool {
+    (plain.starts_with("more") || plain.ends_with("more")) && !plain.starts_with("no")
+}
+
+/// Whether a member says that something has failed, or is missing, beside the results.
+pub(super) fn is_failure(plain: &str, value: &RawValue) -> bool {
+    let (kind, text) =
+        (json::kind(value), json::scalar(value).unwrap_or_default().trim().to_ascii_lowercase());
+    if is_in(FAILURES, plain) {
+        return match kind {
+            "an array" => {
+                let failures: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+                failures.into_iter().any(is_described)
+            }
+            "an object" => is_described(value),
+            "a string" => !is_in(NOTHING, &text) && !["", "ok", "success"].contains(&text.as_str()),
+            _ => flag(kind, &text) == Some(true),
+        };
+    }
+    if is_in(STATUS, plain) {
+        let is_status = text.parse::<u16>().is_ok_and(|number| (400..600).contains(&number));
+        return is_status || is_in(FAILED, &self::plain(&text));
+    }
+    if is_in(REMARKS, plain) {
+        let text = value.get().to_ascii_lowercase();
+        return PARTIAL_TEXTS.iter().any(|part| text.contains(part));
+    }
+    match plain {
+        // Elasticsearch. Shards that are skipped have no results.
+        "shards" | "clusters" => {
+            ["/failed", "/partial", if plain == "clusters" { "/skipped" } else { "/failed" }]
+                .iter()
+                .filter_map(|pointer| json::find(value, pointer).ok().flatten().and_then(json::scalar))
+                .any(|failed| number(&failed).is_some_and(|failed| failed > 0))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an element is the description of a failure. The source's own data may have errors, too, such as the lines
+/// of a report.
+fn is_described(failure: &RawValue) -> bool {
+    let is_known =
+        |name: &String| is_in("code description detail details error message reason status title type", name);
+    match json::kind(failure) {
+        "an object" => {
+            json::members(failure).unwrap_or_default().iter().any(|(name, _)| is_known(&self::plain(name)))
+        }
+        "a string" => json::scalar(failure).is_some_and(|text| !text.trim().is_empty()),
+        _ => false,
+    }
 }
 
 /// The meaning of a name whose value is a number. `list` is the plain name of the list.
@@ -227,6 +318,7 @@ fn is_next(plain: &str, kind: &str, text: &str) -> bool {
         rests.any(|rest| rest.is_empty() || [OF_NEXT, OF_NEXT_PAGE].iter().any(|names| is_in(names, rest)))
     };
     is_in(NEXT, plain)
+        || NEXT_STARTS.iter().any(|start| plain.starts_with(start))
         || plain.strip_prefix("next").is_some_and(is_of_next)
         || plain.strip_suffix("next").is_some_and(|rest| is_in(BEFORE_NEXT, rest))
         || plain.starts_with("more") && plain.ends_with("url")

@@ -112,7 +112,7 @@ const PAGED: &[(&str, &str, &str)] = &[
     (
         "{\"hits\":{\"total\":{\"value\":10000,\"relation\":\"gte\"},\"hits\":[]}}",
         "/hits/hits",
-        "its member /hits/total says that there are 10000 objects, and it has 3",
+        "its member /hits/total says that there are more than 10000 objects, and it has 3",
     ),
     (
         "{\"data\":[],\"last_page\":4}",
@@ -216,7 +216,11 @@ const PAGED_BY_OTHER_SIGNS: &[(&str, &str, &str)] = &[
     ("{\"entries\":[],\"numEntries\":250}", "/entries", "its member /numEntries says that there are 250"),
     ("{\"users\":[],\"total\":\"1,234\"}", "/users", "its member /total says that there are 1234"),
     ("{\"users\":[],\"total\":250.0}", "/users", "its member /total says that there are 250"),
-    ("{\"users\":[],\"total\":\"10000+\"}", "/users", "its member /total says that there are 10000"),
+    (
+        "{\"users\":[],\"total\":\"10000+\"}",
+        "/users",
+        "its member /total says that there are more than 10000",
+    ),
     (
         "{\"users\":[],\"total_count\":\"about 9\"}",
         "/users",
@@ -390,6 +394,134 @@ fn the_number_of_objects_may_stand_on_an_earlier_page() {
     let read = |objects, is_numbered| Read { objects, pages: 3, is_numbered };
     assert_eq!((last().why(read(9, false)), last().why(read(10, false))), (None, None));
     assert!(last().why(read(8, true)).unwrap().ends_with("it has 8; is --first-page right?"));
-    // A server that names a next page for ever.
-    assert_eq!(signs("{\"d\":[],\"next\":\"/a\",\"pages\":9}").why(read(9, true)), None);
+    let torn = |one: &str, two: &str| signs("{\"d\":[]}").after(signs(two).after(signs(one))).is_torn();
+    let total = "{\"d\":[],\"total\":9}";
+    assert!(torn(total, "{\"d\":[],\"total\":8}") && !torn(total, total) && !torn(total, "{\"d\":[]}"));
+}
+
+/// What an earlier page has said to be missing stays missing.
+#[test]
+fn a_page_that_is_not_complete_is_not_forgotten() {
+    let signs = |text: &str| {
+        let document: &RawValue = serde_json::from_str(text).unwrap();
+        Signs::new(&HeaderMap::new(), Some(document), "/d", &asked())
+    };
+    for second in [
+        "{\"d\":[],\"incomplete_results\":true}",
+        "{\"d\":[],\"errors\":[{\"message\":\"x\"}]}",
+        "{\"d\":[],\"partial\":true,\"is_last\":false}",
+        "{\"d\":[],\"success\":false}",
+    ] {
+        let last = signs("{\"d\":[],\"has_more\":false}").after(signs(second).after(Signs::default()));
+        let why = last.why(Read { objects: 9, pages: 3, is_numbered: true });
+        assert!(why.is_some_and(|why| why.ends_with("says that it is not complete")), "{second}");
+    }
+}
+
+#[test]
+fn numbered_pages_do_not_end_where_a_page_says_that_another_follows() {
+    let why = |text: &str| {
+        let document: &RawValue = serde_json::from_str(text).unwrap();
+        let signs = Signs::new(&HeaderMap::new(), Some(document), "/d", &asked());
+        signs.why(Read { objects: 20, pages: 2, is_numbered: true })
+    };
+    for more in [
+        "\"has_more\":true",
+        "\"next_page\":4",
+        "\"next\":\"/?page=4\"",
+        "\"total_pages\":3",
+        "\"remaining_count\":1",
+    ] {
+        assert!(why(&format!("{{\"d\":[],{more}}}")).is_some(), "{more}");
+    }
+    for end in ["\"has_more\":false", "\"next_page\":null", "\"total_pages\":2", "\"cursor\":\"x\""] {
+        assert_eq!(why(&format!("{{\"d\":[],{end}}}")), None, "{end}");
+    }
+}
+
+/// Replies that say in other words that the list is not complete, or that the request has failed.
+const SAID_IN_PARTS: &[&str] = &[
+    "{\"incompleteSearch\":true,\"d\":[]}",
+    "{\"responseHeader\":{\"partialResults\":true},\"d\":[]}",
+    "{\"terminated_early\":true,\"d\":[]}",
+    "{\"properties\":{\"exceededTransferLimit\":true},\"d\":[]}",
+    "{\"resultTruncated\":\"true\",\"d\":[]}",
+    "{\"results_truncated\":true,\"d\":[]}",
+    "{\"limit_exceeded\":true,\"d\":[]}",
+    "{\"limitReached\":true,\"d\":[]}",
+    "{\"jobComplete\":false,\"d\":[]}",
+    "{\"success\":false,\"d\":[]}",
+    "{\"ok\":false,\"d\":[]}",
+    "{\"error\":\"backend timeout\",\"d\":[]}",
+    "{\"error\":{\"code\":500},\"d\":[]}",
+    "{\"status\":\"error\",\"d\":[]}",
+    "{\"code\":429,\"msg\":\"slow\",\"d\":[]}",
+    "{\"errors\":[{\"title\":\"Not Found\"}],\"d\":[]}",
+    "{\"errors\":[\"shard 3 failed\"],\"d\":[]}",
+    "{\"errorMessages\":[\"no index\"],\"d\":[]}",
+    "{\"unreachable\":[\"eu\"],\"d\":[]}",
+    "{\"missingZones\":[\"eu-1\"],\"d\":[]}",
+    "{\"failed_shards\":2,\"d\":[]}",
+    "{\"_clusters\":{\"total\":2,\"skipped\":1},\"d\":[]}",
+    "{\"warnings\":[\"partial response\"],\"d\":[]}",
+    "{\"notices\":[{\"type\":\"result set truncated due to load\"}],\"d\":[]}",
+    "{\"is_end\":false,\"d\":[]}",
+    "{\"end\":false,\"d\":[]}",
+    "{\"endReached\":false,\"d\":[]}",
+    "{\"moreComing\":true,\"d\":[]}",
+    "{\"canLoadMore\":true,\"d\":[]}",
+    "{\"have_more\":true,\"d\":[]}",
+    "{\"remaining\":150,\"d\":[]}",
+    "{\"next_batch\":\"abc\",\"d\":[]}",
+    "{\"nextIndex\":26,\"d\":[]}",
+    "{\"next_from\":\"26/abc\",\"d\":[]}",
+    "{\"nextCursorMark\":\"AoE\",\"d\":[]}",
+    "{\"nextPageNo\":2,\"d\":[]}",
+    "{\"LastEvaluatedTableName\":\"t\",\"d\":[]}",
+    "{\"continuationMarker\":\"t\",\"d\":[]}",
+    "{\"scroll_token\":\"t\",\"d\":[]}",
+    "{\"total\":{\"value\":3,\"relation\":\"gte\"},\"d\":[]}",
+    "{\"total\":\"3+\",\"d\":[]}",
+];
+
+#[test]
+fn the_parts_of_a_name_say_that_something_is_missing() {
+    for document in SAID_IN_PARTS {
+        assert!(why(&[], document, "/d").is_some(), "{document}");
+    }
+    for (name, value) in [
+        ("x-nomad-nexttoken", "abc"),
+        ("opc-next-page", "abc"),
+        ("opc-total-items", "300"),
+        ("x-amz-next-token", "abc"),
+        ("x-acme-next-cursor", "abc"),
+        ("next", "/x?page=2"),
+        ("x-next-offset", "26"),
+        ("pagination", "{\"page\":1,\"total\":30,\"pages\":2}"),
+        ("x-records-total", "30"),
+        ("x-truncated", "true"),
+        ("warning", "299 - \"partial results\""),
+    ] {
+        assert!(why(&[(name, value)], "[]", "").is_some(), "{name}");
+    }
+    for document in [
+        "{\"success\":true,\"ok\":true,\"error\":null,\"errors\":[],\"errorMessages\":[],\"code\":0,\"d\":[]}",
+        "{\"status\":\"ok\",\"error\":false,\"error_code\":\"0\",\"d\":[]}",
+        "{\"code\":200,\"message\":\"success\",\"error\":\"\",\"d\":[]}",
+        "{\"remaining\":4999,\"limit\":5000,\"remaining_count\":0,\"d\":[]}",
+        "{\"is_incomplete\":false,\"truncated\":false,\"jobComplete\":true,\"nomore\":true,\"d\":[]}",
+        "{\"_shards\":{\"skipped\":3,\"failed\":0},\"warnings\":[\"deprecated\"],\"unreachable\":[],\"d\":[]}",
+        "{\"next_batch\":null,\"nextIndex\":-1,\"is_end\":true,\"d\":[]}",
+        "{\"total\":{\"value\":3,\"relation\":\"eq\"},\"d\":[]}",
+    ] {
+        assert_eq!(why(&[], document, "/d"), None, "{document}");
+    }
+    for header in [
+        ("x-ratelimit-remaining", "59"),
+        ("x-remaining", "59"),
+        ("x-nextjs-cache", "HIT"),
+        ("warning", "299 - \"deprecated\""),
+    ] {
+        assert_eq!(why(&[header], "[]", ""), None, "{header:?}");
+    }
 }
