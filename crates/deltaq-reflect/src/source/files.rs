@@ -10,6 +10,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_client::Event;
@@ -63,6 +64,7 @@ impl Files {
             file_key: files.file_key.clone(),
             shape,
             max_bytes: source.max_bytes,
+            devices: Arc::default(),
         };
         let watch = Watch::start(&files.path);
         let (entries, broken) = (BTreeMap::new(), BTreeMap::new());
@@ -95,7 +97,9 @@ impl Files {
         let mut waited = Duration::ZERO;
         loop {
             let look = self.look().await?;
-            let unread = look.broken.iter().find(|(path, _)| !self.entries.contains_key(*path));
+            // A link that leads nowhere may have led to a folder.
+            let is_known = |path: &PathBuf| self.entries.keys().any(|file| file.starts_with(path));
+            let unread = look.broken.iter().find(|(path, _)| !is_known(path));
             match unread {
                 None => break,
                 Some((_, why)) if waited >= INCOMPLETE_MAX => return Err(Error::new(why.clone())),

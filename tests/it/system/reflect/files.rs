@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -292,4 +292,39 @@ fn names_of_files_are_shown_without_control_characters() {
         assert!(failed.contains("is not JSON") || failed.contains("is not a JSON object"), "{failed}");
         fs::remove_file(path).expect("a file");
     }
+}
+
+#[test]
+fn a_link_that_leads_nowhere_keeps_its_objects() {
+    let server = Server::in_memory();
+    let (folder, other) = (server.folder.path().join("files"), server.folder.path().join("other"));
+    fs::create_dir_all(other.join("eu")).and_then(|()| fs::create_dir(&folder)).expect("folders");
+    let write = |path: PathBuf, key: &str, price: usize| {
+        fs::write(path, json!({ "key": key, "price": price }).to_string()).expect("a file");
+    };
+    write(folder.join("a.json"), "a", 1);
+    write(other.join("b.json"), "b", 1);
+    write(other.join("eu/c.json"), "c", 1);
+    symlink(other.join("b.json"), folder.join("b.json")).expect("a link");
+    symlink(other.join("eu"), folder.join("eu")).expect("a link");
+    let shown = folder.display().to_string();
+    let line = ["q", "--source", "s", "--files", &shown, "--suffix", ".json", "--interval", "50ms"];
+    let reflecting = Reflecting::start(&server, &line);
+    let latest = || server.run(&["latest", "q", "-o", "ndjson"]).ok();
+    until("all objects are there", || latest().lines().count() == 3);
+    let gone = server.folder.path().join("gone");
+    fs::rename(&other, &gone).expect("a folder");
+    until("the links are reported", || reflecting.metric("deltaq_reflect_up", "") < 0.5);
+    write(folder.join("a.json"), "a", 2);
+    until("the other file is followed", || latest().contains("\"price\":2"));
+    assert_eq!(latest().lines().count(), 3);
+    // The key of a file that is removed is deleted, although the links lead nowhere.
+    fs::remove_file(folder.join("a.json")).expect("a file");
+    until("the key is deleted", || latest().lines().count() == 2);
+    fs::rename(&gone, &other).expect("a folder");
+    reflecting.until_metric("deltaq_reflect_up", "", 1.0);
+    fs::remove_file(folder.join("eu")).expect("a link");
+    until("the objects behind the link are deleted", || latest().lines().count() == 1);
+    let log = reflecting.stop();
+    assert!(log.contains("can't read") && log.contains("b.json"), "{log}");
 }

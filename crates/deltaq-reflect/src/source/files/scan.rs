@@ -5,9 +5,11 @@ use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::super::Error;
@@ -32,6 +34,24 @@ pub(super) struct Folder {
     pub(super) file_key: Option<String>,
     pub(super) shape: Shape,
     pub(super) max_bytes: u64,
+    /// The device of each folder in the last scan.
+    pub(super) devices: Arc<Mutex<BTreeMap<PathBuf, u64>>>,
+}
+
+/// What a scan has found without reading the files.
+#[derive(Debug, Default)]
+struct Found {
+    files: BTreeMap<PathBuf, Signature>,
+    /// Links that lead nowhere, each with the error.
+    dangling: BTreeMap<PathBuf, Error>,
+    devices: BTreeMap<PathBuf, u64>,
+}
+
+impl Found {
+    /// Whether a link that leads nowhere is this file, or a folder above it.
+    fn hides(&self, file: &Path) -> bool {
+        file.ancestors().any(|path| self.dangling.contains_key(path))
+    }
 }
 
 /// A file that has been read.
@@ -95,17 +115,29 @@ impl Folder {
         &self,
         mut entries: BTreeMap<PathBuf, Entry>,
     ) -> (Result<Scan, Error>, BTreeMap<PathBuf, Entry>) {
-        let files = match self.files() {
-            Ok(files) => files,
+        let found = match self.files() {
+            Ok(found) => found,
             Err(error) => return (Err(error), entries),
         };
         let mut scan = Scan { before: BTreeMap::new(), broken: BTreeMap::new(), is_unsettled: false };
-        let gone: Vec<_> = entries.keys().filter(|path| !files.contains_key(*path)).cloned().collect();
+        let is_gone = |path: &&PathBuf| !found.files.contains_key(*path) && !found.hides(path);
+        let gone: Vec<_> = entries.keys().filter(is_gone).cloned().collect();
+        if let Err(error) = self.check_devices(&found, &gone) {
+            return (Err(error), entries);
+        }
+        for (path, error) in &found.dangling {
+            // A link to a folder has another suffix than the files in it.
+            let has_suffix =
+                self.suffix.as_ref().is_none_or(|suffix| path.to_string_lossy().ends_with(suffix));
+            if has_suffix || entries.keys().any(|file| file.starts_with(path)) {
+                scan.broken.insert(path.clone(), with_causes(error));
+            }
+        }
         for path in gone {
             let entry = entries.remove(&path);
             scan.before.insert(path, entry);
         }
-        for (path, signature) in files {
+        for (path, signature) in found.files {
             let known = entries.get(&path);
             if known.is_some_and(|entry| entry.signature == signature) {
                 continue;
@@ -135,14 +167,32 @@ impl Folder {
         (Ok(scan), entries)
     }
 
+    /// Refuses the loss of files in a folder that is on another device than before: a file system was unmounted, and
+    /// what is below it appears. `gone` are the files that have disappeared.
+    fn check_devices(&self, found: &Found, gone: &[PathBuf]) -> Result<(), Error> {
+        let mut known = self.devices.lock();
+        let moved = found.devices.iter().find(|(folder, device)| {
+            known.get(*folder).is_some_and(|known| known != *device)
+                && gone.iter().any(|file| file.starts_with(folder))
+        });
+        if let Some((folder, _)) = moved {
+            let folder = folder.display();
+            let why = "is on another file system than before and lacks files; if that is right, start the process again";
+            return Err(Error::new(format!("{folder} {why}")));
+        }
+        known.clone_from(&found.devices);
+        Ok(())
+    }
+
     /// The files with their signatures. A folder that can't be read is a failure, not an empty folder.
-    fn files(&self) -> Result<BTreeMap<PathBuf, Signature>, Error> {
-        let mut found = BTreeMap::new();
+    fn files(&self) -> Result<Found, Error> {
+        let mut found = Found::default();
         let metadata = fs::metadata(&self.path).map_err(|error| unreadable(&self.path, error))?;
         if !metadata.is_dir() {
-            found.insert(self.path.clone(), Signature::new(&metadata));
+            found.files.insert(self.path.clone(), Signature::new(&metadata));
             return Ok(found);
         }
+        found.devices.insert(self.path.clone(), metadata.dev());
         let mut folders = vec![(self.path.clone(), 0)];
         while let Some((folder, depth)) = folders.pop() {
             for entry in fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))? {
@@ -154,8 +204,13 @@ impl Folder {
                 }
                 let metadata = match fs::metadata(&path) {
                     Ok(metadata) => metadata,
-                    // The file was removed or renamed after the folder was read.
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                        // Otherwise, the file was removed or renamed after the folder was read.
+                        if fs::symlink_metadata(&path).is_ok() {
+                            found.dangling.insert(path.clone(), unreadable(&path, error));
+                        }
+                        continue;
+                    }
                     Err(error) => return Err(unreadable(&path, error)),
                 };
                 if metadata.is_dir() {
@@ -167,13 +222,14 @@ impl Folder {
                         let what = format!("{} is deeper than {DEPTH_MAX} folders", path.display());
                         return Err(Error::new(what));
                     }
+                    found.devices.insert(path.clone(), metadata.dev());
                     folders.push((path, depth + 1));
                 } else if metadata.is_file()
                     && self.suffix.as_ref().is_none_or(|suffix| name.ends_with(suffix))
                 {
-                    found.insert(path, Signature::new(&metadata));
+                    found.files.insert(path, Signature::new(&metadata));
                 }
-                if found.len() > FILES_MAX {
+                if found.files.len() > FILES_MAX {
                     let folder = self.path.display();
                     return Err(Error::new(format!("{folder} has more than {FILES_MAX} files")));
                 }
@@ -259,4 +315,51 @@ fn has_same_objects(one: &Entry, other: &Entry) -> bool {
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
     Error::because(format!("can't read {}", path.display()), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Format;
+
+    #[test]
+    fn files_that_go_with_their_file_system_are_not_gone() {
+        let path = std::env::temp_dir().join(format!("deltaq-scan-{}", fastrand::u64(..)));
+        fs::create_dir_all(path.join("inner")).unwrap();
+        let (file, inner) = (path.join("a"), path.join("inner/b"));
+        fs::write(&file, "{\"key\":\"a\"}").unwrap();
+        fs::write(&inner, "{\"key\":\"b\"}").unwrap();
+        let shape = Shape { items: String::new(), map_key: None, format: Format::Auto };
+        let (devices, max_bytes) = (Arc::default(), 1 << 10);
+        let (suffix, file_key) = (None, None);
+        let folder = Folder { path: path.clone(), suffix, file_key, shape, max_bytes, devices };
+        let mut entries = BTreeMap::new();
+        let scan = |entries: &mut BTreeMap<PathBuf, Entry>| {
+            let (scanned, after) = folder.scan(std::mem::take(entries));
+            *entries = after;
+            scanned.map(|scan| scan.is_unsettled).map_err(|error| error.to_string())
+        };
+        while scan(&mut entries).unwrap() {}
+        assert_eq!(entries.len(), 2);
+        // The inner folder was on another file system, which is gone.
+        let unmount = || *folder.devices.lock().get_mut(&path.join("inner")).unwrap() += 1;
+        unmount();
+        fs::remove_file(&inner).unwrap();
+        for _ in 0..2 {
+            assert!(scan(&mut entries).unwrap_err().contains("is on another file system than before"));
+            assert_eq!(entries.len(), 2);
+        }
+        // It is mounted again, under another number.
+        fs::write(&inner, "{\"key\":\"b\"}").unwrap();
+        while scan(&mut entries).unwrap() {}
+        fs::remove_file(&inner).unwrap();
+        assert_eq!((scan(&mut entries), entries.len()), (Ok(false), 1));
+        // A file of another folder may go.
+        fs::write(&inner, "{\"key\":\"b\"}").unwrap();
+        while scan(&mut entries).unwrap() {}
+        unmount();
+        fs::remove_file(&file).unwrap();
+        assert_eq!((scan(&mut entries), entries.len()), (Ok(false), 1));
+        fs::remove_dir_all(path).unwrap();
+    }
 }
