@@ -94,6 +94,9 @@ struct PageMetadata {
     resource_version: String,
     #[serde(default, rename = "continue")]
     next: Option<String>,
+    /// The number of objects on the pages that follow.
+    #[serde(default, rename = "remainingItemCount")]
+    remaining: Option<i64>,
 }
 
 /// The result of beginning a watch.
@@ -497,6 +500,10 @@ fn page<'p>(body: &'p [u8], of: &str) -> Result<Page<'p>, Error> {
 
 impl<'p> Page<'p> {
     fn objects(&self, of: &str) -> Result<Vec<&'p RawValue>, Error> {
+        let (remaining, next) = (self.metadata.remaining.unwrap_or_default(), self.metadata.next.as_deref());
+        if remaining > 0 && next.unwrap_or_default().is_empty() {
+            return Err(Error::new(format!("{of} lacks {remaining} more objects, and names no next page")));
+        }
         let items =
             self.items.ok_or_else(|| Error::new(format!("{of} is a list of Kubernetes without items")))?;
         let objects: Result<Option<Vec<_>>, _> = serde_json::from_str(items.get());
@@ -508,4 +515,23 @@ impl<'p> Page<'p> {
 /// A value that may be null. An absent value is `None`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_lacks_objects_names_the_next_one() {
+        let objects = |metadata: &str| {
+            let text = format!("{{\"kind\":\"PodList\",\"metadata\":{metadata},\"items\":[{{}}]}}");
+            page(text.as_bytes(), "it").unwrap().objects("it").map(|objects| objects.len())
+        };
+        for whole in ["{}", "{\"continue\":\"x\",\"remainingItemCount\":7}", "{\"remainingItemCount\":0}"] {
+            assert_eq!(objects(whole).unwrap(), 1, "{whole}");
+        }
+        for cut in ["{\"remainingItemCount\":7}", "{\"continue\":\"\",\"remainingItemCount\":1}"] {
+            assert!(objects(cut).unwrap_err().to_string().contains("names no next page"), "{cut}");
+        }
+    }
 }
