@@ -290,7 +290,13 @@ fn quoted(name: &str) -> String {
 fn failed(what: &str, error: sqlx::Error) -> Error {
     match error.as_database_error() {
         // The library's text also names a line, which is a line of PostgreSQL's source code.
-        Some(of_database) => Error::because(what, of_database.message()),
+        Some(of_database) => {
+            // PostgreSQL's errors of class 22 quote the value that they refuse.
+            let is_of_data = of_database.code().is_some_and(|code| code.len() == 5 && code.starts_with("22"));
+            let message = of_database.message();
+            let said = if is_of_data { message.split(": \"").next().unwrap_or_default() } else { message };
+            Error::because(what, said)
+        }
         None => Error::because(what, error),
     }
 }

@@ -169,6 +169,10 @@ fn rows_of_postgresql_keep_their_numbers_and_a_lost_server_deletes_nothing() {
     };
     let refused = once("SELECT 1; DROP TABLE prices").failed(1);
     assert!(refused.contains("the query has failed"), "{refused}");
+    for value in ["'hidden-value'::int", "'hidden-value'::timestamp", "'hidden-value'::json"] {
+        let refused = once(&format!("SELECT {value} AS key")).failed(1);
+        assert!(refused.contains("the query has failed") && !refused.contains("hidden"), "{refused}");
+    }
     let refused = once("SELECT nextval('nothing')").failed(1);
     assert!(refused.contains("does not exist"), "{refused}");
     let secret = [
