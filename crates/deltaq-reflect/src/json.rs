@@ -24,14 +24,6 @@ pub(super) enum Error {
         /// Whether the value is an object.
         is_object: bool,
     },
-    /// An element is not an object.
-    #[error("object {index} is {found} and not an object")]
-    NoObject {
-        /// The position in the list, from 0.
-        index: usize,
-        /// The kind of the element.
-        found: &'static str,
-    },
     /// The object already has the member that was to contain its name, with another value.
     #[error("the object of {name:?} already has a member {member:?} with another value")]
     MemberTaken {
@@ -40,13 +32,13 @@ pub(super) enum Error {
         /// The member.
         member: String,
     },
-    /// A line that is not an object.
+    /// A line that is not JSON.
     #[error("line {line} is not a JSON object")]
     Line {
         /// The line, from 1.
         line: usize,
         /// What is wrong.
-        source: Option<serde_json::Error>,
+        source: serde_json::Error,
     },
 }
 
@@ -139,7 +131,8 @@ pub(super) fn key_text(object: &RawValue, pointers: &[String]) -> String {
 }
 
 /// The objects of a list in a document. With `map_key`, the list may be an object, whose members are the objects; the
-/// name of each is added to it as the member `map_key`.
+/// name of each is added to it as the member `map_key`. Elements that are not objects are left to the queue, which
+/// leaves them out.
 pub(super) fn list(
     document: &RawValue,
     pointer: &str,
@@ -153,9 +146,9 @@ pub(super) fn list(
         }
         ("an object", Some(member)) => {
             let members: Members<'_> = serde_json::from_str(list.get())?;
-            let named = members.0.into_iter().enumerate().map(|(index, (name, value))| {
-                check_object(index, value)?;
-                with_member(value, member, &name)
+            let named = members.0.into_iter().map(|(name, value)| match kind(value) {
+                "an object" => with_member(value, member, &name),
+                _ => Ok(value.to_owned()),
             });
             named.collect::<Result<_, _>>()?
         }
@@ -164,7 +157,6 @@ pub(super) fn list(
             return Err(Error::NoList { pointer: pointer.to_owned(), found, is_object });
         }
     };
-    objects.iter().enumerate().try_for_each(|(index, object)| check_object(index, object))?;
     Ok(objects)
 }
 
@@ -173,20 +165,7 @@ pub(super) fn line(number: usize, text: &str) -> Result<Option<Box<RawValue>>, E
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let object: Box<RawValue> = serde_json::from_str(text.trim())
-        .map_err(|source| Error::Line { line: number, source: Some(source) })?;
-    if kind(&object) == "an object" {
-        Ok(Some(object))
-    } else {
-        Err(Error::Line { line: number, source: None })
-    }
-}
-
-fn check_object(index: usize, object: &RawValue) -> Result<(), Error> {
-    match kind(object) {
-        "an object" => Ok(()),
-        found => Err(Error::NoObject { index, found }),
-    }
+    serde_json::from_str(text.trim()).map(Some).map_err(|source| Error::Line { line: number, source })
 }
 
 /// The kind of a value, determined by its first character.
@@ -275,12 +254,15 @@ mod tests {
             ("{}", "/data", "it has nothing at the pointer \"/data\""),
             ("{\"error\":1}", "", "it is an object; expected an array of objects; the setting items"),
             ("{\"data\":null}", "/data", "it is null at the pointer \"/data\"; expected an array of objects"),
-            ("[{},3]", "", "object 1 is a number and not an object"),
         ] {
             let error = list(&raw(text), pointer, None).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
-        assert_eq!(line(2, "[]").unwrap_err().to_string(), "line 2 is not a JSON object");
+        assert_eq!(line(2, "{").unwrap_err().to_string(), "line 2 is not a JSON object");
+        // The queue leaves out what is no object.
+        assert_eq!(texts(&list(&raw("[{},null,3]"), "", None).unwrap()), ["{}", "null", "3"]);
+        assert_eq!(texts(&list(&raw("{\"a\":null}"), "", Some("key")).unwrap()), ["null"]);
+        assert_eq!(line(2, "[]").unwrap().unwrap().get(), "[]");
         assert!(line(1, " \r").unwrap().is_none());
     }
 }

@@ -29,6 +29,8 @@ struct Refused {
     named: BTreeMap<String, String>,
     /// The number of other objects. A reply names only a few objects, and some objects have no readable key.
     others: u64,
+    /// Whether an object has no readable key. Then the list deletes nothing, because the key may be any of the queue.
+    keeps_all: bool,
 }
 
 impl Refused {
@@ -46,7 +48,9 @@ impl LeftOut {
     /// Records that a list was accepted without these `count` objects, some of which are named in `objects`. No other
     /// object is left out.
     pub(super) fn list(&mut self, count: u64, objects: &[InvalidObject]) {
-        self.now = Refused { named: BTreeMap::new(), others: count.saturating_sub(objects.len() as u64) };
+        let others = count.saturating_sub(objects.len() as u64);
+        let keeps_all = objects.iter().any(|object| object.key.is_none());
+        self.now = Refused { named: BTreeMap::new(), others, keeps_all };
         for object in objects {
             self.now.note(object);
         }
@@ -79,7 +83,12 @@ impl LeftOut {
             names.push(format!("{more} more"));
         }
         let objects = if self.count() == 1 { "an object" } else { "objects" };
-        let text = || format!("the queue refuses {objects}: {}", names.join(", "));
+        let deletes = if self.now.keeps_all {
+            "; lists delete nothing while the key of such an object can't be read"
+        } else {
+            ""
+        };
+        let text = || format!("the queue refuses {objects}: {}{deletes}", names.join(", "));
         (self.count() > 0).then(text)
     }
 
@@ -130,6 +139,13 @@ mod tests {
         // What is behind the last named object is not known.
         left_out.changes(&keys(&["d", "c", "e"]), 2, &[invalid(0, Some("d"))]);
         assert_eq!(left_out.count(), 3);
+        assert!(!left_out.in_words().unwrap().contains("delete nothing"));
+        left_out.list(2, &[invalid(0, Some("a")), invalid(4, None)]);
+        let words = left_out.in_words().unwrap();
+        assert!(
+            words.ends_with("1 more; lists delete nothing while the key of such an object can't be read"),
+            "{words}"
+        );
         left_out.list(0, &[]);
         assert_eq!(left_out.count(), 0);
     }
