@@ -92,6 +92,10 @@ send(answer(503, "", [("retry-after", lambda: email.utils.formatdate(time.time()
 send(answer(429, "", [("retry-after", "1")]), at=2, pages=MANY, name="status_429_of_page_3")
 send(answer(404, "{}"), name="status_404")
 send(answer(206, keeps=True), name="status_206")
+send(answer(202, "{}"), name="status_202")
+send(answer(202, '{"data":[]}'), at=1, pages=("page",), name="status_202_of_page_2")
+send(answer(200, '{"success":false,"data":[]}'), at=1, pages=("page", "cursor", "offset"), name="no_success_of_page_2")
+send(answer(200, '{"message":"slow down"}'), at=1, pages=("page",), name="message_instead_of_page_2")
 send(answer(204), name="status_204")
 send(answer(304), pages=MANY, name="status_304_unasked")
 send(answer(200, HTML, [("content-type", "text/html")]), name="html_page_with_200")
@@ -130,7 +134,8 @@ def edit(name, change, shows=HIDDEN, pages=None, more=None, **options):
 
 edit("empty_list_by_mistake", lambda page, items: [])
 edit("half_of_the_list_missing", lambda page, items: items[:3])
-edit("object_twice", lambda page, items: [*items, *items[:1]])
+edit("object_twice", lambda page, items: [*items, *items[:1]], shows=THROUGH)
+edit("key_twice", lambda page, items: [*items, *({**item, "n": -1} for item in items[:1])])
 edit("object_again_in_page_3", lambda page, items: [*items, {"key": "k000", "n": -1}] if page == 2 else items, pages=MANY)
 edit("key_missing_in_most_objects", lambda page, items: [{"n": item["n"]} for item in items])
 edit("items_no_objects", lambda page, items: [item["key"] for item in items])
@@ -142,6 +147,9 @@ edit("has_more_unreadable", None, pages=WITH_DATA, more=lambda page, more, body:
 edit("total_larger_than_list", None, pages=WITH_DATA, more=lambda page, more, body: {"data": body["data"], "total": 99})
 edit("errors_beside_the_list", None, pages=WITH_DATA, more=lambda page, more, body: {**body, "errors": [{"message": "a shard failed"}]})
 edit("incomplete_results", None, pages=WITH_DATA, more=lambda page, more, body: {**body, "incomplete_results": True})
+edit("page_2_is_partial", lambda page, items: items[:3] if page == 1 else items, pages=("page", *WITH_DATA),
+     more=lambda page, more, body: {**body, "partial": page == 1})
+edit("end_that_has_more", lambda page, items: items if page == 0 else [], pages=("page",), more=lambda page, more, body: {**body, "has_more": True})
 edit("circle_of_pages", None, pages=("cursor", "url"),
      more=lambda page, more, body: {**body, **({"meta": {"next": "1"}, "next": "/list?p=1"} if page else {})})
 
@@ -152,6 +160,18 @@ def parameter_of_page_unknown(case):
     case.source.web.handler = lambda request: (request.query.update(page="1"), case.source.reply(request))[1]
     yield
     case.source.web.handler = case.source.reply
+
+
+@fault("rest", shows=THROUGH, pages=MANY)
+def object_missing_in_every_other_list(case):
+    """As if a row before it were removed while the pages were read."""
+    lists = [0]
+
+    def change(page, items):
+        lists[0] += page == 0
+        return items[1:] if page == 1 and lists[0] % 2 else items
+    case.source.edit = change
+    yield
 
 
 @fault("rest", shows=FREE, pages=MANY)

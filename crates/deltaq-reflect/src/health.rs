@@ -74,6 +74,9 @@ impl Health {
                 "the queue refuses an object, which is left out; its key keeps what it has"
             );
         }
+        if objects.iter().any(|object| object.key.is_none()) {
+            warn!(source, queue, "the list deletes nothing, because the key of an object can't be read");
+        }
         let more = count.saturating_sub(objects.len() as u64);
         if more > 0 {
             warn!(source, queue, more, "the queue refuses more objects, which are left out");
@@ -174,6 +177,13 @@ impl Health {
         } else {
             info!(source, queue, kept, deleted, "{what}");
         }
+    }
+
+    /// Records that a list of several pages lacks keys that the queue has from the source. It is read once more before
+    /// anything is deleted.
+    pub(super) fn lacks_keys(&self) {
+        let (source, queue) = (&self.source, &self.queue);
+        info!(source, queue, "the list of several pages lacks keys of the queue; it is read once more");
     }
 
     /// Records that a list has many fewer keys than the queue has from the source. It is read once more before

@@ -10,7 +10,9 @@ mod reading;
 mod rest;
 mod sql;
 
+use std::collections::HashSet;
 use std::error::Error as StdError;
+use std::hash::{BuildHasher as _, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +26,17 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+pub(super) use self::reading::Keys;
 use self::reading::Reading;
 use super::health::Health;
 use crate::{json, settings};
 
 /// Maximum number of events that wait for the queue. A source that is faster than the queue waits.
 const EVENTS_MAX: usize = 256;
+/// The pause before a list is read once more, in which an interruption or a change of the source may end.
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How often a list is read if the source says that it changes while its pages are read.
+const READINGS_MAX: u32 = 3;
 
 /// Why a source could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +143,9 @@ pub(super) struct Output {
     /// The list that is being read, if its end is held back until the list has been compared with the keys of the
     /// queue.
     reading: Option<Mutex<Reading>>,
+    /// Hashes of the objects of the list, if an object that is equal to an earlier one is left out.
+    sent: Option<Mutex<HashSet<[u64; 2]>>>,
+    hashers: [RandomState; 2],
 }
 
 impl Output {
@@ -147,7 +157,28 @@ impl Output {
         health.began();
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
-        (Self { events, health, key: key.to_vec(), reading: None }, stream)
+        let hashers = [RandomState::new(), RandomState::new()];
+        (Self { events, health, key: key.to_vec(), reading: None, sent: None, hashers }, stream)
+    }
+
+    /// Sends objects of a list that are equal only once. A row that moves to the next page while a list is read is on
+    /// both pages.
+    pub(super) fn leave_out_equals(&mut self) {
+        self.sent = Some(Mutex::default());
+    }
+
+    /// Whether the list has had an equal object.
+    fn is_repeated(&self, event: &Event) -> bool {
+        let Some(sent) = &self.sent else { return false };
+        match event {
+            Event::Init => sent.lock().clear(),
+            Event::InitApply(object) => {
+                let hashes = self.hashers.each_ref().map(|hasher| hasher.hash_one(object.get()));
+                return !sent.lock().insert(hashes);
+            }
+            _ => {}
+        }
+        false
     }
 
     /// Holds back the end of the list.
@@ -162,6 +193,9 @@ impl Output {
             }
             Event::DeleteKey(key) => self.health.waits(key.clone()),
             Event::Init | Event::InitApply(_) | Event::InitDone => {}
+        }
+        if self.is_repeated(&event) {
+            return Ok(());
         }
         if let Some(reading) = &self.reading
             && reading.lock().note(&event)
@@ -335,35 +369,72 @@ impl Source {
         matches!(self, Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_))
     }
 
-    /// Sends one whole list, like [`list`](Self::list). If the end of the list is held back and the list has many
-    /// fewer keys than the queue has from the source, the list is read once more, and a key is deleted only if both
-    /// readings lack it. `objects_before` are the objects of the queue.
-    pub(super) async fn list_checked(
+    /// Whether the last list took several requests. A key that moved to another page between them is in none.
+    const fn is_paged(&self) -> bool {
+        matches!(self, Self::Rest(rest) if rest.is_paged())
+    }
+
+    /// Whether the source has said that the last list changed while it was read.
+    const fn is_torn(&self) -> bool {
+        matches!(self, Self::Rest(rest) if rest.is_torn())
+    }
+
+    /// Sends one whole list, like [`list`](Self::list). If the end of the list is held back, and the list has many
+    /// fewer keys than the queue has from the source, or a list of several pages lacks any of them, the list is read
+    /// once more, and a key is deleted only if both readings lack it. `known` are the keys of the last list if the
+    /// queue has accepted it, and then those of this one. `objects_before` are the objects of the queue.
+    pub(super) async fn list_checked<O: Stream<Item = Result<Box<RawValue>, Error>>>(
         &mut self,
         output: &Output,
         keys_before: u64,
-        objects_before: impl Stream<Item = Result<Box<RawValue>, Error>>,
+        known: &mut Option<Keys>,
+        objects_before: impl Fn() -> O,
     ) -> Result<(), Error> {
         self.list(output).await?;
         let Some(reading) = &output.reading else { return Ok(()) };
-        let Some(first) = reading.lock().take() else { return Ok(()) };
-        if first.has_shrunk(keys_before) {
-            output.health.shrank(keys_before, first.len());
-            self.list(output).await?;
-            let second = reading.lock().take();
-            let same = "the source said that it had not changed";
-            let second = second.ok_or_else(|| first.differs(keys_before, same))?;
-            if first != second {
-                let mut comparison = reading.lock().comparison(first, second);
-                let mut objects = pin!(objects_before);
-                while let Some(object) = objects.try_next().await? {
-                    if comparison.keeps(&object) {
-                        output.deliver(Event::InitApply(object)).await?;
-                    }
-                }
-                let (kept, gone) = comparison.end(keys_before)?;
-                output.health.postpones(kept, gone);
+        let Some(mut second) = reading.lock().take() else { return Ok(()) };
+        let before = known.take();
+        let has_shrunk = second.has_shrunk(keys_before);
+        if has_shrunk {
+            output.health.shrank(keys_before, second.len());
+        } else if self.is_paged() {
+            let before = match before {
+                Some(before) => before,
+                None => Reading::keys_of(&output.key, objects_before()).await?,
+            };
+            if !second.lacks_any(&before) {
+                *known = Some(second);
+                return output.deliver(Event::InitDone).await;
             }
+            output.health.lacks_keys();
+        } else {
+            *known = Some(second);
+            return output.deliver(Event::InitDone).await;
+        }
+        let mut first = Keys::default();
+        for readings in 2..=READINGS_MAX {
+            tokio::time::sleep(READ_AGAIN_AFTER).await;
+            self.list(output).await?;
+            first = second;
+            let again = reading.lock().take();
+            let same = "the source said that it had not changed";
+            second = again.ok_or_else(|| first.differs(keys_before, same))?;
+            if !self.is_torn() || readings == READINGS_MAX {
+                break;
+            }
+        }
+        let may_keep = second.lacks_any(&first);
+        *known = Some(second.clone().and(first.clone()));
+        if may_keep || has_shrunk && first != second {
+            let mut comparison = reading.lock().comparison(first, second);
+            let mut objects = pin!(objects_before());
+            while let Some(object) = objects.try_next().await? {
+                if comparison.keeps(&object) {
+                    output.deliver(Event::InitApply(object)).await?;
+                }
+            }
+            let (kept, gone) = comparison.end(keys_before, has_shrunk)?;
+            output.health.postpones(kept, gone);
         }
         output.deliver(Event::InitDone).await
     }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::Error;
 use super::health::Health;
 use super::metrics::{SourceMetrics, Summary};
-use super::source::{self, NextList, Output, Source, jittered};
+use super::source::{self, Keys, NextList, Output, Source, jittered};
 use crate::settings;
 
 /// Minimum requested wait that replaces the backoff. A shorter wait, such as 0 or a time that has passed, is ignored.
@@ -48,6 +48,8 @@ struct Task {
     relist_at: Instant,
     /// The pointers of the queue's key; empty if the queue does not exist yet.
     key: Vec<String>,
+    /// The keys of the last list that the queue has accepted, if they were compared.
+    known: Option<Keys>,
 }
 
 impl Plan {
@@ -69,7 +71,8 @@ impl Plan {
         health.begins();
         let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
         let (relist_at, key) = (Instant::now(), Vec::new());
-        Ok(Task { name, settings, source, client, reflector: None, health, backoff, relist_at, key })
+        let (reflector, known) = (None, None);
+        Ok(Task { name, settings, source, client, reflector, health, backoff, relist_at, key, known })
     }
 
     /// Sends one list.
@@ -184,10 +187,15 @@ impl Task {
         if keys_before > 0 {
             output.keep_end();
         }
+        if !self.keeps_last() {
+            output.leave_out_equals();
+        }
+        let mut known = self.known.take();
         let queue = self.client.queue(self.settings.queue.as_str());
-        let objects_before = queue.latest().source(self.name.as_str()).page_size(1_000).stream().map(object);
+        let objects_before =
+            || queue.latest().source(self.name.as_str()).page_size(1_000).stream().map(object);
         let produced = async {
-            let listed = self.source.list_checked(&output, keys_before, objects_before);
+            let listed = self.source.list_checked(&output, keys_before, &mut known, objects_before);
             if let Err(error) = Box::pin(listed).await {
                 output.fail(error).await;
             }
@@ -208,7 +216,7 @@ impl Task {
             }
         };
         let missed = self.source.accepted(report.counts.replaced);
-        self.reflector = Some(reflector);
+        (self.reflector, self.known) = (Some(reflector), known);
         let summary = summary(&report);
         if matches!(summary, Summary::Sent { .. }) {
             self.relist_at = Instant::now() + jittered(self.settings.relist());
@@ -288,7 +296,7 @@ impl Task {
         options.max_delete_percent = settings.max_delete_percent;
         options.allow_empty = settings.allow_empty;
         options.must_exist = self.has_settings();
-        options.keep_last = settings.last_duplicate || self.source.may_repeat();
+        options.keep_last = self.keeps_last();
         let health = Arc::clone(&self.health);
         Reflector::new(self.client.clone(), options).on_step(move |step| match step {
             Step::Changes { changes, produced } => {
@@ -299,6 +307,11 @@ impl Task {
             }
             Step::Restart { .. } => {}
         })
+    }
+
+    /// Whether the last of several objects with the same key counts.
+    const fn keeps_last(&self) -> bool {
+        self.settings.last_duplicate || self.source.may_repeat()
     }
 
     /// Whether the source creates its queue with settings. No other call may then create it, with the default settings.

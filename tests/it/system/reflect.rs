@@ -12,6 +12,7 @@ mod queue;
 mod readings;
 mod rest;
 mod restored;
+mod shifting;
 mod sql;
 mod upstream;
 

@@ -11,10 +11,12 @@ use std::time::Duration;
 use deltaq_runtime::clock;
 use deltaq_types::duration::DurationText;
 use flate2::read::MultiGzDecoder;
-use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
+use reqwest::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION,
+    TRANSFER_ENCODING,
+};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Response, StatusCode, Url};
-
+use reqwest::{Certificate, Response, StatusCode, Url, Version};
 use serde_json::Value;
 
 use self::patience::retry_after;
@@ -31,8 +33,10 @@ const REDIRECTS_MAX: usize = 5;
 const SAID_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of characters of that body that an error shows.
 const SAID_CHARS_SHOWN: usize = 300;
-/// Maximum number of bytes of any other reply that an error shows.
-const SHOWN_BYTES: usize = 100;
+/// Maximum number of characters of any other reply that an error shows.
+const SHOWN_CHARS: usize = 100;
+/// Minimum length of a value that is hidden. A shorter one may be a part of any text.
+const SECRET_MIN: usize = 5;
 /// The first bytes of gzip, which no JSON begins with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ACCEPTED: HeaderValue =
@@ -54,6 +58,9 @@ pub(super) struct Reply {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
+    /// Whether the end of the body is marked. Otherwise a body that is cut off may look complete.
+    pub(super) has_length: bool,
+    secrets: Secrets,
 }
 
 impl Client {
@@ -78,8 +85,12 @@ impl Client {
 
     /// Gets a URL with a streamed body. A status other than a success is an error.
     pub(super) async fn stream(&self, url: &Url, headers: HeaderMap) -> Result<Response, Error> {
+        let secrets = Secrets::new(url, &headers);
         let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
-        let sent = async { checked(url, request.send().await.map_err(|error| failed(url, error))?).await };
+        let sent = async {
+            let response = request.send().await.map_err(|error| failed(url, error))?;
+            checked(url, response, &secrets).await
+        };
         let late = |_| Error::new(format!("no reply in time (timeout) from {}", shown(url)));
         let response = tokio::time::timeout(self.timeout.get(), sent).await.map_err(late)??;
         if is_packed(url, &response)? {
@@ -91,21 +102,26 @@ impl Client {
 
     /// Gets a URL. A status other than a success or 304 is an error.
     pub(super) async fn get(&self, url: &Url, headers: HeaderMap) -> Result<Reply, Error> {
+        let secrets = Secrets::new(url, &headers);
         let request = self.http.get(url.clone()).header(ACCEPT, ACCEPTED).headers(headers);
         let response = request.timeout(self.timeout.get()).send().await;
-        let response = checked(url, response.map_err(|error| failed(url, error))?).await?;
+        let response = checked(url, response.map_err(|error| failed(url, error))?, &secrets).await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        if status == StatusCode::PARTIAL_CONTENT {
-            let what = format!("{} answered with status {status}: the list is not complete", shown(url));
-            return Err(Error::new(what));
+        if ![StatusCode::OK, StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status) {
+            let why = "the list is not complete, or not the answer of its server";
+            let error = Error::new(format!("{} answered with status {status}: {why}", shown(url)));
+            let retry_after = retry_after(status, &headers, clock::wall_us());
+            return Err(Error { refusal: Some(Refusal::Status(status)), ..error }.retry_after(retry_after));
         }
         let (from, is_packed) = (response.url().clone(), is_packed(url, &response)?);
+        let is_framed = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
+        let has_length = is_packed || is_framed || response.version() > Version::HTTP_11;
         let mut body = self.body(url, response).await?;
         // A file that is served as it is may also be compressed.
         if is_packed && !body.is_empty() || body.starts_with(&GZIP) {
             body = self.unpacked(url, &body)?;
         }
-        Ok(Reply { status, url: from, headers, body })
+        Ok(Reply { status, url: from, headers, body, has_length, secrets })
     }
 
     /// The content of a body in gzip format. It is not requested, but some servers and caches send it anyway.
@@ -165,8 +181,11 @@ impl Reply {
             self.headers.get(CONTENT_TYPE).map(|kind| in_one_line(&String::from_utf8_lossy(kind.as_bytes())));
         let kind = kind.unwrap_or_else(|| "no content type".to_owned());
         let from = if self.url == *asked { String::new() } else { format!(" from {}", shown(&self.url)) };
-        let begin = self.body.get(..self.body.len().min(SHOWN_BYTES)).unwrap_or_default();
-        format!("{kind}{from}, which begins with {:?}", in_one_line(&String::from_utf8_lossy(begin)))
+        // A secret that begins in the shown part must not be cut, or it would not be found.
+        let begin = self.body.get(..self.body.len().min(SAID_BYTES_MAX)).unwrap_or_default();
+        let begin = self.secrets.hide(&in_one_line(&String::from_utf8_lossy(begin)));
+        let begin: String = begin.chars().take(SHOWN_CHARS).collect();
+        format!("{kind}{from}, which begins with {begin:?}")
     }
 
     /// Whether the reply declares that it has one object per line.
@@ -215,7 +234,7 @@ pub(super) fn certificates(pem: &[u8], of: &str) -> Result<Vec<Certificate>, Err
 }
 
 /// The response, if it is a success or has status 304.
-async fn checked(url: &Url, response: Response) -> Result<Response, Error> {
+async fn checked(url: &Url, response: Response, secrets: &Secrets) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
         return Ok(response);
@@ -228,13 +247,13 @@ async fn checked(url: &Url, response: Response) -> Result<Response, Error> {
         _ => "",
     };
     let retry_after = retry_after(status, response.headers(), clock::wall_us());
-    let said = said(response).await.map_or(String::new(), |said| format!(": {said}"));
+    let said = said(response, secrets).await.map_or(String::new(), |said| format!(": {said}"));
     let error = Error::new(format!("{} answered with status {status}{advice}{said}", shown(url)));
     Err(Error { refusal: Some(Refusal::Status(status)), ..error }.retry_after(retry_after))
 }
 
 /// The message in the body of a refusal: that of a JSON document, or the beginning of a text.
-async fn said(mut response: Response) -> Option<String> {
+async fn said(mut response: Response, secrets: &Secrets) -> Option<String> {
     let mut body = Vec::new();
     while body.len() < SAID_BYTES_MAX
         && let Ok(Some(piece)) = response.chunk().await
@@ -243,7 +262,7 @@ async fn said(mut response: Response) -> Option<String> {
     }
     let said = serde_json::from_slice::<Value>(&body).ok().as_ref().and_then(message);
     let text = said.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
-    let shown: String = in_one_line(&text).chars().take(SAID_CHARS_SHOWN).collect();
+    let shown: String = secrets.hide(&in_one_line(&text)).chars().take(SAID_CHARS_SHOWN).collect();
     (!shown.is_empty()).then_some(shown)
 }
 
@@ -314,9 +333,39 @@ fn cause<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Opti
         .or_else(|| error.source().and_then(|error| cause(error)))
 }
 
-/// A URL for display, without its query.
+/// The values of a request that may be secrets: those of its query and of its headers. A reply may repeat them.
+#[derive(Debug)]
+struct Secrets(Vec<String>);
+
+impl Secrets {
+    fn new(url: &Url, headers: &HeaderMap) -> Self {
+        let raw = url.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let mut found: Vec<String> = raw.map(|(_, value)| value.to_owned()).collect();
+        found.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+        for value in headers.values().filter_map(|value| value.to_str().ok()) {
+            // The credentials behind their scheme, and each cookie.
+            found.push(value.to_owned());
+            found.extend(value.split_once(' ').map(|(_, rest)| rest.to_owned()));
+            found.extend(
+                value.split([';', ',', ' ']).filter_map(|part| Some(part.split_once('=')?.1.to_owned())),
+            );
+        }
+        found.retain(|value| value.len() >= SECRET_MIN);
+        found.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self(found)
+    }
+
+    /// The text without these values.
+    fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, value| text.replace(value, "***"))
+    }
+}
+
+/// A URL for display, without its user and its query.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
+    // These fail for URLs that can't have a user.
+    let _user = url.set_username("").and_then(|()| url.set_password(None));
     url.set_query(None);
     url.set_fragment(None);
     url.to_string()

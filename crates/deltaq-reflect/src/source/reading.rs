@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::pin::pin;
 
 use deltaq_client::Event;
+use futures_util::{Stream, TryStreamExt as _};
 use serde_json::value::RawValue;
 
 use super::Error;
@@ -23,7 +25,7 @@ pub(super) struct Reading {
 
 /// The keys of a whole list, as hashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Keys(HashSet<u64>);
+pub(crate) struct Keys(HashSet<u64>);
 
 impl Reading {
     pub(super) fn new(key: &[String]) -> Self {
@@ -51,6 +53,19 @@ impl Reading {
         hasher.finish()
     }
 
+    /// The keys of these objects.
+    pub(super) async fn keys_of(
+        key: &[String],
+        objects: impl Stream<Item = Result<Box<RawValue>, Error>>,
+    ) -> Result<Keys, Error> {
+        let (reading, mut keys) = (Self::new(key), Keys::default());
+        let mut objects = pin!(objects);
+        while let Some(object) = objects.try_next().await? {
+            keys.0.insert(reading.hash(&object));
+        }
+        Ok(keys)
+    }
+
     /// Begins to compare two readings with the objects of the queue.
     pub(super) fn comparison(&self, first: Keys, second: Keys) -> Comparison {
         let reading = Self::new(&self.key);
@@ -74,6 +89,17 @@ impl Keys {
         before >= KEYS_MIN && self.len() * 5 < before * 4
     }
 
+    /// Whether the list lacks one of these keys.
+    pub(super) fn lacks_any(&self, known: &Self) -> bool {
+        !known.0.is_subset(&self.0)
+    }
+
+    /// The keys of both lists.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     /// The error for a list whose second reading contradicts the first one.
     pub(super) fn differs(&self, before: u64, second: &str) -> Error {
         Error::new(format!(
@@ -87,8 +113,9 @@ impl Keys {
 /// both readings lack are deleted. A key that only the first reading has is kept until a later list. New keys may
 /// appear and disappear between the readings.
 ///
-/// Invariant: no key is deleted if the second reading has a key of the queue that the first lacks. In that case the
-/// first reading was incomplete, so the second may be incomplete, too.
+/// If the list has shrunk, no key is deleted if the second reading has a key of the queue that the first lacks. In that
+/// case the first reading was incomplete, so the second may be incomplete, too. Otherwise, such keys are those that
+/// moved to another page while the first reading went on.
 #[derive(Debug)]
 pub(super) struct Comparison {
     reading: Reading,
@@ -111,8 +138,11 @@ impl Comparison {
     }
 
     /// The number of keys that are kept, and the number of keys that both readings lack.
-    pub(super) fn end(self, before: u64) -> Result<(u64, u64), Error> {
+    pub(super) fn end(self, before: u64, has_shrunk: bool) -> Result<(u64, u64), Error> {
         let Self { first, second, kept, gone, back, .. } = self;
+        if !has_shrunk {
+            return Ok((kept, gone));
+        }
         if back > 0 {
             let what =
                 format!("the second, with {}, has {back} of the keys that the first lacks", second.len());
@@ -171,7 +201,7 @@ mod tests {
                 .into_iter()
                 .filter(|object| compared.keeps(&RawValue::from_string(object.clone()).unwrap()));
             let kept = kept.count() as u64;
-            let ended = compared.end(5).map_err(|error| error.to_string());
+            let ended = compared.end(5, true).map_err(|error| error.to_string());
             ended.inspect(|(of_end, _)| assert_eq!(kept, *of_end))
         };
         // New keys come and go.
@@ -189,7 +219,7 @@ mod tests {
             assert!(why.contains(&format!("has {back} of the keys that the first lacks")), "{why}");
         }
         let unknown =
-            Reading::new(&[]).comparison(keys(&["a"]), keys(&["b"])).end(5).unwrap_err().to_string();
+            Reading::new(&[]).comparison(keys(&["a"]), keys(&["b"])).end(5, true).unwrap_err().to_string();
         assert!(
             unknown.contains("after 5 keys, the first had 1, and one with 1 has other keys"),
             "{unknown}"
@@ -201,5 +231,16 @@ mod tests {
         let keys = |count: u64| Keys((0..count).collect());
         assert!(!keys(8).has_shrunk(10) && keys(7).has_shrunk(10) && keys(0).has_shrunk(10));
         assert!(!keys(0).has_shrunk(9) && !keys(12).has_shrunk(10));
+    }
+
+    #[test]
+    fn keys_that_change_their_pages_are_kept() {
+        let mut compared =
+            Reading::new(&["/key".to_owned()]).comparison(keys(&["a", "c"]), keys(&["a", "b"]));
+        let mut keeps = |key: &str| compared.keeps(&RawValue::from_string(named(&[key])[0].clone()).unwrap());
+        assert_eq!(["a", "b", "c", "d"].map(&mut keeps), [false, false, true, false]);
+        assert_eq!(compared.end(4, false).unwrap(), (1, 1));
+        assert!(keys(&["a"]).lacks_any(&keys(&["a", "b"])) && !keys(&["a", "b"]).lacks_any(&keys(&["a"])));
+        assert_eq!(keys(&["a"]).and(keys(&["b", "a"])), keys(&["a", "b"]));
     }
 }

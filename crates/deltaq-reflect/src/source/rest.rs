@@ -5,12 +5,13 @@ mod link;
 mod page;
 mod signs;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use deltaq_client::Event;
 use deltaq_types::duration::DurationText;
-use reqwest::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use reqwest::header::{DATE, ETAG, HeaderMap, IF_NONE_MATCH, LAST_MODIFIED};
 use reqwest::{StatusCode, Url};
 use serde_json::value::RawValue;
 
@@ -44,10 +45,14 @@ pub(crate) struct Rest {
     pages: Pages,
     /// Whether a list ends where the settings say, regardless of signs in a reply.
     trusts_end: bool,
-    /// The validators (`ETag`, `Last-Modified`) of the list that the queue has accepted.
+    /// The validator (`ETag`) of the list that the queue has accepted.
     validators: Option<HeaderMap>,
-    /// The validators of the list that was read last. They replace `validators` once the queue has accepted that list.
+    /// The validator of the list that was read last. It replaces `validators` once the queue has accepted that list.
     next: Option<HeaderMap>,
+    /// Whether the last list took several requests, between which the source may have changed.
+    is_paged: bool,
+    /// Whether the number of objects has changed between the pages of the last list.
+    is_torn: bool,
 }
 
 impl Rest {
@@ -67,6 +72,8 @@ impl Rest {
             trusts_end: rest.trust_end,
             validators: None,
             next: None,
+            is_paged: false,
+            is_torn: false,
         })
     }
 
@@ -78,8 +85,16 @@ impl Rest {
         (self.http, self.validators, self.next) = (None, None, None);
     }
 
+    pub(super) const fn is_paged(&self) -> bool {
+        self.is_paged
+    }
+
+    pub(super) const fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
-        self.next = None;
+        (self.next, self.is_paged, self.is_torn) = (None, false, false);
         let http = match self.http.take() {
             Some(http) => http,
             None => http::Client::new(self.ca_file.as_deref(), self.timeout, self.max_bytes)?,
@@ -88,42 +103,54 @@ impl Rest {
         let mut patience = http::Patience::new(output);
         let mut next = Some(self.pages.first(&self.url));
         let (mut seen, mut signs) = (Seen::default(), Signs::default());
-        let (mut pages, mut objects) = (0, 0);
+        let (mut pages, mut filled, mut objects) = (0, 0_u64, 0);
+        let mut before = None;
         while let Some(url) = next.take() {
             if pages == PAGES_MAX {
                 return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
             }
-            let reply = if pages == 0 {
+            let reply = if let Some(before) = &before {
+                self.is_paged = true;
+                match http.page(&url, || self.headers(), &mut patience).await {
+                    Err(error) if self.pages.is_end(&error) => {
+                        // During an outage, every page may have this status.
+                        let again = http.page(before, || self.headers(), &mut patience).await?;
+                        self.page(before, &again, seen.members())?;
+                        break;
+                    }
+                    reply => reply.map_err(|error| self.pages.advised(error))?,
+                }
+            } else {
                 let Some(reply) = self.first(&http, &url).await? else {
                     self.next.clone_from(&self.validators);
                     return Ok(());
                 };
                 output.send(Event::Init).await?;
                 reply
-            } else {
-                match http.page(&url, || self.headers(), &mut patience).await {
-                    Err(error) if self.pages.is_end(&error) => break,
-                    reply => reply.map_err(|error| self.pages.advised(error))?,
-                }
             };
-            let page = self.page(&url, &reply)?;
+            let page = self.page(&url, &reply, seen.members())?;
             if seen.is_repeated(&page) {
                 self.pages.check_repeated(&url, pages)?;
                 break;
             }
             pages += 1;
+            filled += u64::from(!page.objects.is_empty());
             next = self.pages.next(&self.url, &url, &reply.url, &page)?;
             seen.check(&url, next.as_ref())?;
             objects += page.objects.len() as u64;
             signs = page.signs.after(signs);
-            if pages == 1 && next.is_none() {
+            if pages == 1 && next.is_none() && !may_be_full(page.objects.len(), &url) {
                 self.next = Some(page.validators);
             }
             output.list(page.objects).await?;
+            before = Some(url);
         }
+        self.is_torn = signs.is_torn();
         if !self.trusts_end {
             let is_numbered = matches!(self.pages, Pages::Number { .. });
-            signs.check(&http::shown(&self.url), Read { objects, pages: pages.into(), is_numbered })?;
+            // Some servers say that a list without objects has one page.
+            let pages = if is_numbered { filled.max(1) } else { pages.into() };
+            signs.check(&http::shown(&self.url), Read { objects, pages, is_numbered })?;
         }
         output.send(Event::InitDone).await
     }
@@ -139,12 +166,28 @@ impl Rest {
         let is_conditional = self.validators.as_ref().is_some_and(|validators| !validators.is_empty());
         headers.extend(self.validators.clone().unwrap_or_default());
         let reply = http.get(url, headers).await?;
-        let is_unchanged = is_conditional && reply.status == StatusCode::NOT_MODIFIED;
-        Ok((!is_unchanged).then_some(reply))
+        if !is_conditional || reply.status != StatusCode::NOT_MODIFIED {
+            return Ok(Some(reply));
+        }
+        // The tag may describe only the objects. Then the header of a list that has got a second page is the only
+        // sign of it.
+        let leads_on = matches!(self.pages, Pages::Link) && link::next(&reply.headers) != Ok(None);
+        if leads_on { http.get(url, self.headers()?).await.map(Some) } else { Ok(None) }
     }
 
-    fn page(&self, asked: &Url, reply: &http::Reply) -> Result<Page, Error> {
+    /// The page of a reply. `members` are the names of the members of the first page; `None` for this page.
+    fn page(
+        &self,
+        asked: &Url,
+        reply: &http::Reply,
+        members: Option<&HashSet<String>>,
+    ) -> Result<Page, Error> {
         let of = &http::shown(asked);
+        if reply.status == StatusCode::NO_CONTENT {
+            let is_end = members.is_some() && matches!(self.pages, Pages::Number { .. });
+            let why = || Error::new(format!("{of} answered with status {}, without a list", reply.status));
+            return is_end.then(Page::default).ok_or_else(why);
+        }
         if reply.status == StatusCode::NOT_MODIFIED {
             let why = "without being asked whether the list has changed";
             return Err(Error::new(format!("{of} answered with status {}, {why}", reply.status)));
@@ -153,8 +196,17 @@ impl Rest {
         let text = utf8(&reply.body, "it").map_err(clue)?;
         let is_lines = self.shape.is_lines(text, reply.has_lines());
         let document = if is_lines { None } else { Some(document(text, "it").map_err(clue)?) };
+        let names = document.and_then(|document| json::members(document).ok()).unwrap_or_default();
+        let names: HashSet<String> = names.into_iter().map(|(name, _)| name).collect();
         let (objects, cursor) = match document {
+            None if !reply.has_length => {
+                let why = "lines without a length: a list that is cut off would look complete";
+                return Err(Error::new(format!("{of} answered with {why}")));
+            }
             None => (Shape::of_lines(text, of)?, None),
+            Some(document) if members.is_some_and(|known| self.is_empty(document, &names, known)) => {
+                (Vec::new(), self.cursor(document, of)?)
+            }
             Some(document) => (self.shape.of_document(document, of)?, self.cursor(document, of)?),
         };
         let link = match link::next(&reply.headers) {
@@ -167,7 +219,18 @@ impl Rest {
             link => link.ok().flatten(),
         };
         let signs = Signs::new(&reply.headers, document, &self.shape.items, asked);
-        Ok(Page { objects, cursor, link, signs, validators: validators_of(&reply.headers) })
+        let validators = validators_of(&reply.headers);
+        Ok(Page { objects, cursor, link, signs, validators, members: names })
+    }
+
+    /// Whether a page after the first one has no objects because its list is null or absent. A reply with members that
+    /// the first page did not have may be the message of a failure.
+    fn is_empty(&self, document: &RawValue, names: &HashSet<String>, known: &HashSet<String>) -> bool {
+        match json::find(document, &self.shape.items) {
+            Ok(Some(list)) => json::kind(list) == "null",
+            Ok(None) => json::kind(document) == "an object" && names.is_subset(known),
+            Err(_) => false,
+        }
     }
 
     /// The cursor or the URL of the next page.
@@ -186,9 +249,19 @@ impl Rest {
     }
 }
 
-/// The headers with which the next request asks whether the list has changed. A list that was written in the second
-/// of the reply, or later, may be written again with the same time. Then neither the time nor an entity tag, which
-/// many servers derive from the time, would show the change.
+/// Whether a list in one page has as many objects as a page may have: a round number, or a number in the URL. If the
+/// list got a second page, the tag of the first one could stay the same.
+fn may_be_full(objects: usize, url: &Url) -> bool {
+    let is_round = [5, 12].iter().any(|part| objects.is_multiple_of(*part));
+    let is_power = objects > 4 && objects.is_power_of_two();
+    let is_asked = || url.query_pairs().any(|(_, value)| value.parse() == Ok(objects));
+    objects > 0 && (is_round || is_power || is_asked())
+}
+
+/// The header with which the next request asks whether the list has changed. A list that was written in the second
+/// of the reply, or later, may be written again with the same time. Then an entity tag, which many servers derive from
+/// the time, would not show the change. The time alone is no validator, because an older file may take the place of
+/// the list.
 fn validators_of(reply: &HeaderMap) -> HeaderMap {
     let date = |name| httpdate::parse_http_date(reply.get(name)?.to_str().ok()?).ok();
     let is_settled = |modified: SystemTime| {
@@ -197,14 +270,12 @@ fn validators_of(reply: &HeaderMap) -> HeaderMap {
     if reply.contains_key(LAST_MODIFIED) && !date(LAST_MODIFIED).is_some_and(is_settled) {
         return HeaderMap::new();
     }
-    let pairs = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
-    let found = pairs.into_iter().filter_map(|(said, asked)| Some((asked, reply.get(said)?.clone())));
-    found.collect::<HeaderMap<HeaderValue>>()
+    reply.get(ETAG).map(|tag| (IF_NONE_MATCH, tag.clone())).into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use reqwest::header::HeaderName;
+    use reqwest::header::{HeaderName, HeaderValue};
 
     use super::*;
 
@@ -219,11 +290,8 @@ mod tests {
         let modified = |text| (LAST_MODIFIED, text);
         let tag = (ETAG, "\"6a1f-10\"");
         let old = modified("Fri, 27 Nov 2026 10:00:08 GMT");
-        assert_eq!(validators(&[date.clone(), old.clone()]), ["if-modified-since"]);
-        assert_eq!(
-            validators(&[date.clone(), tag.clone(), old.clone()]),
-            ["if-none-match", "if-modified-since"]
-        );
+        assert!(validators(&[date.clone(), old.clone()]).is_empty());
+        assert_eq!(validators(&[date.clone(), tag.clone(), old.clone()]), ["if-none-match"]);
         assert_eq!(validators(std::slice::from_ref(&tag)), ["if-none-match"]);
         for young in [
             "Fri, 27 Nov 2026 10:00:09 GMT",
@@ -236,5 +304,17 @@ mod tests {
         }
         // The age of the list is not known.
         assert!(validators(&[old, tag]).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_may_be_a_full_page_is_known_by_its_number_of_objects() {
+        let full = |objects, url: &str| may_be_full(objects, &Url::parse(url).unwrap());
+        for objects in [5, 10, 20, 24, 25, 30, 32, 48, 50, 64, 100, 250, 256, 1_000, 1_024, 5_000] {
+            assert!(full(objects, "http://a/"), "{objects}");
+        }
+        for objects in [0, 1, 2, 3, 4, 7, 9, 11, 13, 26, 99, 101] {
+            assert!(!full(objects, "http://a/?limit=8"), "{objects}");
+        }
+        assert!(full(7, "http://a/?per_page=7") && full(99, "http://a/?q=x&size=99"));
     }
 }

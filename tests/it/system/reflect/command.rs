@@ -128,7 +128,7 @@ const WRONG: &[(&[&str], i32, &str)] = &[
     ),
     (&["reflect", "q", "--source", "s", "--once", "--", "echo", "[{}]"], 1, "--create key=/id"),
     (
-        &["reflect", "q", "--source", "s", "--once", "--", "echo", "[{\"key\":1},{\"key\":1}]"],
+        &["reflect", "q", "--source", "s", "--once", "--", "echo", "[{\"key\":1},{\"key\":1,\"n\":2}]"],
         1,
         "--last-duplicate",
     ),

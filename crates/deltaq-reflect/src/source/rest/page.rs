@@ -12,7 +12,7 @@ use super::signs::Signs;
 use crate::settings::{self, PageEnd};
 
 /// A page of a list.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) objects: Vec<Box<RawValue>>,
     /// The cursor or the URL of the next page, at the pointer of the settings.
@@ -23,6 +23,8 @@ pub(super) struct Page {
     pub(super) signs: Signs,
     /// The headers that the next list sends to ask whether the list has changed.
     pub(super) validators: HeaderMap,
+    /// The names of the members of the reply.
+    pub(super) members: HashSet<String>,
 }
 
 /// How the next page of a list is found.
@@ -136,6 +138,8 @@ pub(super) struct Seen {
     urls: HashSet<Url>,
     /// A hash of the objects of the last page.
     last: Option<u64>,
+    /// The names of the members of the first page.
+    members: Option<HashSet<String>>,
 }
 
 impl Seen {
@@ -143,8 +147,14 @@ impl Seen {
     pub(super) fn is_repeated(&mut self, page: &Page) -> bool {
         let mut hasher = DefaultHasher::new();
         page.objects.iter().for_each(|object| object.get().hash(&mut hasher));
+        self.members.get_or_insert_with(|| page.members.clone());
         let last = self.last.replace(hasher.finish());
         last == self.last && !page.objects.is_empty()
+    }
+
+    /// The names of the members of the first page; `None` before it was read.
+    pub(super) const fn members(&self) -> Option<&HashSet<String>> {
+        self.members.as_ref()
     }
 
     /// Records a page. The next page must not be one that was already read.
@@ -199,13 +209,7 @@ mod tests {
 
     fn page(cursor: Option<&str>, link: Option<&str>, objects: usize) -> Page {
         let objects = (0..objects).map(|_| RawValue::from_string("{}".to_owned()).unwrap()).collect();
-        Page {
-            objects,
-            cursor: cursor.map(str::to_owned),
-            link: link.map(str::to_owned),
-            signs: Signs::default(),
-            validators: HeaderMap::new(),
-        }
+        Page { objects, cursor: cursor.map(str::to_owned), link: link.map(str::to_owned), ..Page::default() }
     }
 
     #[test]
