@@ -440,7 +440,7 @@ export interface Info {
     /** The memory that the process may use, in bytes; null if the system does not tell. */
     memory_bytes: number | null;
     /** The token of the call and what it permits; null on a server without tokens. */
-    caller: { name: string; expires_at: Timestamp | null; grants: { verbs: string[]; queues: string[]; sources: string[] | null }[] } | null;
+    caller: { name: string; expires_at: Timestamp | null; grants: { verbs: string[]; queues: string[]; sources: string[] }[] } | null;
     limits: Record<string, number>;
 }
 

@@ -51,10 +51,9 @@ pub struct InfoGrant {
     pub verbs: Vec<GrantVerb>,
     /// Names of queues, in which `*` matches any text.
     pub queues: Vec<String>,
-    /// The sources in whose name the token may produce, in which `*` matches any text; null if it may produce in any name and
+    /// The sources in whose name the token may produce, in which `*` matches any text; empty if it may produce in any name and
     /// without one.
-    #[schema(required = true)]
-    pub sources: Option<Vec<String>>,
+    pub sources: Vec<String>,
 }
 
 /// Where changes are stored.

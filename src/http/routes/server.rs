@@ -128,7 +128,7 @@ fn caller_document(caller: &Caller) -> InfoCaller {
     let grants = caller.grants().map(|grant| InfoGrant {
         verbs: grant.verbs.into_iter().map(GrantVerb::from).collect(),
         queues: grant.queues,
-        sources: grant.sources,
+        sources: grant.sources.unwrap_or_default(),
     });
     InfoCaller {
         name: caller.name().to_owned(),
