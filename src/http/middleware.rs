@@ -68,7 +68,13 @@ async fn pass(
     let wait = query.as_ref().map_or(Duration::ZERO, |params| wait_of(context, params));
     let is_head = request.method() == Method::HEAD;
     let (request, body_drain) = BodyDrain::watch(request);
+    let waits = query.as_ref().is_ok_and(|params| params.text("wait").is_some());
     let response = in_time(context, wait, context.run(dispatch(context, handler, request, query))).await;
+    // The token may have been revoked while the call waited. Dropping the reply to a pop returns its keys.
+    let response = match context.authorize_again() {
+        Err(problem) if waits => problem.into_response(),
+        _ => response,
+    };
     // A problem is rendered while the request still has its permit.
     let (response, code) = telemetry::rendered(context, response);
     let response = if is_head { without_body(response) } else { response };

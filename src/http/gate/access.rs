@@ -117,15 +117,23 @@ impl Authorization {
         self.caller.get().is_none_or(|caller| caller.may(Verb::Read, queue))
     }
 
-    /// Checks the token again after a slow body. If the token has expired, was revoked or has lost its grant in the
-    /// meantime, the request is refused.
+    /// Checks the token again after a slow body or a wait. If the token has expired, was revoked or has lost its grant in
+    /// the meantime, the request is refused, and so is a request without a token if there are tokens now.
     pub(in crate::http) fn check_again(
         &self,
         access: &Access,
         clock: &Clock,
         target: &Target,
     ) -> Result<(), Problem> {
-        let Some(former) = self.caller.get() else { return Ok(()) };
+        let Some(former) = self.caller.get() else {
+            let needs_token = !self.is_from_node && need(target) != Permission::Nothing;
+            let is_refused = needs_token && !access.is_open();
+            return if is_refused {
+                Err(Problem::new(Code::Unauthorized, "a token is needed"))
+            } else {
+                Ok(())
+            };
+        };
         let caller = access.tokens().recheck(former, clock.wall_us());
         let caller = caller.map_err(|denied| self.refusal(denied))?;
         allow(&caller, need(target), target.queue_name())
