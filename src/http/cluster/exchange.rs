@@ -195,6 +195,14 @@ pub(in crate::http) fn outgoing(context: &RequestContext, request: Request) -> R
     Request::from_parts(parts, body)
 }
 
+/// Whether a header concerns the owner, even if the header `Connection` names it (RFC 9110, 7.6.1, forbids that).
+/// Without it, the owner would read another request than this node.
+fn is_for_owner(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let families = ["content-", "accept", "if-"];
+    families.iter().any(|family| name.starts_with(family)) || matches!(name, "last-event-id" | "traceparent")
+}
+
 /// Removes the headers that apply only to the connection.
 fn keep_end_to_end(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
@@ -203,6 +211,7 @@ fn keep_end_to_end(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|names| names.split(','))
         .filter_map(|name| name.trim().parse().ok())
+        .filter(|name| !is_for_owner(name))
         .collect();
     for name in named.iter().chain(&OF_CONNECTION) {
         headers.remove(name);
@@ -287,7 +296,7 @@ mod tests {
     fn headers_of_the_connection_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
-            ("connection", "close, X-Hop"),
+            ("connection", "close, X-Hop, Content-Type, If-None-Match"),
             ("x-hop", "1"),
             ("keep-alive", "timeout=5"),
             ("te", "trailers"),

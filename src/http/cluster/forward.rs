@@ -19,7 +19,7 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use super::exchange::forwarded;
 use crate::http::node::{self, Node};
-use crate::http::operation::Operation;
+use crate::http::operation::{BodyKind, Operation};
 use crate::http::problem::{Code, Problem, REPEAT, REPEAT_IF_SAFE};
 use crate::http::request::call::{Handler, ResponseFuture, boxed};
 use crate::http::request::context::RequestContext;
@@ -53,6 +53,12 @@ pub(in crate::http) fn answer(
             }
             Owner::This(_) => own(context.clone(), handler(context, request, query)).await,
             Owner::Other(peer) if !context.is_from_node() => {
+                // The owner does not see the framing of this request.
+                let reads_body =
+                    context.operation().is_some_and(|operation| operation.body != BodyKind::Ignored);
+                if let Some(problem) = context.body_head.as_ref().err().filter(|_| reads_body) {
+                    return problem.clone().into_response();
+                }
                 let state = context.state.clone();
                 state.on_main_runtime(forwarded(node, context, peer.clone(), queue, request)).await
             }

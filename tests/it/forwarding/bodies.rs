@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::cluster::{Cluster, FakeOwner, SECRET, TestNode, queue_of, write};
-use crate::harness::within;
+use crate::harness::{Client, within};
 
 /// The body of a large Replace, in bytes.
 const LARGE: usize = 50 << 20;
@@ -156,4 +156,41 @@ async fn a_long_poll_waits_at_the_owner() {
     cluster.b.until(&queue, |status| status["waiters"] == 1).await;
     cluster.b.post(&format!("/v1/queues/{queue}/add"), &json!([{"key": "x"}])).await.ok();
     assert_eq!(client.reply().await.ok()["items"][0]["key"], "x");
+}
+
+#[tokio::test]
+async fn the_framing_of_a_forwarded_request_is_checked_like_that_of_any_other() {
+    let cluster = Cluster::start().await;
+    let queues = [queue_of(&cluster.a, 0, 0), queue_of(&cluster.a, 1, 0)];
+    for queue in &queues {
+        cluster.a.call("PUT", &format!("/v1/queues/{queue}"), &json!({})).await;
+    }
+    let chunked = "transfer-encoding: chunked\r\n";
+    for headers in [
+        format!("{chunked}{chunked}"),
+        format!("content-length: 2\r\n{chunked}"),
+        "transfer-encoding: chunked, chunked\r\n".to_owned(),
+        "transfer-encoding: gzip, chunked\r\n".to_owned(),
+        format!("content-type: application/json\r\ncontent-type: application/x-ndjson\r\n{chunked}"),
+        format!("content-encoding: gzip\r\ncontent-encoding: identity\r\n{chunked}"),
+        format!("connection: content-encoding\r\ncontent-encoding: gzip\r\n{chunked}"),
+        format!("connection: content-type\r\ncontent-type: text/plain\r\n{chunked}"),
+        format!("connection: Content-Encoding, x\r\ncontent-encoding: br\r\n{chunked}"),
+        chunked.to_owned(),
+    ] {
+        let mut statuses = Vec::new();
+        for queue in &queues {
+            let mut client = Client::connect(cluster.a.api).await;
+            let head =
+                format!("POST /v1/queues/{queue}/add?key=t HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
+            client.send_bytes(format!("{head}2\r\n{{}}\r\n0\r\n\r\n").as_bytes()).await;
+            statuses.push(client.reply().await.status);
+        }
+        assert_eq!(statuses[0], statuses[1], "{headers}");
+        assert_eq!(
+            statuses[0] == 200,
+            headers == chunked || headers.starts_with("content-length"),
+            "{headers}"
+        );
+    }
 }
