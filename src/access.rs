@@ -91,10 +91,12 @@ pub struct Access {
 
 /// A set of tokens.
 ///
-/// Invariant: names and digests are unique.
+/// Invariant: names of `callers` and all digests are unique.
 #[derive(Debug, Default)]
 pub struct Tokens {
     callers: Vec<Arc<Caller>>,
+    /// The callers by the tokens that were replaced and are still accepted.
+    replaced: Vec<Arc<Caller>>,
 }
 
 /// The holder of a token.
@@ -138,7 +140,7 @@ pub struct InFlight {
     pub reply_bytes: AtomicUsize,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Grant {
     verbs: Vec<Verb>,
     queues: Vec<Glob>,
@@ -197,19 +199,24 @@ impl Tokens {
         let usages: HashMap<&str, &Arc<Usage>> =
             previous.callers.iter().map(|caller| (caller.name(), &caller.usage)).collect();
         let mut callers: Vec<Arc<Caller>> = Vec::with_capacity(entries.len());
+        let mut replaced: Vec<Arc<Caller>> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             let usage = usages.get(entry.name.as_str()).map(|usage| Arc::clone(usage));
             let caller = Caller::new(index + 1, entry, usage.unwrap_or_default())?;
             if callers.iter().any(|other| other.name == caller.name) {
                 return Err(Error::Name { name: entry.name.clone() });
             }
-            if let Some(other) = callers.iter().find(|other| other.digest == caller.digest) {
-                let (left, right) = (other.name().to_owned(), entry.name.clone());
-                return Err(Error::Secret { left, right });
+            let former = caller.replaced(entry)?;
+            for digest in std::iter::once(&caller).chain(&former).map(|caller| caller.digest) {
+                if let Some(other) = callers.iter().chain(&replaced).find(|other| other.digest == digest) {
+                    let (left, right) = (other.name().to_owned(), entry.name.clone());
+                    return Err(Error::Secret { left, right });
+                }
             }
             callers.push(Arc::new(caller));
+            replaced.extend(former.map(Arc::new));
         }
-        Ok(Self { callers })
+        Ok(Self { callers, replaced })
     }
 
     /// The names of the tokens that differ from `previous`.
@@ -217,9 +224,15 @@ impl Tokens {
     pub fn changes(&self, previous: &Self) -> TokenChanges {
         let in_both = |caller: &&Arc<Caller>| previous.named(caller.name()).is_some();
         let (kept, added): (Vec<_>, Vec<_>) = self.callers.iter().partition(in_both);
-        let changed = kept
-            .into_iter()
-            .filter(|caller| !previous.named(caller.name()).is_some_and(|earlier| earlier.is_same(caller)));
+        let is_same = |caller: &Caller| {
+            let former = |tokens: &Self| {
+                let former = tokens.replaced.iter().find(|former| former.name() == caller.name());
+                former.map(|former| (former.digest, former.expires_us))
+            };
+            former(self) == former(previous)
+                && previous.named(caller.name()).is_some_and(|earlier| earlier.is_same(caller))
+        };
+        let changed = kept.into_iter().filter(|caller| !is_same(caller));
         let removed = previous.callers.iter().filter(|caller| self.named(caller.name()).is_none());
         let names = |caller: &Arc<Caller>| caller.name().to_owned();
         TokenChanges {
@@ -227,6 +240,11 @@ impl Tokens {
             changed: changed.map(names).collect(),
             removed: removed.map(names).collect(),
         }
+    }
+
+    /// The callers by all tokens that are accepted.
+    fn all(&self) -> impl Iterator<Item = &Arc<Caller>> {
+        self.callers.iter().chain(&self.replaced)
     }
 
     fn named(&self, name: &str) -> Option<&Arc<Caller>> {
@@ -252,7 +270,7 @@ impl Tokens {
     pub fn caller(&self, token: &str, now_us: u64) -> Result<Arc<Caller>, Denied> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
-        for caller in &self.callers {
+        for caller in self.all() {
             if bool::from(caller.digest.ct_eq(&digest)) {
                 found = Some(caller);
             }
@@ -273,7 +291,7 @@ impl Tokens {
     /// # Errors
     /// Same as [`caller`](Self::caller).
     pub fn recheck(&self, earlier: &Caller, now_us: u64) -> Result<Arc<Caller>, Denied> {
-        valid(self.callers.iter().find(|caller| caller.digest == earlier.digest), now_us)
+        valid(self.all().find(|caller| caller.digest == earlier.digest), now_us)
     }
 }
 
@@ -352,6 +370,28 @@ impl Caller {
         };
         let name = entry.name.as_str().into();
         Ok(Self { name, digest, expires_us, grants: grants.collect::<Result<_, _>>()?, rate, usage })
+    }
+
+    /// The same caller by the token that its present one has replaced, if there is one.
+    fn replaced(&self, entry: &TokenEntry) -> Result<Option<Self>, Error> {
+        let wrong = |field, allowed| Error::Value {
+            token: format!("{:?}", entry.name),
+            field,
+            value: "another text".to_owned(),
+            allowed,
+        };
+        let (sha256, expires) = match (&entry.old_sha256, &entry.old_expires) {
+            (None, None) => return Ok(None),
+            (Some(sha256), Some(expires)) => (sha256, expires),
+            (None, Some(_)) => return Err(wrong("old_sha256", "old_sha256 together with old_expires")),
+            (Some(_), None) => return Err(wrong("old_expires", "old_expires together with old_sha256")),
+        };
+        let digest = digest_of(sha256).ok_or_else(|| wrong("old_sha256", "64 hexadecimal digits"))?;
+        let expires_us = instant_of(expires)
+            .ok_or_else(|| wrong("old_expires", "a time in UTC, such as \"2027-01-31T00:00:00Z\""))?;
+        let expires_us = Some(self.expires_us.map_or(expires_us, |own| own.min(expires_us)));
+        let (name, grants) = (self.name.clone(), self.grants.clone());
+        Ok(Some(Self { name, digest, expires_us, grants, rate: self.rate, usage: self.usage.clone() }))
     }
 
     /// The name of the token.

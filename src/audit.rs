@@ -6,12 +6,11 @@
 //! possible.
 //!
 //! Other callers can't crowd out the lines of admins. The refusals of each caller are limited per second, see
-//! `suppression`, and the last quarter of the buffer is reserved for admins.
+//! `crate::suppression`, and the last quarter of the buffer is reserved for admins.
 //!
 //! The audit log is not the journal: it records requests, not the changes of a key.
 
 mod log_file;
-mod suppression;
 #[cfg(test)]
 mod tests;
 
@@ -27,8 +26,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::log_file::LogFile;
-use self::suppression::Suppression;
 use crate::config;
+use crate::suppression::Suppression;
 
 /// Maximum number of lines in the buffer.
 const LINES_MAX: usize = 65_536;

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use deltaq_types::QueueSettings;
+use deltaq_types::range::shown_url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Value;
@@ -231,7 +232,16 @@ pub fn effective(
     let layers = merged(file.zip(text.as_deref()), environment, flags, memory)?;
     let effective = layers.effective();
     layers.finish()?;
-    Ok(effective)
+    // The URL of the database has been checked: it has no password.
+    let shown = |path: &str, value| match value {
+        Value::String(text) if text.contains("://") && path != "storage.store" => {
+            Value::String(shown_url(&text))
+        }
+        value => value,
+    };
+    let shown =
+        effective.into_iter().map(|(path, value, origin)| (path.clone(), shown(&path, value), origin));
+    Ok(shown.collect())
 }
 
 fn read(path: &Path) -> Result<String, Error> {
@@ -244,8 +254,13 @@ fn layered(
     flags: &Flags,
     memory: Option<u64>,
 ) -> Result<Settings, Error> {
-    let settings = merged(file, environment, flags, memory)?.finish()?;
-    Ok(Settings { memory_bytes: memory, ..settings })
+    let layers = merged(file, environment, flags, memory)?;
+    let tokens_from = layers.origin("access.tokens");
+    let mut settings = Settings { memory_bytes: memory, ..layers.finish()? };
+    if let Origin::File(path) = tokens_from {
+        settings.access.settings_file = Some(path);
+    }
+    Ok(settings)
 }
 
 fn merged(

@@ -87,6 +87,7 @@ fn run(serve: &Serve) -> Result<(), Failure> {
         if let Some(path) = &serve.ready_file {
             server.write_ready_file(path)?;
         }
+        server.watch_files();
         supervisor::ready();
         match files {
             // Few servers reach the default of max_connections, so there is a warning only if the setting was

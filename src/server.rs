@@ -2,6 +2,7 @@
 
 mod auditing;
 mod backend;
+mod certificate;
 mod cluster;
 mod error;
 mod grants;
@@ -41,9 +42,11 @@ use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
 use crate::spans::Spans;
+use crate::suppression::Suppression;
 use crate::{supervisor, telemetry};
 
-/// How often the buffers of the histograms are drained and lost log lines are counted.
+/// How often the buffers of the histograms are drained, lost log lines are counted, and the lines about refused requests
+/// that were left out are reported.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 
 /// A running server.
@@ -107,12 +110,14 @@ impl Server {
         let Ready { mut backend, partitions, store, place } = opened.ok_or(Error::Stopped)??;
         let closing = CancellationToken::new();
         let (api, metrics_address) = (listeners.api.address, listeners.metrics_address());
+        let refused_lines = Arc::<Suppression>::default();
         let state = AppState::from(Parts {
             request_metrics: RequestMetrics::new(&metrics),
             partitions: partitions.clone(),
             limits: HttpLimits::of(settings),
             gate: reloadable.gate.clone(),
             audit: reloadable.audit.clone(),
+            refused_lines: refused_lines.clone(),
             spans: spans.clone(),
             started_us: clock.wall_us(),
             clock: clock.clone(),
@@ -126,7 +131,7 @@ impl Server {
         Serving { settings: &settings.server, state, threads, tls, closing: closing.clone() }
             .start(listeners);
         let auditing = Auditing::start(&reloadable.audit, audit_writer, &clock, &shutdown);
-        start_background_tasks(&reloadable, hangups, &partitions, &clock, &shutdown);
+        start_background_tasks(&reloadable, hangups, (&partitions, refused_lines), &clock, &shutdown);
         let loading = unless_stopped.run_until_cancelled(backend.load(&shutdown)).await;
         if let Err(error) = loading.unwrap_or(Err(Error::Stopped)) {
             closing.cancel();
@@ -152,6 +157,11 @@ impl Server {
     #[must_use]
     pub fn reloadable(&self) -> &Reloadable {
         &self.reloadable
+    }
+
+    /// Reloads when a file with tokens or certificates changes.
+    pub fn watch_files(&self) {
+        self.shutdown.spawn("file watch", self.reloadable.clone().watch(self.shutdown.clone()));
     }
 
     /// Writes the addresses as JSON. Readers see either the complete file or none.
@@ -260,7 +270,7 @@ fn limits(settings: &Settings) -> Limits {
 fn start_background_tasks(
     reloadable: &Reloadable,
     hangups: Signal,
-    partitions: &Arc<Partitions>,
+    (partitions, refused_lines): (&Arc<Partitions>, Arc<Suppression>),
     clock: &Clock,
     shutdown: &Shutdown,
 ) {
@@ -268,10 +278,24 @@ fn start_background_tasks(
     let reloads = metrics.of_reloads(clock.clone());
     let reloading = reloadable.clone().run(hangups, partitions.clone(), reloads, shutdown.clone());
     shutdown.spawn("reload", reloading);
-    shutdown.spawn("metrics upkeep", upkeep(metrics, reloadable.audit.clone(), shutdown.clone()));
+    let certificate = metrics.of_certificate();
+    match reloadable.tls.clone() {
+        None => certificate.expires(None),
+        Some(tls) => {
+            let watch = certificate::watch(tls, certificate, clock.clone(), shutdown.clone());
+            shutdown.spawn("certificate watch", watch);
+        }
+    }
+    let upkeep = upkeep(metrics, reloadable.audit.clone(), refused_lines, shutdown.clone());
+    shutdown.spawn("metrics upkeep", upkeep);
 }
 
-fn upkeep(metrics: Metrics, audit: Audit, shutdown: Shutdown) -> impl Future<Output = ()> + Send {
+fn upkeep(
+    metrics: Metrics,
+    audit: Audit,
+    refused_lines: Arc<Suppression>,
+    shutdown: Shutdown,
+) -> impl Future<Output = ()> + Send {
     // Registered immediately, so that the first page of metrics includes them.
     let lines = metrics.of_lines();
     async move {
@@ -282,6 +306,9 @@ fn upkeep(metrics: Metrics, audit: Audit, shutdown: Shutdown) -> impl Future<Out
             }
             metrics.run_upkeep();
             lines.are(audit.lost(), audit.suppressed(), telemetry::dropped());
+            for (outcome, left_out) in refused_lines.take() {
+                tracing::info!(outcome, left_out, "lines about refused requests were left out");
+            }
         }
     }
 }

@@ -9,7 +9,16 @@ fn entry(name: &str, token: &str) -> TokenEntry {
         sources: None,
     }];
     let (name, sha256) = (name.to_owned(), digest_text(token));
-    TokenEntry { name, sha256, expires: None, rate: None, burst: None, grants }
+    TokenEntry {
+        name,
+        sha256,
+        old_sha256: None,
+        old_expires: None,
+        expires: None,
+        rate: None,
+        burst: None,
+        grants,
+    }
 }
 
 fn tokens(entries: &[TokenEntry]) -> Result<Tokens, Error> {

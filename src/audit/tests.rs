@@ -122,7 +122,7 @@ fn refusals_are_limited_without_a_file_too() {
     let subscriber = tracing_subscriber::fmt().event_format(json_format()).with_writer(log).finish();
     tracing::subscriber::with_default(subscriber, || {
         let audit = Audit::default();
-        for _ in 0..=suppression::LINES_MAX {
+        for _ in 0..=crate::suppression::LINES_MAX {
             record(&audit, Class::Refusal, None, "unauthorized");
         }
         audit.record_suppressed("now");

@@ -35,6 +35,7 @@ pub struct Tokens {
 const EXAMPLES: &str = "\
 Examples:
   deltaq token shop-worker --verbs consume,read --queues 'erp-*' --file tokens.toml
+  deltaq token rotate shop-worker --keep-old 1d --file tokens.toml
   deltaq token list --file tokens.toml";
 
 /// A command on existing entries.
@@ -47,7 +48,7 @@ pub enum Entries {
     #[command(after_help = "Example:\n  deltaq token revoke shop-worker --file tokens.toml")]
     Revoke(entries::Revoke),
     /// Replace a token with a new one that has the same name and grants, and print it.
-    #[command(after_help = "Example:\n  deltaq token rotate shop-worker --file tokens.toml")]
+    #[command(after_help = "Example:\n  deltaq token rotate shop-worker --keep-old 1d --file tokens.toml")]
     Rotate(entries::Rotate),
 }
 
@@ -173,6 +174,8 @@ impl Token {
         let entry = TokenEntry {
             name: self.name.clone(),
             sha256: digest_text(&token),
+            old_sha256: None,
+            old_expires: None,
             expires: self.expires.clone(),
             rate: self.rate,
             burst: self.burst,

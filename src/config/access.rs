@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use deltaq_types::GrantVerb;
 use serde::{Deserialize, Serialize};
-use toml::Table;
 use toml::de::DeTable;
+use toml::{Table, Value};
 
 use super::{layers, range};
 
@@ -24,6 +24,9 @@ pub struct Access {
     pub tokens: Vec<TokenEntry>,
     /// Whether the server may listen without tokens on an address other than loopback.
     pub insecure: bool,
+    /// The settings file, if it has the tokens in `tokens`. It is not a setting.
+    #[serde(skip)]
+    pub settings_file: Option<PathBuf>,
 }
 
 /// A token, as an entry of the token file.
@@ -34,6 +37,12 @@ pub struct TokenEntry {
     pub name: String,
     /// The SHA-256 of the token, in hexadecimal digits.
     pub sha256: String,
+    /// The SHA-256 of the token that this one has replaced. It is accepted until `old_expires`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_sha256: Option<String>,
+    /// When the replaced token expires, in RFC 3339 format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_expires: Option<String>,
     /// When the token expires, in RFC 3339 format. By default the token never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
@@ -145,12 +154,28 @@ impl Access {
     /// # Errors
     /// The file can't be read or is not a list of tokens.
     pub fn entries(&self) -> Result<Vec<TokenEntry>, Error> {
-        let mut entries = self.tokens.clone();
+        let mut entries = match &self.settings_file {
+            Some(path) => in_settings(path)?,
+            None => self.tokens.clone(),
+        };
         if let Some(path) = &self.tokens_file {
             entries.extend(parse(path, &read(path)?)?);
         }
         Ok(entries)
     }
+}
+
+/// The tokens in the section `[access]` of a settings file. The other settings are read only at the start.
+fn in_settings(path: &Path) -> Result<Vec<TokenEntry>, Error> {
+    let text = fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let invalid = |line, why| Error::Parse { path: path.to_owned(), line, why };
+    let mut settings = table(&text).map_err(|(line, why)| invalid(line, why))?;
+    let access = settings.remove("access").and_then(|access| match access {
+        Value::Table(mut access) => access.remove("tokens"),
+        _ => None,
+    });
+    let Some(tokens) = access else { return Ok(Vec::new()) };
+    tokens.try_into().map_err(|error: toml::de::Error| invalid(1, layers::without_value(error.message())))
 }
 
 /// The text of a token file. The file grants access, so a file that other users can write is refused. A file that

@@ -127,7 +127,7 @@ impl Layers {
     }
 
     /// The layer that has set this setting, or one of its members.
-    fn origin(&self, path: &str) -> Origin {
+    pub(super) fn origin(&self, path: &str) -> Origin {
         let mut prefix = path;
         loop {
             if let Some(origin) = self.origins.get(prefix) {
@@ -259,10 +259,20 @@ impl Fault {
             return Self { setting, is_unknown: false, why: "a value is required".to_owned() };
         }
         let is_unknown = message.starts_with("unknown field") && !is_inside_value;
-        let why = if is_secret { without_value(message) } else { shortened(message) };
+        let why = if is_secret || has_url_with_secret(message) {
+            without_value(message)
+        } else {
+            shortened(message)
+        };
         let why = why.replace("expected a boolean", "expected true or false");
         Self { setting, is_unknown, why }
     }
+}
+
+/// Whether the value in a message is a URL that may have a password or a key.
+fn has_url_with_secret(message: &str) -> bool {
+    let value = message.rsplit_once(", expected ").map_or(message, |(value, _)| value);
+    value.contains("://") && value.contains(['@', '?'])
 }
 
 fn missing_field(message: &str) -> Option<&str> {

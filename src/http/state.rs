@@ -21,6 +21,7 @@ use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::spans::Spans;
+use crate::suppression::Suppression;
 
 /// The state that the handlers share. It is one pointer, because each handler gets a clone.
 ///
@@ -114,6 +115,8 @@ pub struct Parts {
     pub gate: Arc<Gate>,
     /// The audit log.
     pub audit: Audit,
+    /// The lines of the log about refused requests.
+    pub refused_lines: Arc<Suppression>,
     /// The spans of requests.
     pub spans: Spans,
     /// The clock of the process.

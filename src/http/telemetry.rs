@@ -148,7 +148,7 @@ impl Observed {
         // Probes, scrapes and successful calls are frequent, so they are logged at a lower level.
         if status.is_some_and(|status| status < 400) || self.is_check() {
             log_at!(Level::DEBUG);
-        } else {
+        } else if context.state.refused_lines.admits(Some(outcome)) {
             log_at!(Level::INFO);
         }
         if context.state.spans.are_sent() {

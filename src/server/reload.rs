@@ -1,14 +1,20 @@
-//! Reloading: SIGHUP reads the tokens, certificates and node secrets again and reopens the audit log. A reload never
-//! blocks requests, and running requests and open connections continue. If a file can't be read, the old tokens or
-//! certificates stay in force.
+//! Reloading: SIGHUP reads the tokens, certificates and node secrets again and reopens the audit log, and so does a change
+//! of the files with tokens and certificates. A reload never blocks requests, and running requests and open connections
+//! continue. If a file can't be read, the old tokens or certificates stay in force.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::Partitions;
 use deltaq_service::metrics::ReloadMetrics;
+use parking_lot::Mutex;
 use tokio::signal::unix::Signal;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::Error;
@@ -28,6 +34,26 @@ pub struct Reloadable {
     /// `None` for a standalone server.
     pub(super) node: Option<Arc<Node>>,
     pub(super) audit: Audit,
+    /// The files whose change causes a reload.
+    watched: Vec<PathBuf>,
+    /// Their state before they were first read.
+    seen: Vec<FileState>,
+    /// Wakes the task that reloads.
+    changed: Arc<Notify>,
+    /// Held while the files are read and their content is put in force, so that an older content can't win.
+    reloading: Arc<Mutex<()>>,
+}
+
+/// How often the files are looked at. A poll sees every way to replace a file, also that of a volume of Kubernetes.
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
+
+/// What distinguishes a file from a later one at its path; `None` if there is no file.
+type FileState = Option<(u64, u64, u64, i64, i64, i64, i64)>;
+
+fn file_state(path: &PathBuf) -> FileState {
+    let file = fs::metadata(path).ok()?;
+    let times = (file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec());
+    Some((file.dev(), file.ino(), file.size(), times.0, times.1, times.2, times.3))
 }
 
 impl Reloadable {
@@ -44,7 +70,16 @@ impl Reloadable {
 
     /// Reads the files that the settings name. The returned writer must be run for the audit log to work.
     fn of(settings: &Settings) -> Result<(Self, Option<audit::Writer>), Error> {
-        let server = &settings.server;
+        let (server, access) = (&settings.server, &settings.access);
+        let files = [
+            &access.tokens_file,
+            &access.settings_file,
+            &server.tls_cert,
+            &server.tls_key,
+            &server.tls_client_ca,
+        ];
+        let watched: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
+        let seen = watched.iter().map(file_state).collect();
         let tls = match (&server.tls_cert, &server.tls_key) {
             (Some(cert), Some(key)) => {
                 let client_ca = server.tls_client_ca.clone();
@@ -66,7 +101,18 @@ impl Reloadable {
         }
         let node = Node::of(&settings.cluster).map_err(|source| Error::Node { source })?;
         let (audit, writer) = Audit::open(&settings.audit).map_err(|source| Error::Audit { source })?;
-        Ok((Self { settings: settings.access.clone(), gate: Arc::new(gate), tls, node, audit }, writer))
+        let own = Self {
+            settings: settings.access.clone(),
+            gate: Arc::new(gate),
+            tls,
+            node,
+            audit,
+            watched,
+            seen,
+            changed: Arc::default(),
+            reloading: Arc::default(),
+        };
+        Ok((own, writer))
     }
 
     /// Whether there are no tokens, so that every caller may do everything.
@@ -79,6 +125,7 @@ impl Reloadable {
     /// # Errors
     /// All files that can't be read. Their previous content stays in force. The other files are read.
     pub fn reload(&self) -> Result<Reloaded, Vec<Error>> {
+        let _reloading = self.reloading.lock();
         self.audit.reopen();
         let tls = self.tls.as_ref().map_or(Ok(false), |tls| tls.reload());
         let node = self.node.as_ref().map_or(Ok(()), |node| node.reload());
@@ -100,7 +147,27 @@ impl Reloadable {
         Ok(changes)
     }
 
-    /// Reloads on each SIGHUP.
+    /// Reloads when a file with tokens or certificates changes. A file that is changed while the server starts is read
+    /// again, because the files are compared with their state before the start.
+    pub(super) async fn watch(self, shutdown: Shutdown) {
+        let mut before = self.seen.clone();
+        while !self.watched.is_empty() {
+            tokio::select! {
+                () = tokio::time::sleep(WATCH_PERIOD) => {}
+                () = shutdown.draining().cancelled() => return,
+            }
+            let watched = self.watched.clone();
+            // The disk may be stalled.
+            let now = tokio::task::spawn_blocking(move || watched.iter().map(file_state).collect()).await;
+            if let Ok(now) = now
+                && std::mem::replace(&mut before, now) != before
+            {
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// Reloads on each SIGHUP and after each change of a watched file.
     ///
     /// The files may be on a stalled disk. In that case, only one blocking thread waits for them.
     pub(super) async fn run(
@@ -125,6 +192,14 @@ impl Reloadable {
                         // logrotate may have moved the audit log in the meantime. Reopening it does not block.
                         self.audit.reopen();
                         tracing::warn!("SIGHUP during a reload: another reload follows");
+                        is_repeated = true;
+                    }
+                }
+                () = self.changed.notified() => {
+                    if reload_task.is_none() {
+                        is_reported = false;
+                        reload_task = Some(self.begin(&metrics));
+                    } else {
                         is_repeated = true;
                     }
                 }

@@ -57,7 +57,16 @@ const VERBS: [(&str, Verb); 30] = [
 pub(crate) fn token(name: &str, verbs: &[Verb], queue: &str) -> TokenEntry {
     let grants = vec![GrantEntry { verbs: verbs.to_vec(), queues: vec![queue.to_owned()], sources: None }];
     let (name, sha256) = (name.to_owned(), digest_text(name));
-    TokenEntry { name, sha256, expires: None, rate: None, burst: None, grants }
+    TokenEntry {
+        name,
+        sha256,
+        old_sha256: None,
+        old_expires: None,
+        expires: None,
+        rate: None,
+        burst: None,
+        grants,
+    }
 }
 
 /// A token for everything.

@@ -49,13 +49,14 @@ const NODE_INFO: &str = "deltaq_node_info";
 const ROLLBACKS: &str = "deltaq_partition_rollbacks_total";
 const RELOAD_SUCCESSFUL: &str = "deltaq_last_reload_successful";
 const RELOAD_SUCCESS_TIMESTAMP: &str = "deltaq_last_reload_success_timestamp_seconds";
+const CERTIFICATE_EXPIRY: &str = "deltaq_tls_certificate_expiry_timestamp_seconds";
 const AUDIT_LOST: &str = "deltaq_audit_lost_total";
 const AUDIT_SUPPRESSED: &str = "deltaq_audit_suppressed_total";
 const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
 /// The metrics that the recorder keeps. The metrics of queues are in `page`, those of requests are in `requests`, and
 /// a library provides those of the process.
-const DESCRIPTIONS: [(&str, Kind, &str); 21] = [
+const DESCRIPTIONS: [(&str, Kind, &str); 22] = [
     (COMMIT_DURATION, Kind::Histogram, "Time from encoding a batch until it is durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
     (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
@@ -81,6 +82,11 @@ const DESCRIPTIONS: [(&str, Kind, &str); 21] = [
     ),
     (RELOAD_SUCCESSFUL, Kind::Gauge, "1 if the last reload of tokens and certificates succeeded."),
     (RELOAD_SUCCESS_TIMESTAMP, Kind::Gauge, "Time of the last successful reload, in seconds since 1970."),
+    (
+        CERTIFICATE_EXPIRY,
+        Kind::Gauge,
+        "Expiry of the server's certificate, in seconds since 1970; 0 without TLS.",
+    ),
     (AUDIT_LOST, Kind::Counter, "Lines of the audit log that could not be written."),
     (
         AUDIT_SUPPRESSED,
@@ -256,6 +262,12 @@ impl Metrics {
         reloads
     }
 
+    /// The metrics of the server's certificate. A server without TLS has the expiry 0.
+    #[must_use]
+    pub fn of_certificate(&self) -> CertificateMetrics {
+        CertificateMetrics(self.gauge(CERTIFICATE_EXPIRY, Vec::new()))
+    }
+
     /// The metrics of dropped lines.
     #[must_use]
     pub fn of_lines(&self) -> LineMetrics {
@@ -352,6 +364,17 @@ impl ReloadMetrics {
         if is_successful {
             self.timestamp.set(Duration::from_micros(self.clock.wall_us()).as_secs_f64());
         }
+    }
+}
+
+/// The metrics of the server's certificate.
+#[derive(Clone)]
+pub struct CertificateMetrics(Gauge);
+
+impl CertificateMetrics {
+    /// Sets the expiry, in microseconds since the Unix epoch.
+    pub fn expires(&self, at_us: Option<u64>) {
+        self.0.set(at_us.map_or(0.0, |at_us| Duration::from_micros(at_us).as_secs_f64()));
     }
 }
 

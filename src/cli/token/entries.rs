@@ -3,9 +3,13 @@
 //! The file is edited as text, so that comments and other entries remain unchanged. The result is parsed again, and
 //! it is written only if exactly one entry has changed.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use deltaq_runtime::clock::Clock;
+use deltaq_types::Timestamp;
+use deltaq_types::duration::DurationText;
 
 use super::file::LockedFile;
 use super::{Error, random};
@@ -46,6 +50,9 @@ pub struct Revoke {
 pub struct Rotate {
     /// Name of the token.
     pub name: String,
+    /// How long the replaced token is still accepted, such as 1d, so that its clients can change over [default: 0s].
+    #[arg(long, value_name = "DURATION")]
+    pub keep_old: Option<DurationText>,
     /// The file.
     #[command(flatten)]
     pub file: TokenFile,
@@ -63,7 +70,9 @@ impl List {
                 format!("{} on {}{}", verbs.join(","), grant.queues.join(","), sources.unwrap_or_default())
             });
             let expires = entry.expires.as_deref().unwrap_or("never");
-            format!("{}  {}  expires {expires}", entry.name, grants.collect::<Vec<_>>().join("; "))
+            let old = entry.old_expires.as_ref().map(|until| format!("  the replaced token until {until}"));
+            let grants = grants.collect::<Vec<_>>().join("; ");
+            format!("{}  {grants}  expires {expires}{}", entry.name, old.unwrap_or_default())
         });
         Ok(lines.collect::<Vec<_>>().join("\n"))
     }
@@ -79,7 +88,7 @@ impl Revoke {
         let text = without_entry(file.text(), found);
         write(file, &text, &entries)?;
         Ok(format!(
-            "token {} is removed from the file; a server rejects it after its next reload (SIGHUP)",
+            "token {} is removed from the file; a running server rejects it within seconds",
             self.name
         ))
     }
@@ -94,8 +103,15 @@ impl Rotate {
         let token = random()?;
         let digest = digest_text(&token);
         let Some(entry) = entries.get_mut(found) else { return Err(unknown(&self.name)) };
-        let text = file.text().replacen(&entry.sha256, &digest, 1);
-        entry.sha256 = digest;
+        let old = std::mem::replace(&mut entry.sha256, digest);
+        (entry.old_sha256, entry.old_expires) = match self.keep_old.filter(|kept| kept.as_us() > 0) {
+            Some(kept) => {
+                let until = Clock::system().wall_us().saturating_add(kept.as_us());
+                (Some(old.clone()), Some(Timestamp::from_micros(until).to_string()))
+            }
+            None => (None, None),
+        };
+        let text = with_rotated(file.text(), found, &old, entry);
         write(file, &text, &entries)?;
         Ok(token)
     }
@@ -116,6 +132,37 @@ fn write(file: LockedFile, text: &str, entries: &[TokenEntry]) -> Result<(), Err
         return Err(Error::Edit { path: file.path().to_owned() });
     }
     file.replace(text).map_err(Error::Replace)
+}
+
+/// The text in which the entry at this index has the digests of `entry` instead of `old`. The other lines are kept.
+fn with_rotated(text: &str, index: usize, old: &str, entry: &TokenEntry) -> String {
+    let is_header = |line: &str| line.trim_start().starts_with(HEADER);
+    let name = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+    let (mut rotated, mut entries) = (String::with_capacity(text.len()), 0);
+    for line in text.split_inclusive('\n') {
+        entries += usize::from(is_header(line));
+        if entries != index + 1 {
+            rotated.push_str(line);
+            continue;
+        }
+        match name(line).as_str() {
+            "old_sha256" | "old_expires" => {}
+            "sha256" => {
+                rotated.push_str(&line.replacen(old, &entry.sha256, 1));
+                for (name, value) in [("old_sha256", &entry.old_sha256), ("old_expires", &entry.old_expires)]
+                {
+                    if let Some(value) = value {
+                        if !rotated.ends_with('\n') {
+                            rotated.push('\n');
+                        }
+                        let _infallible = writeln!(rotated, "{name} = \"{value}\"");
+                    }
+                }
+            }
+            _ => rotated.push_str(line),
+        }
+    }
+    rotated
 }
 
 /// The text without the entry at this index. Comments and blank lines before the next entry are kept.
@@ -172,9 +219,20 @@ mod tests {
         assert!(text.contains("# The second one.") && !text.contains(&digest_text(&first)), "{text}");
         assert!(matches!(Revoke { name: "a".to_owned(), file: at() }.run(), Err(Error::Unknown { .. })));
 
-        let rotated = Rotate { name: "b".to_owned(), file: at() }.run().unwrap();
+        let rotate = |keep_old: Option<&str>| {
+            let keep_old = keep_old.map(|text| text.parse().unwrap());
+            Rotate { name: "b".to_owned(), keep_old, file: at() }.run().unwrap()
+        };
+        // Each rotation keeps at most the token that it replaces.
+        let kept = rotate(Some("1d"));
+        let once_more = rotate(Some("1h"));
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.contains(&digest_text(&rotated)) && !text.contains(&digest_text(&second)), "{text}");
+        assert!(text.contains(&format!("old_sha256 = \"{}\"", digest_text(&kept))), "{text}");
+        assert!(text.contains(&digest_text(&once_more)) && !text.contains(&digest_text(&second)), "{text}");
+        assert!(list().contains("  the replaced token until 20"), "{}", list());
+        let rotated = rotate(None);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&digest_text(&rotated)) && !text.contains("old_"), "{text}");
         assert_eq!(list().lines().count(), 2);
     }
 

@@ -36,6 +36,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         limits,
         gate: Arc::new(Gate::open()),
         audit: Audit::default(),
+        refused_lines: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

@@ -1,6 +1,7 @@
 //! TLS: the certificate of the server and the authorities for client certificates. Both come from files. A reload
 //! reads the files again without interrupting connections.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::overload::send_and_close;
+use crate::private_file::report_readable;
 
 /// First byte of a TLS handshake record (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
@@ -118,6 +120,16 @@ impl Tls {
         Ok(changed)
     }
 
+    /// When the certificate of the server expires, in microseconds since the Unix epoch; `None` if it can't be read.
+    #[must_use]
+    pub fn expires_us(&self) -> Option<u64> {
+        let loaded = self.loaded.read();
+        let (_, certificate) = x509_parser::parse_x509_certificate(loaded.chain.first()?).ok()?;
+        let seconds = certificate.validity().not_after.timestamp();
+        // An expiry before 1970 is as good as one in 1970.
+        u64::try_from(seconds).unwrap_or_default().checked_mul(1_000_000)
+    }
+
     /// The acceptor for the next connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.loaded.read().config.clone().into()
@@ -140,6 +152,9 @@ pub(super) async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> io::R
 fn read(files: &Files) -> Result<Loaded, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&files.cert)?;
+    if let Ok(metadata) = fs::metadata(&files.key) {
+        report_readable("server.tls_key", &files.key, &metadata);
+    }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| Error::File {
         what: "a private key",
         path: files.key.clone(),

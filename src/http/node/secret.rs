@@ -10,6 +10,8 @@ use axum::http::HeaderValue;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 
+use crate::private_file::report_readable;
+
 /// Minimum number of characters of a secret.
 const LENGTH_MIN: usize = 32;
 /// Maximum number of characters of a secret.
@@ -80,9 +82,11 @@ impl Secrets {
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.mode() & WRITABLE_BY_ALL != 0 {
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.mode() & WRITABLE_BY_ALL != 0 {
             return Err(Error::Writable { path: path.to_owned() });
         }
+        report_readable("cluster.secret_file", path, &metadata);
         let mut text = String::new();
         // One additional byte shows that the file is too long.
         let read = file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;

@@ -2,6 +2,7 @@
 //! this node.
 
 use std::error::Error as StdError;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
+
+use crate::private_file::report_readable;
 
 /// Why calls between nodes can't use TLS.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +64,9 @@ impl Files {
         let builder = builder.map_err(unusable)?.with_root_certificates(roots);
         let Some((cert, key)) = &self.own else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(setting, cert)?;
+        if let Ok(metadata) = fs::metadata(key) {
+            report_readable("cluster.tls_key", key, &metadata);
+        }
         let key = PrivateKeyDer::from_pem_file(key).map_err(|source| Error::File {
             setting: "tls_key",
             path: key.clone(),

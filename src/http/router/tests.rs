@@ -65,6 +65,7 @@ fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router
         limits: HttpLimits { request_timeout, ..HttpLimits::of(&Settings::default()) },
         gate: Arc::new(gate),
         audit: Audit::default(),
+        refused_lines: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

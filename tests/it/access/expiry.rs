@@ -47,6 +47,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         limits: HttpLimits::of(&Settings::default()),
         gate: Arc::new(Gate { access: Access::new(tokens), ..Gate::open() }),
         audit,
+        refused_lines: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

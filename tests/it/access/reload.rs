@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use deltaq::access::TokenChanges;
+use deltaq::access::{TokenChanges, digest_text};
 use deltaq::config::access::{TokenEntry, Verb};
 use deltaq::server::{Error, Reloaded};
 use serde_json::{Value, json};
@@ -97,10 +97,56 @@ async fn a_reload_under_load_drops_no_request() {
     for worker in workers {
         within(worker).await.expect("no request with a valid token was refused");
     }
-    // The poll began with a valid token and continues.
+    // The poll has waited since the token was valid. Its key returns to the queue.
     let mut client = Client::connect(api).await;
     client.call_as("root", "POST", "/v1/queues/idle/add", &json!({"key":"a"})).await.ok();
-    assert_eq!(poll.reply().await.ok()["items"][0]["key"], "a");
+    poll.reply().await.problem("unauthorized");
+    let popped = client.call_as("root", "POST", "/v1/queues/idle/pop?wait=30s", &Value::Null).await.ok();
+    assert_eq!(popped["items"][0]["key"], "a");
+}
+
+#[tokio::test]
+async fn a_waiting_call_of_a_revoked_token_gets_nothing() {
+    let calls = [
+        ("POST", "pop?wait=30s", ""),
+        ("GET", "watch?wait=30s", "application/json"),
+        ("GET", "synced?wait=30s", ""),
+        ("GET", "synced?wait=30s&resource_version=now", ""),
+        ("POST", "close?drain=true&wait=30s", ""),
+    ];
+    for (tokens, authorization) in
+        [(&[root(), token("old", &Verb::ALL, "*")][..], "Bearer old"), (&[], "none")]
+    {
+        for (method, call, accept) in calls {
+            let fixture = Fixture::with(tokens).await;
+            let mut client = fixture.service.client().await;
+            client.call_as("root", "PUT", "/v1/queues/q", &json!({})).await;
+            if !call.starts_with("pop") {
+                client.call_as("root", "POST", "/v1/queues/q/add", &json!({"key": "a"})).await.ok();
+                client.call_as("root", "POST", "/v1/queues/q/pop?lease_duration=1h", &Value::Null).await.ok();
+            }
+            let version = client.call_as("root", "GET", "/v1/queues/q/status", &Value::Null).await.ok();
+            let since = &version["resource_version"];
+            let call = call.replace("watch?", &format!("watch?resource_version={since}&"));
+            let mut waiting = fixture.service.client().await;
+            let headers = [("authorization", authorization), ("accept", accept)];
+            let headers = if accept.is_empty() { &headers[..1] } else { &headers };
+            waiting.send_text(method, &format!("/v1/queues/q/{call}"), headers, "").await;
+            let mut scrape = Client::connect(fixture.service.metrics).await;
+            let in_flight = "\ndeltaq_http_requests_in_flight 2\n";
+            while !scrape.call_as("root", "GET", "/metrics", &Value::Null).await.text.contains(in_flight) {
+                tokio::task::yield_now().await;
+            }
+            fixture.reload(&[root()]).expect("the file is valid");
+            // Each of these ends the wait of one of the calls.
+            client.call_as("root", "POST", "/v1/queues/q/add", &json!({"key": "secret"})).await;
+            client.call_as("root", "POST", "/v1/queues/q/purge", &Value::Null).await;
+            client.call_as("root", "DELETE", "/v1/queues/q?force=true", &Value::Null).await;
+            let refused = waiting.reply().await;
+            assert!(!refused.text.contains("secret"), "{call}: {}", refused.text);
+            assert_eq!(refused.status, 401, "{call}: {}", refused.text);
+        }
+    }
 }
 
 #[tokio::test]
@@ -263,4 +309,38 @@ async fn a_reload_names_the_tokens_that_differ() {
     let again = fixture.reload(&tokens).expect("a valid file");
     assert_eq!(again.tokens, TokenChanges::default());
     assert!(!again.certificate_changed);
+}
+
+#[tokio::test]
+async fn a_rotated_token_is_accepted_beside_its_successor() {
+    let fixture = Fixture::with(&[root(), token("first", &Verb::ALL, "*")]).await;
+    let mut client = fixture.service.client().await;
+    let mut is_taken =
+        async |secret: &str| client.call_as(secret, "GET", "/v1/info", &Value::Null).await.status == 200;
+    let rotated = |old_expires: &str| TokenEntry {
+        name: "first".to_owned(),
+        old_sha256: Some(digest_text("first")),
+        old_expires: Some(old_expires.to_owned()),
+        ..token("second", &Verb::ALL, "*")
+    };
+    fixture.reload(&[root(), rotated("2999-01-01T00:00:00Z")]).expect("the file is valid");
+    assert!(is_taken("first").await && is_taken("second").await);
+    let changes = fixture.reload(&[root(), rotated("2020-01-01T00:00:00Z")]).expect("the file is valid");
+    assert_eq!(changes.tokens.changed, ["first"]);
+    assert!(!is_taken("first").await && is_taken("second").await);
+    let mut own = rotated("2999-01-01T00:00:00Z");
+    own.expires = Some("2020-01-01T00:00:00Z".to_owned());
+    fixture.reload(&[root(), own]).expect("the file is valid");
+    assert!(
+        !is_taken("first").await && !is_taken("second").await,
+        "the successor has expired, and so has the old one"
+    );
+
+    let same = TokenEntry { old_sha256: Some(digest_text("root")), ..rotated("2999-01-01T00:00:00Z") };
+    let half = TokenEntry { old_expires: None, ..rotated("2999-01-01T00:00:00Z") };
+    let wrong = TokenEntry { old_sha256: Some("first".to_owned()), ..rotated("2999-01-01T00:00:00Z") };
+    for entry in [same, half, wrong, rotated("tomorrow")] {
+        let refused = fixture.reload(&[root(), entry]).expect_err("the entry is wrong");
+        assert!(matches!(refused[..], [Error::Access { .. }]), "{refused:?}");
+    }
 }

@@ -70,6 +70,7 @@ impl Talk {
             limits: http,
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
+            refused_lines: Arc::default(),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock,

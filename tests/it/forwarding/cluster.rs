@@ -82,6 +82,7 @@ impl TestNode {
             limits,
             gate: Arc::new(Gate { access: Access::new(tokens), ..Gate::open() }),
             audit: Audit::default(),
+            refused_lines: Arc::default(),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock: clock.clone(),

@@ -51,6 +51,7 @@ pub(crate) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         limits: HttpLimits::of(&Settings::default()),
         gate: Arc::new(Gate::open()),
         audit: Audit::default(),
+        refused_lines: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock: clock.clone(),

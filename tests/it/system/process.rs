@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::access::{root, token};
-use crate::harness::Client;
 use crate::harness::blocking::{Connection, Message};
 use crate::harness::process::{Run, deltaq, finished};
 use crate::harness::server::{Spawned, Store};
 use crate::harness::waiting::{PATIENCE, found, until};
+use crate::harness::{Client, eventually};
 use crate::metrics::page::Page;
 
 /// A server with tokens in a file.
@@ -139,6 +139,31 @@ async fn the_log_has_a_line_for_each_request() {
 }
 
 #[tokio::test]
+async fn a_flood_of_refused_requests_does_not_flood_the_log() {
+    let process = Process::start(folder(), &[root()], |_| {});
+    let mut client = process.client().await;
+    for _ in 0..3_000 {
+        client.call_as("unknown", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+    }
+    client.call_as("root", "GET", "/v1/queues/absent", &Value::Null).await.problem("queue-not-found");
+    // The lines that were left out are reported, and each of them is counted once.
+    let counted = |log: &str| {
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let refused: Vec<Value> =
+            lines.filter(|line| line["outcome"] == "unauthorized" && line["target"] != "audit").collect();
+        let written = refused.iter().filter(|line| line["message"] == "request").count();
+        let left_out: u64 = refused.iter().filter_map(|line| line["left_out"].as_u64()).sum();
+        (written, left_out)
+    };
+    until("the lines are reported", || {
+        let (written, left_out) = counted(&process.server.process.log());
+        written as u64 + left_out == 3_000
+    });
+    let (written, left_out) = counted(&process.stop());
+    assert!(left_out > 0, "{written} lines were written");
+}
+
+#[tokio::test]
 async fn an_unread_log_blocks_no_request() {
     let mut process = Process::start(folder(), &[root()], |command| {
         command.args(["--log-level", "debug"]).stderr(Stdio::piped());
@@ -184,6 +209,39 @@ async fn a_hangup_reloads_and_the_supervisor_is_notified() {
     let line = log.lines().find(|line| line.contains("\"reloaded\"")).expect("a line");
     let line: Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(["added", "changed", "removed"].map(|name| line[name].clone()), ["late", "", "root"]);
+}
+
+#[tokio::test]
+async fn changed_files_with_tokens_are_read_again_without_a_signal() {
+    let folder = folder();
+    let settings = folder.path().join("deltaq.toml");
+    let in_settings = |name: &str| {
+        let tokens = toml::to_string(&json!({"access": {"tokens": [token(name, &[Verb::Read], "*")]}}));
+        std::fs::write(&settings, tokens.expect("TOML")).expect("a file");
+    };
+    in_settings("first");
+    let process = Process::start(folder, &[root()], |command| {
+        command.env("DELTAQ_CONFIG", &settings);
+    });
+    let mut client = process.client().await;
+    let mut becomes = async |secret: &str, status: u16| {
+        eventually(async || client.call_as(secret, "GET", "/v1/info", &Value::Null).await.status == status)
+            .await;
+    };
+    becomes("first", 200).await;
+    // A file may also be replaced by another, and a wrong one changes nothing.
+    write_tokens(process.folder.path(), &[root(), token("second", &[Verb::Read], "*")]);
+    becomes("second", 200).await;
+    std::fs::write(process.folder.path().join("tokens.toml"), "no tokens").expect("a file");
+    until("the file is refused", || process.has_logged("reload failed"));
+    becomes("second", 200).await;
+    let next = process.folder.path().join("next.toml");
+    std::fs::rename(process.folder.path().join("tokens.toml"), &next).expect("a file");
+    write_tokens(process.folder.path(), &[root()]);
+    becomes("second", 401).await;
+    in_settings("third");
+    becomes("third", 200).await;
+    becomes("first", 401).await;
 }
 
 #[tokio::test]

@@ -26,17 +26,19 @@ const ENGINE_CRATES_MAX: usize = 15;
 /// For each module of the product, the modules that it may import besides itself. Imports go from cli and server to http.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("access", &["config::access"]),
-    ("audit", &["config"]),
+    ("audit", &["config", "suppression"]),
     ("bench", &[]),
     ("cli", &["access", "bench", "config", "http", "server", "supervisor", "telemetry"]),
     ("config", &[]),
-    ("http", &["access", "audit", "config", "instant", "spans"]),
+    ("http", &["access", "audit", "config", "instant", "private_file", "spans", "suppression"]),
     ("instant", &[]),
     ("lib", &[]),
     ("main", &["cli", "config", "server", "supervisor", "telemetry"]),
-    ("server", &["access", "audit", "config", "http", "spans", "supervisor", "telemetry"]),
+    ("private_file", &[]),
+    ("server", &["access", "audit", "config", "http", "spans", "supervisor", "suppression", "telemetry"]),
     ("spans", &["config"]),
     ("supervisor", &["config"]),
+    ("suppression", &[]),
     ("telemetry", &["config", "instant"]),
 ];
 

@@ -205,6 +205,9 @@ fn tools_print_and_write_what_they_are_for() {
     let grants = ["--verbs", "read", "--queues", "*", "--file", "tokens.toml"];
     let first = tool(&[&["token", "reader"], grants.as_slice()].concat()).ok();
     assert_ne!(tool(&["token", "rotate", "reader", "--file", "tokens.toml"]).ok(), first);
+    tool(&["token", "rotate", "reader", "--keep-old", "1d", "--file", "tokens.toml"]).ok();
+    let listed = tool(&["token", "list", "--file", "tokens.toml"]).ok();
+    assert!(listed.contains("the replaced token until "), "{listed}");
     let listed = tool(&["token", "list", "--file", "tokens.toml"]).ok();
     assert!(listed.starts_with("reader  read on *"), "{listed}");
     tool(&["token", "revoke", "reader", "--file", "tokens.toml"]).ok();
