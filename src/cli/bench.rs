@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use deltaq_runtime::clock::Clock;
 use deltaq_types::duration;
+use deltaq_types::range::shown_url;
 use serde::Serialize;
 
 use crate::bench::{self, Latencies, Measured, Plan, Progress, Scenario, Timing};
@@ -184,9 +185,10 @@ impl Bench {
 /// The host and port of an address. The scheme is optional.
 fn authority(url: &str) -> io::Result<String> {
     let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    let shown = shown_url(url);
     if url.starts_with("https://") {
         return wrong(format!(
-            "bench measures plain http and has no TLS, so it can't call {url}. Start the same server without \
+            "bench measures plain http and has no TLS, so it can't call {shown}. Start the same server without \
              server.tls_cert on a loopback address, and measure that"
         ));
     }
@@ -194,7 +196,7 @@ fn authority(url: &str) -> io::Result<String> {
     let port = authority.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     if authority.contains('/') || !matches!(port, Some(Ok(_))) {
         return wrong(format!(
-            "invalid server address {url:?}; write it with its port, like http://127.0.0.1:7070"
+            "invalid server address {shown:?}; write it with its port, like http://127.0.0.1:7070"
         ));
     }
     Ok(authority.to_owned())

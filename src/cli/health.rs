@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use deltaq_types::range::shown_url;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 use reqwest::{StatusCode, Url};
@@ -113,7 +114,7 @@ fn first_cause(error: &reqwest::Error) -> String {
 
 /// The URL of a server: scheme, host and port.
 fn parse(text: &str) -> Result<Url, Error> {
-    let refused = || Error::Url { url: text.to_owned() };
+    let refused = || Error::Url { url: shown_url(text) };
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     // The parser silently removes line breaks instead of refusing them.
     let url = Url::parse(&with_scheme).ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_graphic()));
@@ -263,6 +264,9 @@ mod tests {
             "http://a\r\nx",
         ] {
             assert!(matches!(parse(url), Err(Error::Url { .. })), "{url:?}");
+        }
+        for url in ["http://u:SECRET@a", "a?token=SECRET"] {
+            assert!(!parse(url).unwrap_err().to_string().contains("SECRET"), "{url}");
         }
     }
 

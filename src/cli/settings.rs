@@ -77,6 +77,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_secret_of_a_url_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deltaq.toml");
+        let layers = Layers { config: Some(file.clone()), flags: Flags::default() };
+        for (setting, url) in [
+            ("[trace]\notlp_endpoint", "http://u:SECRET@127.0.0.1:1/v1/traces"),
+            ("[trace]\notlp_endpoint", "http://127.0.0.1:1/v1/traces?api_key=SECRET"),
+            ("[server]\npublic_url", "https://u:SECRET@a.example"),
+            ("[server]\nallowed_origins", "https://u:SECRET@a.example"),
+            ("[cluster]\nadvertise", "http://a.example?token=SECRET"),
+            ("[storage]\nstore", "postgres://u:SECRET@a/b"),
+        ] {
+            std::fs::write(&file, format!("{setting} = '{url}'\n")).unwrap();
+            for command in [Config::Check(layers.clone()), Config::Show(layers.clone())] {
+                let said = command.run().unwrap_or_else(|error| error.to_string());
+                assert!(!said.contains("SECRET"), "{said}");
+            }
+        }
+    }
+
+    #[test]
     fn the_settings_in_effect_are_shown_with_their_origin() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deltaq.toml");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use deltaq_types::ProblemDocument;
+use deltaq_types::range::shown_url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode, Url};
@@ -373,7 +374,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// The URL of a server: scheme, host, port, and the path at which a proxy serves the API, if there is one.
 fn parse(address: &str) -> Result<Url, Error> {
-    let refused = || Error::Address { address: address.to_owned() };
+    let refused = || Error::Address { address: shown_url(address) };
     let with_scheme = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
     // The parser drops line breaks instead of refusing them.
     let url = Url::parse(&with_scheme).ok().filter(|_| address.bytes().all(|byte| byte.is_ascii_graphic()));

@@ -346,6 +346,27 @@ pub fn database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Some(text))
 }
 
+/// A URL for an error or a log: user, password and query, which may have secrets, are replaced by `***`. The text need not
+/// be a URL.
+#[must_use]
+pub fn shown_url(text: &str) -> String {
+    let (location, query) = text.split_once('?').map_or((text, ""), |(location, _)| (location, "?***"));
+    // A password may have any character, so the last @ ends it. One in the query has ended the location.
+    let location = match text.rsplit_once('@') {
+        Some((before, _)) if before.len() >= location.len() => format!("{}***", scheme(location)),
+        Some(_) => {
+            let host = location.rsplit_once('@').map_or("", |(_, host)| host);
+            format!("{}***@{host}", scheme(location))
+        }
+        None => location.to_owned(),
+    };
+    location + query
+}
+
+fn scheme(url: &str) -> &str {
+    url.find("://").and_then(|at| url.get(..at + "://".len())).unwrap_or_default()
+}
+
 /// The URL in the form that the driver accepts: an IPv6 address in brackets moves from the host to the parameter `host`.
 #[must_use]
 pub fn plain_host(url: &str) -> String {

@@ -215,3 +215,19 @@ fn timestamps_have_milliseconds_and_an_end() {
     let read: Timestamp = serde_json::from_str("\"2026-11-21T22:00:00.102Z\"").expect("an instant");
     assert_eq!(read, Timestamp::from_micros(1_795_298_400_102_000));
 }
+
+#[test]
+fn a_shown_url_has_no_secret() {
+    for (url, shown) in [
+        ("http://a:7070/b", "http://a:7070/b"),
+        ("http://u:PW@a:7070/b", "http://***@a:7070/b"),
+        ("u:PW@a", "***@a"),
+        ("http://u:P/W@a", "http://***@a"),
+        ("http://u:P@W@a", "http://***@a"),
+        ("http://a/b?api_key=PW", "http://a/b?***"),
+        ("http://u:P?W@a", "http://***?***"),
+        ("postgres://u:PW@[::1]:5432/d?password=PW", "postgres://***@[::1]:5432/d?***"),
+    ] {
+        assert_eq!(crate::range::shown_url(url), shown);
+    }
+}

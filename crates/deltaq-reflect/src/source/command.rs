@@ -1,5 +1,6 @@
 //! Reads a list from the output of a command. The exit status decides whether the list is complete.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
 use std::process::{self, ExitStatus, Stdio};
@@ -54,6 +55,10 @@ impl Command {
     async fn run(&self, program: &str) -> Result<Vec<u8>, Error> {
         let mut command = process::Command::new(program);
         command.args(self.words.iter().skip(1)).process_group(0);
+        // The token, and the secrets of other sources in the settings, are not for the command.
+        for name in own_variables() {
+            command.env_remove(name);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| Error::because(format!("can't run {program}"), error))?;
         let group = Group::new(&child);
@@ -67,6 +72,16 @@ impl Command {
         }
         if ended.status.success() { Ok(ended.stdout) } else { Err(ended.failure(program)) }
     }
+}
+
+/// The names of the variables of deltaq, such as `DELTAQ_TOKEN`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a command inherits the environment of the process, not the settings"
+)]
+fn own_variables() -> impl Iterator<Item = OsString> {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| name.as_encoded_bytes().starts_with(b"DELTAQ_"))
 }
 
 /// How a command has ended.

@@ -1,6 +1,7 @@
 //! The output of a command, files of several sources, and how the process ends.
 
 use super::{Reflecting, counts, drain, known};
+use crate::harness::process::finished;
 use crate::harness::waiting::until;
 use crate::system::cli::Server;
 
@@ -39,6 +40,51 @@ fn the_exit_status_decides_whether_the_list_is_complete() {
     assert!(missing.contains("can't run ./nothing-here: No such file"), "{missing}");
     assert_eq!(drain(&server, "q"), counts(&[("Replaced", 3), ("Deleted", 1)]));
     assert_eq!(known(&server, "q").into_keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn a_command_does_not_inherit_the_variables_of_deltaq() {
+    let server = Server::in_memory();
+    let variables = "printf '{\"key\":\"%s variables, %s\"}' \"$(env | grep -c ^DELTAQ_)\" \"$OTHER\"";
+    let mut command = server.command(&shell(variables, &[]));
+    command.env("DELTAQ_TOKEN", "secret").env("DELTAQ_SOURCE_PASSWORD", "secret").env("OTHER", "kept");
+    finished(command, "").ok();
+    assert_eq!(drain(&server, "q"), counts(&[("Replaced", 1)]));
+    assert_eq!(known(&server, "q").into_keys().collect::<Vec<_>>(), ["0 variables, kept"]);
+}
+
+#[test]
+fn settings_that_do_not_fit_the_existing_queue_are_an_error() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "q", "key=/id", "mode=latest"]).ok();
+    let list = "echo '{\"sku\":\"a\",\"id\":\"b\"}'";
+    for (create, both) in [
+        ("key=/sku", ["key [\"/id\"]", "key \"/sku\""]),
+        ("mode=delta", ["mode \"latest\"", "mode \"delta\""]),
+        ("known_objects=false", ["known_objects true", "known_objects false"]),
+    ] {
+        let failed = server.run(&shell(list, &["--create", create])).failed(1);
+        assert!(both.iter().all(|text| failed.contains(text)), "{create}: {failed}");
+    }
+    assert_eq!(server.count("q", "ready"), 0);
+    // Settings that an operator may have changed since do not matter.
+    for create in ["key=/id", "key=[\"/id\"]", "mode=latest", "lease=5m"] {
+        server.run(&shell(list, &["--create", create])).ok();
+    }
+}
+
+#[test]
+fn a_name_of_a_file_neither_forges_a_line_nor_controls_the_terminal() {
+    let server = Server::in_memory();
+    let folder = server.folder.path().join("files");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("bad\u{1b}[31m\nFAKE LINE\u{202e}.json"), "{").expect("a file");
+    let shown = folder.to_string_lossy();
+    let failed =
+        server.run(&["reflect", "q", "--source", "s", "--once", "--files", &shown, "--suffix", ".json"]);
+    let failed = failed.failed(1);
+    assert!(failed.contains("bad\\u{1b}[31m\\u{a}FAKE LINE\\u{202e}.json"), "{failed}");
+    assert!(!failed.contains('\u{1b}') && !failed.contains("\nFAKE LINE"), "{failed}");
 }
 
 #[test]
