@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_client::types::{KeyPart, ObjectDocument};
+use deltaq_client::types::{KeyPart, ObjectDocument, QueueDocument, QueueSettings};
 use deltaq_client::{Client, Reflector, ReflectorBackoff, ReflectorError, ReflectorOptions, Report, Step};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
@@ -344,13 +344,43 @@ impl Task {
                 };
                 created.map_err(|error| self.queue_error(error))?
             }
-            Ok(found) => found,
+            Ok(found) => {
+                self.check_settings(&found)?;
+                found
+            }
         };
         if self.source.may_be_queue(&found.name) {
             self.source.refuse_circle(&found.incarnation).await?;
         }
         self.key = found.settings.key.iter().map(pointer).collect();
         self.source.set_key(self.key.clone());
+        Ok(())
+    }
+
+    /// Refuses a queue whose keys or mode are not those that the source would create. The other settings may have been
+    /// changed since on purpose.
+    fn check_settings(&self, found: &QueueDocument) -> Result<(), Error> {
+        let not_json = |error| source::Error::because("the settings are not JSON", error);
+        let has = serde_json::to_value(&found.settings).map_err(not_json)?;
+        for (name, wanted) in self.settings.create.iter().flatten() {
+            if !matches!(name.as_str(), "key" | "mode" | "known_objects") {
+                continue;
+            }
+            let wanted = serde_json::to_value(wanted).map_err(not_json)?;
+            let mut with = has.clone();
+            if let Some(value) = with.get_mut(name) {
+                *value = wanted.clone();
+            }
+            let is_same =
+                serde_json::from_value::<QueueSettings>(with).is_ok_and(|with| with == found.settings);
+            if !is_same {
+                let (queue, has) = (&self.settings.queue, has.get(name).cloned().unwrap_or_default());
+                let why = format!(
+                    "the queue {queue} exists with {name} {has}, and create asks for {name} {wanted}: change create, or delete the queue"
+                );
+                return Err(source::Error::new(why).into());
+            }
+        }
         Ok(())
     }
 

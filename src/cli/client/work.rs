@@ -48,7 +48,8 @@ pub struct Work {
     /// Include the last acknowledged object in the item.
     #[arg(long)]
     pub with_known: bool,
-    /// Exit when the queue has no ready key; exit code 3 if the queue does not exist.
+    /// Exit when the queue has no ready key; exit code 1 if keys have failed and were not acknowledged afterwards, 3 if the
+    /// queue does not exist.
     #[arg(long)]
     pub until_empty: bool,
     /// Time for running commands to finish after SIGTERM or SIGINT, before they are stopped and their keys released.
@@ -104,6 +105,7 @@ impl Execute for Work {
     const OPERATIONS: &'static [&'static str] = &["pop", "settle", "extend", "release"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        self.command.first().map_or(Ok(()), |program| child::check(program))?;
         let (stop, signals) = (Stop::default(), Signals::listen()?);
         let name = self.worker.clone().unwrap_or_else(|| {
             let host = rustix::system::uname();
@@ -116,7 +118,8 @@ impl Execute for Work {
             ended = self.work(session, worker, &commands, &stop) => ended,
             () = stop.follow(signals, self.grace.into()) => Ok(()),
         };
-        commands.finish().and(ended)
+        let finished = commands.finish();
+        if self.until_empty { finished.and(ended).and(commands.check_failed()) } else { finished.and(ended) }
     }
 }
 

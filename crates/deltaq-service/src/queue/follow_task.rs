@@ -75,9 +75,9 @@ impl FollowTask {
         !self.is_running.swap(true, Ordering::AcqRel)
     }
 
-    /// Records that the task has ended.
+    /// Records that the task has ended. It is a swap, because the settings are read after it.
     pub(crate) fn ends(&self) {
-        self.is_running.store(false, Ordering::Release);
+        self.is_running.swap(false, Ordering::AcqRel);
     }
 
     /// The progress of the follower. `events_after` counts the events of the followed queue after a version.

@@ -8,16 +8,20 @@
 //! If `deltaq work` is killed, its commands keep running: ending a command together with its parent
 //! (PR_SET_PDEATHSIG) would need unsafe code.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::sync::oneshot;
+
+use crate::cli::client::failure::Failure;
 
 /// Number of bytes of stderr that are kept.
 const TAIL_BYTES: usize = 2_048;
@@ -43,6 +47,28 @@ pub(super) struct Ended {
     pub(super) status: ExitStatus,
     /// The last part of its stderr.
     stderr: Vec<u8>,
+}
+
+/// Checks that the program of a command can be started, so that a mistake shows before the first key.
+pub(super) fn check(program: &OsStr) -> Result<(), Failure> {
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let folders = if is_path { vec![PathBuf::new()] } else { search_path() };
+    let may_run = |path: PathBuf| path.is_file() && access(&path, Access::EXEC_OK).is_ok();
+    let file = folders.iter().map(|folder| folder.join(program)).find(|path| path.is_file());
+    let why = match file {
+        Some(file) if may_run(file.clone()) => return Ok(()),
+        Some(_) if folders.iter().any(|folder| may_run(folder.join(program))) => return Ok(()),
+        Some(_) => "it is not executable",
+        None if is_path => "there is no such file",
+        None => "no folder of PATH has it",
+    };
+    Err(Failure::Other(format!("can't run {}: {why}", program.to_string_lossy())))
+}
+
+/// The folders in which the operating system looks for a program.
+#[expect(clippy::disallowed_methods, reason = "a command is started with the PATH of the process")]
+fn search_path() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map_or_else(Vec::new, |path| std::env::split_paths(&path).collect())
 }
 
 impl Running {

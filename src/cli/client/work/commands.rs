@@ -1,6 +1,6 @@
 //! The runs of the command, one for each key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
@@ -42,6 +42,8 @@ struct Results {
     unsettled: HashMap<String, Run>,
     acknowledged: u64,
     failed: u64,
+    /// Keys whose last delivery has failed.
+    failed_keys: BTreeSet<String>,
     /// Why the command could not be run.
     failure: Option<Failure>,
 }
@@ -185,6 +187,7 @@ impl Commands {
         let done = match how {
             SettleAs::Ack => {
                 results.acknowledged += 1;
+                results.failed_keys.remove(&key);
                 if self.is_verbose {
                     report(&format!("{key}: acknowledged"));
                 }
@@ -195,6 +198,7 @@ impl Commands {
             _ => return report(&format!("{key}: released; the command was stopped")),
         };
         results.failed += 1;
+        results.failed_keys.insert(key.clone());
         report(&format!("{key}: {done} at attempt {attempt}{}: {error}", self.next_delivery(settled)));
     }
 
@@ -210,7 +214,10 @@ impl Commands {
 
     /// Reports the keys whose settles got no reply, and the counts of keys, if there were any.
     pub(super) fn finish(&self) -> Result<(), Failure> {
-        let Results { unsettled, acknowledged, failed, failure } = std::mem::take(&mut *self.results.lock());
+        let mut results = self.results.lock();
+        let (acknowledged, failed) = (results.acknowledged, results.failed);
+        let (unsettled, failure) = (std::mem::take(&mut results.unsettled), results.failure.take());
+        drop(results);
         for Run { key, how, .. } in unsettled.values() {
             report(&format!("{key}: the server has not confirmed its {}", how.as_str()));
         }
@@ -218,6 +225,14 @@ impl Commands {
             report(&format!("deliveries: {acknowledged} acknowledged, {failed} failed"));
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Fails if keys have failed and were not acknowledged afterwards.
+    pub(super) fn check_failed(&self) -> Result<(), Failure> {
+        let failed = std::mem::take(&mut self.results.lock().failed_keys);
+        let Some(first) = failed.first() else { return Ok(()) };
+        let count = failed.len();
+        Err(Failure::Other(format!("{count} keys have failed, such as {}", clean(first))))
     }
 }
 

@@ -28,6 +28,14 @@ impl Work {
         self.process.signal(name);
     }
 
+    /// Waits for an end because of failed keys.
+    #[track_caller]
+    fn fails(&mut self) {
+        let status = self.process.ended();
+        assert_eq!(status.code(), Some(1), "{}", self.process.log());
+        assert!(self.process.log().contains(" keys have failed, such as "), "{}", self.process.log());
+    }
+
     /// Waits for a clean end.
     #[track_caller]
     fn ends(&mut self) {
@@ -94,7 +102,7 @@ fn the_exit_status_settles_the_key() {
             read) grep -q '"object":{"key":"read","n":1.50}' ;;
         esac"#;
     let mut work = Work::start(&server, &["--until-empty"], script);
-    work.ends();
+    work.fails();
     assert_eq!(server.run(&["known", "q", "-o", "name"]).ok(), "good\nread\n");
     let error = |key: &str| {
         let item = server.json(&["items", "q", key]);
@@ -117,13 +125,25 @@ fn the_exit_status_settles_the_key() {
 }
 
 #[test]
+fn a_key_that_succeeds_at_last_has_not_failed() {
+    let server = Server::in_memory();
+    add(&server, 3);
+    let script = "test $DELTAQ_KEY != k1 || test $DELTAQ_ATTEMPT -gt 2";
+    let mut work = Work::start(&server, &[], script);
+    server.run(&["synced", "q", "--resource-version", "now", "--wait", "1m"]).ok();
+    server.run(&["queue", "close", "q"]).ok();
+    work.ends();
+    assert_eq!(server.count("q", "known"), 3);
+}
+
+#[test]
 fn a_flood_of_output_is_bounded_and_an_unread_item_blocks_nothing() {
     let server = Server::in_memory();
     let text = "x".repeat(900_000);
     server.run_with(&["add", "q"], &format!("{{\"key\":\"big\",\"text\":\"{text}\"}}")).ok();
     let script = "yes flood | head -c 20000000 >&2; yes flood | head -c 20000000; printf '\\377\\377the end' >&2; exit 65";
     let mut work = Work::start(&server, &["--until-empty"], script);
-    work.ends();
+    work.fails();
     let item = server.json(&["items", "q", "big"]);
     let error = item["last_error"].as_str().expect("text");
     assert!(error.starts_with("exit status 65: ") && error.ends_with("\u{fffd}\u{fffd}the end"), "{error}");
@@ -263,8 +283,20 @@ fn a_worker_waits_for_its_queue_and_says_so_once() {
 fn a_command_that_can_not_run_ends_the_worker() {
     let server = Server::in_memory();
     add(&server, 1);
-    let refused = server.run(&["work", "q", "--", "/nonexistent/command"]).failed(1);
-    assert!(refused.contains("can't run /nonexistent/command"), "{refused}");
+    let file = server.folder.path().join("file");
+    std::fs::write(&file, "#!/bin/sh\n").expect("a file");
+    for (program, why) in [
+        ("/nonexistent/command", "there is no such file"),
+        ("nonexistent-command", "no folder of PATH has it"),
+        (&*file.to_string_lossy(), "it is not executable"),
+        (&*server.folder.path().to_string_lossy(), "there is no such file"),
+    ] {
+        // No key is needed to see the mistake.
+        for queue in ["q", "missing"] {
+            let refused = server.run(&["work", queue, "--", program]).failed(1);
+            assert!(refused.contains(&format!("can't run {program}: {why}")), "{refused}");
+        }
+    }
     assert_eq!((server.count("q", "ready"), server.count("q", "leased")), (1, 0));
 }
 
