@@ -60,7 +60,7 @@ impl Postgres {
             }
         }
         // All rows have arrived, so a failure to end the connection is no failure of the read. A server that has closed it
-        // first can't be told the end of TLS.
+        // first can no longer be sent the end of TLS.
         let _ended = rows.wait(connection.close()).await;
         Ok(())
     }
