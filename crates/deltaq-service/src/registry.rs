@@ -178,12 +178,6 @@ impl Registry {
         }
     }
 
-    /// The same registry, in which followers depend on the grants of the tokens that set them up.
-    #[must_use]
-    pub fn with_tokens(self, grants: Arc<dyn Grants>, max_followers_per_token: usize) -> Self {
-        Self { grants, max_followers_per_token, ..self }
-    }
-
     /// The same registry, but its queues have no tasks, so nothing happens in them by itself.
     #[must_use]
     pub fn without_tasks(self) -> Self {

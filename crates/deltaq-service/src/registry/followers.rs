@@ -1,5 +1,7 @@
 //! Which queues follow which.
 
+use std::sync::Arc;
+
 use deltaq_engine::config::{Config, Follow};
 use deltaq_engine::follow::FollowPosition;
 use deltaq_engine::limits::FOLLOWERS_MAX;
@@ -9,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::{Queues, Registry};
 use crate::author::author;
+use crate::grants::Grants;
 use crate::metrics::Lag;
 use crate::queue::Handle;
 use crate::queue::follow_task::FollowReport;
@@ -79,6 +82,12 @@ impl Queues {
 }
 
 impl Registry {
+    /// The same registry, in which followers depend on the grants of the tokens that set them up.
+    #[must_use]
+    pub fn with_tokens(self, grants: Arc<dyn Grants>, max_followers_per_token: usize) -> Self {
+        Self { grants, max_followers_per_token, ..self }
+    }
+
     /// Checks that the queue of this name can follow the queue that `config` names, and that the caller's token may set
     /// up another follower.
     pub(super) fn check_follow(&self, queues: &Queues, name: &Name, config: &Config) -> Result<(), Error> {
