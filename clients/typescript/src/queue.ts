@@ -202,7 +202,7 @@ export class Queue<T> {
 
     /** Sets the last sequence number of a source. Null forgets it: the next call of the source is applied whatever its number is. */
     renumberSource(source: string, sequence: number | null, options: CallOptions = {}): Promise<SourceDocument> {
-        return this.#send({ method: "PATCH", path: ["sources", source], body: { sequence } }, options);
+        return this.#send({ method: "PATCH", path: ["sources", source], body: JSON.stringify({ sequence }) }, options);
     }
 
     /** Sets the failures of keys to 0. */
