@@ -459,7 +459,7 @@ export interface NodeDocument {
 
 export interface NodeList {
     /** Empty for a single server. */
-    items: NodeDocument[];
+    nodes: NodeDocument[];
     partitions: number;
     without_owner: number;
 }

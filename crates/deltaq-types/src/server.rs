@@ -81,7 +81,7 @@ pub struct InfoNode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeList {
     /// The nodes, by name; empty for a single server.
-    pub items: Vec<NodeDocument>,
+    pub nodes: Vec<NodeDocument>,
     /// The number of partitions of the database.
     pub partitions: u64,
     /// The number of partitions that no node owns.

@@ -157,7 +157,7 @@ impl Execute for Status {
 /// The nodes as the server sent them.
 #[derive(Debug, serde::Deserialize)]
 struct NodeTexts {
-    items: Vec<Box<RawValue>>,
+    nodes: Vec<Box<RawValue>>,
     without_owner: u64,
 }
 
@@ -167,7 +167,7 @@ impl Execute for Nodes {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let nodes: NodeTexts = session.client.fetch(session.call("list_nodes", "", "")?).await?;
         let mut output = session.output.list::<NodeDocument>();
-        output.add::<NodeDocument>(&nodes.items)?;
+        output.add::<NodeDocument>(&nodes.nodes)?;
         output.finish("the server is not one of several nodes")?;
         if nodes.without_owner > 0 {
             eprintln!("{} without an owner", counted(nodes.without_owner, "partition"));

@@ -118,7 +118,7 @@ pub(in crate::http) async fn nodes(ReadCall { state, .. }: ReadCall) -> Result<J
     let nodes = state.partitions.nodes();
     let since = state.clock.since(nodes.read_us);
     Ok(Json(NodeList {
-        items: nodes.nodes.iter().map(|state| node(state, since)).collect(),
+        nodes: nodes.nodes.iter().map(|state| node(state, since)).collect(),
         partitions: state.partitions.count() as u64,
         without_owner: nodes.without_owner as u64,
     }))

@@ -137,7 +137,7 @@ async fn every_operation_has_a_typed_method() {
     client.list_queues().prefix("q").await.expect("a list");
     client.queue("q").delete_queue(false).await.expect("the queue is deleted");
     client.info().await.expect("the server");
-    assert!(client.nodes().await.expect("the nodes").items.is_empty());
+    assert!(client.nodes().await.expect("the nodes").nodes.is_empty());
     client.livez().await.expect("it lives");
     client.readyz().await.expect("it is ready");
     client.problem_page("mass-delete").await.expect("a page");

@@ -81,7 +81,7 @@ fn a_node_that_the_others_cannot_call_takes_nothing() {
         });
         let seen: NodeList =
             serde_json::from_value(call_at(a.api, &Message::get("/v1/nodes".to_owned())).1).expect("a list");
-        assert_eq!(seen.items.last().map(|node| (&*node.name, node.state)), Some(("b", NodeStatus::Joining)));
+        assert_eq!(seen.nodes.last().map(|node| (&*node.name, node.state)), Some(("b", NodeStatus::Joining)));
         // Longer than it would take to hand over partitions.
         std::thread::sleep(Duration::from_secs(2));
         nodes.until_owners(&[("a", PARTITIONS)]);
@@ -161,7 +161,7 @@ fn a_wrong_wall_clock_of_a_node_ends_no_delay() {
         let (ahead_ms, shown) = found(|| {
             let list = call_at(node.api, &Message::get("/v1/nodes".to_owned())).1;
             let list: NodeList = serde_json::from_value(list).expect("a list");
-            let [only] = list.items.as_slice() else { return Err(format!("{list:?}")) };
+            let [only] = list.nodes.as_slice() else { return Err(format!("{list:?}")) };
             let is_whole = (only.partitions, only.queues, list.without_owner) == (12, number as u64 + 1, 0);
             if is_whole { Ok((only.clock_ahead_ms, only.clone())) } else { Err(format!("{list:?}")) }
         });
@@ -183,14 +183,14 @@ fn the_nodes_of_a_cluster_are_listed() {
         let lists = [&a, &b].map(|node| call_at(node.api, &Message::get("/v1/nodes".to_owned())).1);
         let [of_a, of_b]: [NodeList; 2] = lists.map(|list| serde_json::from_value(list).expect("a list"));
         let counts = |list: &NodeList| {
-            let rows = list.items.iter().map(|node| (node.name.clone(), node.partitions, node.queues));
+            let rows = list.nodes.iter().map(|node| (node.name.clone(), node.partitions, node.queues));
             rows.collect::<Vec<_>>()
         };
-        let queues: u64 = of_a.items.iter().map(|node| node.queues).sum();
+        let queues: u64 = of_a.nodes.iter().map(|node| node.queues).sum();
         let is_whole = queues == QUEUES.len() as u64 && counts(&of_a) == counts(&of_b);
         if is_whole { Ok(of_a) } else { Err(format!("{of_a:?} {of_b:?}")) }
     });
-    let urls: Vec<_> = list.items.iter().map(|node| node.url.clone()).collect();
+    let urls: Vec<_> = list.nodes.iter().map(|node| node.url.clone()).collect();
     assert_eq!(urls, [&a, &b].map(|node| format!("http://127.0.0.1:{}", node.api.port())));
     let url = format!("http://{}", b.api);
     let table = printed(&["nodes", "--url", &url]);
