@@ -133,7 +133,7 @@ operations! {
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
     GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body sources::sources;
     POST   "/v1/queues/{queue}/sources"        report_source  OnQueue(Produce) Write     Document []                long  with_body    sources::report;
-    PATCH  "/v1/queues/{queue}/sources/{*source}" patch_source OnQueue(Admin)  Write     Patch    []                long  with_body    sources::change;
+    PATCH  "/v1/queues/{queue}/sources/{*source}" patch_source OnQueue(Admin)  Write     Document []                long  with_body    sources::change;
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;

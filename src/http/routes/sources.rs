@@ -75,7 +75,7 @@ pub(in crate::http) async fn report(
 #[utoipa::path(
     patch, path = "/v1/queues/{queue}/sources/{source}", tag = "queues", operation_id = "patch_source",
     params(InQueue, OfSource),
-    request_body(content((SourceChange = "application/json"), (SourceChange = "application/merge-patch+json"))),
+    request_body = SourceChange,
     responses(
         (status = 200, description = "The source.", body = SourceDocument),
         Always, OfQueue, OfBody, Full,
