@@ -36,12 +36,12 @@ impl Authority {
         self.folder.join(format!("{}.pem", self.name))
     }
 
-    /// The files of a certificate of the loopback address, and of its key.
-    fn issue(&self) -> [PathBuf; 2] {
+    /// The files of a certificate of the loopback address for a node, and of its key. Nodes read files again that change.
+    fn issue(&self, node: &str) -> [PathBuf; 2] {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("names");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let files = ["crt", "key"].map(|end| self.folder.join(format!("{}-node.{end}", self.name)));
+        let files = ["crt", "key"].map(|end| self.folder.join(format!("{}-{node}.{end}", self.name)));
         fs::write(&files[0], certificate.pem()).expect("a file");
         fs::write(&files[1], key.serialize_pem()).expect("a file");
         files
@@ -50,7 +50,7 @@ impl Authority {
 
 /// Starts the node `b`, whose API speaks TLS and demands certificates of an authority.
 fn start_b(nodes: &Nodes, authority: &Authority) -> Spawned {
-    let [cert, key] = authority.issue();
+    let [cert, key] = authority.issue("b");
     Spawned::start_uncalled(&nodes.store, |command| {
         command.args(["--node-name", "b", "--advertise", "https://127.0.0.1:0"]);
         command.env("DELTAQ_CLUSTER__SECRET_FILE", &nodes.secret);
@@ -120,7 +120,7 @@ fn nodes_verify_the_certificates_of_each_other() {
     nodes.until_owners(&[("b", super::nodes::PARTITIONS)]);
     let authorities = folder.join("authorities.pem");
     fs::copy(right.file(), &authorities).expect("a file");
-    let own = right.issue();
+    let own = right.issue("a");
     let a = start_a(&nodes, &authorities, &own);
     nodes.until_owners(&[("a", super::nodes::PARTITIONS / 2), ("b", super::nodes::PARTITIONS / 2)]);
     let queue = queue_of(&nodes, "b");
@@ -141,7 +141,7 @@ fn nodes_verify_the_certificates_of_each_other() {
     assert!(head.to_ascii_lowercase().contains("deltaq-owner: https://127.0.0.1:"), "{head}");
 
     // The owner refuses a certificate of another authority.
-    let foreign = wrong.issue();
+    let foreign = wrong.issue("a");
     for (from, to) in foreign.iter().zip(&own) {
         fs::copy(from, to).expect("a file");
     }
@@ -155,7 +155,7 @@ fn nodes_verify_the_certificates_of_each_other() {
 fn a_node_whose_api_demands_certificates_needs_one_of_its_own() {
     let nodes = Nodes::new();
     let authority = Authority::new(nodes.cluster.folder(), "right");
-    let [cert, key] = authority.issue();
+    let [cert, key] = authority.issue("b");
     let refusal = |advertise: &str| {
         let server = Spawned::try_start(&nodes.store, deltaq(&[]), "127.0.0.1:0", |command| {
             command.args(["--node-name", "a", "--advertise", advertise]);
