@@ -1,7 +1,7 @@
 //! The nodes that share a database, and the owners of its partitions.
 //!
 //! A node is a row of the table `nodes`, which the node renews by heartbeats. If a node sends no heartbeat for
-//! [`TTL`](super::owner::TTL), another node removes it, and only then can its partitions be claimed. Heartbeat and
+//! [`TTL`], another node removes it, and only then can its partitions be claimed. Heartbeat and
 //! removal change the same row, so one of them comes first. A removed node learns of its removal from its next
 //! heartbeat.
 
@@ -50,7 +50,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether the node has sent a heartbeat within [`TTL`](super::owner::TTL).
+    /// Whether the node has sent a heartbeat within [`TTL`].
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.heartbeat_age < TTL
@@ -185,7 +185,7 @@ impl Membership {
     }
 
     /// Renews the membership, gives up partitions, and returns the nodes and owners as they were before this
-    /// heartbeat. With `removes`, also removes nodes that have sent no heartbeat for [`TTL`](super::owner::TTL).
+    /// heartbeat. With `removes`, also removes nodes that have sent no heartbeat for [`TTL`].
     ///
     /// # Errors
     /// The database can't be reached.
