@@ -297,6 +297,7 @@ fn names_of_files_are_shown_without_control_characters() {
 #[test]
 fn a_link_that_leads_nowhere_keeps_its_objects() {
     let server = Server::in_memory();
+    server.run(&["queue", "create", "q"]).ok();
     let (folder, other) = (server.folder.path().join("files"), server.folder.path().join("other"));
     fs::create_dir_all(other.join("eu")).and_then(|()| fs::create_dir(&folder)).expect("folders");
     let write = |path: PathBuf, key: &str, price: usize| {
