@@ -87,7 +87,7 @@ fn types(events: &[Event]) -> BTreeSet<String> {
 #[test]
 fn the_samples_hold_every_event() {
     let all = all_types();
-    assert_eq!(all.len(), 25, "{all:?}");
+    assert_eq!(all.len(), 26, "{all:?}");
     assert_eq!(types(&samples::events(10, samples::kinds())), all);
 }
 

@@ -177,7 +177,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..25) {
+        match self.0.u32(0..26) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
