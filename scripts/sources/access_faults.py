@@ -127,7 +127,7 @@ def two_readings_that_lack_different_keys(case):
 # Several sources in one file.
 
 class Beside:
-    """Another source in the file of the judged one. `break_it` lets it fail until `mend`."""
+    """Another source in the file of the judged one. `break_it` lets it fail until `repair`."""
 
     def __init__(self, folder):
         self.folder = folder / "beside"
@@ -151,7 +151,7 @@ class Refused(BesideRest):
     def break_it(self):
         self.web.refuse()
 
-    def mend(self):
+    def repair(self):
         self.web.listen()
 
 
@@ -159,7 +159,7 @@ class Silent(BesideRest):
     def break_it(self):
         self.web.meddle = lambda request, reply, client: hold(None, request, reply, client)
 
-    def mend(self):
+    def repair(self):
         self.web.meddle = None
 
 
@@ -169,7 +169,7 @@ class Hanging(Beside):
     def __init__(self, folder):
         super().__init__(folder)
         self.table = {"command": {"run": ["/bin/sh", str(self.folder / "dump")]}}
-        self.mend()
+        self.repair()
 
     def say(self, text):
         (partial := self.folder / "dump.partial").write_text(text)
@@ -178,7 +178,7 @@ class Hanging(Beside):
     def break_it(self):
         self.say("while :; do :; done")
 
-    def mend(self):
+    def repair(self):
         self.say("""echo '{"key":"a"}'""")
 
 
@@ -194,7 +194,7 @@ class Missing(Beside):
     def break_it(self):
         (self.folder / "files").rename(self.folder / "away")
 
-    def mend(self):
+    def repair(self):
         (self.folder / "away").rename(self.folder / "files")
 
 
@@ -209,7 +209,7 @@ def beside(name, kind, **options):
         ready = case.page("/readyz")[1]
         if case.options.get("at_start") and ("beside" not in ready or "judge" in ready):
             raise Wrong(f"readyz says {ready!r} while only the other source has no list")
-        case.beside.mend()
+        case.beside.repair()
         until("the other source is up", lambda: case.metric("up", "beside") == 1, SHOWS_MAX)
         time.sleep(0.3)
     begin.__name__ = name

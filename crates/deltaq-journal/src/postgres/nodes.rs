@@ -1,9 +1,8 @@
 //! The nodes that share a database, and the owners of its partitions.
 //!
 //! A node is a row of the table `nodes`, which the node renews by heartbeats. If a node sends no heartbeat for
-//! [`TTL`], another node removes it, and only then can its partitions be claimed. Heartbeat and
-//! removal change the same row, so one of them comes first. A removed node learns of its removal from its next
-//! heartbeat.
+//! [`TTL`], another node removes it, and only then can its partitions be claimed. Heartbeat and removal change the same
+//! row, so one of them comes first. A removed node learns of its removal from its next heartbeat.
 
 use std::fmt;
 use std::time::Duration;
