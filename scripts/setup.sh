@@ -38,6 +38,7 @@ need patroni patroni
 need podman podman
 need runc runc
 need iptables iptables
+need iproute2 ip
 [ -x /usr/lib/podman/netavark ] || missing+=(netavark)
 python3 -c 'import ensurepip, venv' 2> /dev/null || missing+=(python3-venv)
 

@@ -75,6 +75,13 @@ fn a_console_whose_files_do_not_all_arrive_says_so_and_loads_again() {
         proxy.pass_all();
         browser.until_text("There is no queue yet");
     }
+
+    // Without the script that says so, the text of the page does.
+    let proxy = Proxy::start(server.address, "");
+    proxy.answer("/console/start.js", 502, "text/html", "<h1>Bad gateway</h1>", usize::MAX);
+    let browser = Browser::start(proxy.address);
+    browser.visit(&format!("http://{}/console/", proxy.address));
+    browser.until_text("If this stays, reload the page");
 }
 
 #[test]
