@@ -5,3 +5,4 @@ pub(super) mod forward;
 pub(super) mod queue_list;
 
 mod exchange;
+mod limited_body;

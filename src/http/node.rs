@@ -5,6 +5,7 @@
 
 pub(super) mod forwarded_leases;
 
+mod pulse;
 mod secret;
 mod tls;
 
@@ -30,6 +31,7 @@ use tokio::time::Instant;
 
 pub use self::secret::Error as SecretError;
 
+use self::pulse::Pulses;
 use self::secret::Secrets;
 use self::tls::Error as TlsError;
 use self::tls::Files;
@@ -66,7 +68,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of unused connections to one node.
 const IDLE_MAX: usize = 256;
 /// If the peer of a connection acknowledges nothing for about this long, the connection is considered broken.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(3);
 /// How long another node may take to answer the call that finds out whether it can be called.
 const REACH_MAX: Duration = Duration::from_secs(2);
 /// Minimum time between two log lines about failed calls of a node.
@@ -114,6 +116,7 @@ pub struct Node {
     client: ArcSwap<HttpClient>,
     /// When the last failed call of each node was logged.
     reported: Mutex<BTreeMap<String, Instant>>,
+    pulses: Pulses,
 }
 
 impl Node {
@@ -151,7 +154,15 @@ impl Node {
         let client = ArcSwap::from_pointee(client(files.read()?));
         let name = HeaderValue::from_str(name).unwrap_or(HeaderValue::from_static("?"));
         let secrets = ArcSwap::from_pointee(secrets);
-        Ok(Self { name, secrets, secret_file, files, client, reported: Mutex::default() })
+        Ok(Self {
+            name,
+            secrets,
+            secret_file,
+            files,
+            client,
+            reported: Mutex::default(),
+            pulses: Pulses::default(),
+        })
     }
 
     /// The name of this node.
@@ -259,7 +270,21 @@ impl Node {
             );
             return Err(CallError::NotTheNode);
         }
+        self.pulses.of(peer).note();
         Ok(reply)
+    }
+
+    /// Waits until a node has been silent for some seconds, while this is awaited. A call that waits for the node asks it whether it
+    /// is there. TCP would not notice a proxy that accepts everything and passes nothing on, or a process that is frozen. Any reply
+    /// counts: a node with too many connections refuses this one, and works on for the others.
+    pub(super) async fn until_silent(&self, peer: &Peer) {
+        let is_there = || async {
+            let request = Request::get("/livez").body(Body::empty());
+            let Ok(request) = request else { return false };
+            let reply = self.send(peer, request).await;
+            !matches!(reply, Err(CallError::Unreachable | CallError::Interrupted))
+        };
+        self.pulses.of(peer).until_silent(is_there).await;
     }
 
     /// Reports a reply that can't be used.
@@ -307,6 +332,7 @@ fn client(tls: ClientConfig) -> HttpClient {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(2));
+    tcp.set_tcp_user_timeout(Some(KEEPALIVE));
     tcp.enforce_http(false);
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls);
     let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);

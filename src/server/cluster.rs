@@ -75,7 +75,7 @@ pub(super) struct Cluster {
     unloadable: BTreeMap<i16, Instant>,
     /// The time since which every heartbeat has succeeded.
     steady_since: Option<Instant>,
-    /// When the last heartbeat that the database has confirmed was sent, in microseconds of the monotonic clock.
+    /// When the last heartbeat that the database has confirmed was sent, in microseconds of the machine's uptime.
     confirmed_us: u64,
     /// Cancelled when no connections are left.
     closed: CancellationToken,
@@ -90,7 +90,7 @@ impl Cluster {
     ) -> Self {
         let slots = (0..partitions.count()).map(|_| Ownership::Free(Instant::now())).collect();
         let metrics = ingredients.metrics.of_node(Some(membership.name()), partitions.count());
-        let confirmed_us = ingredients.clock.monotonic_us();
+        let confirmed_us = ingredients.clock.uptime_us();
         Self {
             membership,
             partitions,
@@ -148,7 +148,7 @@ impl Cluster {
 
     /// Sends a heartbeat and acts on its result.
     async fn beat(&mut self, leaves: bool) -> Result<(), Replaced> {
-        let sent = self.ingredients.clock.monotonic_us();
+        let sent = self.ingredients.clock.uptime_us();
         // After an outage of the database all nodes are late, and each needs time to send a heartbeat.
         let removes = self.steady_since.is_some_and(|since| since.elapsed() >= TTL);
         let report = self.report(leaves);
@@ -156,14 +156,15 @@ impl Cluster {
         if heartbeat.is_ok() {
             self.confirmed_us = sent;
         }
-        self.metrics.heartbeat_age(self.ingredients.clock.since(self.confirmed_us));
+        let age_us = self.ingredients.clock.uptime_us().saturating_sub(self.confirmed_us);
+        self.metrics.heartbeat_age(Duration::from_micros(age_us));
         let found = match heartbeat {
             Ok(found) => found,
             Err(error) => {
                 if self.steady_since.take().is_some() {
                     tracing::warn!(error = with_causes(&error), "a heartbeat failed");
                 }
-                if !self.partitions.is_sure(self.ingredients.clock.monotonic_us()) {
+                if !self.partitions.is_sure(&self.ingredients.clock) {
                     self.metrics.owns(0);
                 }
                 if leaves {
@@ -240,6 +241,8 @@ impl Cluster {
 
     /// Claims, releases and gives up partitions, and records the owners of the others.
     fn adjust(&mut self, found: &Found, leaves: bool) {
+        let leaving = found.nodes.iter().filter(|node| node.is_leaving).map(|node| node.name.clone());
+        self.partitions.set_leaving(leaving.collect());
         let name = self.membership.name().to_owned();
         let live = candidates(found);
         let names: Vec<_> = live.iter().map(|node| node.name.as_str()).collect();

@@ -6,6 +6,7 @@ mod delivery;
 mod lists;
 mod owners;
 mod secrets;
+mod silence;
 
 use serde_json::{Value, json};
 

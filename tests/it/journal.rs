@@ -129,3 +129,42 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
     within(writing).await.expect("the writer ends");
     assert!(store.keys(id, 0, 9).await.expect("rows").is_empty());
 }
+
+/// A node that has lost its partition aborts the writer, which may be waiting for a database that never answers.
+#[tokio::test]
+async fn a_writer_that_is_aborted_leaves_no_commit_without_an_outcome() {
+    for runs_before in [false, true] {
+        let (store, clock) = (FakeStore::default(), Clock::system());
+        let opening = store.opening();
+        let epoch = opening.epoch;
+        let reader: Arc<dyn Reader> = Arc::new(store.clone());
+        let shutdown = Shutdown::manual(Duration::ZERO);
+        let (observer, cut) = (Arc::new(NoopObserver), shutdown.cut().clone());
+        let opened =
+            writer::open((store.clone(), reader, opening), clock, observer, cut, WriterOptions::default());
+        let (journal, writer, _) = opened.await.expect("an empty store");
+        let writing = shutdown.spawn_last("journal writer", writer.run());
+        let create = |name: &str| {
+            let (name, created_at) = (Name::new(name).expect("a name"), Time::from_micros(1));
+            let mut queue = Queue::new(Arc::default(), Rv::ZERO, created_at);
+            queue.journaled();
+            let meta = QueueMeta { name, incarnation: Incarnation(1), created_at };
+            journal.create(meta, queue.queue_state(), epoch).1
+        };
+        if runs_before {
+            // The first write marks the store as open.
+            eventually(async || store.steps() > 0).await;
+            store.hold();
+        }
+        let in_flight = create("a");
+        if runs_before {
+            tokio::task::yield_now().await;
+        }
+        let commits = [in_flight, create("b")];
+        writing.abort();
+        for commit in commits {
+            within(commit.wait()).await.expect_err("nobody writes it");
+        }
+        within(create("c").wait()).await.expect_err("a later one as well");
+    }
+}

@@ -30,7 +30,6 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Connection as _, Row as _};
 
 use self::acknowledged::{Acknowledged, Pending};
-pub use self::connect::Protection;
 use self::connect::simple;
 use self::error::database;
 pub use self::nodes::{Condition, Found, Join, Membership, Node};
@@ -42,8 +41,9 @@ pub use self::snapshot::PostgresSnapshot;
 use self::write::Session;
 use super::store::{Epoch, Error, Opening, QueueId, Size, Store, Writes};
 
-/// Timeout of a write. The outcome of a write that takes longer is unknown.
-const WRITE_MAX: Duration = Duration::from_secs(30);
+/// Timeout of a write. The outcome of a write that takes longer is unknown. It is less than the time for which a node answers after its
+/// last heartbeat, so that a database that swallows everything is the cause that the log names.
+const WRITE_MAX: Duration = Duration::from_secs(7);
 /// Timeout for closing connections.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 

@@ -70,6 +70,7 @@ pub struct Writer<S> {
     deleted: VecDeque<QueueId>,
     /// Why the writer can no longer write.
     stopped: Option<Ended>,
+    end_guard: EndGuard,
 }
 
 /// Opens a journal over a store that was just opened: the journal, its writer, and the list of queues.
@@ -98,6 +99,7 @@ pub async fn open<S: Store>(
     };
     let writer = Writer {
         store,
+        end_guard: EndGuard { commit_queue: commit_queue.clone(), is_closed: false },
         commit_queue,
         observer,
         clock,
@@ -140,7 +142,6 @@ impl<S: Store> Writer<S> {
     /// Writes until the journal is closed and the last batch is committed, or until another process has taken over the
     /// store.
     pub async fn run(mut self) -> Ended {
-        let _guard = PanicGuard(self.commit_queue.clone());
         // The first write marks the store as open, so that an unclean stop is detected later.
         while !self.write_or_recover(Writes { clean: Some(false), ..Writes::default() }).await {
             if self.stopped.is_some() || self.cut.is_cancelled() || self.commit_queue.is_closed() {
@@ -204,9 +205,10 @@ impl<S: Store> Writer<S> {
         self.close().await
     }
 
-    async fn close(self) -> Ended {
+    async fn close(mut self) -> Ended {
         let ended = self.stopped.unwrap_or(Ended::Closed);
         self.store.close().await;
+        self.end_guard.is_closed = ended == Ended::Closed;
         ended
     }
 
@@ -418,13 +420,18 @@ impl<S: Store> Writer<S> {
     }
 }
 
-/// Fails all commits if the writer panics, so that no caller waits for a writer that no longer runs.
-struct PanicGuard(Arc<CommitQueue>);
+/// Fails all commits if the writer ends before the journal was closed, is aborted or panics, so that no caller waits for a writer that
+/// no longer runs.
+#[derive(Debug)]
+struct EndGuard {
+    commit_queue: Arc<CommitQueue>,
+    is_closed: bool,
+}
 
-impl Drop for PanicGuard {
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.go_down(Error::OutcomeUnknown, None);
+        if !self.is_closed {
+            self.commit_queue.go_down(Error::OutcomeUnknown, None);
         }
     }
 }

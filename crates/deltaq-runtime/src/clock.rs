@@ -1,14 +1,18 @@
-//! The two clocks of the process: the wall clock, and a monotonic clock that runs since the start.
+//! The clocks of the process: the wall clock, a monotonic clock that runs since the start, and a monotonic clock that also runs
+//! while the machine is suspended.
 //!
 //! This module is the only one that reads a clock, so tests can set both. [`Clock::monotonic_us`] measures spans:
 //! timeouts, durations, and the progress of a queue's time (`service/time.rs`). It never goes back, and steps of the
-//! wall clock (NTP, an operator, a leap second) do not affect it. [`Clock::wall_us`] is the current calendar time. It
+//! wall clock (NTP, an operator, a leap second) do not affect it. [`Clock::uptime_us`] is for agreements with other machines,
+//! which go on while this one is suspended. [`Clock::wall_us`] is the current calendar time. It
 //! determines when a token expires, and it is used in log and audit lines. It may jump in either direction, so no
 //! span is computed from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// A source of the current time. It is cheap to clone, and all clones show the same time.
 #[derive(Debug, Clone)]
@@ -28,6 +32,7 @@ enum Source {
 struct Readings {
     wall_us: AtomicU64,
     monotonic_us: AtomicU64,
+    suspension: AtomicU64,
 }
 
 impl Clock {
@@ -42,7 +47,11 @@ impl Clock {
     /// zero.
     #[must_use]
     pub fn manual(wall_us: u64) -> (Self, ManualClock) {
-        let readings = Readings { wall_us: AtomicU64::new(wall_us), monotonic_us: AtomicU64::new(0) };
+        let readings = Readings {
+            wall_us: AtomicU64::new(wall_us),
+            monotonic_us: AtomicU64::new(0),
+            suspension: AtomicU64::new(0),
+        };
         let readings = Arc::new(readings);
         (Self { source: Source::Manual(Arc::clone(&readings)) }, ManualClock { readings })
     }
@@ -62,6 +71,25 @@ impl Clock {
         match &self.source {
             Source::System { started } => whole_us(started.elapsed()),
             Source::Manual(readings) => readings.monotonic_us.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Microseconds of the time since the machine was started, including the time during which it was suspended. Otherwise it
+    /// is like [`monotonic_us`](Self::monotonic_us), with another zero.
+    #[must_use]
+    pub fn uptime_us(&self) -> u64 {
+        match &self.source {
+            Source::System { .. } => {
+                let time = clock_gettime(ClockId::Boottime);
+                let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+                seconds
+                    .saturating_mul(1_000_000)
+                    .saturating_add(u64::try_from(time.tv_nsec / 1_000).unwrap_or_default())
+            }
+            Source::Manual(readings) => {
+                let suspended_us = readings.suspension.load(Ordering::SeqCst);
+                readings.monotonic_us.load(Ordering::SeqCst).saturating_add(suspended_us)
+            }
         }
     }
 
@@ -98,6 +126,13 @@ impl ManualClock {
             let now_us = reading.load(Ordering::SeqCst);
             reading.store(now_us.saturating_add(whole_us(by)), Ordering::SeqCst);
         }
+    }
+
+    /// Suspends the machine for this time: the monotonic clock does not move.
+    pub fn suspend(&self, time: Duration) {
+        let suspended_us = whole_us(time);
+        self.readings.wall_us.fetch_add(suspended_us, Ordering::SeqCst);
+        self.readings.suspension.fetch_add(suspended_us, Ordering::SeqCst);
     }
 
     /// Sets the wall clock, possibly to an earlier time, as an operator or NTP would. The monotonic clock does not
@@ -144,6 +179,18 @@ mod tests {
         assert_eq!(clock.since(2_001), Duration::ZERO);
         hand.advance(Duration::MAX);
         assert_eq!((clock.wall_us(), clock.monotonic_us()), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn the_uptime_goes_on_while_the_machine_is_suspended() {
+        let (clock, hand) = Clock::manual(1_000);
+        hand.advance(Duration::from_micros(5));
+        hand.suspend(Duration::from_micros(7));
+        assert_eq!((clock.wall_us(), clock.monotonic_us(), clock.uptime_us()), (1_012, 5, 12));
+        let system = Clock::system();
+        let (before, zero) = (system.uptime_us(), system.monotonic_us());
+        assert!(before > zero, "the machine was started before this process");
+        assert!(system.uptime_us() >= before);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! A standalone server has one partition and always owns it. Nodes that share a database have several partitions, and
 //! each partition is owned by at most one node.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,12 +12,16 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use deltaq_engine::config::Config;
 use deltaq_journal::partition_of;
-use tokio::sync::Notify;
+use deltaq_runtime::clock::Clock;
+use tokio::sync::{Notify, watch};
 
 use super::metrics::Metrics;
 use super::queue::Handle;
 use super::registry::{Limits, Registry};
 use super::{Error, FollowError, Name};
+
+/// How long a waiting call goes on before it looks again whether the ownership is still certain.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The owner of a partition, as far as this node knows.
 #[derive(Clone, Debug)]
@@ -66,7 +71,7 @@ pub struct Nodes {
     pub nodes: Vec<NodeState>,
     /// The number of partitions without an owner.
     pub without_owner: usize,
-    /// When this node read them, in microseconds of its monotonic clock.
+    /// When this node read them, in microseconds of [`Clock::uptime_us`].
     pub read_us: u64,
 }
 
@@ -79,13 +84,15 @@ pub struct Partitions {
     owners: Box<[ArcSwap<Owner>]>,
     /// Wakes the calls that wait for an owner.
     changed: Notify,
-    /// The monotonic time until which the ownership is certain, in microseconds.
+    /// The time until which the ownership is certain, in microseconds of [`Clock::uptime_us`].
     sure_until_us: AtomicU64,
     /// Whether this node has failed to load partitions and owns none.
     is_unfit: AtomicBool,
     /// Why this node takes no partitions yet.
     refusal: ArcSwapOption<String>,
     nodes: ArcSwap<Nodes>,
+    /// The names of the nodes that are stopping.
+    leaving: watch::Sender<BTreeSet<String>>,
 }
 
 impl Partitions {
@@ -103,6 +110,7 @@ impl Partitions {
             is_unfit: AtomicBool::new(false),
             refusal: ArcSwapOption::empty(),
             nodes: ArcSwap::default(),
+            leaving: watch::Sender::default(),
         }
     }
 
@@ -225,16 +233,49 @@ impl Partitions {
         }
     }
 
-    /// Records that no other node can own a partition of this node before the monotonic time `until_us`.
+    /// Records that no other node can own a partition of this node before `until_us`, a time of [`Clock::uptime_us`].
     pub fn trust(&self, until_us: u64) {
         self.sure_until_us.store(until_us, Ordering::Release);
     }
 
-    /// Whether the ownership is still certain at the monotonic time `now_us`. If it is not, another node may own the
-    /// partitions of this node, so this node must not serve them.
+    /// Whether the ownership is still certain. If it is not, another node may own the partitions of this node, so this node must
+    /// not serve them. The time during which the machine was suspended counts, because other nodes went on.
     #[must_use]
-    pub fn is_sure(&self, now_us: u64) -> bool {
-        now_us < self.sure_until_us.load(Ordering::Acquire)
+    pub fn is_sure(&self, clock: &Clock) -> bool {
+        clock.uptime_us() < self.sure_until_us.load(Ordering::Acquire)
+    }
+
+    /// Waits until the ownership is no longer certain. Nobody is woken when the time is extended, because thousands of calls wait
+    /// here on many threads.
+    pub async fn until_unsure(&self, clock: &Clock) {
+        loop {
+            let left_us = self.sure_until_us.load(Ordering::Acquire).saturating_sub(clock.uptime_us());
+            if left_us == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_micros(left_us).min(LOOK_AGAIN)).await;
+        }
+    }
+
+    /// Records the names of the nodes that are stopping.
+    pub fn set_leaving(&self, names: BTreeSet<String>) {
+        self.leaving.send_if_modified(|known| {
+            let is_new = *known != names;
+            *known = names;
+            is_new
+        });
+    }
+
+    /// Whether this node is stopping.
+    #[must_use]
+    pub fn is_leaving(&self, node: &str) -> bool {
+        self.leaving.borrow().contains(node)
+    }
+
+    /// Waits until this node is stopping.
+    pub async fn until_leaving(&self, node: &str) {
+        let mut leaving = self.leaving.subscribe();
+        let _never_closed = leaving.wait_for(|leaving| leaving.contains(node)).await;
     }
 
     /// Records whether this node has failed to load partitions and owns none.
@@ -362,6 +403,7 @@ impl Partitions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WatchLimits;
 
     #[test]
     fn queues_of_one_group_are_in_one_partition() {
@@ -377,5 +419,25 @@ mod tests {
             12,
             "one sign is no end of a group"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_ownership_ends_while_the_machine_is_suspended() {
+        let metrics = Metrics::new(10).unwrap();
+        let limits =
+            Limits { auto_create: true, max_queues: 1, max_waiters: 1, watch: WatchLimits::default() };
+        let partitions = Partitions::new(1, limits, Arc::default(), metrics);
+        let (clock, hand) = Clock::manual(1_000_000);
+        partitions.trust(8_000_000);
+        let unsure = partitions.until_unsure(&clock);
+        tokio::pin!(unsure);
+        assert!(partitions.is_sure(&clock));
+        let early = tokio::time::timeout(Duration::from_mins(1), &mut unsure).await;
+        assert!(early.is_err(), "the clock of the test has not moved");
+        hand.advance(Duration::from_secs(2));
+        assert!(partitions.is_sure(&clock));
+        hand.suspend(Duration::from_secs(6));
+        assert!(!partitions.is_sure(&clock));
+        unsure.await;
     }
 }

@@ -1,6 +1,7 @@
 //! All queues of this server, by name.
 
 mod followers;
+mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -94,6 +95,10 @@ pub struct Registry {
     /// Maximum number of followers that one token may set up.
     max_followers_per_token: usize,
     has_tasks: bool,
+    /// Whether this server has given up the partition.
+    has_left: AtomicBool,
+    /// All lives begin above this number.
+    issued: Rv,
 }
 
 #[derive(Debug, Default)]
@@ -175,6 +180,8 @@ impl Registry {
             long_reads: Arc::default(),
             max_followers_per_token: usize::MAX,
             has_tasks: true,
+            has_left: AtomicBool::new(false),
+            issued: Rv::ZERO,
         }
     }
 
@@ -392,7 +399,10 @@ impl Registry {
 
     /// A life that begins now.
     pub(super) fn birth(&self) -> Birth {
-        lives::birth(self.calendar())
+        let birth = lives::birth(self.calendar());
+        // This process knows that these numbers are in use, even if the store has lost them and the clock is behind.
+        let is_below = self.issued <= birth.floor;
+        if is_below { birth } else { Birth { floor: birth.first_after(self.issued), ..birth } }
     }
 
     /// The present time of the clock that all servers of the store share.
@@ -500,31 +510,6 @@ impl Registry {
     #[must_use]
     pub fn leased(&self) -> usize {
         self.handles().iter().map(super::queue::Handle::leased).sum()
-    }
-
-    /// Closes the journal. Undelivered keys return to their queues, later changes fail, and the journal writes all
-    /// remaining events. The store is closed cleanly if every queue is intact.
-    pub fn close(&self) {
-        for handle in self.handles() {
-            // A lost queue has nothing to return, because its last events are already in the journal.
-            let _lost = handle.change(|_, _| ());
-        }
-        let Some(journal) = &self.journal else { return };
-        journal.begin_closing();
-        // Every change is admitted and appended under one of these locks. So all admitted changes have been appended.
-        let queues = self.queues.write();
-        for handle in queues.live.values() {
-            drop(handle.lock());
-        }
-        journal.close(self.recovered());
-    }
-
-    /// Ends all queues, because another node now owns them: waits and later calls fail, and the metrics are removed.
-    pub fn leave(&self) {
-        for handle in self.handles() {
-            handle.leave();
-            self.metrics.forget(handle.metrics());
-        }
     }
 
     /// The journal; `None` if everything is kept only in memory.

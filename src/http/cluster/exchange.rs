@@ -1,7 +1,6 @@
 //! One call to another node: forwarding the request and returning the reply. Bodies are streamed both ways. The
 //! exception is the reply to a pop, because this node must know its leases until its client has received them.
 
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +11,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_service::{Partitions, Peer};
 use deltaq_types::name::Name;
-use futures_util::{StreamExt as _, stream};
-use http_body::Body as _;
-use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
+use super::limited_body::LimitedBody;
 use crate::http::gate::in_flight::CountedReply;
 use crate::http::node::forwarded_leases::{ForwardedLeases, ReturnPath};
 use crate::http::node::{self, CallError, Node};
@@ -30,6 +27,9 @@ use crate::http::request::context::{REQUEST_ID, RequestContext};
 const LATE_REPLY: Duration = Duration::from_secs(1);
 /// How long a reply may still arrive after the queue has moved to another owner.
 const LAST_REPLY: Duration = Duration::from_secs(1);
+/// How long a waiting call goes on while this node stops. The owner ends the wait after its next heartbeat, which shows that this node is
+/// stopping.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Headers of one connection (RFC 9110, 7.6.1).
 static OF_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
@@ -65,12 +65,12 @@ pub(in crate::http) async fn forwarded(
     let is_pop = context.operation().is_some_and(|operation| operation.class == Class::Pop);
     let shutdown = context.state.shutdown.clone();
     let metrics = context.state.request_metrics.clone();
-    let moved = moved(context.state.partitions.clone(), queue.clone(), peer.clone());
+    let over = over(&node, &context, &queue, &peer);
     let exchange = exchange(node, context, peer.clone(), queue, request);
     let exchange = async move {
         tokio::select! {
             reply = exchange => reply,
-            () = moved => Err(CallError::Interrupted),
+            () = over => Err(CallError::Interrupted),
         }
     };
     let reply = if is_pop {
@@ -121,6 +121,25 @@ async fn exchange(
     incoming(&node, &context, &peer, queue, reply).await
 }
 
+/// Waits until a reply of `peer` is no longer expected.
+fn over(
+    node: &Arc<Node>,
+    context: &RequestContext,
+    queue: &Name,
+    peer: &Arc<Peer>,
+) -> impl Future<Output = ()> + Send + use<> {
+    let moved = moved(context.state.partitions.clone(), queue.clone(), peer.clone());
+    let (node, peer, shutdown) = (node.clone(), peer.clone(), context.state.shutdown.clone());
+    let waits = context.may_wait();
+    async move {
+        tokio::select! {
+            () = moved => {}
+            () = node.until_silent(&peer) => {}
+            () = shutdown.draining().cancelled(), if waits => tokio::time::sleep(LAST_WAIT).await,
+        }
+    }
+}
+
 /// Waits until `peer` no longer owns the queue, and then for a reply that is already on its way. An owner that hangs
 /// never replies.
 async fn moved(partitions: Arc<Partitions>, queue: Name, peer: Arc<Peer>) {
@@ -143,11 +162,11 @@ pub(in crate::http) fn unreachable(peer: &Peer) -> Problem {
     Problem::new(Code::NotOwner, detail).hint(REPEAT)
 }
 
-/// The problem of an owner that has not replied before its connection ended or before the queue moved.
+/// The problem of an owner that has not replied before its connection ended, before the queue moved, or while it was silent.
 pub(in crate::http) fn interrupted(peer: &Peer) -> Problem {
     let detail = format!(
-        "the node {:?} owned the queue and did not reply before its connection ended or the queue moved; whether the request took \
-         effect is unknown",
+        "the node {:?} owned the queue and did not reply; its connection has ended, it is silent, or the queue has moved; whether \
+         the request took effect is unknown",
         peer.name
     );
     Problem::new(Code::NotOwner, detail).hint(REPEAT_IF_SAFE)
@@ -240,13 +259,9 @@ async fn incoming(
     parts.extensions.clear();
     parts.extensions.insert(PassedOn(outcome));
     if !has_leases {
-        let partitions = context.state.partitions.clone();
-        let body = if body.size_hint().exact().is_some() {
-            Body::new(body)
-        } else {
-            while_owned(body, moved(partitions, queue, peer.clone()))
-        };
-        return Ok(Response::from_parts(parts, body));
+        let why = "the node that owned the queue is silent, or no longer owns it";
+        let body = LimitedBody::new(body, over(node, context, &queue, peer), || true, why);
+        return Ok(Response::from_parts(parts, Body::new(body)));
     }
     let state = &context.state;
     let path = ReturnPath { node: node.clone(), peer: peer.clone(), shutdown: state.shutdown.clone(), queue };
@@ -265,27 +280,6 @@ async fn incoming(
     let outbox = context.connection.as_ref().map(|connection| connection.outbox.clone());
     let body = DeliveryBody::new(text, Leases::Forwarded(leases), outbox, reserved);
     Ok(Response::from_parts(parts, Body::new(body)))
-}
-
-/// A streamed body that is aborted when the owner changes, because a node that hangs would never end it.
-fn while_owned(body: Incoming, moved: impl Future<Output = ()> + Send + 'static) -> Body {
-    let state = (BodyDataStream::new(body), Box::pin(moved), false);
-    Body::from_stream(stream::unfold(state, async |(mut body, mut moved, has_ended)| {
-        if has_ended {
-            return None;
-        }
-        tokio::select! {
-            biased;
-            piece = body.next() => {
-                let piece = piece?.map_err(io::Error::other);
-                Some((piece, (body, moved, false)))
-            }
-            () = &mut moved => {
-                let error = io::Error::other("another node owns the queue by now");
-                Some((Err(error), (body, moved, true)))
-            }
-        }
-    }))
 }
 
 #[cfg(test)]

@@ -1,23 +1,22 @@
 //! Calls on a server that is one of several nodes. Each call on a queue is answered by the owner of the queue.
 //!
 //! Any node accepts any call. The first node authorizes the client and counts the call in its limits; then it answers
-//! the call itself or forwards it, at most once. An owner answers only while its ownership is certain.
+//! the call itself or forwards it, at most once. An owner answers only while its ownership is certain. When the certainty ends, a call
+//! that still waits is answered at once, because the database may never answer.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use deltaq_service::Owner;
+use deltaq_service::{Owner, Registry};
 use deltaq_types::name::Name;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 
 use super::exchange::forwarded;
+use super::limited_body::LimitedBody;
 use crate::http::node::{self, Node};
 use crate::http::operation::{BodyKind, Operation};
 use crate::http::problem::{Code, Problem, REPEAT, REPEAT_IF_SAFE};
@@ -42,7 +41,7 @@ pub(in crate::http) fn answer(
     }
     let Some(queue) = context.queue_name().cloned() else {
         // This is the list of queues, or a call with an invalid name.
-        return boxed(own(context.clone(), handler(context, request, query)));
+        return boxed(own(context.clone(), None, handler(context, request, query)));
     };
     let node = node.clone();
     boxed(async move {
@@ -51,7 +50,9 @@ pub(in crate::http) fn answer(
             Owner::This(registry) if !registry.is_ready() => {
                 Problem::recovering(registry.progress()).into_response()
             }
-            Owner::This(_) => own(context.clone(), handler(context, request, query)).await,
+            Owner::This(registry) => {
+                own(context.clone(), Some(registry), handler(context, request, query)).await
+            }
             Owner::Other(peer) if !context.is_from_node() => {
                 // The owner does not see the framing of this request.
                 let reads_body =
@@ -86,21 +87,35 @@ fn not_owner(detail: &'static str, hint: &'static str) -> Response {
 }
 
 /// The response of this node as the owner, if the ownership is still certain when the response is complete.
-async fn own(context: Arc<RequestContext>, response: ResponseFuture) -> Response {
+async fn own(
+    context: Arc<RequestContext>,
+    registry: Option<&Arc<Registry>>,
+    response: ResponseFuture,
+) -> Response {
     let state = &context.state;
     let partitions = if context.is_list_for_node() { Some(state.partitions.owned()) } else { None };
-    let response = response.await;
-    if !is_sure(state) {
-        return not_owner(
-            "this node can't be sure that it still owns the queue; whether the request took effect is unknown",
-            REPEAT_IF_SAFE,
-        );
+    let unsure = || {
+        let detail = "this node can't be sure that it still owns the queue; whether the request took effect is unknown";
+        not_owner(detail, REPEAT_IF_SAFE)
+    };
+    let response = tokio::select! {
+        biased;
+        response = response => response,
+        () = state.partitions.until_unsure(&state.clock) => return unsure(),
+    };
+    // The commits of a partition that was given up have no outcome.
+    let is_lost = response.status().is_server_error() && registry.is_some_and(|registry| registry.has_left());
+    if is_lost || !state.partitions.is_sure(&state.clock) {
+        return unsure();
     }
     let mut response = if response.body().size_hint().exact().is_some() {
         response
     } else {
-        let state = state.clone();
-        response.map(|body| Body::new(OwnedBody { body, state }))
+        let [state, own] = [state, state].map(Clone::clone);
+        let unsure = async move { state.partitions.until_unsure(&state.clock).await };
+        let is_sure = move || own.partitions.is_sure(&own.clock);
+        let why = "this node can't be sure that it still owns the queue";
+        response.map(|body| Body::new(LimitedBody::new(body, unsure, is_sure, why)))
     };
     if let Some(partitions) = partitions {
         if partitions != state.partitions.owned() {
@@ -112,38 +127,4 @@ async fn own(context: Arc<RequestContext>, response: ResponseFuture) -> Response
         }
     }
     response
-}
-
-fn is_sure(state: &AppState) -> bool {
-    state.partitions.is_sure(state.clock.monotonic_us())
-}
-
-/// A body that ends the connection when the ownership is no longer certain.
-struct OwnedBody {
-    body: Body,
-    state: AppState,
-}
-
-impl http_body::Body for OwnedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        if is_sure(&self.state) {
-            return Poll::Ready(frame);
-        }
-        Poll::Ready(Some(Err(axum::Error::new("this node can't be sure that it still owns the queue"))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

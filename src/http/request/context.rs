@@ -80,6 +80,8 @@ pub(in crate::http) struct RequestContext {
     pub(in crate::http) is_event_source: bool,
     /// Whether the caller is willing to wait.
     waits: bool,
+    /// The name of the node that has sent the request; `None` for a client.
+    sender: Option<String>,
     /// Whether another node returns leases that did not reach its client.
     pub(in crate::http) is_undelivered: bool,
     /// The trace context of the caller.
@@ -115,6 +117,7 @@ impl RequestContext {
         let is_watch = target.operation.is_some_and(|operation| operation.class == Class::Watch);
         let is_event_source =
             is_watch && WatchForm::of(request.headers()).is_ok_and(|form| form == WatchForm::Events);
+        let sender = head.forwarded.first.and_then(|name| name.to_str().ok()).map(str::to_owned);
         Arc::new(Self {
             id: request_id(head, &state),
             begun_us: state.clock.monotonic_us(),
@@ -128,6 +131,7 @@ impl RequestContext {
                 .uri()
                 .query()
                 .is_some_and(|query| query.split('&').any(|part| part.starts_with("wait="))),
+            sender: sender.filter(|_| is_from_node),
             is_undelivered: is_from_node && head.is_undelivered,
             parent: trace::context_of(head.traceparent),
             body_head: BodyHead::of(head, body_kind),
@@ -193,6 +197,19 @@ impl RequestContext {
         self.authorization.is_from_node
     }
 
+    /// Whether waits of the request should end, because the node that has sent it is stopping.
+    pub(in crate::http) fn is_ended(&self) -> bool {
+        self.sender.as_ref().is_some_and(|node| self.state.partitions.is_leaving(node))
+    }
+
+    /// Waits until the waits of the request should end.
+    pub(in crate::http) async fn ended(&self) {
+        match &self.sender {
+            Some(node) => self.state.partitions.until_leaving(node).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// The token, once it is known.
     pub(in crate::http) fn caller(&self) -> Option<&Arc<Caller>> {
         self.authorization.caller.get()
@@ -221,12 +238,20 @@ impl RequestContext {
 
     /// The data of the request that decides about its part of a limit.
     pub(in crate::http) fn applicant(&self) -> Applicant<'_> {
-        let class = match self.operation().map_or(Class::Read, |operation| operation.class) {
+        Applicant { caller: self.caller(), class: self.class() }
+    }
+
+    fn class(&self) -> Class {
+        match self.operation().map_or(Class::Read, |operation| operation.class) {
             // A read that waits must not hold a permit of those that don't.
             Class::Read if self.waits => Class::Wait,
             class => class,
-        };
-        Applicant { caller: self.caller(), class }
+        }
+    }
+
+    /// Whether the request may wait for something other than its own work.
+    pub(in crate::http) fn may_wait(&self) -> bool {
+        matches!(self.class(), Class::Pop | Class::Wait | Class::Watch)
     }
 
     /// Takes a permit of the in-flight limit.

@@ -87,8 +87,8 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &leases, hows);
     let popping = {
-        let handle = handle.clone();
-        async move { handle.pop(PopCall { pop, settles, wait }).await }
+        let (handle, context) = (handle.clone(), context.clone());
+        async move { handle.pop_until(PopCall { pop, settles, wait }, context.ended()).await }
     };
     let answer = if is_large { state.on_main_runtime(popping).await } else { popping.await };
     let settled = settled_documents(leases, &answer.settled, handle.moment());

@@ -1,5 +1,7 @@
 //! Calls about the server itself: health, metrics, limits, problems.
 
+use std::time::Duration;
+
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
@@ -45,7 +47,7 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     if let Some(registry) = state.partitions.loading() {
         return Err(Problem::recovering(registry.progress()));
     }
-    if !state.partitions.is_sure(state.clock.monotonic_us()) {
+    if !state.partitions.is_sure(&state.clock) {
         return Err(Problem::new(Code::NotOwner, "the heartbeats of this node do not reach the database"));
     }
     if let Some(refusal) = state.partitions.refusal() {
@@ -116,7 +118,7 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
 )]
 pub(in crate::http) async fn nodes(ReadCall { state, .. }: ReadCall) -> Result<Json<NodeList>, Problem> {
     let nodes = state.partitions.nodes();
-    let since = state.clock.since(nodes.read_us);
+    let since = Duration::from_micros(state.clock.uptime_us().saturating_sub(nodes.read_us));
     Ok(Json(NodeList {
         nodes: nodes.nodes.iter().map(|state| node(state, since)).collect(),
         partitions: state.partitions.count() as u64,

@@ -135,7 +135,7 @@ async fn worker_page(
 )]
 pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocument>, Problem> {
     let name = call.name()?;
-    let ReadCall { state, params, .. } = call;
+    let ReadCall { state, params, context, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let version = match params.text("resource_version") {
         Some("now") => Some(None),
@@ -149,10 +149,16 @@ pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocumen
     };
     let handle = state.partitions.get(&name)?;
     let Some(version) = version else {
-        let (synced, remaining) = handle.wait_synced(wait).await?;
+        let (synced, remaining) = tokio::select! {
+            synced = handle.wait_synced(wait) => synced?,
+            () = context.ended() => handle.wait_synced(Duration::ZERO).await?,
+        };
         return Ok(Json(wire::synced(synced, remaining, None)));
     };
-    let acknowledged = handle.wait_acknowledged(version, wait).await?;
+    let acknowledged = tokio::select! {
+        acknowledged = handle.wait_acknowledged(version, wait) => acknowledged?,
+        () = context.ended() => handle.wait_acknowledged(version, Duration::ZERO).await?,
+    };
     let (synced, remaining) = handle.wait_synced(Duration::ZERO).await?;
     Ok(Json(wire::synced(synced, remaining, Some(acknowledged))))
 }

@@ -54,7 +54,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     if form == WatchForm::Page {
         let rows = usize::try_from(rows.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
         let watcher = handle.watch(view, from(&params, &handle, view)?, filter).await?;
-        let page = next_page(watcher, wait.unwrap_or_default(), rows).await?;
+        let page = next_page(watcher, &context, wait.unwrap_or_default(), rows).await?;
         return Ok(context.reply(page).into_response());
     }
     for (name, is_given) in [("wait", wait.is_some()), ("limit", rows.is_some())] {
@@ -210,7 +210,12 @@ fn lost(parameter: &str, handle: &Handle) -> Problem {
 }
 
 /// The next page of a long poll. Waits until there is a row, but at most for the time that the client requested.
-async fn next_page(mut watcher: Watcher, wait: Duration, rows: usize) -> Result<Page<WatchRow>, Problem> {
+async fn next_page(
+    mut watcher: Watcher,
+    context: &RequestContext,
+    wait: Duration,
+    rows: usize,
+) -> Result<Page<WatchRow>, Problem> {
     let shutdown = watcher.handle().shutdown().clone();
     let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX };
     let ends = Instant::now() + wait;
@@ -220,7 +225,7 @@ async fn next_page(mut watcher: Watcher, wait: Duration, rows: usize) -> Result<
         let page = watcher.read(limit).await?;
         items.extend(page.rows.iter().map(wire::watch_row));
         let ends_list = is_listing && watcher.listing_since().is_none();
-        let is_over = ends_list || Instant::now() >= ends || shutdown.is_draining();
+        let is_over = ends_list || Instant::now() >= ends || shutdown.is_draining() || context.is_ended();
         if !items.is_empty() || page.is_last && is_over {
             let next = watcher.listing_since().map(|since| {
                 let after = watcher.resource_version();
@@ -237,6 +242,7 @@ async fn next_page(mut watcher: Watcher, wait: Duration, rows: usize) -> Result<
                 () = watcher.changed() => {}
                 () = tokio::time::sleep_until(ends) => {}
                 () = shutdown.draining().cancelled() => {}
+                () = context.ended() => {}
             }
         }
     }
@@ -299,7 +305,8 @@ impl Stream {
             let now = Instant::now();
             let is_listing = self.watcher.listing_since().is_some();
             let ends_list = since.is_some() && !is_listing;
-            self.has_ended = has_moved || shutdown.is_draining() || now >= self.ends && !is_listing;
+            let is_stopping = shutdown.is_draining() || self.context.is_ended();
+            self.has_ended = has_moved || is_stopping || now >= self.ends && !is_listing;
             let is_due = ends_list || self.has_ended || page.is_last && now >= self.next_bookmark;
             // A bookmark guarantees that nothing is missing up to its version.
             if is_due && !is_listing {
@@ -314,6 +321,7 @@ impl Stream {
                     () = self.watcher.changed() => {}
                     () = tokio::time::sleep_until(self.next_bookmark.min(self.ends)) => {}
                     () = shutdown.draining().cancelled() => {}
+                    () = self.context.ended() => {}
                 }
             }
         }

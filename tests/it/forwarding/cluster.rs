@@ -134,6 +134,11 @@ impl TestNode {
         self.partitions.set_owner(partition, Owner::Other(peer.clone()));
     }
 
+    /// Begins the shutdown of this node.
+    pub(super) fn drain(&self) {
+        self.shutdown.signal();
+    }
+
     pub(super) async fn client(&self) -> Client {
         Client::connect(self.api).await
     }

@@ -15,9 +15,9 @@ use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
 const BEGIN_EPOCH: &str = "begin an epoch";
 /// Timeout for one host to accept a connection.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Timeout of a short statement.
-pub(super) const SHORT_MAX: Duration = Duration::from_secs(15);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// Timeout of a short statement. It is longer than the wait for a lock.
+pub(super) const SHORT_MAX: Duration = Duration::from_secs(7);
 
 /// The failures that an acknowledged commit survives, as reported by the database.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tokio::sync::{MappedMutexGuard, MutexGuard, Semaphore};
 
 use super::Settings;
-use super::connect::{SHORT_MAX, simple};
+use super::connect::{CONNECT_MAX, simple};
 use super::error::{database, within};
 use super::owner::Tenure;
 use super::write::Query;
@@ -204,7 +204,7 @@ impl Connections {
         let Some(options) = self.settings.hosts.get(host) else {
             return Err(Error::Failed { doing: doing.to_owned(), source: None });
         };
-        let mut connection = within(SHORT_MAX, doing, options.connect()).await?;
+        let mut connection = within(CONNECT_MAX, doing, options.connect()).await?;
         let row = simple(&mut connection, doing, sql::reads(self.partition)).await?;
         let found = row.map(|row| Ok((rows::number(&row, 0)?, row.try_get(1)?, row.try_get(2)?))).transpose();
         let found = found.map_err(|error| database(doing, error))?;

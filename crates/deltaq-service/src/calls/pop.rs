@@ -56,20 +56,33 @@ impl Handle {
     /// Settles leases, then leases keys or waits for them. The settles are decided on arrival and remain valid
     /// regardless of the result of the pop.
     pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
+        self.pop_until(call, std::future::pending()).await
+    }
+
+    /// Like [`pop`](Self::pop), but the wait also ends with `ended`.
+    pub async fn pop_until(
+        self: &Arc<Self>,
+        call: PopCall,
+        ended: impl Future<Output = ()> + Send,
+    ) -> PopAnswer {
         if !self.settles_in_steps(&call.settles) {
-            return self.settle_and_pop(call).await;
+            return self.settle_and_pop(call, ended).await;
         }
         match self.settle(&call.settles).await {
             Ok(settled) => {
-                let answer = self.settle_and_pop(PopCall { settles: Vec::new(), ..call }).await;
-                PopAnswer { settled, ..answer }
+                let call = PopCall { settles: Vec::new(), ..call };
+                PopAnswer { settled, ..self.settle_and_pop(call, ended).await }
             }
             Err(error) => failed(error),
         }
     }
 
     /// Settles leases and leases keys in one critical section.
-    async fn settle_and_pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
+    async fn settle_and_pop(
+        self: &Arc<Self>,
+        call: PopCall,
+        ended: impl Future<Output = ()> + Send,
+    ) -> PopAnswer {
         let arrived = self.change(|state, now| {
             let settled = state.queue.settle(now, &call.settles);
             // Pops that were already waiting get the keys that the settles made ready first.
@@ -86,7 +99,8 @@ impl Handle {
             Arrival::Failed(error) => (Err(error), commit),
             Arrival::Waits(ticket, answer) => {
                 let waiting = Waiting { handle: self, ticket: Some(ticket), answer };
-                let Delivery { items, commit: cause } = waiting.until(call.wait, self.shutdown()).await;
+                let Delivery { items, commit: cause } =
+                    waiting.until(call.wait, self.shutdown(), ended).await;
                 let items = cause.wait().await.map_err(Error::from).and(items);
                 switches = self.switches().await;
                 // A pop that waited and settled nothing has not emitted any events.
@@ -162,7 +176,12 @@ struct Waiting<'h> {
 }
 
 impl Waiting<'_> {
-    async fn until(mut self, wait: Duration, shutdown: &Shutdown) -> Delivery {
+    async fn until(
+        mut self,
+        wait: Duration,
+        shutdown: &Shutdown,
+        ended: impl Future<Output = ()>,
+    ) -> Delivery {
         tokio::select! {
             biased;
             answer = &mut self.answer => {
@@ -172,6 +191,7 @@ impl Waiting<'_> {
             }
             () = tokio::time::sleep(wait) => {}
             () = shutdown.draining().cancelled() => {}
+            () = ended => {}
         }
         // The answer "no keys" depends on the queue's creation, which has a commit.
         let commit = {

@@ -370,8 +370,9 @@ impl<'r> Watcher<'r> {
         let mut connection = self.client.connect()?;
         let accept = if self.way == Way::Events { "text/event-stream" } else { "application/x-ndjson" };
         connection.send(self.request("bookmark=1s", accept).as_bytes())?;
-        let (head, _) = connection.receive_head()?;
-        if !self.accepts(&head.first) {
+        let (head, length) = connection.receive_head()?;
+        // An EventSource gets no 503: a reply with a length only tells it to connect again.
+        if !self.accepts(&head.first) || length.is_some() {
             return Ok(());
         }
         self.read_lines(&mut connection)
