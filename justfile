@@ -76,7 +76,7 @@ simulate seeds="100000":
     DELTAQ_SIMULATION_SEEDS={{seeds}} cargo test --locked -p deltaq --test it chaos::simulation::seeds -- --nocapture
 
 # Random histories of starts, copies, restores and wrong clocks: no number of a lost time comes back, and none of a kept one is refused. `rounds`
-# are histories of real processes.
+# are histories of real processes: on folders, and on databases whose primary is lost while the standby lags.
 lives seeds="1000" rounds="20":
     DELTAQ_LIVES_SEEDS={{seeds}} DELTAQ_LIVES_ROUNDS={{rounds}} cargo test --locked -p deltaq --test it chaos::simulation::lives:: -- --nocapture
 

@@ -1,6 +1,7 @@
 //! The backend of a server: its own journal, or its share of a database.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use deltaq_journal::postgres::{Join, Member, Membership};
@@ -125,6 +126,7 @@ async fn join(parts: &Parts<'_>, name: String, node: Arc<http::Node>) -> Result<
         options: journal::writer_options(&settings.storage),
         claims: Semaphore::new(CLAIMS_MAX),
         shutdown: (*shutdown).clone(),
+        issued: AtomicU64::new(0),
     };
     let closed = CancellationToken::new();
     let cluster = Some(Cluster::new(membership, partitions.clone(), ingredients, closed.clone()));

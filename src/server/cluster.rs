@@ -77,6 +77,8 @@ pub(super) struct Cluster {
     steady_since: Option<Instant>,
     /// When the last heartbeat that the database has confirmed was sent, in microseconds of the machine's uptime.
     confirmed_us: u64,
+    /// The server of the database that has confirmed it.
+    server: Option<i64>,
     /// Cancelled when no connections are left.
     closed: CancellationToken,
 }
@@ -104,6 +106,7 @@ impl Cluster {
             unloadable: BTreeMap::new(),
             steady_since: None,
             confirmed_us,
+            server: None,
             closed,
         }
     }
@@ -191,6 +194,16 @@ impl Cluster {
                 }
                 return Ok(());
             }
+        }
+        let was_server = self.server.replace(found.server);
+        // Another node may have owned the partitions in the meantime, and another server may have lost that.
+        if was_server.is_some_and(|server| server != found.server)
+            && !self.partitions.is_sure(&self.ingredients.clock)
+        {
+            tracing::warn!(
+                "the database has restarted or failed over during a long outage; this node loads its partitions again"
+            );
+            self.drop_all();
         }
         self.steady_since.get_or_insert_with(Instant::now);
         self.partitions.trust(sent.saturating_add(whole_us(TRUST)));
@@ -455,8 +468,8 @@ mod tests {
     fn a_node_that_has_loaded_nothing_gets_no_further_partitions() {
         let names = |nodes: &[&Node]| {
             let nodes = nodes.iter().map(|node| (*node).clone()).collect();
-            let found =
-                Found { condition: Condition::Member, nodes, owners: vec![Some("b".to_owned()), None] };
+            let owners = vec![Some("b".to_owned()), None];
+            let found = Found { condition: Condition::Member, nodes, owners, server: 1 };
             candidates(&found).iter().map(|node| node.name.clone()).collect::<Vec<_>>()
         };
         let (a, b, c) =

@@ -8,6 +8,7 @@ pub(crate) mod preload;
 pub(crate) mod process;
 pub(crate) mod server;
 pub(crate) mod waiting;
+pub(crate) mod wall_clock;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

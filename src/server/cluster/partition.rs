@@ -1,9 +1,11 @@
 //! A partition from its claim to its release.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deltaq_engine::config::Config;
+use deltaq_engine::id::Rv;
 use deltaq_journal::postgres::{Member, Postgres, Settings};
 use deltaq_journal::store::Reader;
 use deltaq_journal::{WriterOptions, writer};
@@ -42,6 +44,9 @@ pub(in crate::server) struct Ingredients {
     pub(in crate::server) claims: Semaphore,
     /// The shutdown of the process.
     pub(in crate::server) shutdown: Shutdown,
+    /// The largest number of the partitions that this node has had. The next life of a queue begins above it, also if a failover of the
+    /// database has lost the number, and the clock of its new server is behind.
+    pub(in crate::server) issued: AtomicU64,
 }
 
 /// A partition of this node.
@@ -52,6 +57,7 @@ pub(super) struct Partition {
     pub(super) was_released: bool,
     writing: JoinHandle<writer::Ended>,
     shutdown: Shutdown,
+    from: Arc<Ingredients>,
 }
 
 impl Partition {
@@ -80,8 +86,10 @@ impl Partition {
         let (limits, defaults) = (from.limits.clone(), from.defaults.clone());
         let metrics = from.metrics.clone();
         let registry = Registry::new(limits, defaults, clock, Some(journal), shutdown.clone(), metrics)
-            .with_tokens(from.grants.clone(), from.max_followers_per_token);
-        let partition = Self { registry: Arc::new(registry), was_released: opening.clean, writing, shutdown };
+            .with_tokens(from.grants.clone(), from.max_followers_per_token)
+            .above(Rv::new(from.issued.load(Ordering::Acquire)));
+        let registry = Arc::new(registry);
+        let partition = Self { registry, was_released: opening.clean, writing, shutdown, from: from.clone() };
         let loaded = partition.registry.recover(contents).boxed().await;
         if let Err(error) = loaded {
             partition.abandon();
@@ -114,6 +122,7 @@ impl Partition {
         // owner in the meantime, and the next owner reads the last events faster than the checkpoint would write
         // them.
         self.registry.close();
+        self.note_numbers();
         self.shutdown.cut().cancel();
         if self.writing.await.is_err() {
             tracing::error!("the writer of a partition panicked before the last commit");
@@ -121,8 +130,13 @@ impl Partition {
         self.registry.leave();
     }
 
+    fn note_numbers(&self) {
+        self.from.issued.fetch_max(self.registry.last_number().get(), Ordering::AcqRel);
+    }
+
     /// Gives up a partition without any further write, because another node owns it or because it can't be loaded.
     pub(super) fn abandon(self) {
+        self.note_numbers();
         self.registry.leave();
         self.shutdown.drain();
         self.shutdown.cut().cancel();

@@ -35,7 +35,7 @@ mod retrying;
 mod sequences;
 mod snapshot;
 mod versions;
-pub(crate) mod wall_clock;
+mod wall_clock;
 pub(crate) mod watchers;
 mod worker;
 

@@ -16,6 +16,7 @@ mod outages;
 pub(crate) mod patroni;
 pub(crate) mod pgbouncer;
 pub(crate) mod proxy;
+pub(crate) mod replica;
 mod returned_leases;
 mod secrets;
 mod store;

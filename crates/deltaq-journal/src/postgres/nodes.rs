@@ -91,6 +91,8 @@ pub struct Found {
     pub nodes: Vec<Node>,
     /// The name of each partition's owner. The owner may have been removed since.
     pub owners: Vec<Option<String>>,
+    /// The start time of the server that has answered, in microseconds. It identifies the server.
+    pub server: i64,
 }
 
 /// Whether a process is still a member.
@@ -198,7 +200,9 @@ impl Membership {
             Some(own) if own.instance == self.member.instance => Condition::Member,
             Some(_) => Condition::Replaced,
         };
-        Ok(Found { condition, nodes, owners })
+        let server = rows.first().map(|row| row.try_get("server")).transpose();
+        let server = server.map_err(|error| database(doing, error))?.unwrap_or_default();
+        Ok(Found { condition, nodes, owners, server })
     }
 
     /// The address of the API of this node.

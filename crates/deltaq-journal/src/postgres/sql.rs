@@ -15,7 +15,7 @@ const LOCK_MS: u32 = 5_000;
 const STATEMENT_MS: u32 = 60_000;
 /// Maximum pause between two statements of a transaction, in milliseconds. If a node loses power during a
 /// transaction, the lock of the partition is held for this long.
-const PAUSE_MS: u32 = 10_000;
+const PAUSE_MS: u32 = 5_000;
 
 /// The start time of the server, in microseconds, for use in `concat!`.
 macro_rules! server {
@@ -129,8 +129,8 @@ fn nodes_and_owners(condition: &str) -> String {
     format!(
         "SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, has_joined, reached, secrets, queues, \
              (extract(epoch FROM clock_timestamp() - heartbeat_at) * 1000)::bigint AS heartbeat_age_ms, clock_ahead_ms, \
-             has_loaded, unloadable FROM deltaq.nodes WHERE {condition} \
-         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+             has_loaded, unloadable, {SERVER} AS server FROM deltaq.nodes WHERE {condition} \
+         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {SERVER} \
              FROM deltaq.partitions \
          ORDER BY partition NULLS FIRST, name"
     )
@@ -239,7 +239,7 @@ pub(super) fn next_epoch(partition: i16, tenure: &Tenure) -> String {
     let Tenure { writer, epoch: Epoch(own), before: (Epoch(epoch_before), writer_before), .. } = tenure;
     let next = own + 1;
     format!(
-        "{}UPDATE deltaq.partitions SET epoch = {next}, writer = {writer} WHERE partition = {partition} AND (\
+        "{}UPDATE deltaq.partitions SET epoch = {next}, writer = {writer}, clean = false WHERE partition = {partition} AND (\
              writer = {writer} AND epoch <= {next} OR writer = {writer_before} AND epoch = {epoch_before}\
          ) RETURNING epoch, {SERVER}; COMMIT",
         begin()
@@ -299,12 +299,12 @@ pub(super) fn has_rows(partition: i16, queue: QueueId) -> String {
     format!("SELECT {} OR {} OR {}", exists("journal"), exists("tombstones"), exists("keys"))
 }
 
-/// The last event of each queue, in the journal or at its checkpoint, and the name of the queue.
+/// The last event of each queue, in the journal or at its checkpoint, the event of its checkpoint, and the name of the queue.
 pub(super) fn reached(partition: i16, queues: &[String]) -> String {
     format!(
         "SELECT asked.queue_id, greatest(0, q.rv, (\
              SELECT j.last_rv FROM deltaq.journal j WHERE j.partition = {partition} AND j.queue_id = asked.queue_id \
-             ORDER BY j.prev_rv DESC LIMIT 1)), q.name \
+             ORDER BY j.prev_rv DESC LIMIT 1)), coalesce(q.rv, 0), q.name \
          FROM unnest('{{{}}}'::bigint[]) AS asked (queue_id) \
          LEFT JOIN deltaq.queues q ON q.partition = {partition} AND q.id = asked.queue_id",
         queues.join(",")

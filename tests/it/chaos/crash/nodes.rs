@@ -26,10 +26,10 @@ use super::links::{LinkFault, LinkProxy};
 use super::load::Clients;
 use super::queues::QUEUES;
 use super::snapshot::{create, drain, snapshot};
-use super::wall_clock::WallClock;
 use crate::harness::blocking::{Connection, Message};
 use crate::harness::server::{End, Spawned, Store};
 use crate::harness::waiting::{PATIENCE, found};
+use crate::harness::wall_clock::WallClock;
 use crate::system::postgres::cluster::Cluster;
 use crate::system::postgres::proxy::Proxy;
 

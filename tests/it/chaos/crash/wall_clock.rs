@@ -1,48 +1,14 @@
-//! The wall clock of a process, which jumps while the process runs. Its monotonic clock stays right.
-
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
-use std::process::Command;
+//! A wall clock that jumps while a server runs.
 
 use deltaq_runtime::clock::wall_us;
 use serde_json::{Value, json};
 
 use crate::harness::blocking::{Connection, Message};
-use crate::harness::preload;
 use crate::harness::server::{Spawned, Store};
 use crate::harness::waiting::until;
+use crate::harness::wall_clock::WallClock;
 
 const DAY_S: i64 = 86_400;
-
-/// The wall clock of the processes that were started with it. It stays where it is when they restart.
-#[derive(Debug)]
-pub(crate) struct WallClock {
-    library: PathBuf,
-    path: PathBuf,
-    file: File,
-}
-
-impl WallClock {
-    /// A clock that is right, in a file of this name.
-    pub(crate) fn new(path: PathBuf) -> Self {
-        let library = preload::library("tests/it/chaos/crash/wall_clock.c");
-        let file = File::create_new(&path).expect("a new file");
-        let clock = Self { library, path, file };
-        clock.set(0);
-        clock
-    }
-
-    /// Gives a process this clock.
-    pub(crate) fn give(&self, command: &mut Command) {
-        command.env("LD_PRELOAD", &self.library).env("WALL_CLOCK", &self.path);
-    }
-
-    /// Sets how many seconds the clock is ahead.
-    pub(crate) fn set(&self, seconds: i64) {
-        self.file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the file can be written");
-    }
-}
 
 #[test]
 fn a_jump_moves_the_wall_clock_of_a_server_and_not_its_timers() {

@@ -1,16 +1,18 @@
 //! Random histories of starts, ends, copies and restores, with a clock that is wrong now and then: nothing of a lost time is accepted or
 //! given out again, and nothing of a kept one is refused.
 //!
-//! A history calls the API of a node in this process whose store is in memory, or of processes on folders. The judge knows which replies are of the present timeline and which are of a
+//! A history calls the API of a node in this process whose store is in memory, of processes on folders, or of processes on a database whose
+//! primary is lost while its standby lags. The judge knows which replies are of the present timeline and which are of a
 //! lost one, and the floor of the calendar of decision 0014; it knows nothing of lives.
 //!
-//! `DELTAQ_LIVES_SEEDS` sets the number of histories in this process, `DELTAQ_LIVES_ROUNDS` that of processes. `DELTAQ_LIVES_SEED` runs one of
-//! each and prints it.
+//! `DELTAQ_LIVES_SEEDS` sets the number of histories in this process, `DELTAQ_LIVES_ROUNDS` that of each kind of processes. `DELTAQ_LIVES_SEED`
+//! runs one of each and prints it.
 
 mod history;
 mod judge;
 mod machine;
 mod node;
+mod servers;
 
 use std::panic::{catch_unwind, resume_unwind};
 
@@ -73,4 +75,12 @@ fn histories() {
 #[test]
 fn histories_of_processes() {
     run_all(knob("DELTAQ_LIVES_ROUNDS").unwrap_or(ROUNDS), History::of_processes);
+}
+
+#[test]
+fn histories_of_databases() {
+    let rounds = knob("DELTAQ_LIVES_ROUNDS").unwrap_or(ROUNDS);
+    let hits = run_all(rounds, History::of_databases);
+    let failovers = hits.get("a failover to a standby that lagged").copied().unwrap_or_default();
+    assert!(failovers > 0 || rounds < ROUNDS || hits.is_empty(), "no database was lost");
 }

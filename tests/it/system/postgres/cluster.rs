@@ -5,6 +5,7 @@
 //! happens, and the next test removes its files.
 
 use std::fs::{self, File, Permissions};
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
+use crate::harness::waiting::{found, until};
+use crate::harness::wall_clock::WallClock;
+
 /// The Debian package of the server.
 const PACKAGE: &str = "postgresql";
+/// The copy of the library of a wall clock.
+const CLOCK_LIBRARY: &str = "wall_clock.so";
 /// The name in the path of a file of a test, before the process id.
 const PREFIX: &str = "deltaq-postgres-";
 /// How long a test waits between two looks at a server, and how often it looks.
@@ -45,6 +51,7 @@ pub(crate) struct Cluster {
     is_durable: bool,
     /// Settings besides those of every server.
     settings: Vec<String>,
+    wall_clock: Option<WallClock>,
     process: Option<Child>,
 }
 
@@ -63,7 +70,7 @@ impl Cluster {
         let folder = folder();
         let template = template();
         run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(&template).arg(folder.path().join("data")));
-        let mut cluster = Self { folder, is_durable, settings: Vec::new(), process: None };
+        let mut cluster = Self { folder, is_durable, settings: Vec::new(), wall_clock: None, process: None };
         cluster.restart();
         cluster
     }
@@ -99,6 +106,11 @@ impl Cluster {
         for setting in &self.settings {
             command.args(["-c", setting]);
         }
+        if let Some(clock) = &self.wall_clock {
+            clock.give(&mut command);
+            // The user of the server need not have access to the folder of the build.
+            command.env("LD_PRELOAD", self.folder.path().join(CLOCK_LIBRARY));
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command
     }
@@ -131,6 +143,43 @@ impl Cluster {
         let [from, to] = [from, to].map(|name| self.folder.path().join(name));
         let _missing = fs::remove_dir_all(&to);
         run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to));
+    }
+
+    /// Gives the server a wall clock of its own from its next start on. It is ahead by so many seconds.
+    pub(crate) fn set_wall_clock(&mut self, seconds: i64) {
+        let path = self.folder.path().join("clock");
+        let clock = self.wall_clock.get_or_insert_with(|| WallClock::new(path));
+        fs::copy(clock.library(), self.folder.path().join(CLOCK_LIBRARY)).expect("a copy");
+        clock.set(seconds);
+    }
+
+    /// Makes this server, which has ended, an asynchronous standby of a primary.
+    pub(crate) fn follow(&mut self, primary: &Self) {
+        let data = self.folder.path().join("data");
+        // After a kill, the processes of connections may live for a moment.
+        found(|| match fs::remove_dir_all(&data) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        });
+        let mut copy = as_user(&program("pg_basebackup"));
+        copy.args(["-U", "postgres", "-R", "-N", "-c", "fast", "-h"]).arg(primary.folder.path());
+        run(copy.arg("-D").arg(&data));
+        self.restart();
+    }
+
+    /// Waits until this standby has everything that its primary has, and lets it lag from now on.
+    pub(crate) fn lag_behind(&self, primary: &Self) {
+        let written = primary.sql("SELECT pg_current_wal_flush_lsn()");
+        let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");
+        until("the standby has everything", || self.sql(&replayed) == "t");
+        self.sql("ALTER SYSTEM SET primary_conninfo = ''");
+        self.sql("SELECT pg_reload_conf()");
+        until("the standby lags", || self.sql("SELECT count(*) FROM pg_stat_wal_receiver") == "0");
+    }
+
+    /// Makes this standby the primary.
+    pub(crate) fn promote(&self) {
+        assert_eq!(self.sql("SELECT pg_promote()"), "t");
     }
 
     /// Starts the server again with TLS at an address of its own, with this certificate and key (PEM).

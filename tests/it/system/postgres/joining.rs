@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::commands::printed;
 use super::nodes::{Nodes, PARTITIONS, QUEUES, SECRET, add, call_at};
 use crate::chaos::crash::links::LinkProxy;
-use crate::chaos::crash::wall_clock::WallClock;
 use crate::harness::blocking::{Connection, Message};
 use crate::harness::process::deltaq;
 use crate::harness::server::{End, Spawned};
 use crate::harness::waiting::{PATIENCE, found, until};
+use crate::harness::wall_clock::WallClock;
 
 const HOUR_S: i64 = 3_600;
 

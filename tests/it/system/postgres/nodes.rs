@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -27,6 +27,31 @@ pub(super) struct Nodes {
     pub(super) store: Store,
     pub(super) secret: PathBuf,
     partitions: usize,
+}
+
+/// The number of partitions of each node; "" is none.
+fn owners(cluster: &Cluster) -> BTreeMap<String, usize> {
+    let rows = cluster.sql("SELECT coalesce(node, ''), count(*) FROM deltaq.partitions GROUP BY 1");
+    let pairs = rows.lines().filter_map(|row| row.split_once('|'));
+    pairs.map(|(node, count)| (node.to_owned(), count.parse().expect("a number"))).collect()
+}
+
+/// Waits until the partitions have these owners.
+#[track_caller]
+pub(super) fn until_owners_at(cluster: &Cluster, wanted: &[(&str, usize)]) {
+    let wanted: BTreeMap<_, _> = wanted.iter().map(|(node, count)| ((*node).to_owned(), *count)).collect();
+    found(|| {
+        let owners = owners(cluster);
+        if owners == wanted { Ok(()) } else { Err(format!("{owners:?} and not {wanted:?}")) }
+    });
+}
+
+/// Starts a node.
+pub(super) fn start_node(store: &Store, secret: &Path, name: &str) -> Spawned {
+    Spawned::start_with(store, |command: &mut Command| {
+        command.args(["--node-name", name, "--advertise", "http://127.0.0.1:0"]);
+        command.env("DELTAQ_CLUSTER__SECRET_FILE", secret);
+    })
 }
 
 impl Nodes {
@@ -63,9 +88,7 @@ impl Nodes {
 
     /// How many partitions each node owns; "" is none.
     fn owners(&self) -> BTreeMap<String, usize> {
-        let rows = self.cluster.sql("SELECT coalesce(node, ''), count(*) FROM deltaq.partitions GROUP BY 1");
-        let pairs = rows.lines().filter_map(|row| row.split_once('|'));
-        pairs.map(|(node, count)| (node.to_owned(), count.parse().expect("a number"))).collect()
+        owners(&self.cluster)
     }
 
     /// The node that owns a queue.
@@ -78,12 +101,7 @@ impl Nodes {
     /// Waits until the partitions have these owners.
     #[track_caller]
     pub(super) fn until_owners(&self, wanted: &[(&str, usize)]) {
-        let wanted: BTreeMap<_, _> =
-            wanted.iter().map(|(node, count)| ((*node).to_owned(), *count)).collect();
-        found(|| {
-            let owners = self.owners();
-            if owners == wanted { Ok(()) } else { Err(format!("{owners:?} and not {wanted:?}")) }
-        });
+        until_owners_at(&self.cluster, wanted);
     }
 }
 
@@ -382,7 +400,7 @@ fn an_outage_of_the_database_moves_no_partitions() {
 }
 
 /// Waits until an Add succeeds, and returns its version.
-fn added(node: &Spawned, queue: &str, key: &str) -> u64 {
+pub(super) fn added(node: &Spawned, queue: &str, key: &str) -> u64 {
     found(|| {
         let (status, reply) = add(node, queue, key);
         if status != 200 {

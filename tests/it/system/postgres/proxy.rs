@@ -54,7 +54,7 @@ struct State {
 
 #[derive(Debug)]
 struct Shared {
-    server: PathBuf,
+    server: Mutex<PathBuf>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -81,10 +81,16 @@ impl Proxy {
     pub(crate) fn start(server: PathBuf) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared { server, state: Mutex::default(), changed: Condvar::new() });
+        let shared =
+            Arc::new(Shared { server: Mutex::new(server), state: Mutex::default(), changed: Condvar::new() });
         let accepting = shared.clone();
         let accepting = Some(std::thread::spawn(move || accept(&listener, &accepting)));
         Self { address, shared, accepting }
+    }
+
+    /// Leads new connections to another server.
+    pub(crate) fn leads_to(&self, server: PathBuf) {
+        *self.shared.server.lock() = server;
     }
 
     /// The address of a database behind the proxy.
@@ -162,7 +168,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             break;
         }
         // A server that is down refuses connections.
-        let server = UnixStream::connect(&shared.server).ok().filter(|_| !state.refuses);
+        let server = UnixStream::connect(&*shared.server.lock()).ok().filter(|_| !state.refuses);
         let Some(server) = server else { continue };
         let _batched = client.set_nodelay(true);
         let is_held = AtomicBool::new(state.flow == Flow::Held);

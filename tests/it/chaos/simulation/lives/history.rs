@@ -31,6 +31,8 @@ pub(super) struct History {
     newest: u64,
     before: u64,
     hits: Hits,
+    /// Whether the process lives on while its database fails over.
+    lives_on: bool,
 }
 
 /// A copy of the store, and what is kept with it.
@@ -55,6 +57,13 @@ impl History {
         Self::on(Machine::of_processes(), Rng::with_seed(seed), seed, prints)
     }
 
+    /// A history of a process whose database has a standby.
+    pub(super) fn of_databases(seed: u64, prints: bool) -> Hits {
+        let mut rng = Rng::with_seed(seed);
+        let machine = Machine::of_databases(&mut rng);
+        Self::on(machine, rng, seed, prints)
+    }
+
     fn on(machine: Machine, mut rng: Rng, seed: u64, prints: bool) -> Hits {
         let mode = ["delta", "latest", "keys", "events"][rng.usize(..4)];
         let lives = rng.u32(4..12);
@@ -69,6 +78,7 @@ impl History {
             newest: 0,
             before: 0,
             hits: Hits::new(),
+            lives_on: false,
         };
         history.note(&format!("seed {seed}, mode {mode}"));
         for life in 0..lives {
@@ -115,7 +125,10 @@ impl History {
     }
 
     async fn live(&mut self, is_new: bool) {
-        let floor = self.machine.floor();
+        let mut floor = self.machine.floor();
+        if self.machine.keeps_numbers() {
+            floor = floor.max(self.newest);
+        }
         let node = self.machine.start().await;
         if !self.machine.has_journal() {
             self.hit("a start without a journal");
@@ -126,12 +139,18 @@ impl History {
             self.begin(floor);
         }
         self.check(&node).await;
-        for _ in 0..self.rng.u32(4..16) {
+        for step in 0..self.rng.u32(4..16) {
+            if step == 2 && self.machine.has_standby() && self.rng.bool() {
+                self.copy_beside();
+            }
             self.machine.spend(Duration::from_millis(self.rng.u64(..5_000)));
             self.step(&node).await;
         }
         self.check(&node).await;
-        if self.machine.has_journal() && self.rng.bool() {
+        self.lives_on = self.machine.lags() && self.rng.u8(..3) > 0;
+        if self.lives_on {
+            self.machine.keep(node);
+        } else if self.machine.has_journal() && self.rng.bool() {
             node.stop().await;
             self.note("a clean stop");
         }
@@ -141,6 +160,10 @@ impl History {
     fn end(&mut self) {
         if !self.machine.has_journal() {
             self.timeline = Timeline::default();
+            return;
+        }
+        if self.machine.has_standby() {
+            self.may_fail_over();
             return;
         }
         self.machine.ended();
@@ -172,6 +195,32 @@ impl History {
         }
     }
 
+    /// The primary of the database may be lost, with everything that the standby lacks.
+    fn may_fail_over(&mut self) {
+        if !self.machine.lags() || !self.lives_on && self.rng.u8(..3) == 0 {
+            return;
+        }
+        let Copy { copied, timeline, .. } = self.copies.remove(0);
+        self.machine.restore(&copied);
+        self.timeline = timeline;
+        let lives_on = self.lives_on;
+        self.note(&format!(
+            "a failover, the process lives on: {lives_on}; items {:?} are kept",
+            self.timeline.items
+        ));
+        self.hit("a failover to a standby that lagged");
+        if lives_on {
+            self.hit("a process that lived on over a failover");
+        }
+    }
+
+    /// Copies the rows beside the running node, or lets its standby lag.
+    fn copy_beside(&mut self) {
+        let copied = self.machine.backup();
+        self.note("a copy beside the running node");
+        self.keep(copied);
+    }
+
     fn keep(&mut self, copied: Option<Copied>) {
         let timeline = self.timeline.clone();
         self.copies.extend(copied.map(|copied| Copy { copied, timeline, restores: 0 }));
@@ -183,11 +232,7 @@ impl History {
             7..=10 => self.pop(node).await,
             11 | 12 => self.settle(node).await,
             13..=15 => self.list(node).await,
-            16 => {
-                let copied = self.machine.backup();
-                self.note("a copy beside the running node");
-                self.keep(copied);
-            }
+            16 => self.copy_beside(),
             17 if self.rng.u8(..6) == 0 => {
                 assert_eq!(node.call("DELETE", "", &Value::Null).await.status, 204);
                 self.timeline = Timeline { starts: self.timeline.starts.clone(), ..Timeline::default() };

@@ -8,8 +8,9 @@ use deltaq_runtime::clock::{Clock, ManualClock, wall_us};
 use fastrand::Rng;
 
 use super::node::Running;
-use crate::chaos::crash::wall_clock::WallClock;
+use super::servers::Servers;
 use crate::harness::process::{deltaq, finished};
+use crate::harness::wall_clock::WallClock;
 use crate::store::fake::FakeStore;
 
 /// The right time at the first start: in November 2026.
@@ -36,6 +37,7 @@ enum Rows {
     None,
     Memory(FakeStore),
     Files(Files),
+    Servers(Box<Servers>),
 }
 
 /// The folders of a node that is a process.
@@ -50,6 +52,8 @@ struct Files {
 pub(super) enum Copied {
     Memory(FakeStore),
     Files(PathBuf),
+    /// The standby of a database, which lags from now on.
+    Standby,
 }
 
 impl Machine {
@@ -63,6 +67,11 @@ impl Machine {
         let root = tempfile::tempdir().expect("a folder");
         let clock = WallClock::new(root.path().join("clock"));
         Self::new(Rows::Files(Files { data: root.path().join("0"), root, folders: 0, clock }))
+    }
+
+    /// A process on a database with a standby: a node, or a server alone.
+    pub(super) fn of_databases(rng: &mut Rng) -> Self {
+        Self::new(Rows::Servers(Box::new(Servers::start(rng.u8(..3) > 0, rng.bool()))))
     }
 
     fn new(rows: Rows) -> Self {
@@ -85,10 +94,34 @@ impl Machine {
         self.starts_us.push(wall_us);
         self.hand.set_wall(wall_us);
         self.wrong_s = wall_us.cast_signed().wrapping_sub(self.now_us.cast_signed()) / 1_000_000;
-        if let Rows::Files(files) = &self.rows {
-            files.clock.set(self.wrong_s);
+        match &mut self.rows {
+            Rows::Files(files) => files.clock.set(self.wrong_s),
+            // The next server of the database has this clock.
+            Rows::Servers(servers) => servers.set_clock(self.wrong_s),
+            Rows::None | Rows::Memory(_) => {}
         }
         self.wrong_s
+    }
+
+    /// Whether a failover of the database would lose something now.
+    pub(super) fn lags(&self) -> bool {
+        matches!(&self.rows, Rows::Servers(servers) if servers.lags())
+    }
+
+    pub(super) fn has_standby(&self) -> bool {
+        matches!(&self.rows, Rows::Servers(_))
+    }
+
+    /// Lets a process live on, over a failover of its database.
+    pub(super) fn keep(&mut self, running: Running) {
+        if let (Rows::Servers(servers), Running::Process(process)) = (&mut self.rows, running) {
+            servers.keep(process);
+        }
+    }
+
+    /// Whether a process that lives on knows all numbers that it has given out.
+    pub(super) fn keeps_numbers(&self) -> bool {
+        matches!(&self.rows, Rows::Servers(servers) if servers.keeps_numbers())
     }
 
     /// Time passes in this process.
@@ -101,16 +134,18 @@ impl Machine {
     pub(super) fn floor(&self) -> u64 {
         let wall_us = match &self.rows {
             Rows::Files(_) => wall_us().saturating_add_signed(self.wrong_s * 1_000_000),
+            Rows::Servers(servers) => wall_us().saturating_add_signed(servers.wrong_s() * 1_000_000),
             Rows::None | Rows::Memory(_) => self.clock.wall_us(),
         };
         (wall_us / 1_000 - FLOOR_ZERO_MS) << 12
     }
 
-    pub(super) async fn start(&self) -> Running {
-        match &self.rows {
+    pub(super) async fn start(&mut self) -> Running {
+        match &mut self.rows {
             Rows::None => Running::start(None, &self.clock).await,
             Rows::Memory(store) => Running::start(Some(store), &self.clock).await,
             Rows::Files(files) => Running::process(&files.data, &files.clock),
+            Rows::Servers(servers) => Running::Process(servers.process()),
         }
     }
 
@@ -118,6 +153,7 @@ impl Machine {
     pub(super) fn backup(&mut self) -> Option<Copied> {
         match &mut self.rows {
             Rows::None => None,
+            Rows::Servers(servers) => servers.lag().then_some(Copied::Standby),
             Rows::Memory(store) => Some(Copied::Memory(store.restarted())),
             Rows::Files(files) => {
                 let folder = files.folder();
@@ -140,7 +176,7 @@ impl Machine {
     /// A copy of the rows of a node that has ended; none without a journal.
     pub(super) fn copied(&mut self) -> Option<Copied> {
         match &mut self.rows {
-            Rows::None => None,
+            Rows::None | Rows::Servers(_) => None,
             Rows::Memory(store) => Some(Copied::Memory(store.restarted())),
             Rows::Files(files) => {
                 let folder = files.folder();
@@ -158,6 +194,7 @@ impl Machine {
                 files.data = files.folder();
                 copy(from, &files.data);
             }
+            (Rows::Servers(servers), Copied::Standby) => servers.fail_over(),
             _ => panic!("a copy of another kind of machine"),
         }
     }

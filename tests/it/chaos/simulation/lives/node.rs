@@ -17,10 +17,10 @@ use futures_util::StreamExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-use crate::chaos::crash::wall_clock::WallClock;
 use crate::harness::Client;
 use crate::harness::server::{End, Spawned, Store};
 use crate::harness::waiting::PATIENCE;
+use crate::harness::wall_clock::WallClock;
 use crate::node;
 use crate::server::commits::api;
 use crate::store::fake::FakeStore;
