@@ -5,12 +5,14 @@ mod backend;
 mod certificate;
 mod cluster;
 mod error;
+mod face;
 mod grants;
 mod journal;
 mod listeners;
 mod reload;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -31,16 +33,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::auditing::Auditing;
 use self::backend::{Backend, Ready};
 pub use self::error::Error;
+use self::face::Face;
 use self::grants::CurrentGrants;
 pub use self::journal::Place;
+use self::listeners::Listeners;
 pub use self::listeners::PassedSockets;
-use self::listeners::{Listeners, Serving};
 pub use self::reload::{Reloadable, Reloaded};
 
 use crate::audit::Audit;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
-use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
+use crate::http::{RequestMetrics, StoreInfo};
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 use crate::{supervisor, telemetry};
@@ -94,6 +97,17 @@ impl Server {
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();
+        let face = Face {
+            settings,
+            clock: &clock,
+            shutdown: &shutdown,
+            reloadable: &reloadable,
+            spans: &spans,
+            request_metrics: RequestMetrics::new(&metrics),
+            refused_lines: Arc::default(),
+            threads: Arc::new(threads),
+            serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
+        };
         let port = listeners.api.address.port();
         let node = reloadable.node.clone();
         let grants = Arc::new(CurrentGrants { gate: reloadable.gate.clone(), clock: clock.clone() });
@@ -106,31 +120,13 @@ impl Server {
             port,
             node,
         };
-        let opened = unless_stopped.run_until_cancelled(Box::pin(backend::open(parts))).await;
+        let opened = unless_stopped.run_until_cancelled(Box::pin(face.open(&listeners, &parts))).await;
         let Ready { mut backend, partitions, store, place } = opened.ok_or(Error::Stopped)??;
         let closing = CancellationToken::new();
         let (api, metrics_address) = (listeners.api.address, listeners.metrics_address());
-        let refused_lines = Arc::<Suppression>::default();
-        let state = AppState::from(Parts {
-            request_metrics: RequestMetrics::new(&metrics),
-            partitions: partitions.clone(),
-            limits: HttpLimits::of(settings),
-            gate: reloadable.gate.clone(),
-            audit: reloadable.audit.clone(),
-            refused_lines: refused_lines.clone(),
-            spans: spans.clone(),
-            started_us: clock.wall_us(),
-            clock: clock.clone(),
-            shutdown: shutdown.clone(),
-            store: store.clone(),
-            node: reloadable.node.clone(),
-            serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
-            serves_console: settings.console.enabled,
-        });
-        let tls = reloadable.tls.clone();
-        Serving { settings: &settings.server, state, threads, tls, closing: closing.clone() }
-            .start(listeners);
+        face.serving(partitions.clone(), store.clone(), &closing).start(listeners);
         let auditing = Auditing::start(&reloadable.audit, audit_writer, &clock, &shutdown);
+        let refused_lines = face.refused_lines.clone();
         start_background_tasks(&reloadable, hangups, (&partitions, refused_lines), &clock, &shutdown);
         let loading = unless_stopped.run_until_cancelled(backend.load(&shutdown)).await;
         if let Err(error) = loading.unwrap_or(Err(Error::Stopped)) {

@@ -139,6 +139,9 @@ fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
     context.authorize(request.headers())?;
     context.acquire_permit()?;
     let needs_queues = context.operation().is_some_and(Operation::needs_queues);
+    if needs_queues {
+        state.check_store()?;
+    }
     match state.partitions.loading() {
         // A node may be loading queues that the request does not need.
         Some(registry) if needs_queues && state.node.is_none() => {

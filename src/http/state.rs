@@ -17,6 +17,7 @@ use super::gate::Gate;
 use super::gate::body_rate::BodyRateLimit;
 use super::gate::origin::host_name;
 use super::node::Node;
+use super::problem::{Code, Problem};
 use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;
 use crate::config::Settings;
@@ -66,6 +67,15 @@ impl AppState {
     /// any server that its browser can reach. A server with tokens refuses such a page anyway.
     pub(super) fn checks_hosts(&self) -> bool {
         self.0.checks_hosts && self.gate.access.is_open()
+    }
+
+    /// Refuses a call that needs queues while there are none yet.
+    pub(super) fn check_store(&self) -> Result<(), Problem> {
+        if !self.store.is_awaited {
+            return Ok(());
+        }
+        let detail = "the server waits for its database, which can't be reached or accepts no writes";
+        Err(Problem::new(Code::Recovering, detail).hint("the log of the server has the cause"))
     }
 
     /// Generates an id for a request that has none.
@@ -144,12 +154,25 @@ pub struct StoreInfo {
     pub durability: Durability,
     /// Whether a standby has a change before it is acknowledged; `None` if the store can't have a standby.
     pub is_replicated: Option<bool>,
+    /// Whether the server waits for the store and has no queues yet.
+    pub is_awaited: bool,
 }
 
 impl StoreInfo {
     /// A server without a journal.
-    pub const MEMORY: Self =
-        Self { kind: StoreKind::Memory, durability: Durability::Memory, is_replicated: None };
+    pub const MEMORY: Self = Self {
+        kind: StoreKind::Memory,
+        durability: Durability::Memory,
+        is_replicated: None,
+        is_awaited: false,
+    };
+    /// A server that waits for its database. What a change will survive is not known yet.
+    pub const AWAITED: Self = Self {
+        kind: StoreKind::Postgres,
+        durability: Durability::Normal,
+        is_replicated: None,
+        is_awaited: true,
+    };
 }
 
 /// The limits of the HTTP layer; each is a setting.

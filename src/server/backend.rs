@@ -75,10 +75,10 @@ pub(super) struct Ready {
 }
 
 /// Opens the store that the settings name. The queues are not loaded yet.
-pub(super) async fn open(parts: Parts<'_>) -> Result<Ready, Error> {
+pub(super) async fn open(parts: &Parts<'_>) -> Result<Ready, Error> {
     match (&parts.settings.cluster.node_name, &parts.node) {
-        (Some(name), Some(node)) => join(&parts, name.clone(), node.clone()).await,
-        _ => alone(&parts).await,
+        (Some(name), Some(node)) => join(parts, name.clone(), node.clone()).await,
+        _ => alone(parts).await,
     }
 }
 

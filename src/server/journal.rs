@@ -16,7 +16,7 @@ use deltaq_service::metrics::Metrics;
 use deltaq_types::{Durability, StoreKind};
 use tokio::task::JoinHandle;
 
-use super::Error;
+use super::{Error, waiting};
 use crate::config::{self, Storage};
 use crate::http::StoreInfo;
 
@@ -93,7 +93,7 @@ pub(super) async fn open(parts: Parts<'_>) -> Result<Opened, Error> {
     let place = Place::Folder(storage.data_dir.clone());
     let opened = Sqlite::open(&storage.data_dir, sync).await;
     let (store, reader, opening) = opened.map_err(|source| Error::Store { place: place.clone(), source })?;
-    let info = StoreInfo { kind: StoreKind::Sqlite, durability, is_replicated: None };
+    let info = StoreInfo { kind: StoreKind::Sqlite, durability, is_replicated: None, is_awaited: false };
     parts.start((store, reader as Arc<dyn Reader>, opening), place, info).await
 }
 
@@ -103,6 +103,28 @@ pub(super) fn database(storage: &Storage) -> Result<(postgres::Settings, Place),
     let settings = postgres::Settings::parse(url).map_err(|source| Error::Database { source })?;
     let place = Place::Database(settings.name().to_owned());
     Ok((settings, place))
+}
+
+/// Waits until the database that the settings name can be used. Without a database, there is nothing to wait for. `waits` is called
+/// before each wait.
+pub(super) async fn until_reached(
+    storage: &Storage,
+    waits: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    if storage.in_memory || storage.store.is_none() {
+        return Ok(());
+    }
+    let (settings, _) = database(storage)?;
+    waiting::until_reached(&settings, waits).await
+}
+
+/// Whether opening the store has failed because its database went away.
+pub(super) async fn is_lost(storage: &Storage, error: &Error) -> bool {
+    let (Some(_), Error::Store { source, .. }) = (&storage.store, error) else { return false };
+    match database(storage) {
+        Ok((settings, _)) => postgres::is_broken(source) || postgres::away(&settings).await.is_some(),
+        Err(_) => false,
+    }
 }
 
 pub(super) fn writer_options(storage: &Storage) -> WriterOptions {
@@ -138,5 +160,10 @@ pub(super) fn in_postgres(protection: &Protection, place: &Place) -> StoreInfo {
         );
     }
     let durability = if *is_durable { Durability::Full } else { Durability::Normal };
-    StoreInfo { kind: StoreKind::Postgres, durability, is_replicated: Some(*is_replicated) }
+    StoreInfo {
+        kind: StoreKind::Postgres,
+        durability,
+        is_replicated: Some(*is_replicated),
+        is_awaited: false,
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use listenfd::ListenFd;
@@ -73,6 +74,12 @@ impl Listeners {
         }
     }
 
+    /// Second handles of the listeners, for a server that waits for its database.
+    pub(super) fn again(&self) -> Result<Self, Error> {
+        let metrics = self.metrics.as_ref().map(|metrics| metrics.again("server.metrics_listen"));
+        Ok(Self { api: self.api.again("server.listen")?, metrics: metrics.transpose()? })
+    }
+
     pub(super) fn metrics_address(&self) -> SocketAddr {
         self.metrics.as_ref().unwrap_or(&self.api).address
     }
@@ -93,13 +100,21 @@ impl Listening {
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address })
     }
+
+    fn again(&self, setting: &'static str) -> Result<Self, Error> {
+        let address = self.address;
+        let socket = self.listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
+        let listener = socket.and_then(TcpListener::from_std);
+        let listener = listener.map_err(|source| Error::Listen { setting, address, source })?;
+        Ok(Self { listener, address })
+    }
 }
 
 /// The parts that the listeners need.
 pub(super) struct Serving<'a> {
     pub(super) settings: &'a config::Server,
     pub(super) state: AppState,
-    pub(super) threads: Threads,
+    pub(super) threads: Arc<Threads>,
     pub(super) tls: Option<Arc<Tls>>,
     /// Cancelled when the server stops accepting connections.
     pub(super) closing: CancellationToken,
@@ -110,7 +125,7 @@ impl Serving<'_> {
     pub(super) fn start(self, listeners: Listeners) {
         let Self { settings, state, threads, tls, closing } = self;
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());
-        let context = ListenerContext { threads: Arc::new(threads), tls, clock, closing, shutdown };
+        let context = ListenerContext { threads, tls, clock, closing, shutdown };
         if let Some(metrics) = listeners.metrics {
             let api = Api::of_metrics(&state);
             listen(

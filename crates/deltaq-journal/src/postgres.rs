@@ -31,6 +31,7 @@ use sqlx::{Connection as _, Row as _};
 
 use self::acknowledged::{Acknowledged, Pending};
 use self::connect::simple;
+pub use self::connect::{Protection, away, is_broken};
 use self::error::database;
 pub use self::nodes::{Condition, Found, Join, Membership, Node};
 use self::owner::Tenure;

@@ -44,6 +44,7 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     if state.shutdown.is_draining() {
         return Err(Problem::new(Code::Draining, "the server is shutting down"));
     }
+    state.check_store()?;
     if let Some(registry) = state.partitions.loading() {
         return Err(Problem::recovering(registry.progress()));
     }
@@ -117,6 +118,7 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
     )
 )]
 pub(in crate::http) async fn nodes(ReadCall { state, .. }: ReadCall) -> Result<Json<NodeList>, Problem> {
+    state.check_store()?;
     let nodes = state.partitions.nodes();
     let since = Duration::from_micros(state.clock.uptime_us().saturating_sub(nodes.read_us));
     Ok(Json(NodeList {

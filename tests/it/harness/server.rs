@@ -150,7 +150,8 @@ impl Spawned {
     }
 
     fn spawn(store: &Store, mut command: Command, listen: &str, adapt: impl FnOnce(&mut Command)) -> Self {
-        command.args(["serve", "--listen", listen, "--metrics-listen", "", "--log-format", "json"]);
+        command.args(["serve", "--listen", listen, "--log-format", "json"]);
+        command.env("DELTAQ_SERVER__METRICS_LISTEN", "");
         match store {
             Store::Memory => command.arg("--in-memory"),
             Store::Folder(folder) | Store::Borrowed(folder) => command.arg("--data-dir").arg(folder),

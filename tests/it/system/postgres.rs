@@ -19,6 +19,7 @@ pub(crate) mod proxy;
 pub(crate) mod replica;
 mod returned_leases;
 mod secrets;
+mod starting;
 mod store;
 mod tls;
 mod watchers;

@@ -6,6 +6,7 @@ use deltaq_engine::time::Time;
 use deltaq_runtime::causes::with_causes;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, RawSql, Row as _};
+use tokio::time::error::Elapsed;
 
 use super::Settings;
 use super::error::{database, within};
@@ -14,6 +15,9 @@ use super::{rows, sql};
 use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
 const BEGIN_EPOCH: &str = "begin an epoch";
+/// SQLSTATE of what passes (<https://www.postgresql.org/docs/current/errcodes-appendix.html>): a pooler does not reach the database; the
+/// database starts, stops or recovers; it has no free connection.
+const PASSING: [&str; 3] = ["08", "57P", "53300"];
 /// Timeout for one host to accept a connection.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// Timeout of a short statement. It is longer than the wait for a lock.
@@ -52,6 +56,50 @@ pub(super) async fn writable(settings: &Settings, first: usize) -> Result<(PgCon
             source: None,
         }),
     }
+}
+
+/// Why no host of the settings can be used now, although the settings may be right: each host is down, starts, is a standby, or has no
+/// free connection. `None` if a host accepts writes, or refuses the connection for good.
+pub async fn away(settings: &Settings) -> Option<String> {
+    let mut problems = Vec::new();
+    for options in &settings.hosts {
+        let connected = tokio::time::timeout(CONNECT_MAX, options.connect()).await;
+        let problem = match connected {
+            Err(_elapsed) => "it does not respond".to_owned(),
+            Ok(Err(error)) if is_passing(&error) => with_causes(&error),
+            Ok(Err(_)) => return None,
+            Ok(Ok(mut connection)) => {
+                let row =
+                    simple(&mut connection, "ask whether the database accepts writes", sql::IS_READ_ONLY)
+                        .await;
+                match row.map(|row| row.and_then(|row| row.try_get::<bool, _>(0).ok())) {
+                    Ok(Some(true)) => "it is read-only, for example a standby".to_owned(),
+                    Ok(_) => return None,
+                    Err(error) => with_causes(&error),
+                }
+            }
+        };
+        problems.push(format!("{}: {problem}", options.get_host()));
+    }
+    Some(problems.join("; "))
+}
+
+/// Whether a failed connection may succeed later without a change of the settings.
+fn is_passing(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => !with_causes(error).contains("certificate"),
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| PASSING.iter().any(|passing| code.starts_with(passing)))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an operation has failed because its connection broke or the database did not respond.
+#[must_use]
+pub fn is_broken(error: &Error) -> bool {
+    let Error::Failed { source: Some(source), .. } = error else { return false };
+    source.is::<Elapsed>() || source.downcast_ref().is_some_and(is_passing)
 }
 
 /// Connects to the first host that responds, which may be a standby.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::nodes::{Nodes, PARTITIONS, QUEUES, add};
+use super::nodes::{Nodes, PARTITIONS, QUEUES, add, call_at};
 use super::*;
+use crate::harness::blocking::Message;
 use crate::harness::server::End;
 use crate::harness::waiting::{PATIENCE, until};
 use crate::harness::within;
@@ -65,6 +66,33 @@ async fn restarts_under_writes_lose_nothing() {
         next = last + 1;
     }
     store.close().await;
+}
+
+/// Queues whose changes are all confirmed are read while the database is down, until the node can't be sure of them any more.
+#[test]
+fn queues_are_read_while_the_database_is_down() {
+    let mut nodes = Nodes::new();
+    let node = nodes.start("a");
+    nodes.until_owners(&[("a", PARTITIONS)]);
+    for queue in QUEUES {
+        assert_eq!(add(&node, queue, "k").0, 200);
+    }
+    nodes.cluster.end(Signal::INT);
+    let read = |queue: &str| call_at(node.api, &Message::get(format!("/v1/queues/{queue}/items")));
+    until("a change is refused", || add(&node, QUEUES[0], "during").0 == 503);
+    let mut reads = 0;
+    until("the node is not sure any more", || {
+        let (status, body) = read(QUEUES[1]);
+        reads += u32::from(status == 200 && body["items"][0]["key"] == "k");
+        assert!(status == 200 || body["code"] == "not-owner", "{status} {body}");
+        status != 200
+    });
+    assert!(reads > 0, "the node was sure when the database ended");
+    let document = call_at(node.api, &Message::get("/v1/nodes".to_owned())).1;
+    assert_eq!(document["nodes"][0]["state"], "late", "{document}");
+    nodes.cluster.restart();
+    until("changes are taken again", || add(&node, QUEUES[0], "after").0 == 200);
+    until("the queue is read again", || read(QUEUES[1]).0 == 200);
 }
 
 /// After this outage, the writers of a node try to reopen the store every 2 seconds.

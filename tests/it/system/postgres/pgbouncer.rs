@@ -22,7 +22,7 @@ pub(crate) struct Pooler {
 }
 
 impl Pooler {
-    fn start(cluster: &Cluster) -> Self {
+    pub(super) fn start(cluster: &Cluster) -> Self {
         Self::in_mode(cluster, "transaction")
     }
 
