@@ -33,6 +33,7 @@ mod reader;
 mod reading;
 mod retrying;
 mod sequences;
+mod silences;
 mod snapshot;
 mod versions;
 mod wall_clock;

@@ -25,6 +25,7 @@ use super::late_writes;
 use super::links::{LinkFault, LinkProxy};
 use super::load::Clients;
 use super::queues::QUEUES;
+use super::silences::Silences;
 use super::snapshot::{create, drain, snapshot};
 use crate::harness::blocking::{Connection, Message};
 use crate::harness::server::{End, Spawned, Store};
@@ -126,6 +127,9 @@ struct Run {
     watcher: Client,
     judge: Judge,
     report: Report,
+    silences: Silences,
+    /// How long a process was frozen in the last round, in microseconds.
+    frozen_us: u64,
 }
 
 /// Runs that many rounds, or until the first fault.
@@ -146,8 +150,21 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
         Host { link: LinkProxy::start(), wall_clock }
     };
     let hosts = NAMES.into_iter().map(host).collect();
-    let report = Report::default();
-    let mut run = Run { cluster, secret, nodes, hosts, clock, rng, clients, watcher, judge, report };
+    let (report, silences) = (Report::default(), Silences::default());
+    let mut run = Run {
+        cluster,
+        secret,
+        nodes,
+        hosts,
+        clock,
+        rng,
+        clients,
+        watcher,
+        judge,
+        report,
+        silences,
+        frozen_us: 0,
+    };
     for (node, host) in run.nodes.iter_mut().zip(&run.hosts) {
         node.start(&run.secret, host);
     }
@@ -155,16 +172,16 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
     create(run.nodes[0].process().api);
     run.wait_until_quiet();
     fenced_reads::change(&[run.nodes[0].process().api]);
-    run.read(None, Run::snapshot);
+    run.read(None, None, Run::snapshot);
     for round in 0..rounds {
         let failure = Failure::ALL[round % Failure::ALL.len()];
         println!("{failure:?}");
         let crash = run.round(round, failure);
         run.wait_until_quiet();
-        run.read(Some(crash), Run::snapshot);
+        run.read(Some(crash), Some(failure), Run::snapshot);
         // An ack takes one delta from the queue of mode events, so they would become too many for one page of a list.
         if round % ROUNDS_PER_DRAIN == ROUNDS_PER_DRAIN - 1 {
-            run.read(None, Run::drained);
+            run.read(None, None, Run::drained);
         }
         run.report.cycles += 1;
         if !run.report.faults.is_empty() {
@@ -174,7 +191,14 @@ pub(super) fn run(seed: u64, rounds: usize) -> Report {
     let hits: usize = run.hosts.iter().map(|host| host.link.hits()).sum();
     println!("faults of connections between nodes have hit {hits} pieces of bytes");
     assert!(hits > 0 || rounds < LinkFault::ALL.len(), "the connections between nodes never failed");
-    run.read(None, Run::drained);
+    run.read(None, None, Run::drained);
+    println!("{}", run.silences.summary());
+    let is_long_run = rounds > Failure::ALL.len();
+    assert!(
+        !is_long_run || run.silences.too_long().is_empty(),
+        "answers are late after {:?}",
+        run.silences.too_long()
+    );
     run.report
 }
 
@@ -185,7 +209,8 @@ impl Run {
         let victim = self.rng.usize(..self.nodes.len());
         let addresses: Vec<_> = self.nodes.iter().map(|node| node.process().api).collect();
         let [before, after] = [(); 2].map(|()| Duration::from_millis(self.rng.u64(LOAD_MS)));
-        let Self { cluster, nodes, hosts, clients, secret, report, .. } = self;
+        let Self { cluster, nodes, hosts, clients, secret, report, clock, frozen_us, .. } = self;
+        *frozen_us = 0;
         let (node, hosts) = (&mut nodes[victim], &*hosts);
         let others: Vec<_> =
             addresses.iter().copied().filter(|address| *address != addresses[victim]).collect();
@@ -203,10 +228,12 @@ impl Run {
                     node.start(secret, &hosts[victim]);
                 }
                 Failure::Frozen => {
+                    let begun_us = clock.monotonic_us();
                     node.process().signal("STOP");
                     std::thread::sleep(TAKEOVER);
                     let reads = send_reads();
                     node.process().signal("CONT");
+                    *frozen_us = clock.monotonic_us() - begun_us;
                     report.faults.extend(reads.faults());
                 }
                 Failure::Cut => node.database.cut(),
@@ -283,9 +310,17 @@ impl Run {
     }
 
     /// Gives the judge the calls since the last quiet moment.
-    fn read(&mut self, crash: Option<Crash>, look: impl FnOnce(&mut Self) -> Result<Vec<Snapshot>, String>) {
+    fn read(
+        &mut self,
+        crash: Option<Crash>,
+        failure: Option<Failure>,
+        look: impl FnOnce(&mut Self) -> Result<Vec<Snapshot>, String>,
+    ) {
         let snapshots = look(self);
         let mut calls = self.clients.take_calls();
+        if let Some(failure) = failure {
+            self.silences.add(format!("{failure:?}"), self.frozen_us, &calls);
+        }
         calls.append(&mut self.watcher.calls);
         self.report.read(&mut self.judge, calls, crash, snapshots);
         late_writes::find(&self.cluster, &mut self.report);
