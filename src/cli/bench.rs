@@ -19,7 +19,7 @@ pub struct Bench {
     /// The operation that each connection repeats.
     #[arg(value_enum, default_value = "add-pop")]
     pub scenario: Scenario,
-    /// The server's address: plain http, without TLS.
+    /// The server's address: plain http, without TLS. Of several addresses, the first one is measured.
     #[arg(long, env = "DELTAQ_URL", default_value = "http://127.0.0.1:7070")]
     pub url: String,
     /// Name of the queue, which is not deleted at the end; with --queues, the prefix of the names [default: temporary queues].
@@ -185,6 +185,7 @@ impl Bench {
 /// The host and port of an address. The scheme is optional.
 fn authority(url: &str) -> io::Result<String> {
     let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    let url = url.split(',').next().unwrap_or(url).trim();
     let shown = shown_url(url);
     if url.starts_with("https://") {
         return wrong(format!(

@@ -175,6 +175,8 @@ class Proxy:
         self.wrong: list[str] = []
         # Subtracted from the version of a watch: the replies of a Rewrite have larger ones.
         self.version_offset = 0
+        # Whether connections are accepted and nothing passes, on open ones too.
+        self.is_silent = False
         # Whether paths are decoded and normalised, as many proxies do.
         self.normalises = False
         self._allowed_at: dict[tuple[str, str, bytes], float] = {}
@@ -185,6 +187,9 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            # A thread that accepts would keep the port open.
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut_all()
 
@@ -227,7 +232,7 @@ class Proxy:
                 fault = self._decide(request)
                 if isinstance(fault, Drop):
                     return
-                if isinstance(fault, Hang):
+                if isinstance(fault, Hang) or self.is_silent:
                     client.receive()
                     return
                 if isinstance(fault, (Refuse, Html)) and not getattr(fault, "applied", False):
@@ -286,6 +291,9 @@ class Proxy:
         status = int(head.split(b" ", 2)[1])
         headers = headers_of(head)
         bodiless = request.method == "HEAD" or status in (204, 304)
+        if self.is_silent:
+            fault = Freeze()
+            head = b""
         if isinstance(fault, Close):
             head = head.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
         if headers.get("transfer-encoding", "").lower() == "chunked" and not bodiless:
@@ -322,6 +330,9 @@ class Proxy:
             size_line = server.take_until(b"\r\n", client)
             size = int(size_line.split(b";")[0], 16)
             chunk = server.take(size + 2, client)[:-2]
+            if self.is_silent:
+                client.receive()
+                return False
             limit = fault.after_bytes if isinstance(fault, (Cut, Freeze)) else None
             if isinstance(fault, Cut) and limit is None:
                 limit = 0

@@ -16,6 +16,7 @@ from pathlib import Path
 import informer_scenarios  # noqa: F401
 import produce_scenarios  # noqa: F401
 import read_scenarios  # noqa: F401
+import servers_scenarios  # noqa: F401
 import worker_scenarios  # noqa: F401
 from harness import Failed, Scenario
 from registry import SCENARIOS

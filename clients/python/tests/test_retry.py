@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import unittest
 from decimal import Decimal
 from typing import Any
@@ -69,7 +70,7 @@ class Retries(unittest.TestCase):
         self.assertEqual(Attempts(policy).wait_after(refused), 2.5)
 
     def test_a_wait_that_no_thread_can_wait_for_is_cut(self) -> None:
-        policy = RetryPolicy(random=lambda: 0.0)
+        policy = RetryPolicy(total=math.inf, random=lambda: 0.0)
         for milliseconds, wait in [(99_999_999_999_000, ASKED_SECONDS_MAX), (10**400, ASKED_SECONDS_MAX), (-5, 0.0)]:
             refused = problem(429, code="too-many-requests", retryable=True, retry_after_ms=milliseconds)
             self.assertEqual(Attempts(policy).wait_after(refused), wait)

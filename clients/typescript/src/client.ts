@@ -6,7 +6,10 @@ import { List } from "./list.js";
 import { Queue } from "./queue.js";
 import { type CallOptions, type ClientOptions, Transport } from "./transport.js";
 
-/** A client of one server. It keeps no connections itself, so there is nothing to close. */
+/**
+ * A client of one server. It keeps no connections itself, so there is nothing to close. The URL may be those of several nodes of one cluster, with commas
+ * between them: if a node can't be reached, the client goes on at the next one.
+ */
 export class Client {
     readonly #transport: Transport;
 

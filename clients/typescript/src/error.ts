@@ -91,6 +91,11 @@ export function isOutcomeUnknown({ status, code, cause }: DeltaqError): boolean 
     return status === 0 ? !wasNotSent(cause) : status >= 500 && !KNOWN_OUTCOMES.has(code);
 }
 
+/** Whether the call was not applied, for a reason that another server need not have. */
+export function isUndoneHere({ status, code, cause }: DeltaqError): boolean {
+    return status === 0 ? wasNotSent(cause) : status === 401 || code === "draining";
+}
+
 /** Whether an error of `fetch` means that there was no connection. It has one error for each address of the host. */
 function wasNotSent(error: unknown): boolean {
     if (error instanceof AggregateError) {

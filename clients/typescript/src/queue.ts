@@ -384,6 +384,11 @@ export class Queue<T> {
         return row;
     }
 
+    /** @internal */
+    get hasSeveralServers(): boolean {
+        return this.#transport.hasSeveralServers;
+    }
+
     /** The URL of a watch for an `EventSource`, which can't send a token. */
     watchUrl(options: WatchOptions = {}): string {
         if (this.#transport.hasToken) {

@@ -21,6 +21,9 @@ export interface RetryOptions {
 
 export const DEFAULT_RETRY: RetryOptions = { attempts: Infinity, firstMs: 250, maxMs: 10_000, totalMs: 120_000 };
 
+/** Maximum of the random pause while a queue moves to another node, which takes seconds and is no overload. */
+const MOVING_MS_MAX = 1_000;
+
 /** A single attempt, for loops that have their own rules for repeating calls. */
 export const ONCE: Partial<RetryOptions> = { attempts: 1 };
 
@@ -46,7 +49,8 @@ export class Backoff {
     /** The pause after this failure, in milliseconds. */
     after(error: unknown): number {
         const { firstMs, maxMs } = this.#options;
-        const limit = Math.min(maxMs, firstMs * 2 ** this.#failures);
+        const isMoving = error instanceof DeltaqError && error.code === "not-owner";
+        const limit = Math.min(maxMs, isMoving ? MOVING_MS_MAX : Infinity, firstMs * 2 ** this.#failures);
         this.#failures += 1;
         return askedMs(error) + this.#random() * limit;
     }

@@ -1,9 +1,15 @@
 /** Sends calls to a server, with its token, timeouts and repetitions. This module does not depend on any operation of the API. */
 
 import type { Problem } from "./documents.js";
-import { causes, ConnectionError, DeltaqError, isOutcomeUnknown, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
+import { causes, ConnectionError, DeltaqError, isOutcomeUnknown, isUndoneHere, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
 import type { Parse } from "./json.js";
 import { Backoff, DEFAULT_RETRY, type RetryOptions, sleep } from "./retry.js";
+import { Servers } from "./servers.js";
+
+/** How often a call to one of several servers looks whether its server is silent. */
+const LOOK_MS = 1_000;
+/** How long a server may take to say that it is alive. */
+const ALIVE_MS_MAX = 2_000;
 
 export interface ClientOptions {
     /**
@@ -51,15 +57,14 @@ export interface Call {
 }
 
 export class Transport {
-    readonly #base: string;
+    readonly #servers: Servers;
     readonly #options: ClientOptions;
     readonly #fetch: typeof globalThis.fetch;
+    /** The questions to servers whether they are alive. */
+    readonly #questions = new Map<string, Promise<boolean>>();
 
     constructor(url: string, options: ClientOptions) {
-        if (!/^https?:\/\//.test(url)) {
-            throw new TypeError(`"${url}" is not the URL of a server; it must begin with http:// or https://`);
-        }
-        this.#base = url.replace(/\/+$/, "");
+        this.#servers = new Servers(url);
         this.#options = options;
         // A browser's fetch works only as a method of the window.
         this.#fetch = options.fetch ?? ((request, init) => globalThis.fetch(request, init));
@@ -69,8 +74,12 @@ export class Transport {
         return this.#options.token !== undefined;
     }
 
-    /** The URL of a call. */
-    url({ path, query = {} }: Pick<Call, "path" | "query">): string {
+    get hasSeveralServers(): boolean {
+        return this.#servers.count > 1;
+    }
+
+    /** The URL of a call, at the server that gets it. */
+    url({ path, query = {} }: Pick<Call, "path" | "query">, base = this.#servers.next(path)): string {
         // Runtimes and proxies remove these segments, so that the path would name something else.
         const lost = path.find(segment => segment.split("/").some(part => ["", ".", ".."].includes(part)));
         if (lost !== undefined) {
@@ -83,7 +92,7 @@ export class Transport {
             }
         }
         const text = search.toString();
-        return `${this.#base}/${path.map(encodeURIComponent).join("/")}${text === "" ? "" : `?${text}`}`;
+        return `${base}/${path.map(encodeURIComponent).join("/")}${text === "" ? "" : `?${text}`}`;
     }
 
     /** Sends a call, repeats it as the options say, and parses the reply. */
@@ -139,22 +148,38 @@ export class Transport {
         });
     }
 
-    /** Sends the request and reads its reply within the timeout. */
-    async #within<R>(
-        call: Call,
-        options: CallOptions,
-        read: (response: Response, timer: ReturnType<typeof setTimeout>) => Promise<R>,
-    ): Promise<R> {
+    /** Sends the request and reads its reply. If a server does nothing, and there is another one, the request goes there at once. */
+    async #within<R>(call: Call, options: CallOptions, read: Read<R>): Promise<R> {
+        for (let others = this.#servers.count - 1; ; others -= 1) {
+            const base = this.#servers.next(call.path);
+            try {
+                if (others > 0 && this.#servers.isSilent(base) && !(await this.#isAlive(base))) {
+                    this.#servers.leave(base, call.path);
+                    continue;
+                }
+                return await this.#sendTo(base, call, options, read);
+            } catch (error) {
+                if (others === 0 || !(error instanceof DeltaqError) || !isUndoneHere(error)) {
+                    throw error;
+                }
+            }
+        }
+    }
+
+    /** Sends the request to a server and reads its reply within the timeout. */
+    async #sendTo<R>(base: string, call: Call, options: CallOptions, read: Read<R>): Promise<R> {
         const { signal } = options;
         // If this line throws, the caller has made a mistake: for example, the token contains a character that is not allowed in a header.
         const token = await this.#token();
-        const request = this.#request(call, token);
+        const request = this.#request(call, token, base);
         signal?.throwIfAborted();
         const attempt = new AbortController();
         const abort = () => attempt.abort(signal?.reason);
         signal?.addEventListener("abort", abort, { once: true });
         const timeoutMs = (options.timeoutMs ?? this.#options.timeoutMs ?? 30_000) + (call.waitMs ?? 0);
         const timer = setTimeout(() => attempt.abort(new ConnectionError(`${nameOf(call)}: no reply within ${timeoutMs} ms`)), timeoutMs);
+        const look = this.#servers.count === 1 ? undefined : setInterval(() => void this.#look(base, attempt, call), LOOK_MS);
+        const end = () => clearInterval(look);
         let isStream = false;
         try {
             let response = await this.#fetch(request, { signal: attempt.signal });
@@ -162,12 +187,16 @@ export class Transport {
                 const replaced = await this.#token();
                 if (replaced !== token) {
                     await response.body?.cancel();
-                    response = await this.#fetch(this.#request(call, replaced), { signal: attempt.signal });
+                    response = await this.#fetch(this.#request(call, replaced, base), { signal: attempt.signal });
                 }
             }
+            this.#servers.answered(base, call.path, response.status, response.headers.get("deltaq-owner"));
             await refuse(call, response);
             const result = await read(response, timer);
             isStream = result instanceof ReadableStream;
+            if (isStream) {
+                signal?.addEventListener("abort", end, { once: true });
+            }
             return result;
         } catch (error) {
             if (signal?.aborted) {
@@ -176,6 +205,7 @@ export class Transport {
             if (error instanceof DeltaqError) {
                 throw error;
             }
+            this.#servers.leave(base, call.path);
             if (attempt.signal.aborted) {
                 throw attempt.signal.reason;
             }
@@ -186,6 +216,35 @@ export class Transport {
             if (!isStream) {
                 signal?.removeEventListener("abort", abort);
             }
+            if (!isStream || signal?.aborted) {
+                end();
+            }
+        }
+    }
+
+    /** Ends the attempt if its server is silent and does not say that it is alive. */
+    async #look(base: string, attempt: AbortController, call: Call): Promise<void> {
+        if (!attempt.signal.aborted && this.#servers.isSilent(base) && !(await this.#isAlive(base))) {
+            this.#servers.leave(base, call.path);
+            attempt.abort(new ConnectionError(`${nameOf(call)}: nothing comes from ${base}`));
+        }
+    }
+
+    /** Whether a server answers in time. The question needs no token, and any answer counts. */
+    #isAlive(base: string): Promise<boolean> {
+        const question = this.#questions.get(base) ?? this.#ask(base).finally(() => this.#questions.delete(base));
+        this.#questions.set(base, question);
+        return question;
+    }
+
+    async #ask(base: string): Promise<boolean> {
+        try {
+            const answer = await this.#fetch(new Request(`${base}/livez`, { redirect: "manual" }), { signal: AbortSignal.timeout(ALIVE_MS_MAX) });
+            await answer.body?.cancel();
+            this.#servers.heard(base);
+            return true;
+        } catch {
+            return false;
         }
     }
 
@@ -194,7 +253,7 @@ export class Transport {
         return typeof token === "function" ? await token() : token;
     }
 
-    #request(call: Call, token: string | undefined): Request {
+    #request(call: Call, token: string | undefined, base: string): Request {
         const headers = new Headers({ accept: call.accept ?? "application/json" });
         if (token !== undefined) {
             headers.set("authorization", `Bearer ${token}`);
@@ -214,9 +273,12 @@ export class Transport {
         } else if (call.body !== undefined) {
             init.body = call.body;
         }
-        return new Request(this.url(call), init);
+        return new Request(this.url(call, base), init);
     }
 }
+
+/** Reads a reply. The timer ends the attempt. */
+type Read<R> = (response: Response, timer: ReturnType<typeof setTimeout>) => Promise<R>;
 
 /** The call in the messages of errors. */
 function nameOf(call: Call): string {

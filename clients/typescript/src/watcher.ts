@@ -128,7 +128,13 @@ async function* eventRows<T>(queue: Queue<T>, options: WatchOptions, bookmark: D
     for (const type of ["Added", "Updated", "Deleted", "Bookmark", "Error", "Expired"]) {
         source.addEventListener(type, take);
     }
-    source.onerror = () => changed.notify();
+    source.onerror = () => {
+        if (queue.hasSeveralServers) {
+            // An EventSource would connect to the same server again and again.
+            source.close();
+        }
+        changed.notify();
+    };
     try {
         for (;;) {
             const isSilent = () => performance.now() - lastMs > silentMs;

@@ -1,29 +1,12 @@
 /** The calls, against a server. */
 
 import assert from "node:assert/strict";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import test, { type TestContext } from "node:test";
+import test from "node:test";
 
-import { Client, type Problem } from "../src/index.js";
-import { Server, until } from "./server.js";
-
-/** The URL of an HTTP server that a test controls. It ends with the test. */
-async function web(test: TestContext, answer: (request: IncomingMessage, response: ServerResponse, count: number) => void): Promise<string> {
-    let count = 0;
-    const server = createServer((request, response) => answer(request, response, ++count));
-    await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve));
-    test.after(() => {
-        server.closeAllConnections();
-        server.close();
-    });
-    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-function refuse(response: ServerResponse, problem: Partial<Problem>, headers: Record<string, string> = {}): void {
-    response.writeHead(problem.status ?? 503, { "content-type": "application/problem+json", ...headers });
-    response.end(JSON.stringify({ title: "", detail: "no", request_id: "1", ...problem }));
-}
+import { Client } from "../src/index.js";
+import { refuse, Server, until, web } from "./server.js";
 
 const busy = { status: 503, code: "draining", retryable: true };
 

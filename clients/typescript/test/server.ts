@@ -3,11 +3,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 
-import { Client, type ClientOptions, type Queue } from "../src/index.js";
+import { Client, type ClientOptions, type Problem, type Queue } from "../src/index.js";
 import { sleep } from "../src/retry.js";
 
 /** The longest time that a test waits for something. */
@@ -88,4 +90,22 @@ export async function until(condition: () => boolean | Promise<boolean>, what: s
         }
         await sleep(20);
     }
+}
+
+/** The URL of an HTTP server that a test controls. It ends with the test. */
+export async function web(test: TestContext, answer: (request: IncomingMessage, response: ServerResponse, count: number) => void): Promise<string> {
+    let count = 0;
+    const server = createServer((request, response) => answer(request, response, ++count));
+    await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve));
+    test.after(() => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** Refuses a request. */
+export function refuse(response: ServerResponse, problem: Partial<Problem>, headers: Record<string, string> = {}): void {
+    response.writeHead(problem.status ?? 503, { "content-type": "application/problem+json", ...headers });
+    response.end(JSON.stringify({ title: "", detail: "no", request_id: "1", ...problem }));
 }

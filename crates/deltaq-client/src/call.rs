@@ -198,6 +198,14 @@ impl Call {
         })
     }
 
+    /// The name of the queue, for a call on one.
+    pub(crate) fn queue(&self) -> Option<&str> {
+        match self.path.as_slice() {
+            [version, queues, queue, ..] if version == "v1" && queues == "queues" => Some(queue),
+            _ => None,
+        }
+    }
+
     /// The URL of the request on the server at `base`.
     pub(crate) fn url(&self, base: &Url) -> Result<Url, Error> {
         // `Url` drops these segments, and proxies remove them, so the path would name something else.

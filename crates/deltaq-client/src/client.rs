@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use deltaq_types::ProblemDocument;
-use deltaq_types::range::shown_url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode, Url};
@@ -17,10 +16,15 @@ use tokio::time::{Instant, sleep};
 use crate::call::{Accept, Body, Call};
 use crate::error::Error;
 use crate::retry::{Backoff, RetryOptions};
+use crate::servers::Servers;
 use crate::token::Token;
 
 /// Timeout for connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same for a client of several servers, which goes on at the next one.
+const CONNECT_TIMEOUT_OF_SEVERAL: Duration = Duration::from_secs(2);
+/// The header with the URL of the node that owns the queue, in the reply to a forwarded call.
+const OWNER: &str = "deltaq-owner";
 /// Timeout for the reply to a request, not including the `wait` of the request. If the body is a stream, the time
 /// begins after its last piece. The server's own limit, `server.request_timeout`, is shorter by default and does not
 /// apply to lists.
@@ -37,7 +41,8 @@ const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// How to reach a server.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// The address, such as `http://127.0.0.1:7070`. A missing scheme means `http`.
+    /// The address, such as `http://127.0.0.1:7070`. A missing scheme means `http`. It may be the addresses of several nodes of
+    /// one cluster, with commas between them: if a node can't be reached, the client goes on at the next one.
     pub url: String,
     /// The token, if the server needs one.
     pub token: Option<String>,
@@ -54,11 +59,11 @@ pub struct ClientOptions {
     pub retry: RetryOptions,
 }
 
-/// A client of one server. Clones share its connections.
+/// A client of one server, or of the nodes of one cluster. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    base: Url,
+    servers: Arc<Servers>,
     token: Arc<Token>,
     retry: RetryOptions,
     reply_timeout: Duration,
@@ -68,8 +73,17 @@ pub struct Client {
 /// A successful reply.
 #[derive(Debug)]
 pub struct Reply {
-    address: String,
+    place: Place,
     response: reqwest::Response,
+}
+
+/// The server that a call is sent to.
+#[derive(Clone, Debug)]
+struct Place {
+    client: Client,
+    base: Url,
+    /// The queue of the call, if there are several servers.
+    queue: Option<String>,
 }
 
 impl Client {
@@ -88,12 +102,13 @@ impl Client {
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         // An error means that this process has installed a provider before.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let base = parse(&options.url)?;
+        let servers = Servers::parse(&options.url)?;
+        let connect_timeout = if servers.count() > 1 { CONNECT_TIMEOUT_OF_SEVERAL } else { CONNECT_TIMEOUT };
         let tls = |source| Error::Tls { source };
         let mut http = reqwest::Client::builder()
             .http1_only()
             .redirect(Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(connect_timeout)
             .tcp_keepalive(TCP_KEEPALIVE)
             .tcp_nodelay(true)
             .user_agent(
@@ -105,7 +120,7 @@ impl Client {
                 return Err(Error::NoAuthority);
             }
             http = http.tls_certs_only(authorities);
-        } else if base.scheme() == "http" {
+        } else if servers.bases().all(|base| base.scheme() == "http") {
             // A machine without certificates of authorities can use plain HTTP.
             http = http.tls_certs_only([]);
         }
@@ -118,7 +133,7 @@ impl Client {
         };
         Ok(Self {
             http: http.build().map_err(tls)?,
-            base,
+            servers: Arc::new(servers),
             token: Arc::new(token?),
             retry: options.retry,
             reply_timeout: REPLY_TIMEOUT,
@@ -126,16 +141,39 @@ impl Client {
         })
     }
 
-    /// Sends a request once. If the server refuses the token, and its file has another one now, the request is sent again
-    /// with that one, unless its body is a stream.
+    /// Sends a request once. If the client has several servers, and one of them can't be reached, drains or does not know
+    /// the token, the request goes to the next one. If the server refuses the token, and its file has another one now, the request is
+    /// sent again with that one. Neither applies to a request whose body is a stream.
     ///
     /// # Errors
     /// The connection failed, or the server refused the request.
     pub async fn send(&self, mut call: Call) -> Result<Reply, Error> {
+        let queue = call.queue().filter(|_| self.servers.count() > 1).map(str::to_owned);
+        let queue = queue.as_deref();
+        let mut others = self.servers.count() - 1;
+        loop {
+            let again = if others > 0 { call.try_clone() } else { None };
+            let base = self.servers.next(queue).clone();
+            let place = Place { client: self.clone(), base, queue: queue.map(str::to_owned) };
+            let result = self.send_to(&place, call).await;
+            match &result {
+                Ok(reply) => self.servers.note_owner(queue, reply.header(OWNER)),
+                Err(error) if error.is_of_server() => place.leave(),
+                Err(_) => {}
+            }
+            call = match (&result, again) {
+                (Err(error), Some(again)) if error.is_undone_here() => again,
+                _ => return result,
+            };
+            others -= 1;
+        }
+    }
+
+    async fn send_to(&self, place: &Place, mut call: Call) -> Result<Reply, Error> {
         let mut again = if self.token.is_in_file() { call.try_clone() } else { None };
         loop {
             let header = self.token.header();
-            let error = match self.attempt(call, header.clone()).await {
+            let error = match self.attempt(place, call, header.clone()).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -147,8 +185,13 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, call: Call, authorization: Option<HeaderValue>) -> Result<Reply, Error> {
-        let mut request = self.http.request(call.method.clone(), call.url(&self.base)?);
+    async fn attempt(
+        &self,
+        place: &Place,
+        call: Call,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Reply, Error> {
+        let mut request = self.http.request(call.method.clone(), call.url(&place.base)?);
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
@@ -180,17 +223,18 @@ impl Client {
                 request.header(CONTENT_TYPE, NDJSON).body(pieces.body)
             }
         };
-        let address = self.address();
+        let address = place.address();
         let response = tokio::select! {
-            response = request.send() => response.map_err(|error| self.failed(error))?,
+            response = place.answer(request.send()) => response?,
             () = silence(body_ended, patience) => return Err(Error::Silence { address, silence: patience }),
         };
+        self.servers.note_answer(&place.base);
         let status = response.status();
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
-            return Ok(Reply { address, response });
+            return Ok(Reply { place: place.clone(), response });
         }
         let retry_after = retry_after(response.headers());
-        let text = response.bytes().await.map_err(|error| self.failed(error))?;
+        let text = place.answer(response.bytes()).await?;
         match serde_json::from_slice::<ProblemDocument>(&text) {
             Ok(problem) => Err(Error::Problem(Box::new(problem))),
             Err(_) => Err(Error::NotDeltaq { address, status: status.as_u16(), retry_after }),
@@ -279,23 +323,67 @@ impl Client {
         self.retry
     }
 
-    /// The address of the server.
+    /// The address of the server that gets the next call.
     #[must_use]
     pub fn address(&self) -> String {
-        self.base.as_str().trim_end_matches('/').to_owned()
+        address_of(self.servers.next(None))
     }
 
-    fn failed(&self, error: reqwest::Error) -> Error {
-        let address = self.address();
-        if error.is_connect() {
-            Error::Connect { address, source: error.without_url() }
-        } else {
-            Error::NoReply { address, source: error.without_url() }
-        }
+    /// The addresses of all servers, as [`ClientOptions::url`] has them.
+    #[must_use]
+    pub fn addresses(&self) -> String {
+        self.servers.bases().map(address_of).collect::<Vec<_>>().join(",")
+    }
+
+    /// Records that the caller has given up a call on a queue, because it has waited for too long: the next call goes to
+    /// the next server.
+    pub(crate) fn leave(&self, queue: &str) {
+        self.servers.leave(self.servers.next(Some(queue)), Some(queue));
+    }
+}
+
+fn address_of(base: &Url) -> String {
+    base.as_str().trim_end_matches('/').to_owned()
+}
+
+impl Place {
+    fn address(&self) -> String {
+        address_of(&self.base)
+    }
+
+    /// What the server sends. If there are others, a server that no longer answers is not waited for.
+    async fn answer<T>(&self, answer: impl Future<Output = reqwest::Result<T>>) -> Result<T, Error> {
+        let (address, servers) = (self.address(), &self.client.servers);
+        let error = tokio::select! {
+            answer = answer => match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            },
+            () = servers.lost(&self.client.http, &self.base) => {
+                return Err(Error::Silence { address, silence: servers.silence });
+            }
+        };
+        let is_connect = error.is_connect();
+        let source = error.without_url();
+        Err(if is_connect { Error::Connect { address, source } } else { Error::NoReply { address, source } })
+    }
+
+    /// Records that a call has failed here.
+    fn leave(&self) {
+        self.client.servers.leave(&self.base, self.queue.as_deref());
     }
 }
 
 impl Reply {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// Records that the rest of the reply does not come.
+    pub(crate) fn leave(&self) {
+        self.place.leave();
+    }
+
     /// The status of the reply.
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -311,9 +399,8 @@ impl Reply {
     }
 
     async fn bytes(self) -> Result<Bytes, Error> {
-        let Self { address, response } = self;
-        let bytes = response.bytes().await;
-        bytes.map_err(|error| Error::NoReply { address, source: error.without_url() })
+        let Self { place, response } = self;
+        place.answer(response.bytes()).await.inspect_err(|_| place.leave())
     }
 
     /// The next piece of the body; `None` at its end.
@@ -321,12 +408,8 @@ impl Reply {
     /// # Errors
     /// The connection broke.
     pub async fn piece(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        let piece = self.response.chunk().await;
-        let failed = |error: reqwest::Error| Error::NoReply {
-            address: self.address.clone(),
-            source: error.without_url(),
-        };
-        Ok(piece.map_err(failed)?.map(Into::into))
+        let piece = self.place.answer(self.response.chunk()).await.inspect_err(|_| self.place.leave());
+        Ok(piece?.map(Into::into))
     }
 
     /// The body as a document.
@@ -372,166 +455,5 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The URL of a server: scheme, host, port, and the path at which a proxy serves the API, if there is one.
-fn parse(address: &str) -> Result<Url, Error> {
-    let refused = || Error::Address { address: shown_url(address) };
-    let with_scheme = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-    // The parser drops line breaks instead of refusing them.
-    let url = Url::parse(&with_scheme).ok().filter(|_| address.bytes().all(|byte| byte.is_ascii_graphic()));
-    let url = url.filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(refused)?;
-    let has_more = url.query().is_some() || url.fragment().is_some();
-    let has_user = !url.username().is_empty() || url.password().is_some();
-    if has_more || has_user { Err(refused()) } else { Ok(url) }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::io::{self, BufRead as _, BufReader, Write as _};
-    use std::net::TcpListener;
-
-    use futures_util::stream::iter;
-    use parking_lot::Mutex;
-    use reqwest::Method;
-    use tokio::time::timeout;
-
-    use super::*;
-
-    #[test]
-    fn addresses_are_checked() {
-        for good in [
-            "localhost:7070",
-            "http://127.0.0.1:7070",
-            "https://queues.example/",
-            "https://proxy.example/deltaq",
-        ] {
-            assert!(parse(good).is_ok(), "{good}");
-        }
-        for bad in ["", "ftp://a", "http://", "http://a?b", "http://a#b", "http://user@a", "http://a\n"] {
-            assert!(matches!(parse(bad), Err(Error::Address { .. })), "{bad}");
-        }
-        assert_eq!(parse("localhost:7070").unwrap().as_str(), "http://localhost:7070/");
-    }
-
-    #[test]
-    fn a_token_with_a_line_break_is_refused() {
-        let options = |token: &str| ClientOptions {
-            url: "localhost:1".to_owned(),
-            token: Some(token.to_owned()),
-            ..ClientOptions::default()
-        };
-        assert!(Client::new(options("abc\n")).is_ok(), "the line break at the end of a file is ignored");
-        assert!(matches!(Client::new(options("a\nb")), Err(Error::Token)));
-    }
-
-    /// A server that takes requests and never answers.
-    fn silent_server() -> (Client, Arc<Mutex<Vec<String>>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = Client::at(listener.local_addr().unwrap().to_string()).unwrap();
-        client.reply_timeout = Duration::from_millis(200);
-        client.list_wait = Duration::from_millis(100);
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&requests);
-        std::thread::spawn(move || {
-            for connection in listener.incoming() {
-                let (connection, seen) = (connection.unwrap(), Arc::clone(&seen));
-                std::thread::spawn(move || {
-                    let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
-                    seen.lock().extend(lines.next());
-                    lines.for_each(drop);
-                });
-            }
-        });
-        (client, requests)
-    }
-
-    #[tokio::test]
-    async fn a_server_that_takes_a_stream_and_never_answers_is_silent() {
-        let (client, _) = silent_server();
-        let pieces = iter([Ok::<_, io::Error>(b"{}\n".to_vec()), Ok(b"{}\n".to_vec())]);
-        let call = Call::on_queue(Method::POST, "q", ["replace"]).body(Body::lines(pieces));
-        let reply = timeout(Duration::from_secs(20), client.send(call)).await.expect("it ends");
-        assert!(
-            reply.is_err_and(|error| matches!(error, Error::Silence { .. }) && error.is_outcome_unknown())
-        );
-    }
-
-    type Shared<T> = Arc<Mutex<T>>;
-
-    /// A server that accepts one token. Returns its address, this token, and the tokens of the requests.
-    fn server_with_token() -> (String, Shared<String>, Shared<Vec<String>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (accepted, seen) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(Vec::new())));
-        let (known, requests) = (Arc::clone(&accepted), Arc::clone(&seen));
-        std::thread::spawn(move || {
-            for connection in listener.incoming() {
-                let mut connection = connection.unwrap();
-                let lines = BufReader::new(connection.try_clone().unwrap()).lines().map_while(Result::ok);
-                let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-                let token = head.iter().find_map(|line| line.strip_prefix("authorization: Bearer "));
-                let status = if token == Some(&*known.lock()) { 200 } else { 401 };
-                requests.lock().push(token.unwrap_or_default().to_owned());
-                let reply =
-                    format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}");
-                connection.write_all(reply.as_bytes()).unwrap();
-            }
-        });
-        (address, accepted, seen)
-    }
-
-    #[tokio::test]
-    async fn a_token_that_is_replaced_in_its_file_is_used_after_a_refusal() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("token");
-        let (url, accepted, seen) = server_with_token();
-        let options = ClientOptions { url, token_file: Some(file.clone()), ..ClientOptions::default() };
-        assert!(matches!(Client::new(options.clone()), Err(Error::TokenFile { .. })), "there is no file");
-        std::fs::write(&file, "one\n").unwrap();
-        let client = Client::new(options.clone()).unwrap();
-        let call = || client.fetch::<serde_json::Value>(Call::new(Method::GET, ["v1", "info"]));
-        let is_refused = |reply: Result<serde_json::Value, Error>| reply.unwrap_err().is_unauthorized();
-        let tokens = || std::mem::take(&mut *seen.lock());
-
-        "one".clone_into(&mut accepted.lock());
-        call().await.unwrap();
-        "two".clone_into(&mut accepted.lock());
-        assert!(is_refused(call().await), "the file has the old token");
-        for moment in ["", "a\nb"] {
-            std::fs::write(&file, moment).unwrap();
-            assert!(is_refused(call().await), "{moment:?}");
-        }
-        std::fs::remove_file(&file).unwrap();
-        assert!(is_refused(call().await), "the file is absent");
-        assert_eq!(tokens(), ["one"; 5]);
-
-        std::fs::write(&file, "two").unwrap();
-        for _ in 0..2 {
-            call().await.unwrap();
-        }
-        assert_eq!(tokens(), ["one", "two", "two"]);
-
-        // A stream can't be sent again. The next call has the new token.
-        "three".clone_into(&mut accepted.lock());
-        std::fs::write(&file, "three").unwrap();
-        let lines = Body::lines(iter([Ok::<_, io::Error>(b"{}\n".to_vec())]));
-        let streamed = client.send(Call::on_queue(Method::POST, "q", ["replace"]).body(lines)).await;
-        assert!(streamed.is_err_and(|error| error.is_unauthorized()));
-        call().await.unwrap();
-        assert_eq!(tokens(), ["two", "three"]);
-
-        let fixed = Client::new(ClientOptions { token: Some("old".to_owned()), token_file: None, ..options });
-        assert!(fixed.unwrap().info().await.unwrap_err().is_unauthorized());
-        assert_eq!(tokens(), ["old"]);
-    }
-
-    #[tokio::test]
-    async fn a_queue_is_not_deleted_twice() {
-        let (client, requests) = silent_server();
-        let reply = client.queue("q").delete_queue(false).await;
-        assert!(reply.is_err_and(|error| error.is_outcome_unknown()));
-        while requests.lock().is_empty() {
-            sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(*requests.lock(), ["DELETE /v1/queues/q HTTP/1.1"]);
-    }
-}
+mod tests;

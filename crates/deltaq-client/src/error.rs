@@ -157,6 +157,21 @@ impl Error {
         }
     }
 
+    /// Whether nothing was done, for a reason that another server need not have.
+    pub(crate) fn is_undone_here(&self) -> bool {
+        matches!(self, Self::Connect { .. }) || self.is_unauthorized() || self.code() == Some("draining")
+    }
+
+    /// Whether another server may do better.
+    pub(crate) fn is_of_server(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::NoReply { .. } | Self::Silence { .. } => true,
+            Self::Problem(problem) => matches!(problem.status, 401 | 502..=504),
+            Self::NotDeltaq { status, .. } => matches!(status, 401 | 502..=504),
+            _ => false,
+        }
+    }
+
     /// Whether the same request may succeed later. The outcome of the failed request may be
     /// [unknown](Self::is_outcome_unknown).
     #[must_use]

@@ -12,6 +12,7 @@ mod reflector;
 mod request;
 mod retry;
 mod server;
+mod servers;
 mod token;
 mod worker;
 

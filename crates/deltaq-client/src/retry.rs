@@ -6,6 +6,9 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
+/// Maximum of the random pause while a queue moves to another node, which takes seconds and is no overload.
+const MOVING_MAX: Duration = Duration::from_secs(1);
+
 /// How often, and for how long, a failed call is repeated.
 ///
 /// The pause before the n-th repetition is a random part of `first * 2^(n - 1)` or, if that is larger than `max`, of
@@ -69,9 +72,12 @@ impl Backoff {
         self.failures
     }
 
-    /// The pause after a failure: the time that the server asked for, plus a random part of the current limit.
+    /// The pause after a failure: the time that the server asked for, plus a random part of the current limit. While a
+    /// queue moves to another node (`not-owner`), the limit is at most a second.
     pub fn after_failure(&mut self, error: &Error) -> Duration {
-        error.retry_after().unwrap_or_default().saturating_add(self.pause())
+        let is_moving = error.code() == Some("not-owner");
+        let limit = self.limit().min(if is_moving { MOVING_MAX } else { Duration::MAX });
+        error.retry_after().unwrap_or_default().saturating_add(limit.mul_f64(fastrand::f64()))
     }
 
     /// The pause after a failure without a reply from the server.

@@ -15,7 +15,7 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 pub struct Connection {
-    /// Address of the server; without a scheme it is http [default: the variable DELTAQ_URL, or http://127.0.0.1:7070].
+    /// Address of the server, or of several nodes with commas between them; without a scheme it is http [default: the variable DELTAQ_URL, or http://127.0.0.1:7070].
     #[arg(long)]
     pub url: Option<String>,
     /// File with the token [default: the variable DELTAQ_TOKEN].

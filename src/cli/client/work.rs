@@ -74,7 +74,7 @@ Environment of the command:
   DELTAQ_FAILURES             failures since the last ack
   DELTAQ_LEASE                the id of the lease
   DELTAQ_FENCING_TOKEN        grows with every lease of the queue: a store can refuse a lower one
-  DELTAQ_WORKER, DELTAQ_URL   the worker and the server
+  DELTAQ_WORKER, DELTAQ_URL   the worker and the address of the server, or of several nodes
 DELTAQ_TOKEN, the token of the client, is passed on if it is set.
 
 Exit status of the command:

@@ -3,6 +3,7 @@
 //! The rules of every store run in `store`. Here are the stories that only PostgreSQL has: broken connections,
 //! restarts, a second owner, and other settings of the database.
 
+mod clients;
 pub(crate) mod cluster;
 mod commands;
 mod connections;

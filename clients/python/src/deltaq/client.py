@@ -28,6 +28,8 @@ T = TypeVar("T")
 class Client:
     """A deltaq server. Threads share one client, which keeps connections open. Close it, or use it in a `with` block.
 
+    `url` may be the URLs of several nodes of one cluster, with commas between them: if a node can't be reached, the client goes on at the next one.
+
     `token_file` is a file with the token. It is read again when the server refuses the token (401). `parse_float` converts the numbers in objects that
     are not integers: `decimal.Decimal` keeps all of their digits.
     """
@@ -74,7 +76,7 @@ class Client:
         return self.send(calls.nodes())
 
     def send(self, call: Call[T], *, cancel: Cancel | None = None, attempts: Attempts | None = None) -> T:
-        """Sends a call, and repeats it after a retryable error: at most `retry.max_attempts` attempts in all. `attempts` replaces these rules."""
+        """Sends a call, and repeats it after a retryable error: as `retry` says. `attempts` replaces these rules."""
         attempts = attempts or Attempts(self.retry)
         while True:
             try:

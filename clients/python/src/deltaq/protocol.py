@@ -59,3 +59,8 @@ def read_problem(codec: Codec, reply: Reply) -> Problem:
     elif reply.retry_after is not None and reply.retry_after.isdecimal():
         seconds = float(reply.retry_after)
     return Problem(reply.status, fields, seconds)
+
+
+def is_undone_here(reply: Reply) -> bool:
+    """Whether the server has done nothing, for a reason that another one need not have: it stops, or does not know the token."""
+    return reply.status == 401 or (reply.status == 503 and read_problem(Codec(), reply).code == "draining")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,36 +17,45 @@ log = logging.getLogger("deltaq")
 ASKED_SECONDS_MAX = 86400.0
 
 
+#: Maximum wait while a queue moves to another node (`not-owner`), in seconds. A move takes seconds and is no overload.
+MOVING_SECONDS_MAX = 1.0
+#: Maximum number of replies in a row that are JSON and can't be read.
+UNREADABLE_MAX = 8
+
+
 @dataclass(frozen=True)
 class RetryPolicy:
     """Exponential backoff with full jitter: a random wait between 0 and the backoff, in addition to the wait that the server asks for."""
 
-    #: Maximum number of attempts, including the first.
-    max_attempts: int = 8
+    #: Maximum number of attempts, including the first. None: only `total` limits them.
+    max_attempts: int | None = None
     #: Maximum of the first wait, in seconds. The maximum doubles with each attempt.
     base: float = 0.1
     #: Maximum wait, in seconds, not counting a Retry-After, which is obeyed up to a day.
     max: float = 10.0
+    #: No further attempt begins later than this many seconds after the first one.
+    total: float = 120.0
     #: A random number from 0 to 1. Tests replace it.
     random: Callable[[], float] = field(default=random.random, repr=False)
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1 or self.base <= 0 or self.max < self.base:
+        if (self.max_attempts is not None and self.max_attempts < 1) or self.base <= 0 or self.max < self.base:
             raise ValueError("a RetryPolicy needs max_attempts >= 1 and 0 < base <= max")
 
-    def backoff(self, failures: int) -> float:
+    def backoff(self, failures: int, at_most: float = math.inf) -> float:
         """The wait after this many failures in a row, in seconds."""
         # The exponent is limited so that the float can't overflow. 2^32 times the base is above any sensible maximum.
-        return min(self.max, self.base * 2.0 ** min(failures - 1, 32)) * self.random()
+        return min(self.max, at_most, self.base * 2.0 ** min(failures - 1, 32)) * self.random()
 
 
 class Attempts:
-    """The attempts of one call. With `for_ever` their number is not limited, and they continue after defects of the server too. The exception is JSON
-    that can't be read: after `max_attempts` such replies in a row the call has failed."""
+    """The attempts of one call. With `for_ever` neither their number nor their time is limited, and they continue after defects of the server too. The
+    exception is JSON that can't be read: after `max_attempts` such replies in a row, or 8, the call has failed."""
 
     def __init__(self, policy: RetryPolicy, *, for_ever: bool = False) -> None:
         self.failures = 0
         self._unreadable = 0
+        self._began_at = time.monotonic()
         self._policy = policy
         self._for_ever = for_ever
 
@@ -52,15 +63,20 @@ class Attempts:
         """The wait before the next attempt, in seconds; None if the call has failed."""
         self.failures += 1
         self._unreadable = self._unreadable + 1 if isinstance(error, BadReply) and error.is_json else 0
+        limit = self._policy.max_attempts
         if self._for_ever:
-            may_repeat = error.is_temporary and self._unreadable < self._policy.max_attempts
+            may_repeat = error.is_temporary and self._unreadable < (limit or UNREADABLE_MAX)
         else:
-            may_repeat = error.is_retryable and self.failures < self._policy.max_attempts
+            may_repeat = error.is_retryable and (limit is None or self.failures < limit)
         if not may_repeat:
+            return None
+        problem = error if isinstance(error, Problem) else None
+        is_moving = problem is not None and problem.code == "not-owner"
+        wait = self._policy.backoff(self.failures, MOVING_SECONDS_MAX if is_moving else math.inf)
+        if problem is not None and problem.retry_after is not None:
+            wait += min(max(problem.retry_after, 0.0), ASKED_SECONDS_MAX)
+        if not self._for_ever and time.monotonic() - self._began_at + wait > self._policy.total:
             return None
         if not error.is_retryable:
             log.warning("a defect of the server or of a proxy; the call is repeated: %s", error)
-        wait = self._policy.backoff(self.failures)
-        if isinstance(error, Problem) and error.retry_after is not None:
-            wait += min(max(error.retry_after, 0.0), ASKED_SECONDS_MAX)
         return wait

@@ -121,6 +121,7 @@ impl Watch {
         let silence = self.bookmark * 5 / 2;
         let (client, address) = (self.queue.client(), self.queue.client().address());
         let Ok(reply) = timeout(silence, client.send(call)).await else {
+            client.leave(self.queue.name());
             return Err(Error::Silence { address, silence });
         };
         let position = self.position.clone();
@@ -216,8 +217,10 @@ impl Rows {
             }
             self.buffer.drain(..std::mem::take(&mut self.read));
             let silence = self.silence;
-            let piece = timeout(silence, self.reply.piece()).await;
-            let piece = piece.map_err(|_| Error::Silence { address: self.address.clone(), silence })?;
+            let Ok(piece) = timeout(silence, self.reply.piece()).await else {
+                self.reply.leave();
+                return Err(Error::Silence { address: self.address.clone(), silence });
+            };
             match piece? {
                 Some(piece) => self.buffer.extend_from_slice(&piece),
                 None => return Ok(None),

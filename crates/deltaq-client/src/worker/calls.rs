@@ -106,8 +106,12 @@ impl Worker {
         let call = self.queue.call(Method::POST, ["extend"]).json(&body);
         let client = self.queue.client();
         let result = timeout(patience, client.fetch_results(call)).await;
-        let silence = || Err(Error::Silence { address: client.address(), silence: patience });
-        Extended { sent_at, result: result.unwrap_or_else(|_| silence()) }
+        let result = result.unwrap_or_else(|_| {
+            let error = Error::Silence { address: client.address(), silence: patience };
+            client.leave(self.queue.name());
+            Err(error)
+        });
+        Extended { sent_at, result }
     }
 
     /// Sends a call until its outcome is known. Repeating a call of a worker never changes its effect.

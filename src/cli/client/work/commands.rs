@@ -102,7 +102,7 @@ impl Commands {
             ("DELTAQ_LEASE", item.lease.id.clone()),
             ("DELTAQ_FENCING_TOKEN", item.lease.token.to_string()),
             ("DELTAQ_WORKER", self.worker.clone()),
-            ("DELTAQ_URL", self.queue.client().address()),
+            ("DELTAQ_URL", self.queue.client().addresses()),
         ];
         let stdin = serde_json::to_string(item).map_err(io::Error::other)? + "\n";
         Running::start(&self.command, &variables, stdin)

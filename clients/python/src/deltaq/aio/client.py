@@ -17,8 +17,9 @@ from ..durations import Duration
 from ..errors import ConnectionLost, Error
 from ..json import Codec, Json
 from ..models import Page
-from ..protocol import Reply, read_problem, read_reply
+from ..protocol import Reply, is_undone_here, read_problem, read_reply
 from ..retry import Attempts, RetryPolicy
+from ..servers import ALIVE_SECONDS_MAX, ALIVE_TARGET, CONNECT_SECONDS_MAX, SILENCE_SECONDS, Servers
 from ..token import Token
 from ..watching import silence_seconds
 
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 class Client:
     """A deltaq server. Tasks share one client, which keeps connections open. Close it, or use it in an `async with` block.
+
+    `url` may be the URLs of several nodes of one cluster, with commas between them: if a node can't be reached, the client goes on at the next one.
 
     `token_file` is a file with the token. It is read again when the server refuses the token (401). `parse_float` converts the numbers in objects that
     are not integers: `decimal.Decimal` keeps all of their digits.
@@ -47,8 +50,8 @@ class Client:
         self.retry = retry or RetryPolicy()
         self.codec = Codec(parse_float)
         self._timeout = timeout
+        self._servers = Servers(url)
         self._http = httpx.AsyncClient(
-            base_url=url if "://" in url else f"http://{url}",
             headers={"accept": "application/json", "accept-encoding": "identity"},
             auth=_Authorized(Token(token, token_file)),
             timeout=timeout,
@@ -83,7 +86,7 @@ class Client:
         return await self.send(calls.nodes())
 
     async def send(self, call: Call[T], *, attempts: Attempts | None = None) -> T:
-        """Sends a call, and repeats it after a retryable error: at most `retry.max_attempts` attempts in all. `attempts` replaces these rules."""
+        """Sends a call, and repeats it after a retryable error: as `retry` says. `attempts` replaces these rules."""
         attempts = attempts or Attempts(self.retry)
         while True:
             try:
@@ -98,31 +101,105 @@ class Client:
         """Sends a call once. `timeout` applies if it is shorter than the timeout of the client."""
         headers = dict(call.headers) if call.body is None else {"content-type": call.content_type, **call.headers}
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
-        timeouts = httpx.Timeout(seconds, read=seconds + call.wait)
+        timeouts = self._timeouts(seconds, seconds + call.wait)
+        others = len(self._servers.urls) - 1
+        while True:
+            index = self._servers.next(call.target)
+            url = self._servers.urls[index] + call.target
+            request = self._http.request(call.method, url, content=call.body, headers=headers, timeout=timeouts)
+            try:
+                answer = await self._answer(index, request)
+            except ConnectionLost as lost:
+                self._servers.leave(index, call.target)
+                if lost.was_sent or others == 0:
+                    raise
+            else:
+                self._servers.answered(index, call.target, answer.status_code, answer.headers.get("deltaq-owner"))
+                reply = Reply.of(answer.status_code, answer.headers.get, answer.content)
+                if others == 0 or not is_undone_here(reply):
+                    return read_reply(self.codec, call, reply)
+            others -= 1
+
+    async def _answer(self, index: int, waiting: Coroutine[Any, Any, T]) -> T:
+        """What a server sends. If there are others, a server that no longer answers is not waited for."""
         try:
-            reply = await self._http.request(call.method, call.target, content=call.body, headers=headers, timeout=timeouts)
+            if not self._servers.are_several:
+                return await waiting
+            task = asyncio.ensure_future(waiting)
+            try:
+                while not (await asyncio.wait({task}, timeout=SILENCE_SECONDS))[0]:
+                    if not await self._is_alive(index) and not task.done():
+                        raise ConnectionLost(f"nothing comes from {self._servers.urls[index]}")
+                return task.result()
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task})
         except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _lost(error) from error
-        return read_reply(self.codec, call, Reply.of(reply.status_code, reply.headers.get, reply.content))
+            was_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+            raise ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}", was_sent=was_sent) from error
+
+    async def _is_alive(self, index: int) -> bool:
+        try:
+            await self._http.get(self._servers.urls[index] + ALIVE_TARGET, auth=None, timeout=ALIVE_SECONDS_MAX)
+        except (httpx.HTTPError, httpx.StreamError):
+            return False
+        return True
+
+    def _timeouts(self, seconds: float, read: float) -> httpx.Timeout:
+        connect = min(seconds, CONNECT_SECONDS_MAX) if self._servers.are_several else seconds
+        return httpx.Timeout(seconds, connect=connect, read=read)
 
     async def rows(self, call: Call[None], bookmark: Duration | None) -> AsyncIterator[Json]:
         """The rows of one watch, until its stream ends."""
-        timeout = httpx.Timeout(self._timeout, read=silence_seconds(bookmark))
-        headers = {"accept": "application/x-ndjson"}
+        timeout = self._timeouts(self._timeout, silence_seconds(bookmark))
+        index, reply = await self._stream(call, timeout)
         try:
-            async with self._http.stream(call.method, call.target, headers=headers, timeout=timeout) as reply:
-                if reply.status_code != 200:
-                    raise read_problem(self.codec, Reply.of(reply.status_code, reply.headers.get, await reply.aread()))
-                # `aiter_lines` would also split at separators that a JSON string may contain, such as U+2028.
-                rest = b""
-                async for part in reply.aiter_raw():
-                    *lines, rest = (rest + part).split(b"\n")
-                    for line in lines:
-                        yield self.codec.load(line)
-                if rest:
-                    raise ConnectionLost("the stream ended in the middle of a line")
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _lost(error) from error
+            # `aiter_lines` would also split at separators that a JSON string may contain, such as U+2028.
+            parts, rest = reply.aiter_raw(), b""
+            while part := await self._answer(index, _next(parts)):
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    yield self.codec.load(line)
+            if rest:
+                raise ConnectionLost("the stream ended in the middle of a line")
+        except ConnectionLost:
+            self._servers.leave(index, call.target)
+            raise
+        finally:
+            await reply.aclose()
+
+    async def _stream(self, call: Call[None], timeout: httpx.Timeout) -> tuple[int, httpx.Response]:
+        """Begins a stream, and returns the index of its server."""
+        others = len(self._servers.urls) - 1
+        while True:
+            index = self._servers.next(call.target)
+            url = self._servers.urls[index] + call.target
+            request = self._http.build_request(call.method, url, headers={"accept": "application/x-ndjson"}, timeout=timeout)
+            try:
+                answer = await self._answer(index, self._http.send(request, stream=True))
+                self._servers.answered(index, call.target, answer.status_code, answer.headers.get("deltaq-owner"))
+                if answer.status_code == 200:
+                    return index, answer
+                try:
+                    reply = Reply.of(answer.status_code, answer.headers.get, await self._answer(index, answer.aread()))
+                finally:
+                    await answer.aclose()
+                if others == 0 or not is_undone_here(reply):
+                    raise read_problem(self.codec, reply)
+            except ConnectionLost as lost:
+                self._servers.leave(index, call.target)
+                if lost.was_sent or others == 0:
+                    raise
+            others -= 1
+
+
+async def _next(parts: AsyncIterator[bytes]) -> bytes:
+    """The next part that is not empty; empty at the end."""
+    async for part in parts:
+        if part:
+            return part
+    return b""
 
 
 class _Authorized(httpx.Auth):
@@ -139,11 +216,6 @@ class _Authorized(httpx.Auth):
         if reply.status_code == 401 and self._token.is_replaced(header):
             request.headers["authorization"] = self._token.header or ""
             yield request
-
-
-def _lost(error: Exception) -> ConnectionLost:
-    was_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-    return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}", was_sent=was_sent)
 
 
 def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]]:
