@@ -414,6 +414,9 @@ impl Source {
         let mut first = Keys::default();
         for readings in 2..=READINGS_MAX {
             tokio::time::sleep(READ_AGAIN_AFTER).await;
+            if let Self::Rest(rest) = self {
+                rest.checks_end();
+            }
             self.list(output).await?;
             first = second;
             let again = reading.lock().take();

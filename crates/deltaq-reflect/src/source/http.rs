@@ -188,9 +188,15 @@ impl Reply {
         format!("{kind}{from}, which begins with {begin:?}")
     }
 
+    /// The content type without its parameters; empty if there is none.
+    pub(super) fn kind(&self) -> String {
+        let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
     /// Whether the reply declares that it has one object per line.
     pub(super) fn has_lines(&self) -> bool {
-        let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = self.kind();
         kind.contains("ndjson") || kind.contains("jsonl") || kind.contains("json-lines")
     }
 }

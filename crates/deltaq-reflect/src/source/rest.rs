@@ -5,7 +5,6 @@ mod link;
 mod page;
 mod signs;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use reqwest::header::{DATE, ETAG, HeaderMap, IF_NONE_MATCH, LAST_MODIFIED};
 use reqwest::{StatusCode, Url};
 use serde_json::value::RawValue;
 
-use self::page::{Page, Pages, Seen};
+use self::page::{Form, Page, Pages, Repeats, Seen};
 use self::signs::{Read, Signs};
 use super::objects::{Shape, document, utf8};
 use super::{Error, Output, http};
@@ -27,6 +26,14 @@ const PAGES_MAX: u32 = 100_000;
 
 /// Cursors that end a list, written as numbers or texts.
 const NO_CURSOR: [&str; 3] = ["", "0", "-1"];
+/// Statuses that mean that there is no page with such a number.
+const NO_PAGE: [StatusCode; 5] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::NOT_FOUND,
+    StatusCode::GONE,
+    StatusCode::RANGE_NOT_SATISFIABLE,
+    StatusCode::UNPROCESSABLE_ENTITY,
+];
 /// A list that is younger may be written again in the same second, which is the resolution of `Last-Modified`.
 const SETTLED: Duration = Duration::from_secs(1);
 
@@ -53,6 +60,9 @@ pub(crate) struct Rest {
     is_paged: bool,
     /// Whether the number of objects has changed between the pages of the last list.
     is_torn: bool,
+    /// Whether the next list also requests the page behind the end, because the queue has keys that the list before
+    /// lacks.
+    checks_end: bool,
 }
 
 impl Rest {
@@ -74,6 +84,7 @@ impl Rest {
             next: None,
             is_paged: false,
             is_torn: false,
+            checks_end: false,
         })
     }
 
@@ -93,6 +104,11 @@ impl Rest {
         self.is_torn
     }
 
+    /// Lets the next list request the page behind the end of numbered pages, too: keys may be deleted after it.
+    pub(super) const fn checks_end(&mut self) {
+        self.checks_end = true;
+    }
+
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         (self.next, self.is_paged, self.is_torn) = (None, false, false);
         let http = match self.http.take() {
@@ -104,7 +120,7 @@ impl Rest {
         let mut next = Some(self.pages.first(&self.url));
         let (mut seen, mut signs) = (Seen::default(), Signs::default());
         let (mut pages, mut filled, mut objects) = (0, 0_u64, 0);
-        let mut before = None;
+        let (mut before, mut last) = (None, None);
         while let Some(url) = next.take() {
             if pages == PAGES_MAX {
                 return Err(Error::new(format!("the list has more than {PAGES_MAX} pages")));
@@ -115,7 +131,8 @@ impl Rest {
                     Err(error) if self.pages.is_end(&error) => {
                         // During an outage, every page may have this status.
                         let again = http.page(before, || self.headers(), &mut patience).await?;
-                        self.page(before, &again, seen.members())?;
+                        self.page(before, &again, seen.first())?;
+                        last = Some((url, true));
                         break;
                     }
                     reply => reply.map_err(|error| self.pages.advised(error))?,
@@ -128,9 +145,15 @@ impl Rest {
                 output.send(Event::Init).await?;
                 reply
             };
-            let page = self.page(&url, &reply, seen.members())?;
-            if seen.is_repeated(&page) {
-                self.pages.check_repeated(&url, pages)?;
+            if before.is_some() {
+                self.pages.check_redirect(&url, &reply.url)?;
+            }
+            seen.arrived(&url, &reply.url)?;
+            let page = self.page(&url, &reply, seen.first())?;
+            last = Some((url.clone(), false));
+            let repeats = seen.note(&page);
+            if repeats != Repeats::Nothing {
+                self.pages.check_repeated(&url, pages, repeats)?;
                 break;
             }
             pages += 1;
@@ -145,6 +168,9 @@ impl Rest {
             output.list(page.objects).await?;
             before = Some(url);
         }
+        if let Some((last, was_refused)) = last.filter(|_| std::mem::take(&mut self.checks_end)) {
+            self.check_end(&http, &last, was_refused, &mut seen, &mut patience).await?;
+        }
         self.is_torn = signs.is_torn();
         if !self.trusts_end {
             let is_numbered = matches!(self.pages, Pages::Number { .. });
@@ -153,6 +179,36 @@ impl Rest {
             signs.check(&http::shown(&self.url), Read { objects, pages, is_numbered })?;
         }
         output.send(Event::InitDone).await
+    }
+
+    /// Refuses the end of numbered pages if the page behind it is no end. `last` is the page that has ended the list;
+    /// `was_refused` says that its status has.
+    async fn check_end(
+        &self,
+        http: &http::Client,
+        last: &Url,
+        was_refused: bool,
+        seen: &mut Seen,
+        patience: &mut http::Patience<'_>,
+    ) -> Result<(), Error> {
+        let Some(behind) = self.pages.behind(&self.url, last) else { return Ok(()) };
+        let has = match http.page(&behind, || self.headers(), patience).await {
+            Err(error) if was_refused && self.pages.is_end(&error) => return Ok(()),
+            Err(error) if !was_refused && error.status().is_some_and(|status| NO_PAGE.contains(&status)) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+            Ok(_) if was_refused => "is not refused",
+            Ok(reply) => {
+                let page = self.page(&behind, &reply, seen.first())?;
+                if page.objects.is_empty() || seen.note(&page) != Repeats::Nothing {
+                    return Ok(());
+                }
+                "has objects"
+            }
+        };
+        let shown = http::shown(last);
+        Err(Error::new(format!("a page of {shown} ends the list, but the page behind it {has}")))
     }
 
     /// The headers of a request, as they are in their file now.
@@ -175,16 +231,11 @@ impl Rest {
         if leads_on { http.get(url, self.headers()?).await.map(Some) } else { Ok(None) }
     }
 
-    /// The page of a reply. `members` are the names of the members of the first page; `None` for this page.
-    fn page(
-        &self,
-        asked: &Url,
-        reply: &http::Reply,
-        members: Option<&HashSet<String>>,
-    ) -> Result<Page, Error> {
+    /// The page of a reply. `first` is the form of the first page; `None` for this page.
+    fn page(&self, asked: &Url, reply: &http::Reply, first: Option<&Form>) -> Result<Page, Error> {
         let of = &http::shown(asked);
         if reply.status == StatusCode::NO_CONTENT {
-            let is_end = members.is_some() && matches!(self.pages, Pages::Number { .. });
+            let is_end = first.is_some() && matches!(self.pages, Pages::Number { .. });
             let why = || Error::new(format!("{of} answered with status {}, without a list", reply.status));
             return is_end.then(Page::default).ok_or_else(why);
         }
@@ -197,14 +248,18 @@ impl Rest {
         let is_lines = self.shape.is_lines(text, reply.has_lines());
         let document = if is_lines { None } else { Some(document(text, "it").map_err(clue)?) };
         let names = document.and_then(|document| json::members(document).ok()).unwrap_or_default();
-        let names: HashSet<String> = names.into_iter().map(|(name, _)| name).collect();
+        let form = Form { members: names.into_iter().map(|(name, _)| name).collect(), kind: reply.kind() };
         let (objects, cursor) = match document {
             None if !reply.has_length => {
                 let why = "lines without a length: a list that is cut off would look complete";
                 return Err(Error::new(format!("{of} answered with {why}")));
             }
+            // The reply may come from a program in front of the API.
+            None if text.trim().is_empty() && first.is_some_and(|first| first.kind != form.kind) => {
+                return Err(Error::new(format!("{of} answered with {}", reply.clue(asked))));
+            }
             None => (Shape::of_lines(text, of)?, None),
-            Some(document) if members.is_some_and(|known| self.is_empty(document, &names, known)) => {
+            Some(document) if first.is_some_and(|first| self.is_empty(document, &form, first)) => {
                 (Vec::new(), self.cursor(document, of)?)
             }
             Some(document) => (self.shape.of_document(document, of)?, self.cursor(document, of)?),
@@ -220,17 +275,19 @@ impl Rest {
         };
         let signs = Signs::new(&reply.headers, document, &self.shape.items, asked);
         let validators = validators_of(&reply.headers);
-        Ok(Page { objects, cursor, link, signs, validators, members: names })
+        Ok(Page { objects, cursor, link, signs, validators, form })
     }
 
     /// Whether a page after the first one has no objects because its list is null or absent. A reply with members that
-    /// the first page did not have may be the message of a failure.
-    fn is_empty(&self, document: &RawValue, names: &HashSet<String>, known: &HashSet<String>) -> bool {
-        match json::find(document, &self.shape.items) {
-            Ok(Some(list)) => json::kind(list) == "null",
-            Ok(None) => json::kind(document) == "an object" && names.is_subset(known),
-            Err(_) => false,
-        }
+    /// the first page did not have, or with another content type, may be the message of a failure.
+    fn is_empty(&self, document: &RawValue, form: &Form, first: &Form) -> bool {
+        let is_known = || form.members.is_subset(&first.members);
+        form.kind == first.kind
+            && match json::find(document, &self.shape.items) {
+                Ok(Some(list)) => json::kind(list) == "null",
+                Ok(None) => json::kind(document) == "an object" && is_known(),
+                Err(_) => false,
+            }
     }
 
     /// The cursor or the URL of the next page.

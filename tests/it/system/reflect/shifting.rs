@@ -210,6 +210,124 @@ fn sent(reply: &mut Reply, status: u16, body: &str) -> bool {
     true
 }
 
+/// The replies to one page, or from one page on, that are not those of the API, and the words of the failure.
+const NO_PAGES: [(u16, &[&str], &str, &str); 16] = [
+    (400, &[], "{}", "answered with status 400"),
+    (401, &[], "{}", "answered with status 401"),
+    (403, &[], "{}", "answered with status 403"),
+    (404, &[], "{}", "answered with status 404"),
+    (404, &["content-type: text/html"], "<h1>Not Found</h1>", "answered with status 404"),
+    (410, &[], "", "answered with status 410"),
+    (422, &[], "{\"d\":[]}", "answered with status 422"),
+    (501, &[], "{\"d\":[]}", "answered with status 501"),
+    (203, &[], "{\"d\":[]}", "answered with status 203"),
+    (206, &[], "{\"d\":[]}", "answered with status 206"),
+    (304, &[], "", "answered with status 304"),
+    (302, &["location: http://127.0.0.1:9/login"], "", "a redirect to another server is not followed"),
+    (302, &["location: /"], "", "was redirected to"),
+    (200, &["content-type: text/html"], "<h1>Sign in</h1>", "which begins with"),
+    (200, &[], "", "which begins with"),
+    (200, &["content-type: text/html"], "null", "nothing at the pointer"),
+];
+
+#[test]
+fn a_reply_that_is_no_page_deletes_nothing() {
+    let fault: Arc<Mutex<Option<usize>>> = Arc::default();
+    let (state, rows) = (Arc::clone(&fault), Rows::new(60));
+    let upstream = Upstream::start(move |request, reply| {
+        let position = number(request, "page").saturating_sub(1) * SIZE + number(request, "from");
+        match *state.lock() {
+            Some(at) if position == 40 => {
+                let (status, headers, body, _) = NO_PAGES[at];
+                reply.send(status, headers, body);
+            }
+            _ => send(&rows, request, reply),
+        }
+    });
+    let server = Server::in_memory();
+    let kinds: [(&str, &str, &[&str]); 3] = [
+        ("numbers", "/", &["--page-parameter", "page"]),
+        ("cursor", "/", &["--next", "/next", "--next-parameter", "from"]),
+        ("link", "/link", &[]),
+    ];
+    for (queue, path, flags) in kinds {
+        let url = upstream.url(path);
+        let once = || {
+            let line = ["reflect", queue, "--source", "s", "--list", &url, "--items", "/d", "--once"];
+            server.run(&[&line[..], flags].concat())
+        };
+        *fault.lock() = None;
+        assert!(once().ok().starts_with("s: 60 objects"), "{queue}");
+        for (at, (status, .., expected)) in NO_PAGES.iter().enumerate() {
+            *fault.lock() = Some(at);
+            let failed = once().failed(1);
+            let is_link = queue == "link" && *status == 302;
+            assert!(is_link || failed.contains(expected), "{queue} {at}: {failed}");
+            assert_eq!(latest(&server, queue).len(), 60, "{queue} {at}");
+        }
+    }
+}
+
+#[test]
+fn an_end_before_other_pages_is_no_end() {
+    type Bad = fn(usize, usize, &mut Reply) -> bool;
+    type Case = (&'static [&'static str], fn(&mut Reply), Bad, &'static str);
+    type Shorter = (&'static [&'static str], fn(&mut Reply), Bad);
+    let empty: fn(&mut Reply) = |reply| reply.send(200, &[], "{\"d\":[]}");
+    let not_found: fn(&mut Reply) = |reply| reply.send(404, &[], "{}");
+    let bad_request: fn(&mut Reply) = |reply| reply.send(400, &[], "{}");
+    let cases: [Case; 8] = [
+        (&[], empty, |page, _, reply| page == 2 && sent(reply, 200, "{\"d\":[]}"), "has objects"),
+        (&[], empty, |page, _, reply| page == 2 && sent(reply, 200, "{\"d\":null}"), "has objects"),
+        (&[], empty, |page, _, reply| page == 2 && sent(reply, 200, "{}"), "has objects"),
+        (&[], empty, |page, _, reply| page == 2 && sent(reply, 204, ""), "has objects"),
+        (
+            &["--page-end", "404"],
+            not_found,
+            |page, _, reply| page == 2 && sent(reply, 404, "404 page not found"),
+            "is not refused",
+        ),
+        // The pages behind the last one are refused, too.
+        (
+            &["--page-end", "404"],
+            not_found,
+            |page, _, reply| page == 3 && sent(reply, 404, "") || page == 4 && sent(reply, 200, "{\"d\":[]}"),
+            "is not refused",
+        ),
+        (
+            &["--page-end", "400"],
+            bad_request,
+            |page, _, reply| page == 2 && sent(reply, 400, "<h1>Bad Request</h1>"),
+            "is not refused",
+        ),
+        (
+            &[],
+            empty,
+            |page, _, reply| page == 3 && sent(reply, 200, &json!({ "d": objects(SIZE) }).to_string()),
+            "have the same objects",
+        ),
+    ];
+    for (at, (flags, end, bad, expected)) in cases.into_iter().enumerate() {
+        let (run, left) = read_twice(flags, end, bad);
+        assert_eq!((run.code, left), (Some(1), 60), "{at}: {run:?}");
+        assert!(run.stderr.contains(expected), "{at}: {run:?}");
+    }
+    // A shorter list is accepted, however the API ends it.
+    let shorter: [Shorter; 5] = [
+        (&[], empty, |page, _, reply| page == 3 && sent(reply, 200, "{\"d\":[]}")),
+        (&[], |reply| reply.send(204, &[], ""), |page, _, reply| page == 3 && sent(reply, 204, "")),
+        (&[], empty, |page, _, reply| match page {
+            3 => sent(reply, 200, "{\"d\":[]}"),
+            page => page > 3 && sent(reply, 422, "{}"),
+        }),
+        (&["--page-end", "404"], not_found, |page, _, reply| page == 3 && sent(reply, 404, "{}")),
+        (&["--page-end", "400"], bad_request, |page, _, reply| page == 3 && sent(reply, 400, "{}")),
+    ];
+    for (at, (flags, end, fewer)) in shorter.into_iter().enumerate() {
+        let (run, left) = read_twice(flags, end, fewer);
+        assert_eq!((run.code, left), (Some(0), 40), "{at}: {run:?}");
+    }
+}
 #[test]
 fn a_page_without_a_list_is_an_empty_page() {
     let ends: [fn(&mut Reply); 4] = [

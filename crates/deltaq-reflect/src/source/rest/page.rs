@@ -23,8 +23,25 @@ pub(super) struct Page {
     pub(super) signs: Signs,
     /// The headers that the next list sends to ask whether the list has changed.
     pub(super) validators: HeaderMap,
-    /// The names of the members of the reply.
+    pub(super) form: Form,
+}
+
+/// The form of a reply.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Form {
+    /// The names of the members of the document.
     pub(super) members: HashSet<String>,
+    /// The content type, without its parameters.
+    pub(super) kind: String,
+}
+
+/// Whether a page has the same objects as a page before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeats {
+    Nothing,
+    /// The page directly before.
+    Last,
+    Earlier,
 }
 
 /// How the next page of a list is found.
@@ -68,6 +85,26 @@ impl Pages {
         }
     }
 
+    /// The URL of the page with the next number.
+    pub(super) fn behind(&self, list: &Url, url: &Url) -> Option<Url> {
+        let Self::Number { parameter, first, .. } = self else { return None };
+        let number = of_parameter(url, parameter).and_then(|number| number.parse::<u32>().ok());
+        let next = number.unwrap_or(*first).saturating_add(1);
+        Some(with_parameter(list, parameter, &next.to_string()))
+    }
+
+    /// Refuses the reply to the request for a page after the first one if a redirect has led to another page.
+    pub(super) fn check_redirect(&self, asked: &Url, from: &Url) -> Result<(), Error> {
+        let (Self::Number { parameter, .. } | Self::Cursor { parameter: Some(parameter), .. }) = self else {
+            return Ok(());
+        };
+        if of_parameter(asked, parameter) == of_parameter(from, parameter) {
+            return Ok(());
+        }
+        let (asked, from) = (http::shown(asked), http::shown(from));
+        Err(Error::new(format!("a page of {asked} was redirected to {from}, without its {parameter}")))
+    }
+
     /// Whether the failure of a page after the first one means that there is no such page.
     pub(super) fn is_end(&self, error: &Error) -> bool {
         let end = match self {
@@ -89,9 +126,13 @@ impl Pages {
         }
     }
 
-    /// Refuses a page with the same objects as the page before, unless this ends the list. `pages` is the number of
+    /// Refuses a page with the same objects as a page before it, unless this ends the list. `pages` is the number of
     /// previous pages.
-    pub(super) fn check_repeated(&self, url: &Url, pages: u32) -> Result<(), Error> {
+    pub(super) fn check_repeated(&self, url: &Url, pages: u32, repeats: Repeats) -> Result<(), Error> {
+        let shown = http::shown(url);
+        if repeats == Repeats::Earlier {
+            return Err(Error::new(format!("two pages of {shown} have the same objects")));
+        }
         let ends = matches!(self, Self::Number { end: Some(PageEnd::Repeat), .. });
         // A server that does not know the parameter sends the first page again.
         if ends && pages > 1 {
@@ -101,7 +142,6 @@ impl Pages {
             Self::Number { .. } if pages > 1 => "; if the list ends so, --page-end repeat says that",
             _ => "; does the server know the parameter of the page?",
         };
-        let shown = http::shown(url);
         Err(Error::new(format!("two pages of {shown} in a row have the same objects{advice}")))
     }
 
@@ -116,14 +156,8 @@ impl Pages {
                     None => joined(list, base, cursor)?,
                 }
             }
-            Self::Number { parameter, first, .. } => {
-                if page.objects.is_empty() {
-                    return Ok(None);
-                }
-                let present = url.query_pairs().filter(|(name, _)| name == parameter).last();
-                let number = present.and_then(|(_, number)| number.parse::<u32>().ok()).unwrap_or(*first);
-                with_parameter(list, parameter, &number.saturating_add(1).to_string())
-            }
+            Self::Number { .. } if page.objects.is_empty() => return Ok(None),
+            Self::Number { .. } => return Ok(self.behind(list, url)),
             Self::Link => match &page.link {
                 Some(link) => joined(list, base, link)?,
                 None => return Ok(None),
@@ -136,30 +170,47 @@ impl Pages {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     urls: HashSet<Url>,
-    /// A hash of the objects of the last page.
+    /// Hashes of the objects of each page.
+    pages: HashSet<u64>,
+    /// The hash of the last page.
     last: Option<u64>,
-    /// The names of the members of the first page.
-    members: Option<HashSet<String>>,
+    first: Option<Form>,
 }
 
 impl Seen {
-    /// Records the objects of a page. Returns whether they are the same as those of the page before.
-    pub(super) fn is_repeated(&mut self, page: &Page) -> bool {
+    /// Records the objects of a page. Returns whether they are the same as those of a page before.
+    pub(super) fn note(&mut self, page: &Page) -> Repeats {
         let mut hasher = DefaultHasher::new();
         page.objects.iter().for_each(|object| object.get().hash(&mut hasher));
-        self.members.get_or_insert_with(|| page.members.clone());
-        let last = self.last.replace(hasher.finish());
-        last == self.last && !page.objects.is_empty()
+        self.first.get_or_insert_with(|| page.form.clone());
+        let hash = hasher.finish();
+        let (last, is_new) = (self.last.replace(hash), self.pages.insert(hash));
+        match last {
+            _ if is_new || page.objects.is_empty() => Repeats::Nothing,
+            Some(last) if last == hash => Repeats::Last,
+            _ => Repeats::Earlier,
+        }
     }
 
-    /// The names of the members of the first page; `None` before it was read.
-    pub(super) const fn members(&self) -> Option<&HashSet<String>> {
-        self.members.as_ref()
+    /// The form of the first page; `None` before it was read.
+    pub(super) const fn first(&self) -> Option<&Form> {
+        self.first.as_ref()
     }
 
-    /// Records a page. The next page must not be one that was already read.
-    pub(super) fn check(&mut self, url: &Url, next: Option<&Url>) -> Result<(), Error> {
-        self.urls.insert(url.clone());
+    /// Records the URL of a page, to which redirects may have led. The page must not be one that was already read.
+    pub(super) fn arrived(&mut self, url: &Url, from: &Url) -> Result<(), Error> {
+        if url != from && self.urls.contains(from) {
+            let (url, from) = (http::shown(url), http::shown(from));
+            return Err(Error::new(format!(
+                "the page {url} was redirected to {from}, which was read before"
+            )));
+        }
+        self.urls.extend([url.clone(), from.clone()]);
+        Ok(())
+    }
+
+    /// Refuses a next page that was already read.
+    pub(super) fn check(&self, url: &Url, next: Option<&Url>) -> Result<(), Error> {
         if next.is_some_and(|next| self.urls.contains(next)) {
             let shown = http::shown(url);
             return Err(Error::new(format!(
@@ -185,6 +236,11 @@ fn joined(list: &Url, url: &Url, text: &str) -> Result<Url, Error> {
     }
     let (page, origin) = (http::shown(url), next.origin().ascii_serialization());
     Err(Error::new(format!("the page {page} names a next page of another server, {origin}")))
+}
+
+/// The value of a query parameter.
+fn of_parameter(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().filter(|(known, _)| known == name).last().map(|(_, value)| value.into_owned())
 }
 
 /// The URL with this value of a query parameter.
@@ -227,13 +283,32 @@ mod tests {
     fn a_list_that_goes_in_a_circle_ends() {
         let (one, two) = (url("http://a/b?page=1"), url("http://a/b?page=2"));
         let mut seen = Seen::default();
+        seen.arrived(&one, &one).unwrap();
+        assert!(seen.check(&one, Some(&one)).is_err());
         seen.check(&one, Some(&two)).unwrap();
+        assert!(seen.arrived(&two, &one).unwrap_err().to_string().contains("which was read before"));
+        seen.arrived(&two, &two).unwrap();
         let back = seen.check(&two, Some(&one)).unwrap_err().to_string();
         assert_eq!(back, "the page http://a/b names a page that was read before as the next one");
-        assert!(Seen::default().check(&one, Some(&one)).is_err());
         let mut seen = Seen::default();
-        let repeated = [2, 2, 1, 0, 0].map(|objects| seen.is_repeated(&page(None, None, objects)));
-        assert_eq!(repeated, [false, true, false, false, false]);
+        let repeats = [2, 2, 1, 0, 0, 2].map(|objects| seen.note(&page(None, None, objects)));
+        let (nothing, last, earlier) = (Repeats::Nothing, Repeats::Last, Repeats::Earlier);
+        assert_eq!(repeats, [nothing, last, nothing, nothing, nothing, earlier]);
+    }
+
+    #[test]
+    fn a_redirect_to_another_page_is_no_page() {
+        let number = Pages::Number { parameter: "page".to_owned(), first: 1, end: None };
+        let cursor = |parameter| Pages::Cursor { pointer: String::new(), parameter };
+        let asked = url("http://a/b?page=3");
+        for (from, is_same) in
+            [("http://a/c?size=2&page=3", true), ("http://a/b", false), ("http://a/b?page=1", false)]
+        {
+            for pages in [&number, &cursor(Some("page".to_owned()))] {
+                assert_eq!(pages.check_redirect(&asked, &url(from)).is_ok(), is_same, "{from}");
+            }
+            assert!(cursor(None).check_redirect(&asked, &url(from)).is_ok());
+        }
     }
 
     #[test]
@@ -249,7 +324,8 @@ mod tests {
         let advised = number(None).advised(failure(404)).to_string();
         assert_eq!(advised, "no; if the list ends so, --page-end 404 says that");
         let (url, repeat) = (url("http://a/b"), Some(PageEnd::Repeat));
-        assert!(number(repeat).check_repeated(&url, 2).is_ok());
+        assert!(number(repeat).check_repeated(&url, 2, Repeats::Last).is_ok());
+        assert!(number(repeat).check_repeated(&url, 2, Repeats::Earlier).is_err());
         for (pages, before, expected) in [
             (
                 number(repeat),
@@ -259,7 +335,7 @@ mod tests {
             (number(None), 2, "; if the list ends so, --page-end repeat says that"),
             (Pages::Link, 2, "; does the server know the parameter of the page?"),
         ] {
-            let refused = pages.check_repeated(&url, before).unwrap_err().to_string();
+            let refused = pages.check_repeated(&url, before, Repeats::Last).unwrap_err().to_string();
             assert!(refused.ends_with(expected), "{refused}");
         }
     }
