@@ -52,7 +52,8 @@ fn check(text: &str) -> Result<(), KeyError> {
         return Err(KeyError::Empty);
     }
     if text.len() > limits::KEY_BYTES_MAX {
-        return Err(KeyError::TooLong { bytes: text.len() });
+        let begin = text.get(..text.floor_char_boundary(limits::KEY_BYTES_MAX)).unwrap_or_default();
+        return Err(KeyError::TooLong { bytes: text.len(), begin: begin.into() });
     }
     // Most keys are ASCII, and checking bytes is faster than decoding characters.
     let has_control = if text.is_ascii() {
@@ -60,7 +61,7 @@ fn check(text: &str) -> Result<(), KeyError> {
     } else {
         text.chars().any(char::is_control)
     };
-    if has_control { Err(KeyError::ControlCharacter) } else { Ok(()) }
+    if has_control { Err(KeyError::ControlCharacter { text: text.into() }) } else { Ok(()) }
 }
 
 impl Borrow<str> for Key {
@@ -169,10 +170,15 @@ pub enum KeyError {
     TooLong {
         /// Bytes of the refused key.
         bytes: usize,
+        /// Its first [`limits::KEY_BYTES_MAX`] bytes.
+        begin: Arc<str>,
     },
     /// The key contains a control character.
     #[error("the key contains a control character")]
-    ControlCharacter,
+    ControlCharacter {
+        /// The refused key.
+        text: Arc<str>,
+    },
     /// The explicit key differs from the key of the object.
     #[error("the explicit key {explicit:?} differs from the object's own, {own:?}")]
     Differs {
@@ -188,6 +194,16 @@ impl KeyError {
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Empty | Self::Missing { .. })
+    }
+
+    /// The text that an object has as its key although no queue can have such a key; `None` if no key can be read. A
+    /// text that is too long is cut off.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::TooLong { begin: text, .. } | Self::ControlCharacter { text } => Some(text),
+            _ => None,
+        }
     }
 
     /// The limit that was exceeded, if any.
@@ -292,9 +308,13 @@ mod tests {
     fn key_rules() {
         assert!(Key::new("sku/1 ü").is_ok());
         assert_eq!(Key::new(""), Err(KeyError::Empty));
-        assert_eq!(Key::new("a\nb"), Err(KeyError::ControlCharacter));
+        let text = |text: &str| Key::new(text).unwrap_err().text().map(str::to_owned);
+        assert_eq!(text("a\nb").as_deref(), Some("a\nb"));
+        assert_eq!(text(""), None);
         assert!(Key::new(&"x".repeat(1_024)).is_ok());
-        assert_eq!(Key::new(&"x".repeat(1_025)), Err(KeyError::TooLong { bytes: 1_025 }));
+        let begin = "x".repeat(1_024).into();
+        assert_eq!(Key::new(&"x".repeat(1_025)), Err(KeyError::TooLong { bytes: 1_025, begin }));
+        assert_eq!(text(&"ü".repeat(600)).unwrap().len(), 1_024);
     }
 
     #[test]
@@ -339,12 +359,9 @@ mod tests {
         ] {
             assert_eq!(key(a, b).as_deref(), Ok(expected));
         }
-        assert_eq!(
-            key("a", &"/".repeat(341)),
-            Err(KeyError::TooLong { bytes: 1_025 }),
-            "encoded bytes count"
-        );
-        assert_eq!(key("a\n", "b"), Err(KeyError::ControlCharacter));
+        let long = key("a", &"/".repeat(341)).unwrap_err();
+        assert!(matches!(long, KeyError::TooLong { bytes: 1_025, .. }), "encoded bytes count");
+        assert_eq!(key("a\n", "b").unwrap_err().text(), Some("a\n/b"));
         let single = KeySpec::new(vec![Pointer::parse("/a", false).expect("valid")]).expect("valid");
         assert_eq!(single.read(r#"{"a":"https://a/50%"}"#).expect("key").as_str(), "https://a/50%");
     }

@@ -46,7 +46,7 @@ pub struct Produced {
 pub struct InvalidObject {
     /// The index of the object in the call, from 0.
     pub index: u64,
-    /// The key; null if it can't be read.
+    /// The key; null if it can't be read. A text that can't be a key is named, too, and cut off after 1,024 bytes.
     #[schema(required = true)]
     pub key: Option<String>,
     /// The code of the problem that the call would get without `skip_invalid`.

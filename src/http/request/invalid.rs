@@ -1,6 +1,6 @@
 //! The invalid objects that a call with `skip_invalid` leaves out.
 
-use deltaq_engine::key::{Key, KeySet};
+use deltaq_engine::key::{Key, KeyError, KeySet};
 use deltaq_types::InvalidObject;
 
 use crate::http::problem::Problem;
@@ -10,11 +10,29 @@ const NAMED_MAX: usize = 10;
 /// Maximum length of a line with an object that is left out, in bytes. The line is read, because it contains the key.
 pub(in crate::http) const SKIPPED_BYTES_MAX: usize = 16 << 20;
 
+/// What an invalid object has as its key.
+#[derive(Debug)]
+pub(in crate::http) enum InvalidKey {
+    Key(Key),
+    /// A text that can't be a key, so the object is of no key of the queue.
+    Impossible(String),
+    Unreadable,
+}
+
+impl From<Result<Key, KeyError>> for InvalidKey {
+    fn from(read: Result<Key, KeyError>) -> Self {
+        match read {
+            Ok(key) => Self::Key(key),
+            Err(error) => error.text().map_or(Self::Unreadable, |text| Self::Impossible(text.to_owned())),
+        }
+    }
+}
+
 /// The invalid objects of a call.
 #[derive(Default)]
 pub(in crate::http) struct Invalid {
     pub(in crate::http) count: usize,
-    /// The keys of these objects, as far as they can be read.
+    /// The keys of these objects, as far as they can be read and can be keys.
     pub(in crate::http) keys: KeySet,
     /// Whether the key of at least one object can't be read.
     pub(in crate::http) lacks_key: bool,
@@ -24,15 +42,19 @@ pub(in crate::http) struct Invalid {
 
 impl Invalid {
     /// Leaves out an object.
-    pub(in crate::http) fn note(&mut self, index: usize, key: Option<Key>, problem: Problem) {
+    pub(in crate::http) fn note(&mut self, index: usize, key: InvalidKey, problem: Problem) {
         self.count += 1;
-        self.lacks_key |= key.is_none();
+        self.lacks_key |= matches!(key, InvalidKey::Unreadable);
         if self.first.len() < NAMED_MAX {
             let (code, detail) = (problem.code().name().to_owned(), problem.detail().to_owned());
-            let key = key.as_ref().map(|key| key.as_str().to_owned());
+            let key = match &key {
+                InvalidKey::Key(key) => Some(key.as_str().to_owned()),
+                InvalidKey::Impossible(text) => Some(text.clone()),
+                InvalidKey::Unreadable => None,
+            };
             self.first.push(InvalidObject { index: index as u64, key, code, detail });
         }
-        if let Some(key) = key {
+        if let InvalidKey::Key(key) = key {
             self.keys.insert(key);
         }
         self.problem.get_or_insert(problem);

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::admitted::{AdmissionRules, ObjectUse, Reader};
 use super::body::{Format, Incoming, hinted};
-use super::invalid::Invalid;
+use super::invalid::{Invalid, InvalidKey};
 use super::ndjson::Lines;
 use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
 use crate::http::problem::{Code, Problem};
@@ -264,7 +264,11 @@ async fn take(
             Ok((key, object)) => Ok(Ok((key, object, Place { index: before + index, line: parsed.line }))),
             Err(problem) => {
                 let problem = problem.in_item(before + index, parsed.line);
-                if skips { Ok(Err((before + index, parsed.key.clone().ok(), problem))) } else { Err(problem) }
+                if skips {
+                    Ok(Err((before + index, InvalidKey::from(parsed.key.clone()), problem)))
+                } else {
+                    Err(problem)
+                }
             }
         }
     });
@@ -287,7 +291,7 @@ async fn next_object(
     index: usize,
     most: BatchLimit,
     config: &Config,
-) -> Result<Option<Result<ReceivedObject, (Option<Key>, Problem)>>, Problem> {
+) -> Result<Option<Result<ReceivedObject, (InvalidKey, Problem)>>, Problem> {
     while let Some(line) = lines.next().await? {
         if let Some(end) = end {
             let number = lines.number();
@@ -300,7 +304,7 @@ async fn next_object(
             lines.account().reserve_object(0)?;
             let parsed = match parsed_line(&line, lines, index, config) {
                 Ok(parsed) => parsed,
-                Err(problem) => return Ok(Some(Err((config.key.read(&line).ok(), problem)))),
+                Err(problem) => return Ok(Some(Err((config.key.read(&line).into(), problem)))),
             };
             if parsed.key.is_err() && end_of::<Value>(&line).is_some() {
                 let number = lines.number();

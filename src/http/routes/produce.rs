@@ -32,7 +32,7 @@ use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_e
 use crate::http::request::call::QueueCall;
 use crate::http::request::context::RequestContext;
 use crate::http::request::documents::{Document, documents};
-use crate::http::request::invalid::Invalid;
+use crate::http::request::invalid::{Invalid, InvalidKey};
 use crate::http::request::params::{Params, check_name, read_duration, wrong};
 use crate::http::request::received::{BatchLimit, ReceivedObject, empty_body, objects};
 use crate::http::request::replace_list::{read_keys_again, read_list};
@@ -187,7 +187,7 @@ pub(in crate::http) async fn deltas(
         }
         let key = delta_key(document, reader.config);
         // A deletion needs only the key, so an invalid object must not cause it to be left out.
-        if let Some(call) = bare_deletion(document, key.as_ref(), reader, trace.clone()) {
+        if let Some(call) = bare_deletion(document, &key, reader, trace.clone()) {
             return of_source(call);
         }
         Ok(Entry::Invalid { index, key, problem: document.problem(index, problem) })
@@ -202,7 +202,7 @@ enum Entry {
     /// The entry is left out.
     Invalid {
         index: usize,
-        key: Option<Key>,
+        key: InvalidKey,
         problem: Problem,
     },
 }
@@ -222,20 +222,22 @@ fn is_of_object(problem: &Problem) -> bool {
 /// The deletion of a key, without the object of the document; `None` if the document is not a deletion.
 fn bare_deletion(
     document: &Document,
-    key: Option<&Key>,
+    key: &InvalidKey,
     reader: &mut Reader<'_>,
     trace: Option<Trace>,
 ) -> Option<Call> {
     let call: DeltaCall<'_> = document.outline()?;
-    let key = Some(key.filter(|_| call.kind == DeltaCallType::Deleted)?.as_str().to_owned());
-    call_of(&DeltaCall { key, object: None, ..call }, document, reader, trace).ok()
+    let InvalidKey::Key(key) = key else { return None };
+    let key = Some(key.as_str().to_owned()).filter(|_| call.kind == DeltaCallType::Deleted);
+    call_of(&DeltaCall { key: Some(key?), object: None, ..call }, document, reader, trace).ok()
 }
 
-/// The key of a delta whose object is not valid, if it can be read.
-fn delta_key(document: &Document, config: &Config) -> Option<Key> {
-    let call: DeltaCall<'_> = document.outline()?;
-    let explicit = call.key.as_deref().and_then(|key| Key::new(key).ok());
-    explicit.or_else(|| config.key.read(call.object?.get()).ok())
+/// The key of a delta whose object is not valid.
+fn delta_key(document: &Document, config: &Config) -> InvalidKey {
+    let Some(call) = document.outline::<DeltaCall<'_>>() else { return InvalidKey::Unreadable };
+    let explicit = call.key.as_deref().map(Key::new);
+    let own = || call.object.map(|object| config.key.read(object.get()));
+    explicit.or_else(own).map_or(InvalidKey::Unreadable, InvalidKey::from)
 }
 
 /// Applies the calls that `read` creates from the received objects, using the settings of the queue. If the settings

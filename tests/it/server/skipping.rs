@@ -90,6 +90,35 @@ async fn a_list_with_an_unreadable_key_deletes_nothing() {
 }
 
 #[tokio::test]
+async fn a_text_that_can_not_be_a_key_is_named_and_stops_no_deletion() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &settings()).await.ok();
+    replace(&service, "", &list(30, &[])).await.ok();
+    let long = "x".repeat(1_025);
+    for (key, named) in [
+        (json!(long), &long[..1_024]),
+        (json!("a\nb"), "a\nb"),
+        (json!("a\u{0}"), "a\u{0}"),
+        (json!("a\u{85}"), "a\u{85}"),
+    ] {
+        for wrong in [json!({ "key": key }), json!({ "key": key, "price": "x", "text": "x".repeat(2_000) })] {
+            let replaced =
+                replace(&service, "&skip_invalid=true", &list(28, &[&wrong.to_string()])).await.ok();
+            assert_eq!((&replaced["deleted"], &replaced["invalid"]), (&json!(2), &json!(1)), "{replaced}");
+            assert_eq!(replaced["invalid_objects"][0]["key"], named);
+            replace(&service, "", &list(30, &[])).await.ok();
+        }
+    }
+    // A line that is not JSON.
+    let cut = "{\"key\":\"a\\tb\"}NaN";
+    let replaced = replace(&service, "&skip_invalid=true", &list(28, &[cut])).await.ok();
+    assert_eq!((&replaced["deleted"], &replaced["invalid_objects"][0]["key"]), (&json!(2), &json!("a\tb")));
+    let delta = json!({ "type": "Updated", "key": "a\nb", "object": { "price": 1 } }).to_string();
+    let produced = send(&service, "deltas?skip_invalid=true", &[&delta]).await.ok();
+    assert_eq!(produced["invalid_objects"][0]["key"], "a\nb");
+}
+
+#[tokio::test]
 async fn a_list_of_which_a_tenth_is_not_valid_is_refused() {
     let service = Service::start().await;
     replace(&service, "", &list(30, &[])).await.ok();

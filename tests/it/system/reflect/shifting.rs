@@ -432,6 +432,14 @@ fn a_row_on_two_pages_is_one_and_what_is_no_object_is_left_out() {
             ("/twins", _) => reply.send(200, &[], "[{\"key\":\"a\",\"n\":1},{\"key\":\"a\",\"n\":2}]"),
             ("/null", _) => reply.send(200, &[], "[{\"key\":\"k000\",\"n\":0},null,{\"key\":\"new\"}]"),
             ("/numbers", _) => reply.send(200, &[], "[1,2,3]"),
+            ("/long", _) => {
+                let long = "x".repeat(1_100);
+                reply.send(
+                    200,
+                    &[],
+                    &json!([{ "key": "k000" }, { "key": long }, { "key": "new" }]).to_string(),
+                );
+            }
             (_, 0) => reply.send(200, &["link: </?from=2>; rel=next"], &json!(objects(3)).to_string()),
             _ => reply.send(200, &[], &json!(objects(5)[2..]).to_string()),
         });
@@ -448,6 +456,11 @@ fn a_row_on_two_pages_is_one_and_what_is_no_object_is_left_out() {
     assert!(run.stderr.contains("the list deletes nothing"), "{run:?}");
     assert_eq!(latest(&server, "q").len(), 6);
     assert!(latest(&server, "q").contains(&"new".to_owned()));
+    // A text that can't be a key is of no key of the queue.
+    let run = once("/long");
+    assert!(run.stdout.contains("4 deleted") && run.stderr.contains("invalid-key"), "{run:?}");
+    assert!(run.stderr.contains(&"x".repeat(1_024)) && !run.stderr.contains("deletes nothing"), "{run:?}");
+    assert_eq!(latest(&server, "q"), ["k000", "new"]);
 }
 
 #[test]
