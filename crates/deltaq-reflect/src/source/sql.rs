@@ -281,6 +281,12 @@ fn refuse_twins(row: &RawValue) -> Result<(), Error> {
     }
 }
 
+/// Bytes that are not UTF-8 as halves of surrogates in JSON. The queue leaves out an object with such a text, and names
+/// its key.
+fn halves(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}\\udc{byte:02x}"))
+}
+
 /// A name as a quoted SQL identifier.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Reflecting, counts, drain, known};
+use super::{Reflecting, by_key, counts, drain, known};
 use crate::harness::process::Run;
 use crate::harness::waiting::until;
 use crate::system::cli::Server;
@@ -299,6 +299,73 @@ fn columns_may_have_any_name_but_no_two_the_same() {
     let failed =
         once(&server, "twins", &lite, "SELECT * FROM colours WHERE false", &["--since", "changed"]).failed(1);
     assert!(failed.contains("it has no column \"changed\" (since)"), "{failed}");
+}
+
+#[test]
+fn a_row_that_is_not_text_or_not_finite_does_not_hide_the_others() {
+    let server = Server::in_memory();
+    let cluster = Cluster::start();
+    let path = server.folder.path().join("shop.db").display().to_string();
+    let rows = (0..30).map(|at| format!("('k{at:02}', 1)")).collect::<Vec<_>>().join(", ");
+    sqlite(
+        &path,
+        &format!(
+            "PRAGMA encoding = 'UTF-16'; CREATE TABLE t (key, v); INSERT INTO t VALUES ('ü', 'ß'), {rows}"
+        ),
+    );
+    let local = format!("sqlite:{path}");
+    let query = "SELECT * FROM t";
+    let values = |queue: &str| {
+        let lines = server.run(&["latest", queue, "-o", "ndjson"]).ok();
+        let row = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["object"].clone();
+        by_key(&lines.lines().map(row).collect::<Vec<_>>())
+    };
+    once(&server, "utf16", &local, query, &[]).ok();
+    assert_eq!(values("utf16")["ü"]["v"], "ß");
+
+    let eight = server.folder.path().join("eight.db").display().to_string();
+    let local = format!("sqlite:{eight}");
+    sqlite(&eight, &format!("CREATE TABLE t (key, v); INSERT INTO t VALUES {rows}"));
+    once(&server, "lite", &local, query, &[]).ok();
+    sqlite(
+        &eight,
+        "UPDATE t SET v = CAST(x'ff41' AS TEXT) WHERE key = 'k01'; UPDATE t SET v = CAST(x'e9' AS TEXT) WHERE key = 'k02';
+         UPDATE t SET v = 9e999 WHERE key = 'k03'; UPDATE t SET v = -9e999 WHERE key = 'k04'; UPDATE t SET v = x'ff' WHERE key = 'k05';
+         UPDATE t SET v = 2 WHERE key = 'k06'; DELETE FROM t WHERE key = 'k07'",
+    );
+    let run = once(&server, "lite", &local, query, &[]);
+    assert!(run.stdout.contains("4 replaced, 1 deleted"), "{run:?}");
+    assert!(run.stderr.contains("k01") && run.stderr.contains("k02"), "{run:?}");
+    let now = values("lite");
+    let value = |key: &str| now[key]["v"].clone();
+    assert_eq!((value("k01"), value("k02"), value("k06")), (json!(1), json!(1), json!(2)));
+    assert_eq!(
+        (value("k03"), value("k04"), value("k05")),
+        (json!("Infinity"), json!("-Infinity"), json!("\\xff"))
+    );
+    // More than a tenth is a failure of the source, and a key that is not UTF-8 stops deletions.
+    sqlite(&eight, "UPDATE t SET v = CAST(x'ff' AS TEXT) WHERE key < 'k04'");
+    once(&server, "lite", &local, query, &[]).failed(1);
+    sqlite(
+        &eight,
+        "UPDATE t SET v = 1 WHERE key < 'k04'; UPDATE t SET key = CAST(x'ff' AS TEXT) WHERE key = 'k08'",
+    );
+    let run = once(&server, "lite", &local, query, &[]);
+    assert!(run.stdout.contains("0 deleted") && run.stderr.contains("can't be read"), "{run:?}");
+
+    // A database whose encoding is not checked.
+    cluster.sql("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
+    let database = cluster.url_of("bytes");
+    let bytes = "SELECT 'k'||g AS key, CASE g WHEN 3 THEN convert_from(decode('636166e9', 'hex'), 'SQL_ASCII') ELSE 'v' END AS v,
+                 CASE g WHEN 4 THEN 'NaN' WHEN 5 THEN '-Infinity' ELSE '1' END::float8 AS n,
+                 CASE g WHEN 6 THEN 'infinity' WHEN 7 THEN '0044-03-15 BC' ELSE 'now' END::timestamp AS at FROM generate_series(1, 12) AS g";
+    let run = once(&server, "bytes", &database, bytes, &[]);
+    assert!(run.stdout.contains("12 objects, 11 replaced") && run.stderr.contains("k3"), "{run:?}");
+    let now = values("bytes");
+    assert_eq!(
+        (&now["k4"]["n"], &now["k5"]["n"], &now["k6"]["at"]),
+        (&json!("NaN"), &json!("-Infinity"), &json!("infinity"))
+    );
 }
 
 #[test]

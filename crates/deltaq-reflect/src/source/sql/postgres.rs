@@ -2,16 +2,18 @@
 
 use deltaq_types::range::plain_host;
 use futures_util::TryStreamExt as _;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, ValueRef as _};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::{Error, Rows, Start, Value, failed, quoted};
+use super::{Error, Rows, Start, Value, failed, halves, quoted};
 
 /// One snapshot for the whole read, and no writes. Backslashes in the text of a compared value must not be escapes,
 /// and a float must keep every digit. Poolers refuse `extra_float_digits` at the start of a connection. All these
-/// settings end with the transaction, even in a pooler.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL standard_conforming_strings = on; SET LOCAL extra_float_digits = 3; SAVEPOINT begun";
+/// settings end with the transaction, even in a pooler. A database with the encoding `SQL_ASCII` has texts of any bytes,
+/// and would refuse the query because of one that is not UTF-8.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL standard_conforming_strings = on; SET LOCAL extra_float_digits = 3; \
+    SELECT set_config('client_encoding', 'SQL_ASCII', true) WHERE current_setting('server_encoding') = 'SQL_ASCII'; SAVEPOINT begun";
 /// Ends a query whose client is gone. Servers before version 14, and servers on some systems, refuse this setting.
 const END_WITH_CLIENT: &str = "SET LOCAL client_connection_check_interval = '1s'";
 const GO_ON: &str = "ROLLBACK TO SAVEPOINT begun";
@@ -54,8 +56,9 @@ impl Postgres {
         {
             let mut found = query.fetch(&mut connection);
             while let Some(row) = rows.wait(found.try_next()).await?.map_err(|error| failed(of, error))? {
-                let object: String = row.try_get(0).map_err(|error| failed(of, error))?;
-                let value: Option<String> = row.try_get(1).map_err(|error| failed(of, error))?;
+                let object = bytes(&row, 0)?.unwrap_or_default().utf8_chunks();
+                let object = object.map(|part| [part.valid(), &halves(part.invalid())].concat()).collect();
+                let value = bytes(&row, 1)?.map(|value| String::from_utf8_lossy(value).into_owned());
                 rows.take(object, value.map(Value::Text)).await?;
             }
         }
@@ -83,6 +86,16 @@ impl Postgres {
             "SELECT row_to_json(r.*)::text, r.{since}::text FROM ({query}) AS r {from} ORDER BY r.{since} NULLS FIRST"
         )
     }
+}
+
+/// The bytes of a text, which may not be UTF-8.
+fn bytes(row: &PgRow, index: usize) -> Result<Option<&[u8]>, Error> {
+    let of = "the query has failed";
+    let value = row.try_get_raw(index).map_err(|error| failed(of, error))?;
+    if value.is_null() {
+        return Ok(None);
+    }
+    value.as_bytes().map(Some).map_err(|error| Error::because(of, error))
 }
 
 /// The options of a URL, completed from the environment and the password file.

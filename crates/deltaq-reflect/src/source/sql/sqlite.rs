@@ -1,9 +1,10 @@
 //! SQLite.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Number, Value as Json};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{
     AssertSqlSafe, Column as _, ConnectOptions as _, Executor as _, Row as _, SqlSafeStr as _,
@@ -11,7 +12,7 @@ use sqlx::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Rows, Start, Value, failed, quoted};
+use super::{Error, Rows, Start, Value, failed, halves, quoted};
 
 /// Number of steps of a query between two checks whether its result is still needed. They take about a millisecond.
 const STEPS: i32 = 100_000;
@@ -77,25 +78,19 @@ impl Sqlite {
 
     /// The row as an object, and its value in the column `since`.
     fn object(&self, row: &SqliteRow) -> Result<(String, Option<Value>), String> {
-        let mut object = Map::new();
-        let mut value = None;
+        let (mut members, mut names, mut value) = (Vec::new(), HashSet::new(), None);
         for (index, column) in row.columns().iter().enumerate() {
             let name = column.name();
-            let member = member(row, index).map_err(|why| format!("column {name:?}: {why}"))?;
+            let (text, known) = member(row, index).map_err(|error| format!("column {name:?}: {error}"))?;
             if self.since.as_deref().is_some_and(|since| since.eq_ignore_ascii_case(name)) {
-                value = match &member {
-                    Json::Number(number) => {
-                        number.as_i64().map(Value::Integer).or(number.as_f64().map(Value::Real))
-                    }
-                    Json::String(text) => Some(Value::Text(text.clone())),
-                    _ => None,
-                };
+                value = known;
             }
-            if object.insert(name.to_owned(), member).is_some() {
+            if !names.insert(name) {
                 return Err(two_columns(name));
             }
+            members.push(format!("{}:{text}", Json::from(name)));
         }
-        Ok((Json::Object(object).to_string(), value))
+        Ok((format!("{{{}}}", members.join(",")), value))
     }
 }
 
@@ -117,24 +112,33 @@ fn two_columns(name: &str) -> String {
     format!("there are two columns {name:?}; give one of them another name with AS")
 }
 
-/// A value of a row. A blob becomes hexadecimal text, as PostgreSQL writes it.
-fn member(row: &SqliteRow, index: usize) -> Result<Json, String> {
-    let raw = row.try_get_raw(index).map_err(|error| error.to_string())?;
+/// A value of a row as JSON, and as a value of the column `since`. A blob becomes hexadecimal text, and a number that
+/// is not finite becomes text, as PostgreSQL writes them.
+fn member(row: &SqliteRow, index: usize) -> Result<(String, Option<Value>), sqlx::Error> {
+    let raw = row.try_get_raw(index)?;
     let kind = raw.type_info().name().to_owned();
     if raw.is_null() {
-        return Ok(Json::Null);
+        return Ok(("null".to_owned(), None));
     }
-    let get = |error: sqlx::Error| error.to_string();
-    match kind.as_str() {
-        "INTEGER" => Ok(Json::Number(row.try_get_unchecked::<i64, _>(index).map_err(get)?.into())),
-        "REAL" => {
-            let number = row.try_get_unchecked::<f64, _>(index).map_err(get)?;
-            Number::from_f64(number).map(Json::Number).ok_or_else(|| "a number is infinite".to_owned())
-        }
-        "BLOB" => {
-            let bytes = row.try_get_unchecked::<Vec<u8>, _>(index).map_err(get)?;
-            Ok(Json::String(bytes.iter().fold("\\x".to_owned(), |text, byte| format!("{text}{byte:02x}"))))
-        }
-        _ => Ok(Json::String(row.try_get_unchecked::<String, _>(index).map_err(get)?)),
+    if kind == "INTEGER" {
+        let number = row.try_get_unchecked::<i64, _>(index)?;
+        return Ok((number.to_string(), Some(Value::Integer(number))));
     }
+    if kind == "REAL" {
+        let number = row.try_get_unchecked::<f64, _>(index)?;
+        let infinite = if number > 0.0 { "\"Infinity\"" } else { "\"-Infinity\"" };
+        let text = Number::from_f64(number).map_or_else(|| infinite.to_owned(), |finite| finite.to_string());
+        return Ok((text, Some(Value::Real(number))));
+    }
+    let mut bytes = row.try_get_unchecked::<Vec<u8>, _>(index)?;
+    if kind == "BLOB" {
+        bytes = bytes.iter().fold("\\x".to_owned(), |text, byte| format!("{text}{byte:02x}")).into_bytes();
+    }
+    let parts = bytes.utf8_chunks().map(|part| {
+        let quoted = Json::from(part.valid()).to_string();
+        let plain = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+        [plain, &halves(part.invalid())].concat()
+    });
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok((format!("\"{}\"", parts.collect::<String>()), Some(Value::Text(text))))
 }
