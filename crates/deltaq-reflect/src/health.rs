@@ -157,6 +157,14 @@ impl Health {
         warn!(source, queue, %error, %again_in, "a page of the list has failed and is asked for again");
     }
 
+    /// Records that the values of the column `since` have no order in time, so each read between two lists returns all
+    /// rows.
+    pub(super) fn scattered(&self) {
+        let (source, queue) = (&self.source, &self.queue);
+        let what = "the column since has times in several forms, or numbers and texts, whose order is not that of time; each look between two lists reads all rows; convert the column in the query";
+        warn!(source, queue, "{what}");
+    }
+
     /// Records that a list has changed rows that earlier reads of the column should have found.
     pub(super) fn missed(&self, rows: u64) {
         let (source, queue) = (&self.source, &self.queue);

@@ -237,6 +237,11 @@ impl Output {
         self.health.recovered();
     }
 
+    /// Records that the values of the column `since` have no order in time.
+    fn scattered(&self) {
+        self.health.scattered();
+    }
+
     /// Records that a page of a list has failed. It is requested again after the pause.
     fn repeats(&self, error: Error, pause: Duration) {
         self.health.repeats(&error.into(), pause);

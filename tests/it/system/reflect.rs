@@ -13,6 +13,7 @@ mod readings;
 mod rest;
 mod restored;
 mod shifting;
+mod since;
 mod sql;
 mod upstream;
 

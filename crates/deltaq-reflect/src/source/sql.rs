@@ -5,8 +5,12 @@
 //! are left out. A value that is a time ahead of the database's clock would hide all changes until that time. So it
 //! does not count as the last value, and its rows are read again. Deleted rows, and changes of rows without a value
 //! (NULL), are found only by a list.
+//!
+//! Texts of times in several forms, or numbers beside texts, have no order in time. Then each read returns all rows with
+//! a value, and those that were already sent are left out.
 
 mod moment;
+mod order;
 mod postgres;
 mod sqlite;
 
@@ -20,6 +24,7 @@ use deltaq_types::duration::DurationText;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
+use self::order::Order;
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
 use super::{Error, NextList, Output, jittered};
@@ -51,8 +56,10 @@ enum Database {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reached {
     value: Option<Value>,
-    /// Hashes of the texts of these rows. There may be many.
+    /// Hashes of the texts of these rows. There may be many. If `is_scattered`, those of all rows with a value.
     rows: HashSet<u64>,
+    /// Whether a row that changes later may have a smaller value.
+    is_scattered: bool,
 }
 
 /// A value of the column `since`, as the database returns it.
@@ -73,16 +80,16 @@ impl Value {
             Self::Text(text) => text.parse().ok(),
         }
     }
+}
 
-    /// Whether a value is smaller than another one. Texts are compared by their bytes, regardless of the collation of
-    /// the database.
-    fn is_before(&self, other: &Self) -> bool {
-        match (self.number().zip(other.number()), self, other) {
-            (Some((one, other)), ..) => one < other,
-            (None, Self::Text(one), Self::Text(other)) => one < other,
-            (None, one, _) => !matches!(one, Self::Text(_)),
-        }
-    }
+/// The value of a row in the column `since`, and what the database says about it.
+#[derive(Debug, Default)]
+pub(super) struct Since {
+    value: Option<Value>,
+    /// Whether the database has no type for the times in this column.
+    is_untyped: bool,
+    /// Whether the value is smaller than the one that earlier reads had reached.
+    is_behind: bool,
 }
 
 impl Sql {
@@ -114,14 +121,18 @@ impl Sql {
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         output.send(Event::Init).await?;
         self.listed = None;
-        self.listed = Some(self.read(output, Event::InitApply, None, &self.reached).await?);
+        let read = self.read(output, Event::InitApply, None, &self.reached).await?;
+        if read.reached.is_scattered && !self.reached.is_scattered {
+            output.scattered();
+        }
+        self.listed = Some(read);
         output.send(Event::InitDone).await
     }
 
     /// Records that the queue has accepted the last list. Returns how many of the rows that this list has changed
     /// should have been found by the reads before it.
     pub(super) fn accepted(&mut self, changed: u64) -> u64 {
-        let Some(Read { reached, without_value, unseen }) = self.listed.take() else { return 0 };
+        let Some(Read { reached, without_value, unseen, .. }) = self.listed.take() else { return 0 };
         let before = std::mem::replace(&mut self.reached, reached);
         self.without_value = without_value;
         // Otherwise, no read was expected to send the other rows.
@@ -134,8 +145,13 @@ impl Sql {
             tokio::time::sleep(jittered(self.interval.get())).await;
             // If a read is interrupted, `reached` stays as it was, and the following list sends the rest.
             let read = self.read(output, Event::Apply, Some(&self.reached), &self.reached).await?;
+            let must_list = read.reached.is_scattered && !self.reached.is_scattered;
             self.reached = read.reached;
             output.read();
+            if must_list {
+                output.scattered();
+                return Ok(NextList::Now);
+            }
         }
     }
 
@@ -149,10 +165,16 @@ impl Sql {
         before: &Reached,
     ) -> Result<Read, Error> {
         let (timeout, left) = (self.timeout, self.timeout.get());
-        let reached = Reached { value: from.and_then(|from| from.value.clone()), rows: HashSet::new() };
-        let read = Read { reached, without_value: HashSet::new(), unseen: 0 };
+        let value = from.and_then(|from| from.value.clone()).filter(|_| !before.is_scattered);
+        let mut order = Order::default();
+        if let Some(value) = &value {
+            order.note(value, moment::now());
+        }
+        let reached = Reached { value, ..Reached::default() };
+        let read = Read { reached, all: HashSet::new(), without_value: HashSet::new(), unseen: 0 };
         let mut rows = Rows {
             output,
+            order,
             event,
             from,
             before,
@@ -167,7 +189,13 @@ impl Sql {
             Database::Sqlite(sqlite) => sqlite.read(&mut rows).await?,
             Database::Postgres(postgres) => postgres.read(&mut rows).await?,
         }
-        Ok(rows.read)
+        let (mut read, is_scattered) = (rows.read, rows.order.is_scattered());
+        read.reached.is_scattered = is_scattered;
+        let all = std::mem::take(&mut read.all);
+        if is_scattered {
+            read.reached.rows = all;
+        }
+        Ok(read)
     }
 }
 
@@ -175,6 +203,8 @@ impl Sql {
 #[derive(Debug)]
 struct Read {
     reached: Reached,
+    /// Hashes of all rows with a value.
+    all: HashSet<u64>,
     without_value: HashSet<u64>,
     /// Number of rows that no read before this one could have sent: changed rows without a value, and rows with a
     /// later value than was reached.
@@ -183,18 +213,19 @@ struct Read {
 
 /// Where a read begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Start<'v> {
+pub(super) enum Start {
     /// At all rows.
     All,
     /// At all rows that have a value in the column `since`.
     AnyValue,
-    /// At this value.
-    Value(&'v Value),
+    /// At the value that earlier reads had reached.
+    Value,
 }
 
 /// Receives the rows of one read.
 pub(super) struct Rows<'a> {
     output: &'a Output,
+    order: Order,
     event: fn(Box<RawValue>) -> Event,
     /// How far the previous read had got; `None` to read all rows.
     from: Option<&'a Reached>,
@@ -213,12 +244,17 @@ pub(super) struct Rows<'a> {
 
 impl Rows<'_> {
     /// Where the read begins.
-    fn start(&self) -> Start<'_> {
+    const fn start(&self) -> Start {
         match self.from {
             None => Start::All,
-            Some(Reached { value: None, .. }) => Start::AnyValue,
-            Some(Reached { value: Some(value), .. }) => Start::Value(value),
+            Some(Reached { value: None, .. } | Reached { is_scattered: true, .. }) => Start::AnyValue,
+            Some(Reached { value: Some(_), .. }) => Start::Value,
         }
+    }
+
+    /// The value that earlier reads had reached.
+    const fn mark(&self) -> Option<&Value> {
+        self.before.value.as_ref()
     }
 
     /// Sets the clock of the database.
@@ -235,7 +271,8 @@ impl Rows<'_> {
     }
 
     /// Sends a row, unless the previous read has sent it. Rows arrive in the order of their values.
-    async fn take(&mut self, text: String, value: Option<Value>) -> Result<(), Error> {
+    async fn take(&mut self, text: String, since: Since) -> Result<(), Error> {
+        let Since { value, is_untyped, is_behind } = since;
         let object =
             RawValue::from_string(text).map_err(|error| Error::because("a row is not JSON", error))?;
         if std::mem::take(&mut self.is_first) {
@@ -245,18 +282,20 @@ impl Rows<'_> {
         object.get().hash(&mut hasher);
         let row = hasher.finish();
         let is_repeated = self.from.is_some_and(|from| from.rows.contains(&row));
-        let (known, is_behind) = match (&value, &self.before.value) {
-            (None, _) => (self.without_value, false),
-            (Some(value), Some(before)) => (&self.before.rows, value.is_before(before)),
-            (Some(_), None) => (&self.before.rows, false),
-        };
+        let known = if value.is_none() { self.without_value } else { &self.before.rows };
+        // The reads before this one have returned all rows, so this row has changed after them.
+        let is_behind = is_behind && !self.before.is_scattered;
         self.read.unseen += u64::from(!is_behind && !known.contains(&row));
         if let Some(value) = value {
+            if is_untyped {
+                self.order.note(&value, self.now);
+            }
+            self.read.all.insert(row);
             let reached = &mut self.read.reached;
             if !moment::is_ahead(&value, reached.value.as_ref(), self.now)
                 && reached.value.as_ref() != Some(&value)
             {
-                *reached = Reached { value: Some(value), rows: HashSet::new() };
+                *reached = Reached { value: Some(value), ..Reached::default() };
             }
             reached.rows.insert(row);
         } else {

@@ -44,14 +44,19 @@ pub(super) fn is_ahead(value: &Value, reached: Option<&Value>, now: f64) -> bool
 
 /// The time in a text, in the formats of databases and of RFC 3339, in seconds since 1970. A text without an offset
 /// is in UTC.
-fn seconds(text: &str) -> Option<f64> {
+pub(super) fn seconds(text: &str) -> Option<f64> {
     if text == "infinity" {
         return Some(f64::INFINITY);
     }
     let year =
         text.find('-').filter(|at| *at >= 4 && text.bytes().take(*at).all(|byte| byte.is_ascii_digit()))?;
     if year > 4 {
-        return Some(f64::INFINITY);
+        let is_date = text.get(year..year + 6).is_some_and(|rest| {
+            rest.bytes()
+                .enumerate()
+                .all(|(at, byte)| if at % 3 == 0 { byte == b'-' } else { byte.is_ascii_digit() })
+        });
+        return is_date.then_some(f64::INFINITY);
     }
     let (date, time) = text.split_at_checked(10)?;
     if time.is_empty() {
@@ -116,6 +121,7 @@ mod tests {
             "v2099-01-01",
             "2099-x",
             "2099-01-01 tomorrow",
+            "12345678-1234-7123-8123-123456789012",
             "",
         ] {
             assert!(!is_ahead(&text(passed), None, NOW), "{passed}");

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, ValueRef as _};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::{Error, Rows, Start, Value, failed, halves, quoted};
+use super::{Error, Rows, Since, Start, Value, failed, halves, quoted};
 
 /// One snapshot for the whole read, and no writes. Backslashes in the text of a compared value must not be escapes,
 /// and a float must keep every digit. Poolers refuse `extra_float_digits` at the start of a connection. All these
@@ -19,6 +19,9 @@ const END_WITH_CLIENT: &str = "SET LOCAL client_connection_check_interval = '1s'
 const GO_ON: &str = "ROLLBACK TO SAVEPOINT begun";
 /// The time of the transaction, in seconds since 1970.
 const NOW: &str = "SELECT extract(epoch FROM now())::float8";
+
+/// The types `text`, `character` and `character varying`.
+const TEXTS: &str = "25, 1042, 1043";
 
 /// A query in a database.
 #[derive(Debug)]
@@ -52,14 +55,17 @@ impl Postgres {
             rows.set_clock(now);
         }
         // The text differs for each value, so the statement must not stay prepared.
-        let query = sqlx::query(AssertSqlSafe(self.statement(rows.start()))).persistent(false);
+        let statement = self.statement(rows.start(), rows.mark());
+        let query = sqlx::query(AssertSqlSafe(statement)).persistent(false);
         {
             let mut found = query.fetch(&mut connection);
             while let Some(row) = rows.wait(found.try_next()).await?.map_err(|error| failed(of, error))? {
                 let object = bytes(&row, 0)?.unwrap_or_default().utf8_chunks();
                 let object = object.map(|part| [part.valid(), &halves(part.invalid())].concat()).collect();
                 let value = bytes(&row, 1)?.map(|value| String::from_utf8_lossy(value).into_owned());
-                rows.take(object, value.map(Value::Text)).await?;
+                let flag = |at: usize| row.try_get::<Option<bool>, _>(at).map_err(|error| failed(of, error));
+                let (is_behind, is_untyped) = (flag(2)? == Some(false), flag(3)? == Some(true));
+                rows.take(object, Since { value: value.map(Value::Text), is_untyped, is_behind }).await?;
             }
         }
         // All rows have arrived, so a failure to end the connection is no failure of the read. A server that has closed it
@@ -68,22 +74,29 @@ impl Postgres {
         Ok(())
     }
 
-    /// A query that returns each row as JSON, and the value of the column `since` as text. The text of a compared
-    /// value is converted to the type of the column.
+    /// A query that returns each row as JSON, the value of the column `since` as text, whether it is not less than the
+    /// `mark`, and whether the column has text. The text of a compared value is converted to the type of the column.
     ///
     /// `r.*` is the row even if one of its columns is named `r`; `r` alone would be that column.
-    fn statement(&self, start: Start<'_>) -> String {
+    fn statement(&self, start: Start, mark: Option<&Value>) -> String {
         let query = &self.query;
         let Some(since) = self.since.as_deref().map(quoted) else {
-            return format!("SELECT row_to_json(r.*)::text, NULL::text FROM ({query}) AS r");
+            return format!(
+                "SELECT row_to_json(r.*)::text, NULL::text, NULL::bool, NULL::bool FROM ({query}) AS r"
+            );
+        };
+        let reaches = match mark {
+            Some(Value::Text(value)) => format!("r.{since} >= '{}'", value.replace('\'', "''")),
+            _ => "NULL::bool".to_owned(),
         };
         let from = match start {
-            Start::Value(Value::Text(value)) => format!("WHERE r.{since} >= '{}'", value.replace('\'', "''")),
-            Start::Value(_) | Start::AnyValue => format!("WHERE r.{since} IS NOT NULL"),
+            Start::Value => format!("WHERE {reaches}"),
+            Start::AnyValue => format!("WHERE r.{since} IS NOT NULL"),
             Start::All => String::new(),
         };
         format!(
-            "SELECT row_to_json(r.*)::text, r.{since}::text FROM ({query}) AS r {from} ORDER BY r.{since} NULLS FIRST"
+            "SELECT row_to_json(r.*)::text, r.{since}::text, {reaches}, pg_typeof(r.{since})::oid::int IN ({TEXTS}) \
+             FROM ({query}) AS r {from} ORDER BY r.{since} NULLS FIRST"
         )
     }
 }
@@ -114,10 +127,12 @@ mod tests {
     fn values_and_names_are_quoted() {
         let postgres =
             Postgres::new("postgres://a@h/d", "SELECT 1 -- all\n".to_owned(), Some("at\"x")).unwrap();
+        let value = Value::Text("it's".to_owned());
         assert_eq!(
-            postgres.statement(Start::Value(&Value::Text("it's".to_owned()))),
-            "SELECT row_to_json(r.*)::text, r.\"at\"\"x\"::text FROM (SELECT 1 -- all\n) AS r WHERE r.\"at\"\"x\" >= 'it''s' \
-             ORDER BY r.\"at\"\"x\" NULLS FIRST"
+            postgres.statement(Start::Value, Some(&value)),
+            "SELECT row_to_json(r.*)::text, r.\"at\"\"x\"::text, r.\"at\"\"x\" >= 'it''s', \
+             pg_typeof(r.\"at\"\"x\")::oid::int IN (25, 1042, 1043) \
+             FROM (SELECT 1 -- all\n) AS r WHERE r.\"at\"\"x\" >= 'it''s' ORDER BY r.\"at\"\"x\" NULLS FIRST"
         );
     }
 }

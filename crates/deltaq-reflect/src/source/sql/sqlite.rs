@@ -12,7 +12,7 @@ use sqlx::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Rows, Start, Value, failed, halves, quoted};
+use super::{Error, Rows, Since, Start, Value, failed, halves, quoted};
 
 /// Number of steps of a query between two checks whether its result is still needed. They take about a millisecond.
 const STEPS: i32 = 100_000;
@@ -52,45 +52,52 @@ impl Sqlite {
             check(&names, since).map_err(|why| Error::new(format!("{of}: {why}")))?;
         }
         let mut query = sqlx::query(AssertSqlSafe(self.statement(rows.start())));
-        query = match rows.start() {
-            Start::All | Start::AnyValue => query,
-            Start::Value(Value::Integer(value)) => query.bind(*value),
-            Start::Value(Value::Real(value)) => query.bind(*value),
-            Start::Value(Value::Text(value)) => query.bind(value.clone()),
+        query = match rows.mark().filter(|_| self.since.is_some()) {
+            None => query,
+            Some(Value::Integer(value)) => query.bind(*value),
+            Some(Value::Real(value)) => query.bind(*value),
+            Some(Value::Text(value)) => query.bind(value.clone()),
         };
         let mut found = query.fetch(&mut connection);
         while let Some(row) = rows.wait(found.try_next()).await?.map_err(|error| failed(&of, error))? {
-            let (object, value) = self.object(&row).map_err(|why| Error::new(format!("{of}: {why}")))?;
-            rows.take(object, value).await?;
+            let (object, since) = self.object(&row).map_err(|why| Error::new(format!("{of}: {why}")))?;
+            rows.take(object, since).await?;
         }
         Ok(())
     }
 
-    fn statement(&self, start: Start<'_>) -> String {
+    /// The query. With a column `since`, each row has a further column: whether its value is not less than that which
+    /// earlier reads had reached. A parameter without a value is NULL.
+    fn statement(&self, start: Start) -> String {
         let Some(since) = self.since.as_deref().map(quoted) else { return self.query.clone() };
         let from = match start {
             Start::All => String::new(),
             Start::AnyValue => format!("WHERE {since} IS NOT NULL"),
-            Start::Value(_) => format!("WHERE {since} >= ?"),
+            Start::Value => format!("WHERE {since} >= ?1"),
         };
-        format!("SELECT * FROM ({}) {from} ORDER BY {since}", self.query)
+        format!("SELECT *, {since} >= ?1 FROM ({}) {from} ORDER BY {since}", self.query)
     }
 
     /// The row as an object, and its value in the column `since`.
-    fn object(&self, row: &SqliteRow) -> Result<(String, Option<Value>), String> {
-        let (mut members, mut names, mut value) = (Vec::new(), HashSet::new(), None);
+    fn object(&self, row: &SqliteRow) -> Result<(String, Since), String> {
+        let mut since = Since { is_untyped: true, ..Since::default() };
+        let (mut members, mut names) = (Vec::new(), HashSet::new());
         for (index, column) in row.columns().iter().enumerate() {
             let name = column.name();
+            if self.since.is_some() && index + 1 == row.len() {
+                since.is_behind = matches!(member(row, index), Ok((_, Some(Value::Integer(0)))));
+                break;
+            }
             let (text, known) = member(row, index).map_err(|error| format!("column {name:?}: {error}"))?;
             if self.since.as_deref().is_some_and(|since| since.eq_ignore_ascii_case(name)) {
-                value = known;
+                since.value = known;
             }
             if !names.insert(name) {
                 return Err(two_columns(name));
             }
             members.push(format!("{}:{text}", Json::from(name)));
         }
-        Ok((format!("{{{}}}", members.join(",")), value))
+        Ok((format!("{{{}}}", members.join(",")), since))
     }
 }
 
