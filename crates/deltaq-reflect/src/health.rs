@@ -25,14 +25,16 @@ pub(super) struct Health {
     /// The keys of changes that were read but that the queue has not accepted yet, in their order.
     waiting: Mutex<VecDeque<String>>,
     left_out: Mutex<LeftOut>,
+    /// The number of objects of the last list that are older than what the queue has.
+    stale: Mutex<u64>,
     pub(super) problems: Problems,
 }
 
 impl Health {
     pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
         let (source, queue) = (source.to_owned(), queue.to_owned());
-        let (waiting, left_out, problems) = (Mutex::default(), Mutex::default(), Problems::default());
-        Self { source, queue, metrics, clock, waiting, left_out, problems }
+        let (waiting, left_out, stale) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { source, queue, metrics, clock, waiting, left_out, stale, problems: Problems::default() }
     }
 
     /// Records that a list was accepted, or has not changed.
@@ -43,7 +45,23 @@ impl Health {
             let (source, queue) = (&self.source, &self.queue);
             let ReplaceCounts { replaced, deleted, unchanged, .. } = counts;
             info!(source, queue, objects, replaced, deleted, unchanged, "a list was accepted");
+            self.tell_stale(counts.stale);
         }
+    }
+
+    fn tell_stale(&self, stale: u64) {
+        let what = format!(
+            "objects of the list change nothing, because their versions are not newer than what the queue has, or has deleted: {stale}"
+        );
+        if std::mem::replace(&mut *self.stale.lock(), stale) != stale {
+            let (source, queue) = (&self.source, &self.queue);
+            if stale > 0 {
+                warn!(source, queue, stale, "{what}");
+            } else {
+                info!(source, queue, "the queue takes all objects of the list again");
+            }
+        }
+        self.problems.stale(Some(what).filter(|_| stale > 0));
     }
 
     /// Records that a list was accepted without the objects that the queue refuses. The keys of these objects keep

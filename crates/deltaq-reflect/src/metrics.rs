@@ -13,6 +13,7 @@ const UP: &str = "deltaq_reflect_up";
 const LAST_SUCCESS: &str = "deltaq_reflect_last_success_timestamp_seconds";
 const OBJECTS: &str = "deltaq_reflect_objects";
 const LEFT_OUT: &str = "deltaq_reflect_left_out_objects";
+const STALE: &str = "deltaq_reflect_stale_objects";
 const LISTS: &str = "deltaq_reflect_lists_total";
 const CHANGES: &str = "deltaq_reflect_changes_total";
 const FAILURES: &str = "deltaq_reflect_failures_total";
@@ -46,6 +47,7 @@ pub(super) struct SourceMetrics {
     succeeded_at: Gauge,
     objects: Gauge,
     left_out: Gauge,
+    stale: Gauge,
     lists: Counter,
     unchanged_lists: Counter,
     replaced: Counter,
@@ -74,6 +76,10 @@ impl Metrics {
                 LEFT_OUT,
                 "Objects of the last list and of changes since that the queue refuses. Their keys keep what they had."
             );
+            describe_gauge!(
+                STALE,
+                "Objects of the last list that change nothing, because the queue has a newer version of their keys."
+            );
             describe_counter!(LISTS, "Lists, by whether the source said that nothing has changed.");
             describe_counter!(CHANGES, "Deltas that were queued.");
             describe_counter!(FAILURES, "Failed attempts, by the side that failed.");
@@ -95,6 +101,7 @@ impl Metrics {
             succeeded_at: gauge!(LAST_SUCCESS, labels.clone()),
             objects: gauge!(OBJECTS, labels.clone()),
             left_out: gauge!(LEFT_OUT, labels.clone()),
+            stale: gauge!(STALE, labels.clone()),
             lists: count(LISTS, "result", "sent"),
             unchanged_lists: count(LISTS, "result", "unchanged"),
             replaced: count(CHANGES, "type", "replaced"),
@@ -128,6 +135,7 @@ impl SourceMetrics {
     pub(super) fn list(&self, summary: Summary, now_us: u64) {
         if let Summary::Sent { objects, counts } = summary {
             self.objects.set(objects as f64);
+            self.stale.set(counts.stale as f64);
             self.lists.increment(1);
             self.replaced.increment(counts.replaced);
             self.deleted.increment(counts.deleted);

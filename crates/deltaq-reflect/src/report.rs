@@ -34,6 +34,8 @@ struct State {
     degraded: Option<String>,
     /// The objects that the queue refuses, if there are any.
     left_out: Option<String>,
+    /// The objects of the last list that are older than the state of their keys in the queue, if there are any.
+    stale: Option<String>,
 }
 
 impl Problems {
@@ -49,6 +51,10 @@ impl Problems {
         self.change(|state| state.left_out = left_out);
     }
 
+    pub(super) fn stale(&self, stale: Option<String>) {
+        self.change(|state| state.stale = stale);
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         let before = state.clone();
@@ -60,9 +66,9 @@ impl Problems {
 
     /// The current problem; empty if the queue is in step. `None` before the first attempt has ended.
     fn now(&self) -> Option<String> {
-        let State { is_known, failure, degraded, left_out } = &*self.state.lock();
+        let State { is_known, failure, degraded, left_out, stale } = &*self.state.lock();
         let all: Vec<&str> =
-            [failure, degraded, left_out].into_iter().flatten().map(String::as_str).collect();
+            [failure, degraded, left_out, stale].into_iter().flatten().map(String::as_str).collect();
         let mut text = all.join("; ");
         text.truncate(text.floor_char_boundary(PROBLEM_BYTES_MAX));
         is_known.then_some(text)

@@ -396,13 +396,14 @@ impl Queue {
         if let Some(calls) = job.newer_calls(key) {
             return Some(Verdict::Skipped { take_over: !calls.named_source });
         }
-        if let Some(verdict) = self.stale_verdict(job, key, object) {
-            return Some(verdict);
+        let stale = self.stale_verdict(job, key, object);
+        if matches!(stale, Some(Verdict::Stale { take_over: false })) {
+            return stale;
         }
-        let Some(newest) = self.newest_to_compare(job, key) else { return Some(Verdict::Changed) };
-        job.comparison
-            .result(newest, object)
-            .map(|is_same| if is_same { Verdict::Unchanged } else { Verdict::Changed })
+        let otherwise = stale.unwrap_or(Verdict::Changed);
+        let Some(newest) = self.newest_to_compare(job, key) else { return Some(otherwise) };
+        let is_same = job.comparison.result(newest, object)?;
+        Some(if is_same { Verdict::Unchanged } else { otherwise })
     }
 
     /// The verdict on a listed object that is not newer than the newest state of its key. If the versions are equal,

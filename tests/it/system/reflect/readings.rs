@@ -120,3 +120,47 @@ fn a_command_that_leaves_something_out_deletes_nothing() {
     let log = reflecting.stop();
     assert!(log.contains("it is read once more") && log.contains("two readings of the list differ"), "{log}");
 }
+
+#[test]
+fn objects_with_old_versions_are_told() {
+    let versions: Arc<Mutex<Vec<usize>>> = Arc::new(Mutex::new(vec![5; 12]));
+    let state = Arc::clone(&versions);
+    let upstream = Upstream::start(move |_, reply| {
+        let versions = state.lock().clone();
+        let rows = versions.iter().enumerate().filter(|(_, version)| **version > 0);
+        let rows = rows.map(|(at, version)| json!({ "key": format!("k{at:02}"), "v": version }));
+        reply.send(200, &[], &Value::from(rows.collect::<Vec<_>>()).to_string());
+    });
+    let server = Server::in_memory();
+    let url = upstream.url("/");
+    let once = || {
+        let run = server.run(&[
+            "reflect",
+            "q",
+            "--source",
+            "s",
+            "--list",
+            &url,
+            "--create",
+            "version=/v",
+            "--once",
+        ]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        (run.stderr.contains("of the list change nothing"), run.stdout)
+    };
+    let problem = || server.run(&["sources", "q", "-o", "json"]).ok();
+    once();
+    let (is_told, counts) = once();
+    assert!(!is_told && counts.contains("12 unchanged"), "{counts}");
+    versions.lock()[11] = 0;
+    assert!(!once().0);
+    // The key comes back with the version that was deleted, with an older one, and with a newer one.
+    for (version, is_stale) in [(5, true), (3, true), (6, false)] {
+        versions.lock()[11] = version;
+        assert_eq!(once().0, is_stale, "{version}");
+        assert_eq!(problem().contains("has deleted: 1"), is_stale, "{version}: {}", problem());
+    }
+    // The source was restored.
+    *versions.lock() = vec![2; 12];
+    assert!(once().0 && problem().contains("has deleted: 12"));
+}

@@ -404,12 +404,13 @@ impl Model {
             let called = job.newer_calls(key);
             let refuses = job.refuses();
             let staleness = self.staleness_in(job, key, content);
+            let is_unchanged = job.list.only_changed && is_unchanged(&item, content);
             let counts = &mut job.counts;
             if called.is_some() {
                 counts.skipped += 1;
-            } else if staleness.is_some() {
+            } else if staleness.is_some_and(|order| order.is_lt() || !is_unchanged) {
                 counts.stale += 1;
-            } else if job.list.only_changed && is_unchanged(&item, content) {
+            } else if is_unchanged {
                 counts.unchanged += 1;
             } else {
                 counts.replaced += 1;
@@ -467,7 +468,9 @@ impl Model {
             }
             return;
         }
-        if let Some(order) = self.staleness_in(job, key, content) {
+        let staleness = self.staleness_in(job, key, content);
+        let is_unchanged = job.list.only_changed && is_unchanged(&item, content);
+        if let Some(order) = staleness.filter(|order| order.is_lt() || !is_unchanged) {
             job.counts.stale += 1;
             self.hit("a stale listed object");
             if order.is_eq() {
@@ -478,7 +481,7 @@ impl Model {
             }
             return;
         }
-        if job.list.only_changed && is_unchanged(&item, content) {
+        if is_unchanged {
             job.counts.unchanged += 1;
             self.hit("Replace skips an unchanged object");
             if takes_over {
