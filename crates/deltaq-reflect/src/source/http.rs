@@ -39,6 +39,11 @@ const SHOWN_CHARS: usize = 100;
 const SECRET_MIN: usize = 5;
 /// The first bytes of gzip, which no JSON begins with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// How often a body may be packed: by a server, and again by a proxy in front of it.
+const PACKED_MAX: usize = 2;
+/// Names that some servers send as an encoding although the content is not changed by it.
+const NO_ENCODINGS: [&str; 9] =
+    ["", "7bit", "8bit", "aws-chunked", "binary", "identity", "none", "utf-8", "utf8"];
 const ACCEPTED: HeaderValue =
     HeaderValue::from_static("application/json, application/x-ndjson;q=0.9, */*;q=0.1");
 
@@ -117,9 +122,14 @@ impl Client {
         let is_framed = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
         let has_length = is_packed || is_framed || response.version() > Version::HTTP_11;
         let mut body = self.body(url, response).await?;
+        if is_packed && !body.is_empty() && !body.starts_with(&GZIP) {
+            return Err(Error::new(format!("the reply of {} can't be unpacked as gzip", shown(url))));
+        }
         // A file that is served as it is may also be compressed.
-        if is_packed && !body.is_empty() || body.starts_with(&GZIP) {
-            body = self.unpacked(url, &body)?;
+        for _ in 0..PACKED_MAX {
+            if body.starts_with(&GZIP) {
+                body = self.unpacked(url, &body)?;
+            }
         }
         Ok(Reply { status, url: from, headers, body, has_length, secrets })
     }
@@ -287,12 +297,14 @@ fn is_packed(url: &Url, response: &Response) -> Result<bool, Error> {
     let texts =
         encodings.iter().map(|encoding| String::from_utf8_lossy(encoding.as_bytes()).to_ascii_lowercase());
     let all = texts.collect::<Vec<_>>().join(",");
-    let encodings = all.split(',').map(str::trim).filter(|encoding| !["", "identity"].contains(encoding));
-    match encodings.collect::<Vec<_>>().as_slice() {
-        [] => Ok(false),
-        ["gzip" | "x-gzip"] => Ok(true),
-        _ => Err(Error::new(format!("{} has the encoding {all:?}, without being asked for it", shown(url)))),
+    let encodings = all.split(',').map(str::trim).filter(|encoding| !NO_ENCODINGS.contains(encoding));
+    let encodings: Vec<_> = encodings.collect();
+    if encodings.len() > PACKED_MAX || !encodings.iter().all(|encoding| ["gzip", "x-gzip"].contains(encoding))
+    {
+        let what = format!("{} has the encoding {all:?}, without being asked for it", shown(url));
+        return Err(Error::new(what));
     }
+    Ok(!encodings.is_empty())
 }
 
 /// Whether a redirect leads to another server.

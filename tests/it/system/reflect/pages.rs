@@ -287,12 +287,13 @@ fn links_are_relative_to_the_page_behind_a_redirect() {
 
 #[test]
 fn a_reply_in_gzip_is_read_although_nobody_asked_for_it() {
-    let packed = |text: &str| {
+    let packed = |bytes: &[u8]| {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-        packed.write_all(text.as_bytes()).and_then(|()| packed.finish()).expect("memory")
+        packed.write_all(bytes).and_then(|()| packed.finish()).expect("memory")
     };
-    let list = packed(&Value::from(page(1)).to_string());
-    let large = packed(&format!("[{}]", " ".repeat(1 << 20)));
+    let plain = Value::from(page(1)).to_string().into_bytes();
+    let list = packed(&plain);
+    let (twice, large) = (packed(&list), packed(format!("[{}]", " ".repeat(1 << 20)).as_bytes()));
     let upstream = Upstream::start(move |request, reply| match request.target.as_str() {
         "/gzip" => reply.send_bytes(&["content-encoding: gzip"], &list),
         "/x-gzip" => reply.send_bytes(&["content-encoding: X-GZIP"], &list),
@@ -300,7 +301,18 @@ fn a_reply_in_gzip_is_read_although_nobody_asked_for_it() {
         "/cut" => reply.send_bytes(&["content-encoding: gzip"], &list[..list.len() - 9]),
         "/large" => reply.send_bytes(&["content-encoding: gzip"], &large),
         "/plain" => reply.send_bytes(&["content-encoding: gzip"], b"[]"),
-        "/twice" => reply.send_bytes(&["content-encoding: gzip, gzip"], &list),
+        // The proxy names the encoding again, or packs the reply again.
+        "/named-twice" => reply.send_bytes(&["content-encoding: gzip, gzip"], &list),
+        "/twice" => reply.send_bytes(&["content-encoding: gzip", "content-encoding: gzip"], &twice),
+        "/named-once" => reply.send_bytes(&["content-encoding: gzip"], &twice),
+        "/identity,gzip" => reply.send_bytes(&["content-encoding: identity, gzip"], &list),
+        "/aws-chunked,gzip" => reply.send_bytes(&["content-encoding: aws-chunked,gzip"], &list),
+        "/gzip,br" => reply.send_bytes(&["content-encoding: gzip, br"], &list),
+        "/three" => reply.send_bytes(&["content-encoding: gzip, gzip, gzip"], &twice),
+        target if target.starts_with("/as-it-is/") => {
+            let name = target.trim_start_matches("/as-it-is/");
+            reply.send_bytes(&[&format!("content-encoding: {name}")], &plain);
+        }
         _ => reply.send_bytes(&["content-encoding: br"], b"[]"),
     });
     let server = Server::in_memory();
@@ -308,14 +320,29 @@ fn a_reply_in_gzip_is_read_although_nobody_asked_for_it() {
         let url = upstream.url(path);
         server.run(&["reflect", "q", "--source", "s", "--list", &url, "--max-bytes", "65536", "--once"])
     };
-    for path in ["/gzip", "/x-gzip", "/file"] {
-        assert!(once(path).ok().starts_with("s: 4 objects"), "{path}");
+    let names =
+        ["utf-8", "UTF8", "none", "identity", "aws-chunked", "8bit", "binary", "identity,identity", ""];
+    let taken = [
+        "/gzip",
+        "/x-gzip",
+        "/file",
+        "/twice",
+        "/named-once",
+        "/named-twice",
+        "/identity,gzip",
+        "/aws-chunked,gzip",
+    ];
+    for path in taken.map(str::to_owned).into_iter().chain(names.map(|name| format!("/as-it-is/{name}"))) {
+        assert!(once(&path).ok().starts_with("s: 4 objects"), "{path}");
     }
     for (path, expected) in [
         ("/cut", "can't be unpacked as gzip"),
         ("/plain", "can't be unpacked as gzip"),
         ("/large", "has more than 65536 bytes (max_bytes)"),
-        ("/twice", "has the encoding \"gzip, gzip\", without being asked for it"),
+        ("/gzip,br", "has the encoding \"gzip, br\", without being asked for it"),
+        ("/three", "has the encoding \"gzip, gzip, gzip\", without being asked for it"),
+        ("/as-it-is/deflate", "has the encoding \"deflate\", without being asked for it"),
+        ("/as-it-is/compress", "has the encoding \"compress\", without being asked for it"),
         ("/br", "has the encoding \"br\", without being asked for it"),
     ] {
         let failed = once(path).failed(1);
