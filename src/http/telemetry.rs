@@ -39,7 +39,9 @@ pub(super) fn rendered(context: &RequestContext, response: Response) -> (Respons
     if context.is_event_source
         && let Some(problem) = problem::take(&mut response)
     {
-        if problem.code().may_pass() {
+        // A queue that was deleted while it was watched may be created again.
+        let was_there = context.resumes_events && problem.code() == Code::QueueNotFound;
+        if was_there || problem.code().may_pass() {
             return (refused_events(context, &problem), Some(problem.code()));
         }
         response.extensions_mut().insert(problem);

@@ -78,6 +78,8 @@ pub(in crate::http) struct RequestContext {
     pub(in crate::http) authorization: Authorization,
     /// Whether the caller watches by server-sent events, as a browser's `EventSource` does.
     pub(in crate::http) is_event_source: bool,
+    /// Whether it has watched before, and sends the id of its last event.
+    pub(in crate::http) resumes_events: bool,
     /// Whether the caller is willing to wait.
     waits: bool,
     /// The name of the node that has sent the request; `None` for a client.
@@ -127,6 +129,8 @@ impl RequestContext {
             connection,
             authorization: Authorization { is_from_node, ..Authorization::default() },
             is_event_source,
+            resumes_events: is_event_source
+                && request.headers().get("last-event-id").is_some_and(|id| !id.is_empty()),
             waits: request
                 .uri()
                 .query()

@@ -248,6 +248,40 @@ async fn what_no_repetition_helps_stays_a_refusal() {
     client.reply().await.problem("queue-not-found");
 }
 
+#[tokio::test]
+async fn a_queue_that_is_deleted_and_created_again_is_watched_again() {
+    let service = Service::start().await;
+    added(&service, &["a"]).await;
+    let mut source = Source::begin(&service, "resource_version=0", None).await;
+    assert_eq!(source.list().await, ["Added a"]);
+    added(&service, &["b"]).await;
+    let id = source.next().await.id.expect("an id");
+    service.call("DELETE", &format!("{QUEUE}?force=true"), &Value::Null).await;
+    let event = source.next().await;
+    assert_eq!(
+        (&*event.kind, &event.row["problem"]["code"]),
+        ("Error", &json!("queue-deleted")),
+        "{event:?}"
+    );
+    for headers in [[EVENTS, ("last-event-id", &*id)], [EVENTS, ("last-event-id", "of-another-program")]] {
+        let problem = refused_by(&service, &headers, "queue-not-found").await;
+        assert_eq!(problem["status"], 404);
+    }
+    let counted =
+        |line: &str| line.starts_with("deltaq_http_requests_total") && line.contains("status=\"404\"");
+    assert!(metrics(&service).await.lines().any(counted), "it counts as what it is");
+    // A queue that was never watched, and other readers.
+    for headers in [&[EVENTS][..], &[EVENTS, ("last-event-id", "")], &[("last-event-id", &id)]] {
+        let mut client = service.client().await;
+        client.send_text("GET", &format!("{QUEUE}/watch"), headers, "").await;
+        client.reply().await.problem("queue-not-found");
+    }
+    added(&service, &["c"]).await;
+    let mut source = Source::begin(&service, "resource_version=0", Some(&id)).await;
+    assert_eq!(source.next().await.kind, "Expired");
+    assert_eq!(source.list().await, ["Added c"]);
+}
+
 /// Sends a watch of server-sent events to an API without connections, which refuses it for now.
 async fn refused_at(router: axum::Router, code: &str) {
     let request = Request::get(format!("{QUEUE}/watch")).header(EVENTS.0, EVENTS.1).body(Body::empty());
