@@ -176,7 +176,8 @@ impl Rest {
             let is_numbered = matches!(self.pages, Pages::Number { .. });
             // Some servers say that a list without objects has one page.
             let pages = if is_numbered { filled.max(1) } else { pages.into() };
-            signs.check(&http::shown(&self.url), Read { objects, pages, is_numbered })?;
+            let is_alone = pages == 1 && matches!(self.pages, Pages::Link);
+            signs.check(&http::shown(&self.url), Read { objects, pages, is_numbered, is_alone })?;
         }
         output.send(Event::InitDone).await
     }

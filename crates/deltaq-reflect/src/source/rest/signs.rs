@@ -11,7 +11,7 @@ mod names;
 mod tests;
 
 use reqwest::Url;
-use reqwest::header::{CONTENT_RANGE, HeaderMap};
+use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
 
 use self::names::{Meaning, is_bare, is_failure, is_own, is_part, meaning, next_at, number, opposite, plain};
@@ -48,6 +48,8 @@ pub(super) struct Signs {
     /// Whether two pages have different numbers of all objects.
     is_torn: bool,
     pages: Option<(u64, String)>,
+    /// A page with at least this number of objects may be a range of a list whose number of objects is not known.
+    open: Option<(u64, String)>,
     /// The page says that it is the last one.
     is_last: bool,
 }
@@ -60,6 +62,8 @@ pub(super) struct Read {
     /// Whether the list consists of numbered pages. Otherwise it ended because a page did not name another one. An
     /// empty page that ends such a list does not count in `pages`.
     pub(super) is_numbered: bool,
+    /// Whether no page has named another one, and the settings do not say how a page names the next one.
+    pub(super) is_alone: bool,
 }
 
 impl Signs {
@@ -79,10 +83,6 @@ impl Signs {
         if let Ok(Some(_)) = link::next(headers) {
             signs.next =
                 Some(follows("the header Link", "without --next and --page-parameter it is followed"));
-        }
-        let range = headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()?.rsplit_once('/'));
-        if let Some(total) = range.and_then(|(_, total)| number(total)) {
-            at_least(&mut signs.total, total, "the header content-range".to_owned());
         }
         signs
     }
@@ -149,8 +149,16 @@ impl Signs {
                 "{place} says that there are more than {number} objects, and it has {objects}; {advice}"
             ));
         }
-        let (total, place) = self.pages.as_ref().filter(|(total, _)| *total > pages)?;
-        Some(format!("{place} says that there are {total} pages, and {pages} were read; {advice}"))
+        if let Some((total, place)) = self.pages.as_ref().filter(|(total, _)| *total > pages) {
+            return Some(format!(
+                "{place} says that there are {total} pages, and {pages} were read; {advice}"
+            ));
+        }
+        let is_open =
+            |least: u64| read.is_alone && objects >= least && total.or(self.pages.as_ref()).is_none();
+        let (_, place) = self.open.as_ref().filter(|(least, _)| is_open(*least))?;
+        let advice = format!("{advice}, and a header such as Prefer: count=exact may ask for their number");
+        Some(format!("{place} is that of a range, and does not say how many objects there are; {advice}"))
     }
 }
 
@@ -272,6 +280,17 @@ impl Look<'_> {
             self.signs.partial = Some(format!("the header {name}"));
             return;
         }
+        if name.ends_with("content-range") {
+            return self.range(name, text);
+        }
+        if name == "accept-range" || name == "accept-ranges" {
+            // A number is the largest range. A unit alone says nothing about this reply.
+            let most = text.split_once(' ').filter(|(unit, _)| *unit != "bytes");
+            if let Some(most) = most.and_then(|(_, most)| number(most)) {
+                self.signs.open.get_or_insert((most, format!("the header {name}")));
+            }
+            return;
+        }
         let rest = name.strip_prefix("x-").unwrap_or(name);
         // Any prefix may name the server.
         let own = rest.match_indices('-').map(|(at, _)| at + 1).chain([0]).filter_map(|at| rest.get(at..));
@@ -309,6 +328,22 @@ impl Look<'_> {
                 if plain != "count" && !plain.starts_with("total") && !plain.starts_with("records") => {}
             Some(Meaning::More) if plain == "remaining" => {}
             Some(meaning) => self.value(meaning, value, name),
+            None => {}
+        }
+    }
+
+    /// Examines a range, such as `items 0-24/319`. The number of objects may be `*`.
+    fn range(&mut self, name: &str, text: &str) {
+        let place = format!("the header {name}");
+        let (range, total) = text.rsplit_once('/').unwrap_or((text, ""));
+        let (unit, range) = range.trim().split_once([' ', '=']).unwrap_or(("", range));
+        match number(total) {
+            Some(bytes) if unit.trim() == "bytes" => {
+                let is_whole = range.trim() == format!("0-{}", bytes.saturating_sub(1));
+                self.signs.partial = self.signs.partial.take().or((!is_whole).then_some(place));
+            }
+            Some(total) => at_least(&mut self.signs.total, total, place),
+            None if range.contains(|c: char| c.is_ascii_digit()) => self.signs.open = Some((0, place)),
             None => {}
         }
     }

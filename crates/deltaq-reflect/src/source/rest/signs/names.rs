@@ -99,7 +99,7 @@ const NOTHING: &str = "-1 0 false nil none null undefined";
 /// Names with another meaning in an object of the source's own data, such as the sum of an invoice or the pages of a
 /// book.
 const BARE: &str =
-    "bookmark complete count done end finished isend iterator last marker pages remaining total";
+    "bookmark complete count done end finished isend iterator last marker pages position remaining total";
 /// Names of members that only the source's own data has. A page may have an id or a name, such as those of a project.
 const OWN: &str = "amount assignee author currency customer due grandtotal isbn price priority publisher shipping sku \
     subtotal tax vat";
@@ -323,7 +323,8 @@ fn is_next(plain: &str, kind: &str, text: &str) -> bool {
         || plain.strip_suffix("next").is_some_and(|rest| is_in(BEFORE_NEXT, rest))
         || plain.starts_with("more") && plain.ends_with("url")
         // Airtable's cursor. Other APIs use `offset` for the number of the first object of the page.
-        || plain == "offset" && kind == "a string" && text.parse::<f64>().is_err()
+        // API Gateway's is `position`.
+        || ["offset", "position"].contains(&plain) && kind == "a string" && text.parse::<f64>().is_err()
 }
 
 /// Whether a name means a position in the list.

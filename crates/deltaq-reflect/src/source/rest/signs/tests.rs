@@ -19,6 +19,7 @@ fn why(headers: &[(&'static str, &'static str)], document: &str, items: &str) ->
         objects: 3,
         pages: 1,
         is_numbered: false,
+        is_alone: true,
     })
 }
 
@@ -69,6 +70,8 @@ const PAGED: &[(&str, &str, &str)] = &[
         "its member /nextRecordsUrl says that another page follows; --next /nextRecordsUrl leads",
     ),
     ("{\"records\":[],\"offset\":\"itr1/rec2\"}", "/records", "its member /offset"),
+    ("{\"items\":[],\"position\":\"abc\"}", "/items", "its member /position says that another page follows"),
+    ("{\"item\":[],\"_embedded\":{},\"position\":\"eyJ=\"}", "/item", "its member /position"),
     ("{\"Items\":[],\"LastEvaluatedKey\":{\"id\":{\"S\":\"a\"}}}", "/Items", "its member /LastEvaluatedKey"),
     (
         "{\"continue\":{\"apcontinue\":\"B\"},\"query\":{\"pages\":[]}}",
@@ -273,6 +276,17 @@ fn headers_say_that_another_page_follows() {
         ("x-total-count", "4, 4", "the header x-total-count says that there are 4 objects"),
         ("x-total-count", "about 4", "the header x-total-count can't be read"),
         ("content-range", "items 0-2/1,234", "the header content-range says that there are 1234"),
+        ("content-range", "0-2/9", "the header content-range says that there are 9 objects"),
+        ("content-range", "items 0-2/*", "the header content-range is that of a range"),
+        ("content-range", "0-2/*", "the header content-range is that of a range"),
+        ("content-range", "id 01..03; max=3", "the header content-range is that of a range"),
+        ("content-range", "items 0-2", "the header content-range is that of a range"),
+        ("content-range", "items */9", "the header content-range says that there are 9 objects"),
+        ("content-range", "bytes 0-99/300", "the header content-range says that it is not complete"),
+        ("x-content-range", "items 0-2/*", "the header x-content-range is that of a range"),
+        ("accept-range", "order 3", "the header accept-range is that of a range"),
+        ("accept-ranges", "items 3", "the header accept-ranges is that of a range"),
+        ("next-range", "id ]03..; max=3", "the header next-range says that another page follows"),
         ("x-cursor", "abc", "the header x-cursor says"),
         ("x-has-more", "Y", "the header x-has-more says"),
         ("x-pagination-total-count", "9", "the header x-pagination-total-count says that there are 9"),
@@ -295,8 +309,23 @@ fn a_whole_list_has_no_sign_of_more() {
         ("content-range", "0-2/*"),
         ("x-request-count", "812"),
         ("content-length", "900"),
+        ("accept-ranges", "items"),
     ];
     assert_eq!(why(&headers, "[]", ""), None);
+    for header in [
+        ("content-range", "items 0-2/3"),
+        ("content-range", "bytes 0-899/900"),
+        ("content-range", "items */*"),
+        ("content-range", "items */3"),
+        ("accept-ranges", "bytes"),
+        ("accept-ranges", "none"),
+        ("accept-ranges", "bytes 0"),
+        ("accept-range", "order 4"),
+    ] {
+        assert_eq!(why(&[header], "[]", ""), None, "{header:?}");
+    }
+    assert_eq!(why(&[("content-range", "0-2/*")], "{\"d\":[],\"total\":3}", "/d"), None);
+    assert_eq!(why(&[("content-range", "0-2/*")], "{\"d\":[],\"has_more\":false}", "/d"), None);
     for (document, items) in [
         ("{\"data\":[],\"has_more\":false,\"next\":null,\"total\":3}", "/data"),
         ("{\"count\":3,\"next\":\"\",\"previous\":\"http://a\",\"results\":[]}", "/results"),
@@ -309,6 +338,9 @@ fn a_whole_list_has_no_sign_of_more() {
             "/data",
         ),
         ("{\"next_cursor\":0,\"next_cursor_str\":\"0\",\"ids\":[]}", "/ids"),
+        ("{\"position\":4,\"items\":[]}", "/items"),
+        ("{\"position\":\"\",\"items\":[]}", "/items"),
+        ("{\"position\":\"left\",\"price\":4,\"items\":[]}", "/items"),
         ("{\"total\":81.5,\"currency\":\"EUR\",\"lines\":[]}", "/lines"),
         ("{\"page\":1,\"pages\":1,\"limit\":100,\"offset\":\"0\",\"items\":[]}", "/items"),
         ("{\"total_rows\":1000,\"offset\":4,\"rows\":[]}", "/rows"),
@@ -391,7 +423,7 @@ fn the_number_of_objects_may_stand_on_an_earlier_page() {
         Signs::new(&HeaderMap::new(), Some(document), "/d", &asked())
     };
     let last = || signs("{\"d\":[]}").after(signs("{\"d\":[],\"total\":9}"));
-    let read = |objects, is_numbered| Read { objects, pages: 3, is_numbered };
+    let read = |objects, is_numbered| Read { objects, pages: 3, is_numbered, is_alone: false };
     assert_eq!((last().why(read(9, false)), last().why(read(10, false))), (None, None));
     assert!(last().why(read(8, true)).unwrap().ends_with("it has 8; is --first-page right?"));
     let torn = |one: &str, two: &str| signs("{\"d\":[]}").after(signs(two).after(signs(one))).is_torn();
@@ -413,7 +445,7 @@ fn a_page_that_is_not_complete_is_not_forgotten() {
         "{\"d\":[],\"success\":false}",
     ] {
         let last = signs("{\"d\":[],\"has_more\":false}").after(signs(second).after(Signs::default()));
-        let why = last.why(Read { objects: 9, pages: 3, is_numbered: true });
+        let why = last.why(Read { objects: 9, pages: 3, is_numbered: true, is_alone: false });
         assert!(why.is_some_and(|why| why.ends_with("says that it is not complete")), "{second}");
     }
 }
@@ -423,7 +455,7 @@ fn numbered_pages_do_not_end_where_a_page_says_that_another_follows() {
     let why = |text: &str| {
         let document: &RawValue = serde_json::from_str(text).unwrap();
         let signs = Signs::new(&HeaderMap::new(), Some(document), "/d", &asked());
-        signs.why(Read { objects: 20, pages: 2, is_numbered: true })
+        signs.why(Read { objects: 20, pages: 2, is_numbered: true, is_alone: false })
     };
     for more in [
         "\"has_more\":true",
