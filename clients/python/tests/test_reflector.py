@@ -6,6 +6,7 @@ import asyncio
 import unittest
 import unittest.mock
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -52,6 +53,26 @@ class AsyncService(Service):
         return super().send(call)
 
 
+class Small(Service):
+    """Takes so many changes in one call, and leaves one of them out."""
+
+    def __init__(self, code: str, status: int = 413, most: int = 1_000) -> None:
+        super().__init__()
+        self.code, self.status, self.most = code, status, most
+        self.refused: list[int] = []
+
+    def send(self, call: calls.Call[Any], **options: object) -> Any:
+        changes = len((call.body or b"").splitlines())
+        if call.method == "POST" and changes > self.most:
+            self.refused.append(changes)
+            raise Problem(self.status, {"code": self.code, "retryable": False})
+        reply = super().send(call, **options)
+        if call.method == "POST":
+            row = {"index": 0, "key": None, "code": "no-key", "detail": "no key"}
+            return replace(reply, queued=changes, invalid=1, invalid_objects=[row])
+        return reply
+
+
 class Reflectors(unittest.TestCase):
     def setUp(self) -> None:
         self.refusals: list[Refusal] = []
@@ -81,6 +102,42 @@ class Reflectors(unittest.TestCase):
     def test_an_object_that_is_nested_too_deeply_is_about_the_entry(self) -> None:
         for status, code, expected in [(400, "invalid-json", True), (400, "invalid-parameter", False), (422, "no-key", True), (401, "unauthorized", False)]:
             self.assertEqual(is_about_the_entry(Problem(status, {"code": code, "retryable": False})), expected, code)
+
+
+class ManyChanges(unittest.TestCase):
+    CHANGES: ClassVar[list[Change]] = [Change.updated({"key": f"k{number}"}) for number in range(25_001)]
+
+    def sizes(self, service: Service) -> list[int]:
+        return [len((body or b"").splitlines()) for body in service.bodies]
+
+    def test_more_changes_than_a_call_takes_are_sent_in_several_calls(self) -> None:
+        service: Any = Service()
+        reply = Reflector(Queue(service, "prices"), "erp").apply(self.CHANGES)
+        self.assertEqual((self.sizes(service), reply.sequence), ([10_000, 10_000, 5_001], 3))
+        self.assertEqual(b"".join(service.bodies).count(b"Updated"), 25_001)
+
+    def test_the_same_for_asyncio(self) -> None:
+        service: Any = AsyncService()
+        asyncio.run(aio.Reflector(aio.Queue(service, "prices"), "erp").apply(self.CHANGES))
+        self.assertEqual(self.sizes(service), [10_000, 10_000, 5_001])
+
+    def test_a_server_may_take_fewer(self) -> None:
+        for code in ("batch-too-large", "body-too-large"):
+            service: Any = Small(code)
+            reply = Reflector(Queue(service, "prices"), "erp").apply(self.CHANGES[:2_500])
+            self.assertEqual(self.sizes(service), [625] * 4)
+            self.assertEqual((reply.queued, reply.invalid), (2_500, 4))
+            self.assertEqual([row["index"] for row in reply.invalid_objects], [0, 625, 1250, 1875])
+
+    def test_a_change_that_is_refused_does_not_stop_the_others(self) -> None:
+        service: Any = Small("body-too-large", most=0)
+        refusals: list[Refusal] = []
+        Reflector(Queue(service, "prices"), "erp").run([self.CHANGES[:2]], on_refused=lambda _, refusal: refusals.append(refusal))
+        self.assertEqual((len(refusals), service.refused), (1, [2, 1, 1]))
+        service = Small("unauthorized", 401, most=0)
+        with self.assertRaises(Problem):
+            Reflector(Queue(service, "prices"), "erp").run([self.CHANGES[:2]])
+        self.assertEqual(service.refused, [2])
 
 
 class LeftOutObjects(unittest.TestCase):

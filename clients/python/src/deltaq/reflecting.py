@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from . import calls
@@ -50,8 +50,11 @@ class Change:
 #: Interval at which a reflector checks that the queue still has the objects that were sent, in seconds.
 CHECK_SECONDS = 5.0
 
-#: An entry of a source: its whole list, or changes that are applied together.
+#: An entry of a source: its whole list, or changes that are applied together. More changes than a call takes are sent in several calls.
 Entry = Replace | Change | list[Change]
+
+#: Number of changes in a call; `queues.max_batch` of a server may be smaller.
+CHANGES_MAX = 10_000
 
 
 #: Why an entry was not accepted.
@@ -90,6 +93,48 @@ def left_out(queue: str, source: str, reply: Produced) -> Iterator[str]:
     more = reply.invalid - len(reply.invalid_objects)
     if more > 0:
         yield f"source {source!r}: queue {queue!r} refuses {more} more objects, which are left out"
+
+
+class Parts:
+    """The parts of an entry, each for one call, and their replies."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._waiting = [entry]
+        if isinstance(entry, list) and len(entry) > CHANGES_MAX:
+            self._waiting = [entry[at : at + CHANGES_MAX] for at in range(0, len(entry), CHANGES_MAX)]
+        self._replies: list[Produced] = []
+        self._refusal: Refusal | None = None
+        self._passed = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        while self._waiting:
+            yield self._waiting.pop(0)
+
+    def accepted(self, part: Entry, reply: Produced) -> None:
+        rows = [{**row, "index": row["index"] + self._passed} for row in reply.invalid_objects]
+        self._replies.append(replace(reply, invalid_objects=rows))
+        self._passed += len(part) if isinstance(part, list) else 1
+
+    def refused(self, part: Entry, refusal: Refusal) -> None:
+        """A part that is too large is sent in two halves. After any other refusal of a part, the other parts are still sent."""
+        if isinstance(part, list) and len(part) > 1 and isinstance(refusal, Problem) and refusal.status == 413:
+            middle = len(part) // 2
+            self._waiting[:0] = [part[:middle], part[middle:]]
+            return
+        if not is_about_the_entry(refusal):
+            raise refusal
+        self._refusal = self._refusal or refusal
+        self._passed += len(part) if isinstance(part, list) else 1
+
+    def reply(self) -> Produced:
+        """The reply to the whole entry. Raises the first refusal."""
+        if self._refusal is not None:
+            raise self._refusal
+        if len(self._replies) == 1:
+            return self._replies[0]
+        counts = {name: sum(getattr(reply, name) for reply in self._replies) for name in ("queued", "merged", "ignored", "stale", "invalid")}
+        rows = [row for reply in self._replies for row in reply.invalid_objects]
+        return replace(self._replies[-1], **counts, invalid_objects=rows[:10])
 
 
 class Sequence:

@@ -11,7 +11,7 @@ from .client import Queue
 from .errors import NotJson, Problem
 from .json import Json
 from .models import Produced
-from .reflecting import Entry, Refusal, Replace, ReplaceOptions, Sequence, Steps, is_about_the_entry, left_out, poll_wait
+from .reflecting import Entry, Parts, Refusal, Replace, ReplaceOptions, Sequence, Steps, is_about_the_entry, left_out, poll_wait
 from .retry import Attempts
 from .transport import Cancel
 
@@ -75,6 +75,16 @@ class Reflector:
         """Applies one entry."""
         if isinstance(entry, Replace):
             entry = Replace(list(entry.objects))
+        parts = Parts(entry)
+        for part in parts:
+            try:
+                parts.accepted(part, self._apply(part))
+            except (Problem, NotJson) as refusal:
+                parts.refused(part, refusal)
+        return parts.reply()
+
+    def _apply(self, entry: Entry) -> Produced:
+        """Applies an entry by one call."""
         self._make(self._sequence.check(time.monotonic(), entry))
         while True:
             self._make(self._sequence.find_last())
