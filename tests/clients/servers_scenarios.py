@@ -11,7 +11,7 @@ from typing import Any
 from harness import Program, Scenario, check, wait_for
 from informer_scenarios import city, store
 from produce_scenarios import drain
-from proxy import Drop, Fault, Proxy, Refuse, Request, Swallow
+from proxy import Cut, Drop, Fault, Html, Proxy, Refuse, Request, Swallow
 from registry import scenario
 from worker_scenarios import KEYS, objects
 
@@ -71,20 +71,22 @@ def several_servers_once(s: Scenario) -> None:
     """A call that is not safe to repeat goes on at the next server exactly if nothing was done."""
     s.configure()
     with second(s) as other:
-        undone = {
-            "the server is away": nowhere(),
-            "no server of two is there": f"{nowhere()},{nowhere()}",
-            "the server drains": s.proxy.url,
-        }
-        s.proxy.decide = of_purges(Refuse(503, "draining", 1))
-        for count, (what, url) in enumerate(undone.items(), 1):
+        undone: list[tuple[str, str, Fault]] = [
+            ("the server is away", nowhere(), Drop()),
+            ("no server of two is there", f"{nowhere()},{nowhere()}", Drop()),
+            ("the server drains", s.proxy.url, Refuse(503, "draining", 1)),
+            ("the server does not know the token", s.proxy.url, Refuse(401, "unauthorized")),
+            ("it is no deltaq server", s.proxy.url, Html(404)),
+        ]
+        for count, (what, url, fault) in enumerate(undone, 1):
+            s.proxy.decide = of_purges(fault)
             # A single attempt: the call goes to the next server at once.
             program = s.start("produce", deltaq_url=f"{url},{other.url}", max_attempts=1)
             ask(program, "purge")
             check(len(other.calls("purge")) == count, f"{what}, and the call does not go on")
             program.close_stdin()
             program.wait(0)
-        unknown: list[tuple[str | None, Fault]] = [(None, Swallow())]
+        unknown: list[tuple[str | None, Fault]] = [(None, Swallow()), (None, Cut())]
         unknown += [(code, Refuse(status, code, 1, applied=True)) for status, code in ((503, "not-owner"), (504, "timeout"))]
         for code, fault in unknown:
             s.proxy.decide = of_purges(fault)

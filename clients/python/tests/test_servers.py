@@ -60,9 +60,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.targets.append(self.path)
         while self.server.questions < self.server.slow_for:
             time.sleep(0.01)
-        if self.server.code is not None or self.server.status == 401:
-            status = self.server.status
-            self.reply(status, json.dumps({"status": status, "code": self.server.code, "retryable": True}).encode())
+        if self.server.code is not None or self.server.status != 503:
+            problem = {"status": self.server.status, "code": self.server.code, "retryable": True}
+            self.reply(self.server.status, json.dumps(problem).encode() if self.server.code else b"<html>")
         elif "/watch" in self.path:
             self.send_response(200)
             self.send_header("transfer-encoding", "chunked")
@@ -168,17 +168,18 @@ class SeveralServers(unittest.TestCase):
             client.close()
 
     def test_a_call_goes_on_at_the_next_server_if_nothing_was_done(self) -> None:
-        self.first.code, strict = "draining", self.server()
-        strict.status = 401
-        for kind, undone in itertools.product(self.KINDS, ([nobody()], [self.first.url], [strict.url], [nobody(), strict.url, nobody()])):
+        self.first.code, strict, other = "draining", self.server(), self.server()
+        strict.status, strict.code, other.status = 401, "unauthorized", 404
+        several = [nobody(), strict.url, other.url, nobody()]
+        for kind, undone in itertools.product(self.KINDS, ([nobody()], [self.first.url], [strict.url], [other.url], several)):
             with self.client(kind, *undone, self.second.url) as client:
                 client.purge()
                 client.purge()
                 self.assertEqual(self.second.targets, ["/v1/queues/q/purge"] * 2)
 
     def test_a_call_that_may_have_been_applied_is_not_sent_to_the_next_server(self) -> None:
-        self.first.code = "not-owner"
-        for kind in self.KINDS:
+        for kind, (status, code) in itertools.product(self.KINDS, [(503, "not-owner"), (502, None), (504, "timeout")]):
+            self.first.status, self.first.code = status, code
             with self.client(lambda url, kind=kind: kind(url, RetryPolicy()), self.first.url, self.second.url) as client:
                 with self.assertRaises(Problem):
                     client.purge()

@@ -8,6 +8,9 @@ const RETRYABLE_STATUSES = new Set([408, 429, 502, 503, 504]);
 /** Codes with a status of 500 or more that guarantee that nothing was applied. */
 const KNOWN_OUTCOMES = new Set(["draining", "recovering", "too-many-connections", "journal-behind", "index-building"]);
 
+/** The problems of a server that refuses every call for a reason of its own. */
+const UNDONE_HERE = new Set(["draining", "host-not-allowed", "too-many-connections", "unauthorized"]);
+
 /** Codes of Node's errors after which nothing was sent, because there was no connection. Browsers do not report why a call has failed. */
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]);
 
@@ -92,8 +95,10 @@ export function isOutcomeUnknown({ status, code, cause }: DeltaqError): boolean 
 }
 
 /** Whether the call was not applied, for a reason that another server need not have. */
-export function isUndoneHere({ status, code, cause }: DeltaqError): boolean {
-    return status === 0 ? wasNotSent(cause) : status === 401 || code === "draining";
+export function isUndoneHere({ status, code, retryable, cause }: DeltaqError): boolean {
+    // Every other reply without a problem document comes from another server.
+    const isOther = code === "unexpected-reply" && status >= 300 && status < 500 && !retryable;
+    return status === 0 ? wasNotSent(cause) : isOther || UNDONE_HERE.has(code);
 }
 
 /** Whether an error of `fetch` means that there was no connection. It has one error for each address of the host. */

@@ -2,8 +2,8 @@
 
 /** If there is another server: a server that was silent for so long is asked whether it is alive, before a call is sent to it and while a call waits for it. */
 export const SILENCE_MS = 3_000;
-/** Statuses of a server that can't answer at present or does not know the token, or of a proxy whose server can't answer. */
-const UNAVAILABLE = [401, 502, 503, 504];
+/** Statuses of a server that can't answer at present, or of a proxy whose server can't. */
+const UNAVAILABLE = [502, 503, 504];
 /** Queues whose owner is remembered. */
 const OWNERS_MAX = 10_000;
 

@@ -159,7 +159,11 @@ export class Transport {
                 }
                 return await this.#sendTo(base, call, options, read);
             } catch (error) {
-                if (others === 0 || !(error instanceof DeltaqError) || !isUndoneHere(error)) {
+                if (!(error instanceof DeltaqError) || !isUndoneHere(error)) {
+                    throw error;
+                }
+                this.#servers.leave(base, call.path);
+                if (others === 0) {
                     throw error;
                 }
             }

@@ -61,9 +61,13 @@ test("a call that is not safe to repeat goes on at the next server if nothing wa
     const { url, paths } = await good(t);
     const draining = await web(t, (request, response) => (request.url === "/livez" ? response.end() : refuse(response, { status: 503, code: "draining", retryable: true })));
     const strict = await web(t, (request, response) => (request.url === "/livez" ? response.end() : refuse(response, { status: 401, code: "unauthorized", retryable: false })));
+    const other = await web(t, (_, response) => {
+        response.writeHead(404, { "content-type": "text/html" });
+        response.end("<html>");
+    });
     const moving = await web(t, (request, response) => (request.url === "/livez" ? response.end() : refuse(response, { status: 503, code: "not-owner", retryable: true })));
     const away = await nobody();
-    for (const undone of [away, draining, strict, `${away},${strict},${draining}`]) {
+    for (const undone of [away, draining, strict, other, `${away},${strict},${other},${draining}`]) {
         const queue = new Client(`${undone},${url}`, { token: "secret", retry: { attempts: 1 } }).queue("q");
         await queue.purge();
         assert.equal(paths.splice(0).length, 1, undone);

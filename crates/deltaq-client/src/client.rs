@@ -141,8 +141,8 @@ impl Client {
         })
     }
 
-    /// Sends a request once. If the client has several servers, and one of them can't be reached, drains or does not know
-    /// the token, the request goes to the next one. If the server refuses the token, and its file has another one now, the request is
+    /// Sends a request once. If the client has several servers, and one of them can't be reached, drains, refuses every call
+    /// or is no deltaq server, the request goes to the next one. If the server refuses the token, and its file has another one now, the request is
     /// sent again with that one. Neither applies to a request whose body is a stream.
     ///
     /// # Errors

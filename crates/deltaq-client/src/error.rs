@@ -159,17 +159,24 @@ impl Error {
 
     /// Whether nothing was done, for a reason that another server need not have.
     pub(crate) fn is_undone_here(&self) -> bool {
-        matches!(self, Self::Connect { .. }) || self.is_unauthorized() || self.code() == Some("draining")
+        const CODES: [&str; 4] = ["draining", "host-not-allowed", "too-many-connections", "unauthorized"];
+        match self {
+            Self::Connect { .. } => true,
+            Self::Problem(problem) => CODES.contains(&problem.code.as_str()),
+            Self::NotDeltaq { status, .. } => (300..500).contains(status) && !self.is_retryable(),
+            _ => false,
+        }
     }
 
     /// Whether another server may do better.
     pub(crate) fn is_of_server(&self) -> bool {
-        match self {
-            Self::Connect { .. } | Self::NoReply { .. } | Self::Silence { .. } => true,
-            Self::Problem(problem) => matches!(problem.status, 401 | 502..=504),
-            Self::NotDeltaq { status, .. } => matches!(status, 401 | 502..=504),
+        let is_unavailable = match self {
+            Self::NoReply { .. } | Self::Silence { .. } => true,
+            Self::Problem(problem) => matches!(problem.status, 502..=504),
+            Self::NotDeltaq { status, .. } => matches!(status, 502..=504),
             _ => false,
-        }
+        };
+        is_unavailable || self.is_undone_here()
     }
 
     /// Whether the same request may succeed later. The outcome of the failed request may be

@@ -12,6 +12,9 @@ from .json import Codec
 
 T = TypeVar("T")
 
+#: The problems of a server that refuses every call for a reason of its own.
+UNDONE_HERE = ("draining", "host-not-allowed", "too-many-connections", "unauthorized")
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -62,5 +65,10 @@ def read_problem(codec: Codec, reply: Reply) -> Problem:
 
 
 def is_undone_here(reply: Reply) -> bool:
-    """Whether the server has done nothing, for a reason that another one need not have: it stops, or does not know the token."""
-    return reply.status == 401 or (reply.status == 503 and read_problem(Codec(), reply).code == "draining")
+    """Whether the server has done nothing, for a reason that another one need not have: it stops, refuses every call, or is no deltaq server."""
+    if not 300 <= reply.status <= 503:
+        return False
+    problem = read_problem(Codec(), reply)
+    if problem.code is None:
+        return problem.status < 500 and not problem.is_retryable
+    return problem.code in UNDONE_HERE

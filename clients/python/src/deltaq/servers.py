@@ -12,8 +12,8 @@ SILENCE_SECONDS = 3.0
 ALIVE_TARGET = "/livez"
 #: How long the answer may take, in seconds.
 ALIVE_SECONDS_MAX = 2.0
-#: Statuses of a server that can't answer at present or does not know the token, or of a proxy whose server can't answer.
-UNAVAILABLE = (401, 502, 503, 504)
+#: Statuses of a server that can't answer at present, or of a proxy whose server can't.
+UNAVAILABLE = (502, 503, 504)
 #: Queues whose owner is remembered.
 OWNERS_MAX = 10_000
 PORTS = {"http": 80, "https": 443}

@@ -244,7 +244,7 @@ class Transport:
                 response = self._send(index, connection, call, {"accept": "application/json"} | headers)
                 body = response.read()
             is_reusable = not response.will_close
-            return Reply.of(response.status, response.getheader, body)
+            return self._answered(index, call, Reply.of(response.status, response.getheader, body))
         except (OSError, http.client.HTTPException) as error:
             raise exchange.lost(error) from error
         finally:
@@ -263,7 +263,7 @@ class Transport:
                 if response.status == 200:
                     exchange.connected.settimeout(silence)
                     return Stream(response, exchange)
-                reply = Reply.of(response.status, response.getheader, response.read())
+                reply = self._answered(index, call, Reply.of(response.status, response.getheader, response.read()))
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise exchange.lost(error) from error
@@ -280,6 +280,11 @@ class Transport:
         response = self._servers[index].send(connection, call, headers)
         self._choice.answered(index, call.target, response.status, response.getheader("deltaq-owner"))
         return response
+
+    def _answered(self, index: int, call: Call[object], reply: Reply) -> Reply:
+        if is_undone_here(reply):
+            self._choice.leave(index, call.target)
+        return reply
 
     def _connect(self, target: str, timeout: float) -> tuple[int, http.client.HTTPConnection]:
         """An open connection to the server of the call or, if that can't be reached, to another one."""

@@ -166,21 +166,26 @@ const NOT_OWNER: &str =
 /// Calls that are not safe to repeat go on at the next server exactly if nothing was done.
 #[tokio::test]
 async fn a_call_that_is_not_safe_to_repeat_goes_on_where_nothing_was_done() {
-    let ((draining, _), (strict, _)) = (web(503, DRAINING), web(401, "{}"));
+    let ((draining, _), (strict, _), (other, _)) = (web(503, DRAINING), web(401, "{}"), web(404, "<html>"));
     let (second, seen) = web(200, r#"{"keys":0,"deltas":0}"#);
-    for undone in [nobody(), draining, strict.clone(), format!("{},{strict},{}", nobody(), nobody())] {
+    for undone in [nobody(), draining, other, strict.clone(), format!("{},{strict},{}", nobody(), nobody())] {
         let client = Client::at(format!("{undone},{second}")).unwrap();
         client.queue("q").purge().await.unwrap();
         assert_eq!(std::mem::take(&mut *seen.lock()), ["POST /v1/queues/q/purge HTTP/1.1"], "{undone}");
         client.queue("q").purge().await.unwrap();
         assert_eq!(seen.lock().drain(..).len(), 1, "the client stays");
     }
-    let (moving, _) = web(503, NOT_OWNER);
-    let client = Client::at(format!("{moving},{second}")).unwrap();
-    let refused = client.queue("q").purge().await;
-    assert!(refused.is_err_and(|error| error.is_outcome_unknown()));
-    assert_eq!(*seen.lock(), Vec::<String>::new());
-    client.queue("q").purge().await.unwrap();
+    for (status, unknown) in [(503, NOT_OWNER), (502, "<html>"), (200, "<html>")] {
+        let (first, _) = web(status, unknown);
+        let client = Client::at(format!("{first},{second}")).unwrap();
+        let refused = client.queue("q").purge().await;
+        assert!(refused.is_err_and(|error| error.is_outcome_unknown()), "{status}");
+        assert_eq!(*seen.lock(), Vec::<String>::new());
+        if status != 200 {
+            client.queue("q").purge().await.unwrap();
+            seen.lock().clear();
+        }
+    }
     let lists = Client::at(format!("{},{second}", nobody())).unwrap();
     let lines = Body::lines(iter([Ok::<_, io::Error>(b"{}\n".to_vec())]));
     let call = Call::on_queue(Method::POST, "q", ["replace"]).body(lines);

@@ -116,9 +116,15 @@ class Client:
             else:
                 self._servers.answered(index, call.target, answer.status_code, answer.headers.get("deltaq-owner"))
                 reply = Reply.of(answer.status_code, answer.headers.get, answer.content)
-                if others == 0 or not is_undone_here(reply):
+                if not self._is_undone_here(index, call, reply) or others == 0:
                     return read_reply(self.codec, call, reply)
             others -= 1
+
+    def _is_undone_here(self, index: int, call: Call[Any], reply: Reply) -> bool:
+        is_undone = is_undone_here(reply)
+        if is_undone:
+            self._servers.leave(index, call.target)
+        return is_undone
 
     async def _answer(self, index: int, waiting: Coroutine[Any, Any, T]) -> T:
         """What a server sends. If there are others, a server that no longer answers is not waited for."""
@@ -185,7 +191,7 @@ class Client:
                     reply = Reply.of(answer.status_code, answer.headers.get, await self._answer(index, answer.aread()))
                 finally:
                     await answer.aclose()
-                if others == 0 or not is_undone_here(reply):
+                if not self._is_undone_here(index, call, reply) or others == 0:
                     raise read_problem(self.codec, reply)
             except ConnectionLost as lost:
                 self._servers.leave(index, call.target)
