@@ -1,4 +1,5 @@
--- The first layout: the journal, the checkpoint of keys and queues, and the state of each partition.
+-- The first layout: the journal, the checkpoint of keys and queues, the texts that their rows share, and the state of
+-- each partition.
 --
 -- A partition is a complete store: its writer, its epoch and its rows do not depend on other partitions. The number of a partition
 -- comes first in every key. Numbers of events and versions are below 2^63. Times are microseconds since the Unix epoch; a time above
@@ -40,7 +41,8 @@ ALTER TABLE deltaq.partitions ALTER COLUMN probe SET STORAGE EXTERNAL;
 -- The events, one row per queue and commit. `events` is a JSON array. `prev_rv` is the event before the row, and so the row's number
 -- within its queue: at most one row follows an event. The rows of a queue ascend in prev_rv, first_rv and last_rv, so one index serves
 -- all three. `epoch` is the tenure of the writer. Rows are appended and removed, and never changed. A row of up to 8 KiB stays in its
--- page: each piece of a row that is stored out of line costs another two rows.
+-- page: each piece of a row that is stored out of line costs another two rows. `texts` lists the shared texts to which `events` refers,
+-- separated by commas, and `text_bytes` is the sum of their bytes.
 CREATE TABLE deltaq.journal (
     queue_id bigint NOT NULL,
     epoch bigint NOT NULL,
@@ -51,6 +53,8 @@ CREATE TABLE deltaq.journal (
     format integer NOT NULL,
     checksum integer NOT NULL,
     partition smallint NOT NULL,
+    text_bytes bigint NOT NULL,
+    texts text,
     events bytea NOT NULL,
     PRIMARY KEY (partition, queue_id, prev_rv)
 ) WITH (
@@ -60,7 +64,11 @@ CREATE TABLE deltaq.journal (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- Keys at the last checkpoint. A checkpoint replaces rows in place, so pages keep room for the new version of a row.
+-- The rows that refer to shared texts.
+CREATE INDEX journal_with_texts ON deltaq.journal (partition, queue_id, prev_rv) WHERE texts IS NOT NULL;
+
+-- Keys at the last checkpoint. A checkpoint replaces rows in place, so pages keep room for the new version of a row. `texts` lists the
+-- shared texts to which `item` and `known_object` refer.
 CREATE TABLE deltaq.keys (
     queue_id bigint NOT NULL,
     slot bigint NOT NULL,
@@ -71,6 +79,7 @@ CREATE TABLE deltaq.keys (
     partition smallint NOT NULL,
     key bytea NOT NULL,
     owner bytea,
+    texts text,
     item bytea,
     known_object bytea,
     PRIMARY KEY (partition, queue_id, slot)
@@ -79,6 +88,17 @@ CREATE TABLE deltaq.keys (
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0
 );
+
+CREATE INDEX keys_with_texts ON deltaq.keys (partition, queue_id, slot) WHERE texts IS NOT NULL;
+
+-- Large objects of queues that follow each other. Rows that contain such an object refer to it by its id: the SHA-256 of the text in
+-- hexadecimal digits, as a JSON string in the place of the object.
+CREATE TABLE deltaq.texts (
+    partition smallint NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    text bytea NOT NULL,
+    PRIMARY KEY (partition, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Removed keys, until no replay starts before their removal.
 CREATE TABLE deltaq.tombstones (
@@ -113,6 +133,7 @@ CREATE UNIQUE INDEX queues_by_name ON deltaq.queues (partition, name) WHERE NOT 
 -- lz4 compresses and reads several times as fast as the default. A server that was built without it keeps the default.
 DO $$ BEGIN
     ALTER TABLE deltaq.journal ALTER COLUMN events SET COMPRESSION lz4;
+    ALTER TABLE deltaq.texts ALTER COLUMN text SET COMPRESSION lz4;
     ALTER TABLE deltaq.keys ALTER COLUMN item SET COMPRESSION lz4;
     ALTER TABLE deltaq.keys ALTER COLUMN known_object SET COMPRESSION lz4;
 EXCEPTION WHEN feature_not_supported THEN NULL;
@@ -125,7 +146,9 @@ SELECT
     convert_from(keys.key, 'UTF8'),
     convert_from(keys.owner, 'UTF8'),
     keys.known_rv,
-    convert_from(keys.known_object, 'UTF8')
+    convert_from(coalesce(texts.text, keys.known_object), 'UTF8')
 FROM deltaq.queues
 JOIN deltaq.keys ON keys.partition = queues.partition AND keys.queue_id = queues.id
+LEFT JOIN deltaq.texts ON texts.partition = keys.partition
+    AND texts.id = CASE substr(keys.known_object, 1, 1) WHEN '"' THEN trim(convert_from(keys.known_object, 'UTF8'), '"') END
 WHERE NOT queues.deleted AND keys.known_object IS NOT NULL;

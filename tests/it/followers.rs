@@ -23,7 +23,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::view::View;
 use deltaq_engine::{Comparison, Queue};
 use deltaq_journal::WriterOptions;
-use deltaq_journal::record::Decoder;
+use deltaq_journal::record::{Decoder, SHARED_BYTES_MIN};
 use deltaq_journal::store::QueueId;
 use deltaq_runtime::clock::{Clock, ManualClock};
 use deltaq_runtime::lifecycle::Shutdown;
@@ -154,7 +154,8 @@ async fn start(
 ) -> Arc<Registry> {
     let limits = TombstoneLimits { count: tombstones, bytes: 1 << 20, age: Duration::from_hours(1) };
     let watch = WatchLimits { idle: Duration::from_mins(10), tombstones: limits };
-    let options = WriterOptions { growth_bytes_min, ..WriterOptions::default() };
+    // Sweeps never stop.
+    let options = WriterOptions { growth_bytes_min, text_bytes_min: 0, ..WriterOptions::default() };
     let node = node::start_with(memory.clone(), memory.opening(), clock, shutdown, options, watch);
     node.await.expect("a store in order").registry
 }
@@ -203,7 +204,10 @@ impl World {
     fn object(&mut self) -> (Key, Object) {
         let key = format!("key-{}", self.rng.u32(..KEYS));
         self.next += 1;
-        let object = Object::from_valid(&format!(r#"{{"key":"{key}","n":{}}}"#, self.next));
+        // Half of the objects are shared with the followers.
+        let padding = if self.rng.bool() { SHARED_BYTES_MIN } else { 0 };
+        let object = format!(r#"{{"key":"{key}","n":{},"pad":"{:padding$}"}}"#, self.next, "");
+        let object = Object::from_valid(&object);
         (Key::new(&key).expect("a key"), object)
     }
 

@@ -99,10 +99,11 @@ impl Serialize for Object {
 }
 
 impl<'de> Deserialize<'de> for Object {
-    /// Takes the text unchanged. Only the braces are checked, because the text was validated when it was accepted.
+    /// Takes the text unchanged. Only its beginning is checked, because the text was validated when it was accepted. A
+    /// stored record may have a reference to the object instead, which is a string; its reader replaces it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
-        if text.starts_with('{') {
+        if text.starts_with(['{', '"']) {
             Ok(Self::from_valid(text))
         } else {
             Err(de::Error::custom("the object is not a JSON object"))

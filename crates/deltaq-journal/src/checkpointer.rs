@@ -60,6 +60,8 @@ struct Current {
     gone: std::vec::IntoIter<RemovedKey>,
     keys: std::vec::IntoIter<(Slot, KeyState)>,
     captured_all: bool,
+    /// Whether the queue's rows share large objects.
+    shares: bool,
 }
 
 impl Checkpoint {
@@ -143,7 +145,8 @@ impl Checkpoint {
                 let row = record::queue_row(&log.identity, &state);
                 let (gone, keys) = (Vec::new().into_iter(), Vec::new().into_iter());
                 let previous_rv = log.checkpoint_rv;
-                return Some(Current { live, row, previous_rv, gone, keys, captured_all: false });
+                let shares = log.shares;
+                return Some(Current { live, row, previous_rv, gone, keys, captured_all: false, shares });
             }
         }
     }
@@ -172,9 +175,11 @@ impl Current {
                 writes.tombstones.push(record::tombstone(self.row.id, &gone));
                 left = left.saturating_sub(TOMBSTONE_ROWS);
             } else if let Some((slot, state)) = self.keys.next() {
-                let row = record::key_row(self.row.id, slot, &state);
+                let row = record::key_row(self.row.id, slot, &state, self.shares);
                 let object = row.known_object.as_ref().map_or(0, |object| object.len());
-                left = left.saturating_sub(size(object + row.item.as_ref().map_or(0, String::len)));
+                let texts: usize = row.texts.iter().map(|shared| shared.text.len()).sum();
+                let item = row.item.as_ref().map_or(0, String::len);
+                left = left.saturating_sub(size(object + item + texts));
                 writes.keys.push(row);
                 has_keys = true;
             } else if self.captured_all {
@@ -255,7 +260,7 @@ mod tests {
         let seeds = (0..100).map(|key: u32| (Key::new(&key.to_string()).unwrap(), object.clone(), None));
         queue.seed_step(Time::from_micros(2), seeds);
         let id = QueueId(1);
-        let logs = QueueLogs::from([(id, QueueLog::new(identity(id), Rv::ZERO, queue.config().retention))]);
+        let logs = QueueLogs::from([(id, QueueLog::new(identity(id), Rv::ZERO, queue.config()))]);
         let live: Arc<dyn Live> = Arc::new(Running(Mutex::new(queue)));
         let commit_queue = CommitQueue::new(Numbers::default(), Epoch::default(), usize::MAX);
         commit_queue.attach(id, Arc::downgrade(&live));
@@ -282,8 +287,7 @@ mod tests {
         let registered: Arc<dyn Live> = live.clone();
         let commit_queue = CommitQueue::new(Numbers::default(), Epoch::default(), usize::MAX);
         commit_queue.attach(id, Arc::downgrade(&registered));
-        let mut logs =
-            QueueLogs::from([(id, QueueLog::new(identity(id), Rv::ZERO, Config::default().retention))]);
+        let mut logs = QueueLogs::from([(id, QueueLog::new(identity(id), Rv::ZERO, &Config::default()))]);
         let mut stored: Vec<Rv> = Vec::new();
         for round in 0..6 {
             live.with(&mut |queue| {

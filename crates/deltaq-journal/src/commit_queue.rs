@@ -195,7 +195,7 @@ impl CommitQueue {
         state.numbers.version += 1;
         let identity = meta.identity(QueueId(state.numbers.queue), state.numbers.version);
         let id = identity.id;
-        let log = Box::new(QueueLog::new(identity, content.rv, content.config.retention));
+        let log = Box::new(QueueLog::new(identity, content.rv, &content.config));
         let create = Op::Create { log, state: Box::new(content) };
         (id, self.push_alone(&mut state, create, bytes, epoch))
     }

@@ -1,13 +1,14 @@
 //! A batch grouped by kind and queue: the rows to write, and the data to record once they are durable.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
+use deltaq_engine::config::Config;
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::Rv;
-use deltaq_types::Retention;
 
 use super::queue_log::QueueLog;
-use super::record;
+use super::record::{self, SHARED_BYTES_MIN};
 use super::store::{Epoch, JournalRow, QueueId, QueueRow, Segment, Writes};
 use super::turns::Op;
 
@@ -25,7 +26,7 @@ pub(super) struct GroupedBatch {
     appended: Vec<(QueueId, Rv, Vec<Event>)>,
     /// Invariant: the index of each queue in `appended`.
     index: HashMap<QueueId, usize>,
-    retentions: Vec<(QueueId, Retention)>,
+    settings: Vec<(QueueId, Arc<Config>)>,
     deleted: Vec<QueueId>,
     /// Queues that are about to be loaded again.
     pub(super) released: Vec<QueueId>,
@@ -56,10 +57,10 @@ impl GroupedBatch {
             Op::Open(log) => self.opened.push(*log),
             Op::Append { queue, prev_rv, events } => {
                 let settings = events.iter().rev().find_map(|event| match &event.kind {
-                    EventKind::Configured { config, .. } => Some(config.retention),
+                    EventKind::Configured { config, .. } => Some(config.clone()),
                     _ => None,
                 });
-                self.retentions.extend(settings.map(|retention| (queue, retention)));
+                self.settings.extend(settings.map(|config| (queue, config)));
                 let earlier = self.index.get(&queue).and_then(|index| self.appended.get_mut(*index));
                 if let Some((.., earlier)) = earlier {
                     earlier.extend(events);
@@ -77,11 +78,24 @@ impl GroupedBatch {
         }
     }
 
+    /// Whether any event has a large object.
+    pub(super) fn has_large_objects(&self) -> bool {
+        let events = self.appended.iter().flat_map(|(.., events)| events);
+        events.filter_map(|event| event.kind.object()).any(|object| object.bytes() >= SHARED_BYTES_MIN)
+    }
+
+    /// Whether the batch may change which queues follow each other.
+    pub(super) fn changes_followers(&self) -> bool {
+        let is_stable = self.opened.is_empty() && self.settings.is_empty() && self.deleted.is_empty();
+        !(is_stable && self.released.is_empty())
+    }
+
     /// The rows to write in `epoch`.
-    pub(super) fn writes(&mut self, epoch: Epoch) -> Writes {
+    pub(super) fn writes(&mut self, epoch: Epoch, logs: &QueueLogs) -> Writes {
         let mut writes = Writes { queues: std::mem::take(&mut self.queues), ..Writes::default() };
         for (queue, prev_rv, events) in &self.appended {
-            let rows = record::journal_rows(*queue, epoch, *prev_rv, events);
+            let shares = logs.get(queue).is_some_and(|log| log.shares);
+            let rows = record::journal_rows(*queue, epoch, *prev_rv, events, shares);
             self.rows.extend(rows.iter().map(|row| (*queue, segment(row), events_of(row))));
             writes.journal.extend(rows);
         }
@@ -97,8 +111,8 @@ impl GroupedBatch {
     /// Records the batch in the logs, once it is durable. Returns the deleted queues.
     pub(super) fn record(self, logs: &mut QueueLogs, segment_bytes: u64) -> Vec<QueueId> {
         logs.extend(self.opened.into_iter().map(|log| (log.identity.id, log)));
-        for (queue, retention) in self.retentions {
-            logs.entry(queue).and_modify(|log| log.retention = retention);
+        for (queue, config) in self.settings {
+            logs.entry(queue).and_modify(|log| log.configure(&config));
         }
         for (queue, row, events) in self.rows {
             logs.entry(queue).and_modify(|log| log.add(row, events, segment_bytes));
@@ -117,5 +131,5 @@ fn events_of(row: &JournalRow) -> u64 {
 }
 
 fn segment(row: &JournalRow) -> Segment {
-    Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 }
+    Segment { last_rv: row.last_rv, at: row.at, bytes: row.bytes() }
 }

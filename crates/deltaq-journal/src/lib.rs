@@ -28,6 +28,9 @@ mod options;
 mod pages;
 mod partition;
 mod queue_log;
+mod shared_texts;
+mod text_id;
+mod text_sweep;
 mod turns;
 
 pub use self::commit::{Author, Commit, Error, Health};
@@ -37,3 +40,4 @@ pub use self::hooks::{Live, Observer};
 pub use self::options::WriterOptions;
 pub use self::partition::partition_of;
 pub use self::queue_log::QueueMeta;
+pub use self::text_id::TextId;

@@ -21,6 +21,8 @@ pub struct WriterOptions {
     pub examined: usize,
     /// The journal is trimmed in segments of about this many bytes.
     pub segment_bytes: u64,
+    /// Unused texts are removed when at least this many bytes of new texts were written.
+    pub text_bytes_min: u64,
     /// Changes are refused while at least this many bytes wait to be committed.
     pub uncommitted_bytes_max: usize,
 }
@@ -33,6 +35,7 @@ impl Default for WriterOptions {
             captured: 256,
             examined: 8_192,
             segment_bytes: SEGMENT_BYTES,
+            text_bytes_min: 16 << 20,
             uncommitted_bytes_max: 256 << 20,
         }
     }

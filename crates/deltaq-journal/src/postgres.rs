@@ -26,12 +26,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection as _, Row as _};
 
 use self::acknowledged::{Acknowledged, Pending};
-use self::connect::simple;
 pub use self::connect::{Protection, away, is_broken};
+use self::connect::{simple, simple_rows};
 use self::error::database;
 pub use self::nodes::{Condition, Found, Join, Membership, Node};
 use self::owner::Tenure;
@@ -40,7 +40,8 @@ pub use self::reader::PostgresReader;
 pub use self::settings::{InvalidUrl, Settings};
 pub use self::snapshot::PostgresSnapshot;
 use self::write::Session;
-use super::store::{Epoch, Error, Opening, QueueId, Size, Store, Writes};
+use super::store::{Epoch, Error, Opening, Position, QueueId, References, Referring, Size, Store, Writes};
+use super::text_id::TextId;
 
 /// Timeout of a write. The outcome of a write that takes longer is unknown. It is less than the time for which a node answers after its
 /// last heartbeat, so that a database that swallows everything is the cause that the log names.
@@ -137,6 +138,19 @@ impl Postgres {
         })
     }
 
+    /// Reads rows on the writer's connection.
+    async fn list<T>(
+        &mut self,
+        doing: &str,
+        query: String,
+        read: impl Fn(&PgRow) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, Error> {
+        let mut connection = self.take(doing)?;
+        let found = simple_rows(&mut connection, doing, query).await?;
+        self.connection = Some(connection);
+        found.iter().map(read).collect::<Result<_, _>>().map_err(|error| database(doing, error))
+    }
+
     /// The connection, its host and the epoch that begins with it.
     async fn open_again(&self) -> Result<(PgConnection, usize, Tenure), Error> {
         let (mut connection, host) = connect::writable(&self.settings, self.host).await?;
@@ -218,6 +232,19 @@ impl Store for Postgres {
         self.connection = Some(connection);
         let has_rows = row.ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get(0));
         has_rows.map_err(|error| database(doing, error))
+    }
+
+    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+        let table = match table {
+            Referring::Journal => ("journal", "prev_rv"),
+            Referring::Keys => ("keys", "slot"),
+        };
+        let query = sql::references(self.partition, table, after);
+        self.list("look for references to texts", query, rows::reference).await
+    }
+
+    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+        self.list("look for texts", sql::text_ids(self.partition, after), rows::text_size).await
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

@@ -1,7 +1,9 @@
 //! The writer's log of each queue: the end of its journal, and the rows that are retained.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
+use deltaq_engine::config::Config;
 use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
 use deltaq_types::Retention;
@@ -45,6 +47,10 @@ pub(super) struct QueueLog {
     /// The size of the queue's state at its last checkpoint.
     pub(super) live_bytes: u64,
     pub(super) retention: Retention,
+    /// The name of the queue that this one follows.
+    pub(super) follows: Option<Arc<str>>,
+    /// Whether the queue follows another or is followed, so that its rows share large objects.
+    pub(super) shares: bool,
     /// The retained rows, oldest first.
     retained: VecDeque<Segment>,
     /// Invariant: the sum of the bytes of `retained`.
@@ -55,13 +61,15 @@ pub(super) struct QueueLog {
 
 impl QueueLog {
     /// The log of a queue that has no journal rows, as of `rv`.
-    pub(super) fn new(identity: Identity, rv: Rv, retention: Retention) -> Self {
+    pub(super) fn new(identity: Identity, rv: Rv, config: &Config) -> Self {
         Self {
             identity,
             checkpoint_rv: rv,
             last_rv: rv,
             live_bytes: 0,
-            retention,
+            retention: config.retention,
+            follows: followed_by(config),
+            shares: false,
             retained: VecDeque::new(),
             retained_bytes: 0,
             events: 0,
@@ -70,14 +78,19 @@ impl QueueLog {
 
     /// The log of a loaded queue.
     pub(super) fn of(loaded: &Loaded) -> Self {
-        let retention = loaded.queue.config().retention;
-        let mut log = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, retention);
+        let mut log = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, loaded.queue.config());
         log.last_rv = loaded.last_rv;
         log.events = loaded.queue.lives().events_between(loaded.checkpoint_rv, loaded.last_rv);
         log.live_bytes = loaded.queue.live_bytes();
         log.retained = loaded.retained.iter().copied().collect();
         log.retained_bytes = log.retained.iter().map(|segment| segment.bytes).sum();
         log
+    }
+
+    /// Takes over new settings.
+    pub(super) fn configure(&mut self, config: &Config) {
+        self.retention = config.retention;
+        self.follows = followed_by(config);
     }
 
     /// Approximate number of bytes of events that a replay would apply.
@@ -119,5 +132,18 @@ impl QueueLog {
         if let Some(oldest) = self.retained.pop_front_if(|oldest| oldest.last_rv == last_rv) {
             self.retained_bytes -= oldest.bytes;
         }
+    }
+}
+
+fn followed_by(config: &Config) -> Option<Arc<str>> {
+    config.follow.as_ref().map(|follow| follow.queue.clone())
+}
+
+/// Determines which of all queues share large objects.
+pub(super) fn find_sharing<'a>(logs: impl Iterator<Item = &'a mut QueueLog>) {
+    let mut logs: Vec<_> = logs.collect();
+    let followed: HashSet<Arc<str>> = logs.iter().filter_map(|log| log.follows.clone()).collect();
+    for log in &mut logs {
+        log.shares = log.follows.is_some() || followed.contains(log.identity.name.as_str());
     }
 }

@@ -9,7 +9,8 @@
 //! - Instants (`at`, `due`, `deadline`, `since`, ...) are whole microseconds since the Unix epoch. Names of spans end
 //!   in their unit, as in `length_us`. The settings of a queue are stored as in the API, where durations are text.
 //! - A field that has its default value is left out.
-//! - An object is the text that the producer sent.
+//! - An object is the text that the producer sent. In the rows of a follower and of a followed queue, a large object is a
+//!   string instead: the id of a row of table `texts`.
 //!
 //! Rules of the format:
 //! - Every row has a format version and a checksum over all its columns.
@@ -26,6 +27,7 @@ mod event;
 mod json;
 mod key;
 mod names;
+mod shared;
 
 #[cfg(test)]
 mod tests;
@@ -36,3 +38,4 @@ pub use self::encode::{
     ROW_BYTES_MAX, deleted_queue_row, in_epoch, journal_rows, key_row, may_tell_of, queue_row, tombstone,
 };
 pub(super) use self::event::bytes_about;
+pub use self::shared::SHARED_BYTES_MIN;

@@ -312,6 +312,8 @@ mod tests {
                 last_rv: prev_rv.plus(2),
                 at: time,
                 format: 1,
+                texts: Vec::new(),
+                text_bytes: 0,
                 events,
                 checksum: 0,
             };

@@ -7,7 +7,9 @@ use std::fmt;
 
 use futures_util::future::LocalBoxFuture;
 
-use super::store::{Error, Holder, JournalRow, KeyRow, Opening, QueueId, QueueRow, Reader, TombstoneRow};
+use super::store::{
+    Error, Holder, JournalRow, KeyRow, Opening, QueueId, QueueRow, Reader, SharedText, TombstoneRow,
+};
 
 /// A row of a table, or why it can't be read.
 #[derive(Debug)]
@@ -87,13 +89,16 @@ pub trait Snapshot: fmt::Debug {
     /// Returns the damage.
     fn integrity(&self) -> LocalBoxFuture<'_, Vec<String>>;
 
+    /// Visits every text that rows share.
+    fn texts<'a>(&'a self, visit: Visitor<'a, Found<SharedText>>) -> Visiting<'a>;
+
     /// Visits every queue row.
     fn queues<'a>(&'a self, visit: Visitor<'a, Found<QueueRow>>) -> Visiting<'a>;
 
-    /// Visits every journal row.
+    /// Visits every journal row. The texts to which it refers are not loaded.
     fn journal<'a>(&'a self, visit: Visitor<'a, Found<Placed>>) -> Visiting<'a>;
 
-    /// Visits every key row, grouped by queue.
+    /// Visits every key row, grouped by queue. The texts to which it refers are not loaded.
     fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a>;
 
     /// Visits every tombstone row.

@@ -19,6 +19,7 @@ mod sql;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod upkeep;
 mod write;
 
@@ -39,7 +40,10 @@ pub use self::reader::SqliteReader;
 pub use self::snapshot::SqliteSnapshot;
 pub use self::sync::Sync;
 use self::upkeep::Upkeep;
-use super::store::{Epoch, Error, Opening, QueueId, REMEDY, Size, Store, Writes};
+use super::store::{
+    Epoch, Error, Opening, Position, QueueId, REMEDY, References, Referring, Size, Store, Writes,
+};
+use super::text_id::TextId;
 
 /// Timeout for closing a failed connection. After this time, the connection counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -143,6 +147,14 @@ impl Sqlite {
         Ok((store, reader, state.opening))
     }
 
+    /// The connection that writes, unless a write has failed.
+    fn sound(&mut self, doing: &str) -> Result<&mut SqliteConnection, Error> {
+        match self.connections.as_mut().filter(|_| self.is_sound) {
+            Some(connections) => Ok(&mut connections.writer),
+            None => Err(Error::Failed { doing: doing.to_owned(), source: None }),
+        }
+    }
+
     /// Closes the connections. The outcome of the last write is not settled until they are closed, because a
     /// connection that hangs in the write may still complete it. So no other connection is opened before.
     async fn close_connections(&mut self) -> Result<(), Error> {
@@ -217,10 +229,17 @@ impl Store for Sqlite {
 
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
         let doing = "look for rows of a queue";
-        let Some(connections) = self.connections.as_mut().filter(|_| self.is_sound) else {
-            return Err(Error::Failed { doing: doing.to_owned(), source: None });
-        };
-        write::has_rows(&mut connections.writer, queue).await.map_err(|error| database(doing, error))
+        write::has_rows(self.sound(doing)?, queue).await.map_err(|error| database(doing, error))
+    }
+
+    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+        let doing = "look for references to texts";
+        texts::references(self.sound(doing)?, table, after).await.map_err(|error| database(doing, error))
+    }
+
+    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+        let doing = "look for texts";
+        texts::all(self.sound(doing)?, after).await.map_err(|error| database(doing, error))
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

@@ -13,6 +13,8 @@ use deltaq_runtime::causes::with_causes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use super::text_id::{NoTextId, TextId};
+
 /// Identifies a queue for the lifetime of the store. A recreated queue has a new id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueId(pub u32);
@@ -27,6 +29,29 @@ impl fmt::Display for QueueId {
 /// database, so that a writer that has lost the store to another process is detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
+
+/// A large text that rows share. The store has it once, and each row that contains it has a reference in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SharedText {
+    /// Its id.
+    pub id: TextId,
+    /// The text; empty in a row whose texts were not loaded.
+    #[serde(skip)]
+    pub text: Arc<str>,
+}
+
+/// The ids of texts as the text of a column; `None` if there are none.
+pub(super) fn text_ids(texts: &[SharedText]) -> Option<String> {
+    let ids: Vec<String> = texts.iter().map(|shared| shared.id.to_string()).collect();
+    (!ids.is_empty()).then(|| ids.join(","))
+}
+
+/// Reads such a column.
+pub(super) fn parse_text_ids(column: Option<&str>) -> Result<Vec<SharedText>, NoTextId> {
+    let ids = column.into_iter().flat_map(|ids| ids.split(','));
+    ids.map(|id| Ok(SharedText { id: id.parse()?, text: Arc::default() })).collect()
+}
 
 /// Some or all of the events of one queue in one commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +72,29 @@ pub struct JournalRow {
     pub at: Time,
     /// The format version of `events`.
     pub format: u32,
+    /// The texts to which `events` refer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<SharedText>,
+    /// Bytes of these texts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub text_bytes: u64,
     /// A JSON array of events, oldest first.
     pub events: String,
     /// The checksum of all other fields.
     pub checksum: u32,
+}
+
+impl JournalRow {
+    /// Bytes of the events, including the texts to which they refer.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.events.len() as u64 + self.text_bytes
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A key at a checkpoint.
@@ -67,10 +111,13 @@ pub struct KeyRow {
     pub rv: Rv,
     /// The version of the known object: the event that made the object known, which is an acknowledgement or a seed.
     pub known_rv: Option<Rv>,
-    /// The known object, as it was received.
+    /// The known object, as it was received, or a reference to it.
     pub known_object: Option<Arc<str>>,
     /// The owner of the key, as of the known object.
     pub owner: Option<Arc<str>>,
+    /// The texts to which `known_object` and `item` refer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<SharedText>,
     /// The rest of the key's state, as JSON; `None` if there is only a known object.
     pub item: Option<String>,
     /// The format version of `item`.
@@ -128,12 +175,35 @@ pub const REMOVED_ROWS_MAX: u32 = 4_096;
 /// Approximate maximum number of bytes of events that one write removes from a queue through `trimmed`.
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
 
+/// Maximum number of rows that [`Store::references`] and [`Store::texts`] return.
+pub const LISTED_ROWS_MAX: u32 = 1_000;
+
+/// A table whose rows may refer to texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Referring {
+    /// The journal.
+    Journal,
+    /// The keys of the checkpoints.
+    Keys,
+}
+
+/// The position of a row in the order of its table. Only the store knows its meaning.
+pub type Position = (i64, i64);
+
+/// Before all rows of a table.
+pub const BEFORE_ALL_ROWS: Position = (i64::MIN, i64::MIN);
+
+/// Rows and the texts to which they refer.
+pub type References = Vec<(Position, Vec<SharedText>)>;
+
 /// The changes of one transaction, applied in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
     /// The epoch that the changes are based on. If it is not the store's epoch, nothing is written and the write
     /// fails with [`Error::Fenced`].
     pub epoch: Epoch,
+    /// Texts to add. A text that the store has stays as it is.
+    pub texts: Vec<SharedText>,
     /// Rows to append. A second row of a queue with the same `prev_rv` is an error.
     pub journal: Vec<JournalRow>,
     /// Rows to insert or, if a row with the same `id` exists, to replace.
@@ -154,6 +224,8 @@ pub struct Writes {
     /// Remove the rows of these queues in [`queues`](Self::queues), if the queues are deleted. The store retains
     /// the [`Numbers`] that they have reached.
     pub forgotten: Vec<QueueId>,
+    /// Remove these texts, to which no row refers.
+    pub unused_texts: Vec<TextId>,
     /// The new value of the store's mark for "cleanly closed"; `None` leaves it unchanged.
     pub clean: Option<bool>,
 }
@@ -177,6 +249,7 @@ impl Writes {
     pub(super) fn is_only_journal(&self) -> bool {
         let Self {
             epoch: _,
+            texts,
             journal: _,
             queues,
             tombstones,
@@ -185,12 +258,13 @@ impl Writes {
             trimmed,
             swept,
             forgotten,
+            unused_texts,
             clean,
         } = self;
-        let is_empty = queues.is_empty() && tombstones.is_empty() && keys.is_empty();
+        let is_empty = texts.is_empty() && queues.is_empty() && tombstones.is_empty() && keys.is_empty();
         let removes_none =
             expired_tombstones.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
-        is_empty && removes_none && clean.is_none()
+        is_empty && removes_none && unused_texts.is_empty() && clean.is_none()
     }
 
     /// Refuses numbers from 2^63 on, because databases use signed integers and would order them differently. Times
@@ -225,7 +299,7 @@ pub struct Segment {
     pub last_rv: Rv,
     /// The time of that event.
     pub at: Time,
-    /// Bytes of the events of all rows.
+    /// [Bytes](JournalRow::bytes) of all rows.
     pub bytes: u64,
 }
 
@@ -388,6 +462,20 @@ pub trait Store: fmt::Debug + Send + 'static {
     /// Whether the queue has any rows other than its own row.
     fn has_rows(&mut self, queue: QueueId) -> impl Future<Output = Result<bool, Error>> + Send;
 
+    /// The next rows of a table that refer to texts, after the row at a position: their positions and the texts. At most
+    /// [`LISTED_ROWS_MAX`]; none at the end of the table.
+    fn references(
+        &mut self,
+        table: Referring,
+        after: Position,
+    ) -> impl Future<Output = Result<References, Error>> + Send;
+
+    /// The next texts by id, with their bytes. At most [`LISTED_ROWS_MAX`]; none at the end.
+    fn texts(
+        &mut self,
+        after: Option<TextId>,
+    ) -> impl Future<Output = Result<Vec<(TextId, u64)>, Error>> + Send;
+
     /// Opens the store again and settles the outcome of the failed write. Makes a test write to prove that the store
     /// accepts writes, and returns the new epoch. Everything that is readable afterwards is durable.
     fn reopen(&mut self) -> impl Future<Output = Result<Epoch, Error>> + Send;
@@ -399,7 +487,8 @@ pub trait Store: fmt::Debug + Send + 'static {
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Reads committed rows. The pages of a queue are consistent while nothing is written for the queue.
+/// Reads committed rows, with the texts to which they refer. The pages of a queue are consistent while nothing is written
+/// for the queue. A page that is limited in bytes counts the bytes of texts too.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// All rows of queues, including deleted queues, by `id`.
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>>;

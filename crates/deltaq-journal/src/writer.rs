@@ -20,9 +20,10 @@ use super::grouped_batch::{GroupedBatch, QueueLogs};
 use super::handle::Journal;
 use super::hooks::Observer;
 use super::options::WriterOptions;
-use super::queue_log::QueueLog;
+use super::queue_log::{QueueLog, find_sharing};
 use super::recovery::{self, Contents, on_own_thread};
-use super::store::{self, Opening, QueueId, Reader, Store, Writes};
+use super::store::{self, JournalRow, Opening, QueueId, Reader, Store, Writes};
+use super::text_sweep::Texts;
 use super::turns::Batch;
 
 /// How often the files are maintained.
@@ -51,6 +52,9 @@ pub struct Writer<S> {
     clock: Clock,
     cut: CancellationToken,
     logs: QueueLogs,
+    /// Whether `shares` of the logs may be out of date.
+    is_sharing_stale: bool,
+    texts: Texts,
     checkpoint: Option<Checkpoint>,
     /// Bytes of events since the last checkpoint began.
     growth: u64,
@@ -97,6 +101,7 @@ pub async fn open<S: Store>(
         // This clock is read a moment after the opening, so it is behind the database's clock by that moment.
         database_clock: wall.map(|wall| (wall, clock.monotonic_us())),
     };
+    let texts = Texts::new(clock.monotonic_us(), options.text_bytes_min);
     let writer = Writer {
         store,
         end_guard: EndGuard { commit_queue: commit_queue.clone(), is_closed: false },
@@ -105,6 +110,8 @@ pub async fn open<S: Store>(
         clock,
         cut,
         logs: QueueLogs::new(),
+        is_sharing_stale: true,
+        texts,
         checkpoint: None,
         growth: 0,
         growth_max: options.growth_bytes_min,
@@ -223,8 +230,11 @@ impl<S: Store> Writer<S> {
         let begun_us = self.clock.monotonic_us();
         let mut grouped = GroupedBatch::of(mem::take(&mut batch.ops));
         let events = grouped.events();
-        let mut writes = grouped.writes(self.commit_queue.epoch());
-        self.growth += writes.journal.iter().map(|row| row.events.len() as u64).sum::<u64>();
+        if grouped.has_large_objects() {
+            self.find_sharing();
+        }
+        let mut writes = grouped.writes(self.commit_queue.epoch(), &self.logs);
+        self.growth += writes.journal.iter().map(JournalRow::bytes).sum::<u64>();
         self.add_trims(&mut writes);
         let trims = writes.trimmed.clone();
         if !writes.is_empty()
@@ -237,6 +247,7 @@ impl<S: Store> Writer<S> {
         for queue in &grouped.released {
             self.checkpoint.iter_mut().for_each(|checkpoint| checkpoint.release(*queue));
         }
+        self.is_sharing_stale |= grouped.changes_followers();
         self.deleted.extend(grouped.record(&mut self.logs, self.options.segment_bytes));
         batch.end(Ok(()));
         drop(batch);
@@ -248,11 +259,19 @@ impl<S: Store> Writer<S> {
         true
     }
 
-    async fn write(&mut self, writes: Writes) -> Result<(), store::Error> {
+    async fn write(&mut self, mut writes: Writes) -> Result<(), store::Error> {
+        self.texts.complete(&mut writes);
         self.store.write(Writes { epoch: self.commit_queue.epoch(), ..writes }).await
     }
 
+    fn find_sharing(&mut self) {
+        if mem::take(&mut self.is_sharing_stale) {
+            find_sharing(self.logs.values_mut());
+        }
+    }
+
     fn begin_checkpoint(&mut self) {
+        self.find_sharing();
         self.growth_covered = mem::take(&mut self.growth);
         let queues = self.logs.keys().copied().collect();
         self.checkpoint = Some(Checkpoint::new(queues, self.clock.monotonic_us(), self.options.clone()));
@@ -320,9 +339,11 @@ impl<S: Store> Writer<S> {
         let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.trimmable(now)?)));
         let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
         self.add_deleted(&mut writes).await;
+        let sweeps = self.add_unused_texts(&mut writes).await;
         let trims = writes.trimmed.clone();
-        let more = !writes.is_empty();
-        if more && !self.write_or_recover(writes).await {
+        let has_writes = !writes.is_empty();
+        let more = has_writes || sweeps;
+        if has_writes && !self.write_or_recover(writes).await {
             return;
         }
         self.record_trims(&trims);
@@ -355,6 +376,25 @@ impl<S: Store> Writer<S> {
         }
     }
 
+    /// Adds the removal of texts that no row refers to. Returns whether a sweep is running.
+    async fn add_unused_texts(&mut self, writes: &mut Writes) -> bool {
+        let begun_us = self.clock.monotonic_us();
+        match self.texts.step(&mut self.store, begun_us).await {
+            Ok(Some(unused)) => {
+                writes.unused_texts = unused;
+                self.texts.stepped(begun_us, whole_us(self.clock.since(begun_us)));
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::warn!(%error, "can't look for unused texts");
+                self.texts.forget();
+                false
+            }
+        }
+    }
+
     async fn write_or_recover(&mut self, writes: Writes) -> bool {
         let written = self.write(writes).await;
         if let Err(error) = &written {
@@ -368,6 +408,7 @@ impl<S: Store> Writer<S> {
     /// over is not reopened, and the writer ends.
     async fn fail_and_recover(&mut self, error: &store::Error, batch: Option<Batch>) {
         tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it has recovered");
+        self.texts.forget();
         // The queues must learn that their captured parts are lost before the journal accepts events again.
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.lose();

@@ -462,7 +462,7 @@ mod tests {
             sequence: None,
         };
         let events: Vec<Event> = (first..=last).map(event).collect();
-        journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events).remove(0)
+        journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events, false).remove(0)
     }
 
     #[test]

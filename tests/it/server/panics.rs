@@ -209,6 +209,8 @@ async fn a_queue_that_panics_while_another_is_damaged_keeps_its_uncommitted_chan
         last_rv: Rv::new(1),
         at: damaged.now(),
         format: 1,
+        texts: Vec::new(),
+        text_bytes: 0,
         events: "[]".to_owned(),
         checksum: 0,
     };
@@ -251,7 +253,7 @@ async fn a_queue_that_can_not_be_loaded_again_is_loaded_later() {
     let keys_of = (0..).map(Slot::new).zip(&ready);
     let broken = Writes {
         queues: vec![row_at(&bench, Rv::new(u64::MAX - 1)).await],
-        keys: keys_of.map(|(slot, state)| record::key_row(QueueId(1), slot, state)).collect(),
+        keys: keys_of.map(|(slot, state)| record::key_row(QueueId(1), slot, state, false)).collect(),
         ..Writes::default()
     };
     bench.journal.put(broken).expect("rows");

@@ -6,6 +6,7 @@ mod documents;
 mod live;
 mod refusals;
 mod round_trip;
+mod sharing;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

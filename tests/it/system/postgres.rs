@@ -63,6 +63,8 @@ fn event(rv: u64) -> Writes {
         last_rv: Rv::new(rv),
         at: Time::from_micros(rv),
         format: 1,
+        texts: Vec::new(),
+        text_bytes: 0,
         events: format!("[{rv}]"),
         checksum: 0,
     };

@@ -22,6 +22,7 @@ use crate::record::Decoder;
 use crate::recovery::{self, Progress};
 use crate::snapshot::{Finding, Snapshot};
 use crate::store::{self, QueueId, QueueRow};
+use crate::text_id::TextId;
 
 /// How thoroughly a store is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +99,8 @@ struct Examiner<'a> {
     print: &'a mut dyn FnMut(String),
     decoder: Decoder,
     queues: BTreeMap<QueueId, Known>,
+    /// The texts in table `texts`, damaged or not.
+    texts: HashSet<TextId>,
     /// Journal rows whose position can't be trusted.
     damaged_rows: HashSet<i64>,
     report: Report,
@@ -171,8 +174,15 @@ pub async fn examine(
     print: &mut dyn FnMut(String),
 ) -> Report {
     let begun_us = clock.monotonic_us();
-    let (decoder, queues, damaged_rows) = (Decoder::new(), BTreeMap::new(), HashSet::new());
-    let mut examiner = Examiner { snapshot, print, decoder, queues, damaged_rows, report: Report::default() };
+    let mut examiner = Examiner {
+        snapshot,
+        print,
+        decoder: Decoder::new(),
+        queues: BTreeMap::new(),
+        texts: HashSet::new(),
+        damaged_rows: HashSet::new(),
+        report: Report::default(),
+    };
     examiner.check_store().await;
     examiner.check_rows().await;
     let ids: Vec<QueueId> = examiner.queues.keys().copied().collect();

@@ -2,16 +2,17 @@
 //! without queues.
 //!
 //! The text has one JSON document per line: first the numbers of the store, then the rows of all queues with their
-//! checksums, and last a checksum of all previous lines. The text does not depend on the kind of store.
+//! checksums, and last a checksum of all previous lines. A text that rows share comes once, before the first of them. The text does not depend on the kind of store.
 //!
 //! Invariant: the rows of table `queues` are written last, in one commit, and only if the input is complete. Until
 //! then the store has none of the input's queues, and the numbers of any new queue are above those of the input.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
@@ -24,9 +25,10 @@ use super::{Error, Location, stores};
 use crate::record::{self, Identity};
 use crate::snapshot::Snapshot;
 use crate::store::{
-    self, Epoch, JournalRow, KeyRow, Numbers, QueueId, QueueRow, REMOVED_ROWS_MAX, Reader, Store,
+    self, Epoch, JournalRow, KeyRow, Numbers, QueueId, QueueRow, REMOVED_ROWS_MAX, Reader, SharedText, Store,
     TombstoneRow, Writes,
 };
+use crate::text_id::TextId;
 
 /// The format version of the lines.
 const FORMAT: u32 = 1;
@@ -53,6 +55,8 @@ enum Line {
     Tombstone(TombstoneRow),
     Key(KeyRow),
     Journal(JournalRow),
+    /// A text that later rows share.
+    Text(Arc<str>),
     /// The last line: CRC32C of all bytes before it.
     End {
         crc32c: u32,
@@ -83,7 +87,7 @@ impl Counts {
             Line::Queue(row) => self.queues += usize::from(!row.deleted),
             Line::Key(_) => self.keys += 1,
             Line::Journal(_) => self.journal_rows += 1,
-            Line::Store { .. } | Line::Tombstone(_) | Line::End { .. } => {}
+            Line::Store { .. } | Line::Tombstone(_) | Line::Text(_) | Line::End { .. } => {}
         }
     }
 }
@@ -156,12 +160,20 @@ struct Out<'a, W: Write> {
     buffer: BufWriter<W>,
     crc32c: u32,
     counts: Counts,
+    /// The texts that were written.
+    texts: HashSet<TextId>,
     failed: &'a dyn Fn(io::Error) -> Error,
 }
 
 impl<'a, W: Write> Out<'a, W> {
     fn new(out: W, failed: &'a dyn Fn(io::Error) -> Error) -> Self {
-        Self { buffer: BufWriter::new(out), crc32c: 0, counts: Counts::default(), failed }
+        Self {
+            buffer: BufWriter::new(out),
+            crc32c: 0,
+            counts: Counts::default(),
+            texts: HashSet::new(),
+            failed,
+        }
     }
 
     fn line(&mut self, line: &Line) -> Result<(), Error> {
@@ -170,6 +182,15 @@ impl<'a, W: Write> Out<'a, W> {
         self.crc32c = crc32c::crc32c_append(self.crc32c, &text);
         self.counts.add(line);
         self.buffer.write_all(&text).map_err(self.failed)
+    }
+
+    fn texts(&mut self, texts: &[SharedText]) -> Result<(), Error> {
+        for shared in texts {
+            if self.texts.insert(shared.id) {
+                self.line(&Line::Text(shared.text.clone()))?;
+            }
+        }
+        Ok(())
     }
 
     async fn store(&mut self, first: Line, reader: &dyn Reader) -> Result<(), Error> {
@@ -194,6 +215,7 @@ impl<'a, W: Write> Out<'a, W> {
             let keys = reader.keys(queue, from, PAGE_ROWS).await?;
             slot = keys.last().and_then(|row| row.slot.checked_add(1));
             for row in keys {
+                self.texts(&row.texts)?;
                 self.line(&Line::Key(row))?;
             }
         }
@@ -203,6 +225,7 @@ impl<'a, W: Write> Out<'a, W> {
             let Some(last) = journal.last() else { return Ok(()) };
             after = last.last_rv;
             for row in journal {
+                self.texts(&row.texts)?;
                 self.line(&Line::Journal(record::in_epoch(row, BEFORE_ALL)))?;
             }
         }
@@ -346,15 +369,16 @@ impl<S: Store> Target<S> {
             let line = lines.next()?;
             counts.add(&line);
             let queue = match &line {
-                Line::Queue(row) => row.id,
-                Line::Tombstone(row) => row.queue,
-                Line::Key(row) => row.queue,
-                Line::Journal(row) => row.queue,
+                Line::Queue(row) => Some(row.id),
+                Line::Tombstone(row) => Some(row.queue),
+                Line::Key(row) => Some(row.queue),
+                Line::Journal(row) => Some(row.queue),
+                Line::Text(_) => None,
                 Line::Store { .. } => return Err(lines.wrong("the store begins a second time")),
                 Line::End { .. } => break,
             };
             // Only the rows of these queues are removed after an error.
-            if !(1..=last_queue).contains(&queue.0) {
+            if let Some(queue) = queue.filter(|queue| !(1..=last_queue).contains(&queue.0)) {
                 return Err(lines.wrong(&format!("the store has no queue {queue}")));
             }
             match line {
@@ -374,6 +398,10 @@ impl<S: Store> Target<S> {
                 Line::Journal(row) => {
                     bytes += row.events.len();
                     writes.journal.push(row);
+                }
+                Line::Text(text) => {
+                    bytes += text.len();
+                    writes.texts.push(SharedText { id: TextId::of(&text), text });
                 }
                 Line::Store { .. } | Line::End { .. } => {}
             }

@@ -19,8 +19,9 @@ use super::owner::Tenure;
 use super::write::Query;
 use super::{rows, sql};
 use crate::pages::{Range, add_to_segments, ahead};
+use crate::shared_texts::SharedTexts;
 use crate::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow, bound,
+    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, SharedText, TombstoneRow, bound,
 };
 
 /// Maximum number of concurrent read statements. Further statements wait.
@@ -38,6 +39,7 @@ struct Connections {
     settings: Settings,
     partition: i16,
     source: Source,
+    texts: SharedTexts,
 }
 
 enum Source {
@@ -72,13 +74,13 @@ impl PostgresReader {
         let permits = Semaphore::new(CONNECTIONS_MAX);
         let state = Mutex::new(Target { host, tenure, idle: None });
         let source = Source::Live(Live { permits, state });
-        Self(Arc::new(Connections { settings, partition, source }))
+        Self(Arc::new(Connections { settings, partition, source, texts: SharedTexts::default() }))
     }
 
     /// Reads on one connection, within its transaction.
     pub(super) fn snapshot(settings: Settings, partition: i16, connection: PgConnection) -> Self {
         let source = Source::Snapshot(tokio::sync::Mutex::new(Some(connection)));
-        Self(Arc::new(Connections { settings, partition, source }))
+        Self(Arc::new(Connections { settings, partition, source, texts: SharedTexts::default() }))
     }
 
     /// The connection of a snapshot.
@@ -241,7 +243,30 @@ impl Connections {
         }
     }
 
+    /// Reads texts by their ids, which are separated by commas.
+    async fn read_texts(&self, ids: String) -> Result<Vec<SharedText>, Error> {
+        let ids: Vec<String> = ids.split(',').map(str::to_owned).collect();
+        let query = || sqlx::query(sql::READ_TEXTS).bind(self.partition).bind(ids.clone());
+        self.all("read texts", query, rows::shared_text).await
+    }
+
+    async fn read_keys(&self, queue: QueueId, slot: u32, limit: usize) -> Result<Vec<KeyRow>, Error> {
+        let query = || self.query(sql::READ_KEYS, queue).bind(i64::from(slot)).bind(bound(limit as u64));
+        let read = || self.all("read the keys", query, |row| rows::key_row(queue, row));
+        self.texts.with_rows(read, |ids| self.read_texts(ids)).await
+    }
+
     async fn read_journal(&self, queue: QueueId, after: Rv, bytes: usize) -> Result<Vec<JournalRow>, Error> {
+        let read = || self.read_journal_rows(queue, after, bytes);
+        self.texts.with_rows(read, |ids| self.read_texts(ids)).await
+    }
+
+    async fn read_journal_rows(
+        &self,
+        queue: QueueId,
+        after: Rv,
+        bytes: usize,
+    ) -> Result<Vec<JournalRow>, Error> {
         let texts = [sql::MEASURE_JOURNAL, sql::MEASURE_MORE_JOURNAL];
         let add = |range: &mut Range, prev_rv, row_bytes| range.add_newer(prev_rv, row_bytes, bytes);
         let range = self.measure(queue, texts, after, add).await?;
@@ -256,7 +281,8 @@ impl Connections {
         let range = self.measure(queue, texts, from, add).await?;
         let Some((newest, oldest)) = range.ends else { return Ok((Vec::new(), None)) };
         let query = || self.query(sql::READ_HISTORY, queue).bind(bound(oldest)).bind(bound(newest));
-        let rows = self.all("read the journal", query, rows::journal_row).await?;
+        let read = || self.all("read the journal", query, rows::journal_row);
+        let rows = self.texts.with_rows(read, |ids| self.read_texts(ids)).await?;
         let next = rows.last().filter(|_| range.has_more).map(|row| row.first_rv);
         Ok((rows, next))
     }
@@ -307,11 +333,7 @@ impl Reader for PostgresReader {
 
     fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
         let reader = self.0.clone();
-        ahead("read the keys", async move {
-            let query =
-                || reader.query(sql::READ_KEYS, queue).bind(i64::from(slot)).bind(bound(limit as u64));
-            reader.all("read the keys", query, |row| rows::key_row(queue, row)).await
-        })
+        ahead("read the keys", async move { reader.read_keys(queue, slot, limit).await })
     }
 
     fn journal(

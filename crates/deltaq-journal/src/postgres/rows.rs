@@ -7,7 +7,10 @@ use deltaq_engine::time::Time;
 use sqlx::postgres::{PgRow, Postgres as Database};
 use sqlx::{Decode, Row};
 
-use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
+use crate::store::{
+    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_text_ids,
+};
+use crate::text_id::{NoTextId, TextId};
 
 /// A row, or an error for a value that does not fit its column.
 type Read<T> = Result<T, sqlx::Error>;
@@ -55,6 +58,30 @@ fn owned(row: &PgRow, index: usize) -> Read<String> {
     text(column(row, index)?).map(str::to_owned)
 }
 
+/// The list of texts to which a row refers.
+fn texts(row: &PgRow, index: usize) -> Read<Vec<SharedText>> {
+    parse_text_ids(column(row, index)?).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+fn text_id(row: &PgRow) -> Read<TextId> {
+    column::<&str>(row, 0)?.parse().map_err(|error: NoTextId| sqlx::Error::Decode(error.into()))
+}
+
+/// A text.
+pub(super) fn shared_text(row: &PgRow) -> Read<SharedText> {
+    Ok(SharedText { id: text_id(row)?, text: shared(row, 1)? })
+}
+
+/// The id of a text and its bytes.
+pub(super) fn text_size(row: &PgRow) -> Read<(TextId, u64)> {
+    Ok((text_id(row)?, number(row, 1)?))
+}
+
+/// The position of a row, and the texts to which it refers.
+pub(super) fn reference(row: &PgRow) -> Read<(Position, Vec<SharedText>)> {
+    Ok(((column(row, 0)?, column(row, 1)?), texts(row, 2)?))
+}
+
 fn time(row: &PgRow, index: usize) -> Read<Time> {
     number(row, index).map(Time::from_micros)
 }
@@ -69,7 +96,9 @@ pub(super) fn journal_row(row: &PgRow) -> Read<JournalRow> {
         at: time(row, 5)?,
         format: bits(row, 6)?,
         checksum: bits(row, 7)?,
-        events: owned(row, 8)?,
+        texts: texts(row, 8)?,
+        text_bytes: number(row, 9)?,
+        events: owned(row, 10)?,
     })
 }
 
@@ -83,8 +112,9 @@ pub(super) fn key_row(queue: QueueId, row: &PgRow) -> Read<KeyRow> {
         checksum: bits(row, 4)?,
         key: shared(row, 5)?,
         owner: optional(row, 6)?,
-        item: column::<Option<&[u8]>>(row, 7)?.map(|bytes| text(bytes).map(str::to_owned)).transpose()?,
-        known_object: optional(row, 8)?,
+        texts: texts(row, 7)?,
+        item: column::<Option<&[u8]>>(row, 8)?.map(|bytes| text(bytes).map(str::to_owned)).transpose()?,
+        known_object: optional(row, 9)?,
     })
 }
 

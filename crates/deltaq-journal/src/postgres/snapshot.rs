@@ -15,7 +15,7 @@ use super::error::database;
 use super::reader::PostgresReader;
 use super::{Settings, migrate, rows, sql};
 use crate::snapshot::{Finding, Found, Link, Placed, Snapshot, Visiting, Visitor};
-use crate::store::{Error, Holder, KeyRow, Opening, QueueId, QueueRow, Reader, TombstoneRow};
+use crate::store::{Error, Holder, KeyRow, Opening, QueueId, QueueRow, Reader, SharedText, TombstoneRow};
 
 /// A store at one instant.
 pub struct PostgresSnapshot {
@@ -89,7 +89,7 @@ impl PostgresSnapshot {
     async fn scan<T>(
         &self,
         (table, text): (&str, &'static str),
-        queue: usize,
+        queue: Option<usize>,
         read: impl Fn(&PgRow) -> Result<T, sqlx::Error>,
         mut visit: impl FnMut(Found<T>),
     ) -> Result<(), Error> {
@@ -100,7 +100,7 @@ impl PostgresSnapshot {
             let mut found = sqlx::query(text).bind(self.partition).persistent(false).fetch(&mut *connection);
             while let Some(row) = found.try_next().await? {
                 let id = row.try_get(row.len() - 1)?;
-                let queue = rows::queue(&row, queue).ok();
+                let queue = queue.and_then(|queue| rows::queue(&row, queue).ok());
                 visit(Found { id, queue, row: read(&row).map_err(|error| unreadable(&error)) });
             }
             Ok(())
@@ -160,8 +160,12 @@ impl Snapshot for PostgresSnapshot {
         })
     }
 
+    fn texts<'a>(&'a self, visit: Visitor<'a, Found<SharedText>>) -> Visiting<'a> {
+        Box::pin(self.scan(("texts", sql::SCAN_TEXTS), None, rows::shared_text, visit))
+    }
+
     fn queues<'a>(&'a self, visit: Visitor<'a, Found<QueueRow>>) -> Visiting<'a> {
-        Box::pin(self.scan(("queues", sql::SCAN_QUEUES), 0, rows::queue_row, visit))
+        Box::pin(self.scan(("queues", sql::SCAN_QUEUES), Some(0), rows::queue_row, visit))
     }
 
     fn journal<'a>(&'a self, visit: Visitor<'a, Found<Placed>>) -> Visiting<'a> {
@@ -169,17 +173,17 @@ impl Snapshot for PostgresSnapshot {
             let (queue, last_rv) = (rows::queue(row, 0)?, rows::rv(row, 4)?);
             Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|error| unreadable(&error)) })
         };
-        Box::pin(self.scan(("journal", sql::SCAN_JOURNAL), 0, read, visit))
+        Box::pin(self.scan(("journal", sql::SCAN_JOURNAL), Some(0), read, visit))
     }
 
     fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a> {
-        let read = |row: &PgRow| rows::key_row(rows::queue(row, 9)?, row);
-        Box::pin(self.scan(("keys", sql::SCAN_KEYS), 9, read, visit))
+        let read = |row: &PgRow| rows::key_row(rows::queue(row, 10)?, row);
+        Box::pin(self.scan(("keys", sql::SCAN_KEYS), Some(10), read, visit))
     }
 
     fn tombstones<'a>(&'a self, visit: Visitor<'a, Found<TombstoneRow>>) -> Visiting<'a> {
         let read = |row: &PgRow| rows::tombstone_row(rows::queue(row, 4)?, row);
-        Box::pin(self.scan(("tombstones", sql::SCAN_TOMBSTONES), 4, read, visit))
+        Box::pin(self.scan(("tombstones", sql::SCAN_TOMBSTONES), Some(4), read, visit))
     }
 
     fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a> {

@@ -7,7 +7,8 @@
 //! No statement leaves state in its session: a pooler may give each transaction another session.
 
 use super::owner::{Member, Report, TTL, Tenure};
-use crate::store::{Epoch, QueueId};
+use crate::store::{Epoch, LISTED_ROWS_MAX, Position, QueueId};
+use crate::text_id::TextId;
 
 /// Maximum wait for a lock, in milliseconds.
 const LOCK_MS: u32 = 5_000;
@@ -114,6 +115,12 @@ pub(super) const SPLITS: [&str; 4] = [
      FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
      WHERE moved.partition = 0 AND moved.id = target.queue AND target.partition <> 0",
 ];
+
+/// Copies the texts to the partitions whose rows refer to them. The sweep of partition 0 removes those that it does not need.
+pub(super) const SPLIT_TEXTS: &str = "INSERT INTO deltaq.texts (partition, id, text) SELECT used.partition, texts.id, texts.text FROM (\
+         SELECT partition, string_to_table(texts, ',') AS id FROM deltaq.journal WHERE texts IS NOT NULL \
+         UNION SELECT partition, string_to_table(texts, ',') FROM deltaq.keys WHERE texts IS NOT NULL\
+     ) AS used JOIN deltaq.texts ON texts.partition = 0 AND texts.id = used.id WHERE used.partition <> 0";
 
 /// Gives up a partition.
 pub(super) fn release(partition: i16, tenure: &Tenure) -> String {
@@ -272,7 +279,8 @@ pub(super) fn state(partition: i16) -> String {
 pub(super) fn upkeep(partition: i16) -> String {
     format!(
         "SELECT epoch, writer, {SERVER}, pg_total_relation_size('deltaq.journal') + pg_total_relation_size('deltaq.keys') \
-         + pg_total_relation_size('deltaq.tombstones') + pg_total_relation_size('deltaq.queues') \
+         + pg_total_relation_size('deltaq.texts') + pg_total_relation_size('deltaq.tombstones') \
+         + pg_total_relation_size('deltaq.queues') \
          FROM deltaq.partitions WHERE partition = {partition}"
     )
 }
@@ -338,12 +346,45 @@ pub(super) const JOURNAL: &str = concat!(
          SELECT partition FROM deltaq.partitions WHERE partition = $1 AND epoch = $2 AND writer = $3 \
              AND ",
     server!(),
-    " = $13 FOR SHARE\
+    " = $15 FOR SHARE\
      ) INSERT INTO deltaq.journal \
-         (partition, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events) \
+         (partition, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, texts, text_bytes, events) \
      SELECT own.partition, added.* FROM own, unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
-         $8::bigint[], $9::bigint[], $10::integer[], $11::integer[], $12::bytea[]) AS added"
+         $8::bigint[], $9::bigint[], $10::integer[], $11::integer[], $12::text[], $13::bigint[], $14::bytea[]) AS added"
 );
+
+pub(super) const TEXTS: &str = "INSERT INTO deltaq.texts (partition, id, text) \
+     SELECT $1, added.* FROM unnest($2::text[], $3::bytea[]) AS added ON CONFLICT DO NOTHING";
+
+/// Parameter: ids.
+pub(super) const UNUSED_TEXTS: &str =
+    "DELETE FROM deltaq.texts WHERE partition = $1 AND id = ANY ($2::text[])";
+
+/// Parameter: ids.
+pub(super) const READ_TEXTS: &str =
+    "SELECT id, text FROM deltaq.texts WHERE partition = $1 AND id = ANY ($2::text[])";
+
+/// The next rows that refer to texts, after the row of this queue at `position`.
+pub(super) fn references(
+    partition: i16,
+    (table, column): (&str, &str),
+    (queue, position): Position,
+) -> String {
+    format!(
+        "SELECT queue_id, {column}, texts FROM deltaq.{table} WHERE partition = {partition} AND texts IS NOT NULL \
+         AND (queue_id, {column}) > ('{queue}'::bigint, '{position}'::bigint) \
+         ORDER BY queue_id, {column} LIMIT {LISTED_ROWS_MAX}"
+    )
+}
+
+/// The ids and the bytes of the next texts. `octet_length` does not read a text that is stored out of line.
+pub(super) fn text_ids(partition: i16, after: Option<TextId>) -> String {
+    let after = after.map(|id| id.to_string()).unwrap_or_default();
+    format!(
+        "SELECT id, octet_length(text)::bigint FROM deltaq.texts WHERE partition = {partition} AND id > '{after}' \
+         ORDER BY id LIMIT {LISTED_ROWS_MAX}"
+    )
+}
 
 /// Replacing by name as well would silently remove another live queue of the same name.
 pub(super) const QUEUES: &str = "INSERT INTO deltaq.queues \
@@ -363,12 +404,12 @@ pub(super) const TOMBSTONES: &str = "INSERT INTO deltaq.tombstones (partition, q
      SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::integer[], $6::bytea[]) AS added";
 
 pub(super) const KEYS: &str = "INSERT INTO deltaq.keys \
-         (partition, queue_id, slot, rv, known_rv, format, checksum, key, owner, item, known_object) \
+         (partition, queue_id, slot, rv, known_rv, format, checksum, key, owner, texts, item, known_object) \
      SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], \
-         $7::integer[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[]) AS added \
+         $7::integer[], $8::bytea[], $9::bytea[], $10::text[], $11::bytea[], $12::bytea[]) AS added \
      ON CONFLICT (partition, queue_id, slot) DO UPDATE SET rv = excluded.rv, known_rv = excluded.known_rv, \
          format = excluded.format, checksum = excluded.checksum, key = excluded.key, owner = excluded.owner, \
-         item = excluded.item, known_object = excluded.known_object";
+         texts = excluded.texts, item = excluded.item, known_object = excluded.known_object";
 
 /// Parameters: queues, events, maximum rows per queue.
 pub(super) const EXPIRED_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
@@ -430,38 +471,38 @@ pub(super) const READ_TOMBSTONES: &str = "SELECT slot, rv, checksum, key FROM de
      WHERE partition = $1 AND queue_id = $2 ORDER BY rv, slot";
 
 /// Parameters: queue, first slot, maximum number of rows.
-pub(super) const READ_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, item, known_object \
+pub(super) const READ_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, texts, item, known_object \
      FROM deltaq.keys WHERE partition = $1 AND queue_id = $2 AND slot >= $3 ORDER BY slot LIMIT $4";
 
 /// Parameters: queue, event, maximum number of rows. Starts at the row that contains the next event.
-pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND last_rv > $3 AND prev_rv >= coalesce((\
          SELECT prev_rv FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv <= $3 \
          ORDER BY prev_rv DESC LIMIT 1), 0) \
      ORDER BY prev_rv LIMIT $4";
 
 /// Parameters: queue, the `prev_rv` of the last measured row, maximum number of rows.
-pub(super) const MEASURE_MORE_JOURNAL: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+pub(super) const MEASURE_MORE_JOURNAL: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND prev_rv > $3 ORDER BY prev_rv LIMIT $4";
 
 /// Parameters: queue, the `prev_rv` of the first row and of the last row.
-pub(super) const READ_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
-     FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv BETWEEN $3 AND $4 ORDER BY prev_rv";
+pub(super) const READ_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, texts, \
+     text_bytes, events FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv BETWEEN $3 AND $4 ORDER BY prev_rv";
 
 /// Parameters: queue, largest `first_rv`, maximum number of rows.
-pub(super) const MEASURE_HISTORY: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+pub(super) const MEASURE_HISTORY: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND prev_rv < $3 AND first_rv <= $3 ORDER BY prev_rv DESC LIMIT $4";
 
 /// Parameters: queue, the `prev_rv` of the last measured row, maximum number of rows.
-pub(super) const MEASURE_MORE_HISTORY: &str = "SELECT prev_rv, octet_length(events)::bigint FROM deltaq.journal \
+pub(super) const MEASURE_MORE_HISTORY: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 AND prev_rv < $3 ORDER BY prev_rv DESC LIMIT $4";
 
 /// Parameters: queue, the `prev_rv` of the oldest row and of the newest row.
-pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
-     FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv BETWEEN $3 AND $4 ORDER BY prev_rv DESC";
+pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, texts, \
+     text_bytes, events FROM deltaq.journal WHERE partition = $1 AND queue_id = $2 AND prev_rv BETWEEN $3 AND $4 ORDER BY prev_rv DESC";
 
 /// Parameter: queue. `octet_length` does not read a text that is stored out of line.
-pub(super) const SEGMENTS: &str = "SELECT last_rv, at, octet_length(events)::bigint FROM deltaq.journal \
+pub(super) const SEGMENTS: &str = "SELECT last_rv, at, octet_length(events) + text_bytes FROM deltaq.journal \
      WHERE partition = $1 AND queue_id = $2 ORDER BY prev_rv";
 
 /// Begins a read-only transaction that sees the commits of one instant. It has no time limit.
@@ -478,14 +519,17 @@ pub(super) const WITHOUT_INDEXES: &str = "SET LOCAL enable_indexscan = off; SET 
 pub(super) const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off";
 
 /// The indexes that the migrations create.
-pub(super) const INDEX_NAMES: [&str; 8] = [
+pub(super) const INDEX_NAMES: [&str; 11] = [
     "journal_pkey",
+    "journal_with_texts",
     "keys_pkey",
+    "keys_with_texts",
     "migrations_pkey",
     "nodes_pkey",
     "partitions_pkey",
     "queues_by_name",
     "queues_pkey",
+    "texts_pkey",
     "tombstones_by_rv",
 ];
 /// The indexes in the schema, and whether each can be used.
@@ -493,10 +537,11 @@ pub(super) const INDEXES: &str = "SELECT class.relname::text, index.indisvalid A
      JOIN pg_class AS class ON class.oid = index.indexrelid \
      WHERE class.relnamespace = 'deltaq'::regnamespace";
 /// Counts the rows of each table that has an index over all its rows.
-pub(super) const COUNTS: [(&str, &str); 4] = [
+pub(super) const COUNTS: [(&str, &str); 5] = [
     ("journal", "SELECT count(*) FROM deltaq.journal WHERE partition = $1"),
     ("keys", "SELECT count(*) FROM deltaq.keys WHERE partition = $1"),
     ("queues", "SELECT count(*) FROM deltaq.queues WHERE partition = $1"),
+    ("texts", "SELECT count(*) FROM deltaq.texts WHERE partition = $1"),
     ("tombstones", "SELECT count(*) FROM deltaq.tombstones WHERE partition = $1"),
 ];
 
@@ -504,11 +549,14 @@ pub(super) const COUNTS: [(&str, &str); 4] = [
 // the position in the page.
 pub(super) const SCAN_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, format, checksum, \
      state, (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.queues WHERE partition = $1";
-pub(super) const SCAN_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events, \
+pub(super) const SCAN_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, \
+     texts, text_bytes, events, \
      (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.journal WHERE partition = $1";
-pub(super) const SCAN_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, item, known_object, queue_id, \
+pub(super) const SCAN_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, texts, item, known_object, queue_id, \
      (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.keys WHERE partition = $1 \
      ORDER BY queue_id";
+pub(super) const SCAN_TEXTS: &str = "SELECT id, text, \
+     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.texts WHERE partition = $1";
 pub(super) const SCAN_TOMBSTONES: &str = "SELECT slot, rv, checksum, key, queue_id, \
      (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.tombstones WHERE partition = $1";
 /// Parameter: queue.

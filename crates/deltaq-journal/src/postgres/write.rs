@@ -12,9 +12,10 @@ use super::owner::Tenure;
 use super::rows::number;
 use super::sql;
 use crate::store::{
-    Epoch, Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, TombstoneRow,
-    Writes, bound,
+    Epoch, Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, SharedText,
+    TombstoneRow, Writes, bound, text_ids,
 };
+use crate::text_id::TextId;
 
 pub(super) type Query = sqlx::query::Query<'static, Database, PgArguments>;
 
@@ -69,6 +70,7 @@ impl Session<'_> {
     async fn write_all(&mut self, writes: Writes) -> Result<(), Error> {
         let Writes {
             epoch,
+            texts: shared,
             journal: added,
             queues,
             tombstones,
@@ -77,8 +79,12 @@ impl Session<'_> {
             trimmed,
             swept,
             forgotten,
+            unused_texts,
             clean,
         } = writes;
+        if !shared.is_empty() {
+            self.run("write the texts", bind_texts(self.query(sql::TEXTS), &shared)).await?;
+        }
         if !added.is_empty() {
             self.run("write the journal", journal(self, epoch, &added)).await?;
         }
@@ -115,6 +121,10 @@ impl Session<'_> {
             self.run("retain the numbers of queues", self.query(sql::KEEP_NUMBERS)).await?;
             let query = self.query(sql::FORGOTTEN).bind(column(&forgotten, |queue| *queue));
             self.run("remove deleted queues", query).await?;
+        }
+        if !unused_texts.is_empty() {
+            let unused: Vec<_> = unused_texts.iter().map(TextId::to_string).collect();
+            self.run("remove texts", self.query(sql::UNUSED_TEXTS).bind(unused)).await?;
         }
         if let Some(clean) = clean {
             self.run("mark the store as closed or open", self.query(sql::CLEAN).bind(clean)).await?;
@@ -191,8 +201,15 @@ fn journal(session: &Session<'_>, epoch: Epoch, rows: &[JournalRow]) -> Query {
         .bind(column(rows, |row| row.at.as_micros()))
         .bind(bits(rows, |row| row.format))
         .bind(bits(rows, |row| row.checksum))
+        .bind(rows.iter().map(|row| text_ids(&row.texts)).collect::<Vec<_>>())
+        .bind(column(rows, |row| row.text_bytes))
         .bind(texts(rows, |row| &row.events))
         .bind(session.tenure.server)
+}
+
+fn bind_texts(query: Query, rows: &[SharedText]) -> Query {
+    let ids: Vec<_> = rows.iter().map(|shared| shared.id.to_string()).collect();
+    query.bind(ids).bind(texts(rows, |shared| &shared.text))
 }
 
 fn bind_queues(query: Query, rows: &[&QueueRow]) -> Query {
@@ -230,6 +247,7 @@ fn bind_keys(query: Query, rows: &[&KeyRow]) -> Query {
         .bind(bits(rows(), |row| row.checksum))
         .bind(texts(rows(), |row| &row.key))
         .bind(optional(rows(), |row| row.owner.as_deref()))
+        .bind(rows().map(|row| text_ids(&row.texts)).collect::<Vec<_>>())
         .bind(optional(rows(), |row| row.item.as_deref()))
         .bind(optional(rows(), |row| row.known_object.as_deref()))
 }

@@ -4,12 +4,13 @@ use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Slot, Source};
 use deltaq_engine::key::Key;
 use deltaq_engine::known::Known;
+use deltaq_engine::object::Object;
 use deltaq_engine::snapshot::{KeyState, QueueState, RemovedKey};
 use deltaq_types::name::{Incarnation, Name};
 
 use super::content::{Error, FORMAT, Identity, QueueRecord};
-use super::json::shared_object;
 use super::names::Names;
+use super::shared::resolve;
 use super::{checksum, event, key};
 use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 
@@ -34,7 +35,7 @@ impl Decoder {
     pub fn events(&mut self, row: &JournalRow) -> Result<Vec<Event>, Error> {
         let named = || journal_row_name(row);
         self.check_events(row)?;
-        let events = event::decode(&row.events, &mut self.names).and_then(|events| {
+        let events = event::decode(&row.events, &row.texts, &mut self.names).and_then(|events| {
             check_order(row, &events)?;
             Ok(events)
         });
@@ -115,13 +116,15 @@ impl Decoder {
                 let mut owner = owner.clone();
                 self.names.share_some(owner.as_mut());
                 let owner = owner.map(Source::from);
-                Some(Known { object: shared_object(text.clone())?, rv, owner })
+                let mut object = Object::from_shared(text.clone());
+                resolve(&mut object, &row.texts).map_err(|reason| format!("known_object: {reason}"))?;
+                Some(Known { object, rv, owner })
             }
             (None, None, None) => None,
             _ => return Err("a column of its known object is missing".to_owned()),
         };
         let item = match &row.item {
-            Some(text) => key::decode(text, &mut self.names)?,
+            Some(text) => key::decode(text, &row.texts, &mut self.names)?,
             None => key::Item::default(),
         };
         let newest = key::newest_rv(known.as_ref(), &item.waiting, &item.leased);

@@ -7,32 +7,46 @@ use deltaq_engine::snapshot::{KeyState, QueueState, RemovedKey};
 
 use super::content::{FORMAT, Identity};
 use super::json::Json;
+use super::shared::share;
 use super::{checksum, event, key};
-use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, TombstoneRow};
+use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, SharedText, TombstoneRow};
 
-/// Maximum bytes of events in one journal row, unless a single event is larger.
+/// Maximum bytes of events in one journal row, including shared texts, unless a single event is larger.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 
 /// The rows for the next events of a queue, each with at most [`ROW_BYTES_MAX`] bytes of events. `prev_rv` is the
-/// queue's last event before `events`.
+/// queue's last event before `events`. `shares` says whether the queue shares its large objects with others.
 #[must_use]
-pub fn journal_rows(queue: QueueId, epoch: Epoch, prev_rv: Rv, events: &[Event]) -> Vec<JournalRow> {
-    split(queue, epoch, prev_rv, events, ROW_BYTES_MAX)
+pub fn journal_rows(
+    queue: QueueId,
+    epoch: Epoch,
+    prev_rv: Rv,
+    events: &[Event],
+    shares: bool,
+) -> Vec<JournalRow> {
+    split((queue, epoch, prev_rv), events, shares, ROW_BYTES_MAX)
 }
 
 /// The row of a key at its slot in the queue's table.
 #[must_use]
-pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState) -> KeyRow {
+pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState, shares: bool) -> KeyRow {
     let known = state.known.as_ref();
+    let mut texts = Vec::new();
+    let mut known_object = known.map(|known| known.object.clone());
+    if let Some(object) = known_object.as_mut().filter(|_| shares) {
+        share(object, &mut texts);
+    }
+    let item = key::encode(state, shares.then_some(&mut texts));
     let mut row = KeyRow {
         queue,
         slot: slot.get(),
         key: state.key.as_str().into(),
         rv: state.rv,
         known_rv: known.map(|known| known.rv),
-        known_object: known.map(|known| known.object.as_str().into()),
+        known_object: known_object.map(|object| object.shared()),
         owner: known.and_then(|known| known.owner.as_ref()).map(|owner| owner.shared().clone()),
-        item: key::encode(state),
+        texts,
+        item,
         format: FORMAT,
         checksum: 0,
     };
@@ -97,50 +111,68 @@ fn any_queue_row(identity: &Identity, rv: Rv, state: String, deleted: bool) -> Q
     row
 }
 
+/// The rows for events after `prev_rv`, each with at most `bytes_max` bytes.
 pub(super) fn split(
-    queue: QueueId,
-    epoch: Epoch,
-    prev_rv: Rv,
+    (queue, epoch, mut prev_rv): (QueueId, Epoch, Rv),
     events: &[Event],
+    shares: bool,
     bytes_max: usize,
 ) -> Vec<JournalRow> {
     let mut rows = Vec::new();
     let bytes: usize = events.iter().map(event::bytes_about).sum();
-    let mut json = Json::with_capacity(bytes.min(bytes_max));
-    let (mut first, mut prev_rv) = (0, prev_rv);
-    let mut close = |json: Json, part: &[Event]| {
+    let mut row = NewRow { json: Json::with_capacity(bytes.min(bytes_max)), ..NewRow::default() };
+    let mut first = 0;
+    let mut close = |row: NewRow, part: &[Event]| {
         let (Some(first), Some(last)) = (part.first(), part.last()) else { return };
-        rows.push(journal_row(queue, epoch, prev_rv, first.rv, last, json));
+        rows.push(row.close((queue, epoch, prev_rv), first.rv, last));
         prev_rv = last.rv;
     };
     for (index, event) in events.iter().enumerate() {
-        let before = json.len();
-        json.push(if index == first { "[" } else { "," });
-        event::encode(event, &mut json);
-        if index > first && json.len() + "]".len() > bytes_max {
+        let before = row.json.len();
+        let mut texts = Vec::new();
+        row.json.push(if index == first { "[" } else { "," });
+        event::encode(event, &mut row.json, shares.then_some(&mut texts));
+        let text_bytes = texts.iter().map(|shared| shared.text.len()).sum::<usize>();
+        if index > first && row.json.len() + row.text_bytes + text_bytes + "]".len() > bytes_max {
             // The event that exceeds the limit becomes the first event of the next row.
-            let next = json.split_off_array(before);
-            close(std::mem::replace(&mut json, next), events.get(first..index).unwrap_or_default());
+            let json = row.json.split_off_array(before);
+            let next = NewRow { json, ..NewRow::default() };
+            close(std::mem::replace(&mut row, next), events.get(first..index).unwrap_or_default());
             first = index;
         }
+        row.texts.append(&mut texts);
+        row.text_bytes += text_bytes;
     }
-    close(json, events.get(first..).unwrap_or_default());
+    close(row, events.get(first..).unwrap_or_default());
     rows
 }
 
-fn journal_row(
-    queue: QueueId,
-    epoch: Epoch,
-    prev_rv: Rv,
-    first_rv: Rv,
-    last: &Event,
-    mut json: Json,
-) -> JournalRow {
-    json.push("]");
-    let events = json.into_string();
-    let (last_rv, at) = (last.rv, last.at);
-    let mut row =
-        JournalRow { queue, epoch, prev_rv, first_rv, last_rv, at, format: FORMAT, events, checksum: 0 };
-    row.checksum = checksum::of_journal_row(&row);
-    row
+/// A journal row whose array of events is not closed yet.
+#[derive(Default)]
+struct NewRow {
+    json: Json,
+    texts: Vec<SharedText>,
+    text_bytes: usize,
+}
+
+impl NewRow {
+    fn close(self, (queue, epoch, prev_rv): (QueueId, Epoch, Rv), first_rv: Rv, last: &Event) -> JournalRow {
+        let Self { mut json, texts, text_bytes } = self;
+        json.push("]");
+        let mut row = JournalRow {
+            queue,
+            epoch,
+            prev_rv,
+            first_rv,
+            last_rv: last.rv,
+            at: last.at,
+            format: FORMAT,
+            texts,
+            text_bytes: text_bytes as u64,
+            events: json.into_string(),
+            checksum: 0,
+        };
+        row.checksum = checksum::of_journal_row(&row);
+        row
+    }
 }

@@ -5,10 +5,28 @@ use deltaq_engine::object::Object;
 
 use super::json::Json;
 use super::names::Names;
+use super::shared::{is_large, resolve, share};
+use crate::store::SharedText;
 
-/// Adds an event to the text.
-pub(super) fn encode(event: &Event, json: &mut Json) {
-    json.push_value(event);
+/// Adds an event to the text. If the row shares texts, a large object becomes a reference.
+pub(super) fn encode(event: &Event, json: &mut Json, texts: Option<&mut Vec<SharedText>>) {
+    match texts.filter(|_| event.kind.object().is_some_and(is_large)) {
+        None => json.push_value(event),
+        Some(texts) => {
+            let mut event = event.clone();
+            if let Some(object) = object_of(&mut event.kind) {
+                share(object, texts);
+            }
+            json.push_value(&event);
+        }
+    }
+}
+
+fn object_of(kind: &mut EventKind) -> Option<&mut Object> {
+    match kind {
+        EventKind::Appended(Appended { object, .. }) | EventKind::Seeded { object, .. } => Some(object),
+        _ => None,
+    }
 }
 
 /// Approximate size of an event in bytes of text.
@@ -21,11 +39,14 @@ pub(crate) fn bytes_about(event: &Event) -> usize {
     BESIDE + event.kind.object().map_or(0, Object::bytes) + error
 }
 
-/// Reads an array of events.
-pub(super) fn decode(text: &str, names: &mut Names) -> Result<Vec<Event>, String> {
+/// Reads an array of events that refer to `texts`.
+pub(super) fn decode(text: &str, texts: &[SharedText], names: &mut Names) -> Result<Vec<Event>, String> {
     let mut events: Vec<Event> = serde_json::from_str(text).map_err(|error| format!("events: {error}"))?;
     for event in &mut events {
         share_names(&mut event.kind, names);
+        if let Some(object) = object_of(&mut event.kind) {
+            resolve(object, texts)?;
+        }
     }
     Ok(events)
 }

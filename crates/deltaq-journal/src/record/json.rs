@@ -2,9 +2,6 @@
 //!
 //! This module is not a document model. Objects are written and read as raw text, so they are returned byte for byte.
 
-use std::sync::Arc;
-
-use deltaq_engine::object::Object;
 use serde::Serialize;
 
 /// A growing JSON text. It consists of bytes, because serde writes bytes.
@@ -46,14 +43,5 @@ impl Json {
     #[expect(clippy::expect_used, reason = "serde writes UTF-8, and every other piece is a str")]
     pub(super) fn into_string(self) -> String {
         String::from_utf8(self.0).expect("JSON is text")
-    }
-}
-
-/// The known object in `text`. Only the first byte is checked, because the row has a checksum.
-pub(super) fn shared_object(text: Arc<str>) -> Result<Object, String> {
-    if text.starts_with('{') {
-        Ok(Object::from_shared(text))
-    } else {
-        Err("its known object is not a JSON object".to_owned())
     }
 }

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::json::Json;
 use super::names::Names;
+use super::shared::{is_large, resolve, share};
+use crate::store::SharedText;
 
 /// A [`KeyState`] without the key, its `rv` and its known object, which have their own columns. A key without an item
 /// has the defaults.
@@ -32,8 +34,9 @@ pub(super) struct Item<'a> {
     pub(super) leased: Cow<'a, [Delta]>,
 }
 
-/// The item of a key; none if all its fields have their defaults.
-pub(super) fn encode(state: &KeyState) -> Option<String> {
+/// The item of a key; none if all its fields have their defaults. If the row shares texts, large objects become
+/// references.
+pub(super) fn encode(state: &KeyState, mut texts: Option<&mut Vec<SharedText>>) -> Option<String> {
     let KeyState { key: _, rv: _, known, waiting, leased, schedule_state, initial_pending, latest_rv } =
         state;
     let latest_rv = Some(*latest_rv).filter(|rv| *rv != newest_rv(known.as_ref(), waiting, leased));
@@ -45,15 +48,31 @@ pub(super) fn encode(state: &KeyState) -> Option<String> {
     {
         return None;
     }
-    let mut json = Json::with_capacity(ITEM_BYTES + deltas_bytes(waiting) + deltas_bytes(leased));
+    let waiting = with_references(waiting, texts.as_deref_mut());
+    let leased = with_references(leased, texts);
+    let mut json = Json::with_capacity(ITEM_BYTES + deltas_bytes(&waiting) + deltas_bytes(&leased));
     json.push_value(&Item {
         schedule: Cow::Borrowed(schedule_state),
         latest_rv,
         initial_pending: *initial_pending,
-        waiting: waiting.into(),
-        leased: leased.into(),
+        waiting,
+        leased,
     });
     Some(json.into_string())
+}
+
+/// The deltas with a reference for each large object, if the row shares texts.
+fn with_references<'a>(deltas: &'a [Delta], texts: Option<&mut Vec<SharedText>>) -> Cow<'a, [Delta]> {
+    match texts.filter(|_| deltas.iter().any(|delta| is_large(&delta.object))) {
+        None => deltas.into(),
+        Some(texts) => {
+            let mut deltas = deltas.to_owned();
+            for delta in &mut deltas {
+                share(&mut delta.object, texts);
+            }
+            deltas.into()
+        }
+    }
 }
 
 /// The event that queued the key's newest delta or, for a key without deltas, that made its object known.
@@ -69,15 +88,18 @@ fn deltas_bytes(deltas: &[Delta]) -> usize {
     deltas.iter().map(|delta| ITEM_BYTES + delta.object.bytes()).sum()
 }
 
-/// Reads an item.
-pub(super) fn decode(text: &str, names: &mut Names) -> Result<Item<'static>, String> {
+/// Reads an item that refers to `texts`.
+pub(super) fn decode(text: &str, texts: &[SharedText], names: &mut Names) -> Result<Item<'static>, String> {
     let item: Item<'static> = serde_json::from_str(text).map_err(|error| format!("item: {error}"))?;
     let mut schedule = item.schedule.into_owned();
     if let Place::Leased(lease) = &mut schedule.place {
         names.share_some(lease.worker.as_mut().map(AsMut::as_mut));
     }
     let (mut waiting, mut leased) = (item.waiting.into_owned(), item.leased.into_owned());
-    waiting.iter_mut().chain(&mut leased).for_each(|delta| names.share_provenance(&mut delta.provenance));
+    for delta in waiting.iter_mut().chain(&mut leased) {
+        names.share_provenance(&mut delta.provenance);
+        resolve(&mut delta.object, texts)?;
+    }
     let (schedule, waiting, leased) = (Cow::Owned(schedule), Cow::Owned(waiting), Cow::Owned(leased));
     Ok(Item { schedule, latest_rv: item.latest_rv, initial_pending: item.initial_pending, waiting, leased })
 }

@@ -1,6 +1,7 @@
 mod damage;
 mod random;
 mod samples;
+mod sharing;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ use super::*;
 use crate::store::{Epoch, JournalRow, KeyRow, QueueId};
 
 fn one_row(events: &[Event]) -> JournalRow {
-    let mut rows = journal_rows(QueueId(3), Epoch(812), Rv::new(9), events);
+    let mut rows = journal_rows(QueueId(3), Epoch(812), Rv::new(9), events, false);
     assert_eq!(rows.len(), 1);
     rows.remove(0)
 }
@@ -103,7 +104,7 @@ fn the_form_of_records_is_known() {
     }
     line("# keys: known_rv, owner, item");
     for state in samples::key_states() {
-        let row = key_row(QueueId(3), Slot::new(7), &state);
+        let row = key_row(QueueId(3), Slot::new(7), &state, false);
         line(&format!(
             "{:?} {:?} {}",
             row.known_rv.map(Rv::get),
@@ -156,7 +157,7 @@ fn objects_are_read_back_byte_for_byte() {
         let mut state = samples::key_states().pop().unwrap();
         state.waiting.push(samples::delta(1, DeltaKind::Added));
         state.waiting[0].object = Object::from_valid(text);
-        let row = key_row(QueueId(1), Slot::new(0), &state);
+        let row = key_row(QueueId(1), Slot::new(0), &state, false);
         assert_eq!(Decoder::new().key(&row), Ok((Slot::new(0), state)));
     }
 }
@@ -166,7 +167,7 @@ fn long_lists_are_split_by_bytes() {
     let events = samples::events(10, samples::kinds());
     let whole = one_row(&events).events.len();
     for bytes_max in [1, 100, 200, 500, 1_000, whole - 1, whole] {
-        let rows = split(QueueId(3), Epoch(812), Rv::new(9), &events, bytes_max);
+        let rows = split((QueueId(3), Epoch(812), Rv::new(9)), &events, false, bytes_max);
         assert_eq!(rows.len() == 1, bytes_max == whole, "{bytes_max}");
         let (mut decoder, mut read, mut prev_rv) = (Decoder::new(), Vec::new(), Rv::new(9));
         for row in &rows {
@@ -186,14 +187,14 @@ fn long_lists_are_split_by_bytes() {
             assert!(pair[0].events.len() + first > bytes_max, "{bytes_max}");
         }
     }
-    assert_eq!(split(QueueId(3), Epoch(812), Rv::new(9), &[], 100), []);
+    assert_eq!(split((QueueId(3), Epoch(812), Rv::new(9)), &[], false, 100), []);
 }
 
 #[test]
 fn a_row_is_at_most_a_mebibyte_unless_one_event_is_more() {
     let object = |bytes: usize| appended(&format!("{{\"a\":\"{}\"}}", "x".repeat(bytes)));
     let events = samples::events(10, vec![object(600_000), object(600_000), object(2_000_000), object(1)]);
-    let rows = journal_rows(QueueId(3), Epoch(1), Rv::new(9), &events);
+    let rows = journal_rows(QueueId(3), Epoch(1), Rv::new(9), &events, false);
     assert_eq!(
         rows.iter().map(|row| (row.first_rv.get(), row.last_rv.get())).collect::<Vec<_>>(),
         [(10, 10), (11, 11), (12, 12), (13, 13)]
@@ -203,8 +204,10 @@ fn a_row_is_at_most_a_mebibyte_unless_one_event_is_more() {
 
 #[test]
 fn a_key_with_only_a_known_object_has_no_item() {
-    let items: Vec<_> =
-        samples::key_states().iter().map(|state| key_row(QueueId(1), Slot::new(0), state).item).collect();
+    let items: Vec<_> = samples::key_states()
+        .iter()
+        .map(|state| key_row(QueueId(1), Slot::new(0), state, false).item)
+        .collect();
     assert_eq!(items.iter().take_while(|item| item.is_none()).count(), 2);
     assert!(items[2..].iter().all(Option::is_some));
 }
@@ -228,7 +231,7 @@ fn unknown_fields_are_ignored() {
     }
 
     let state = samples::key_states().remove(6);
-    let mut row = key_row(QueueId(1), Slot::new(0), &state);
+    let mut row = key_row(QueueId(1), Slot::new(0), &state, false);
     let item = row.item.unwrap().replace("{\"place\"", &format!("{{{fields}\"place\""));
     let item = item.replace("{\"schedule\"", &format!("{{{fields}\"schedule\""));
     row.item = Some(item.replace("{\"rv\":42,", &format!("{{{fields}\"rv\":42,")));
@@ -297,7 +300,7 @@ fn events_out_of_order_are_refused() {
 #[test]
 fn a_key_without_a_required_part_is_refused() {
     fn refused(change: impl FnOnce(&mut KeyRow)) -> String {
-        let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[6]);
+        let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[6], false);
         change(&mut row);
         row.checksum = checksum::of_key_row(&row);
         Decoder::new().key(&row).unwrap_err().to_string()
@@ -307,7 +310,7 @@ fn a_key_without_a_required_part_is_refused() {
     assert_eq!(refused(|row| row.known_object = None), part);
     assert!(
         refused(|row| row.known_object = Some("[]".into()))
-            .ends_with("its known object is not a JSON object")
+            .ends_with("known_object: an object is not a JSON object")
     );
     let with_item = |item: &'static str| refused(|row| row.item = Some(item.into()));
     assert!(with_item("{}").contains("missing field `schedule`"));
@@ -320,8 +323,8 @@ fn names_are_held_once() {
     let mut decoder = Decoder::new();
     let state = samples::key_states().remove(6);
     let owner = |(_, state): (Slot, KeyState)| state.known.unwrap().owner.unwrap();
-    let first = owner(decoder.key(&key_row(QueueId(1), Slot::new(0), &state)).unwrap());
-    let (_, again) = decoder.key(&key_row(QueueId(1), Slot::new(1), &state)).unwrap();
+    let first = owner(decoder.key(&key_row(QueueId(1), Slot::new(0), &state, false)).unwrap());
+    let (_, again) = decoder.key(&key_row(QueueId(1), Slot::new(1), &state, false)).unwrap();
     assert!(Arc::ptr_eq(first.shared(), again.waiting[0].provenance.source().unwrap().shared()));
     assert!(Arc::ptr_eq(first.shared(), again.leased[1].provenance.owner().unwrap().shared()));
     assert!(Arc::ptr_eq(first.shared(), owner((Slot::new(1), again)).shared()));
@@ -329,7 +332,7 @@ fn names_are_held_once() {
         let owner: Arc<str> = format!("{other}").into();
         let mut state = state.clone();
         state.known.as_mut().unwrap().owner = Some(owner.into());
-        let row = key_row(QueueId(1), Slot::new(1), &state);
+        let row = key_row(QueueId(1), Slot::new(1), &state, false);
         assert_eq!(decoder.key(&row), Ok((Slot::new(1), state)));
     }
 }

@@ -23,8 +23,10 @@ use super::files::Paths;
 use super::write::key_id;
 use super::{connect, rows, sql};
 use crate::pages::{Range, add_to_segments, ahead};
+use crate::shared_texts::SharedTexts;
 use crate::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, TombstoneRow, bound,
+    Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, SharedText, TombstoneRow,
+    bound,
 };
 
 /// Maximum number of concurrent read statements. Further statements wait.
@@ -37,8 +39,13 @@ pub(super) type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 /// Reads a store while its writer works, or a snapshot of a store.
 pub struct SqliteReader(Arc<ReadPool>);
 
-/// The connections of a reader.
-enum ReadPool {
+/// The connections of a reader, and the texts that it has loaded.
+struct ReadPool {
+    source: Source,
+    texts: SharedTexts,
+}
+
+enum Source {
     /// Connections that are opened on demand. Each statement sees the newest commits.
     Live(SqlitePool),
     /// One connection in one transaction. Every statement sees the same commits. `None` once it is closed.
@@ -86,19 +93,21 @@ impl SqliteReader {
             .test_before_acquire(false)
             .idle_timeout(None)
             .max_lifetime(None);
-        Self(Arc::new(ReadPool::Live(options.connect_lazy_with(connect::reading(&paths.database)))))
+        let source = Source::Live(options.connect_lazy_with(connect::reading(&paths.database)));
+        Self(Arc::new(ReadPool { source, texts: SharedTexts::default() }))
     }
 
     /// Reads on one connection, within its transaction.
     pub(super) fn snapshot(connection: SqliteConnection) -> Self {
-        Self(Arc::new(ReadPool::Snapshot(Mutex::new(Some(connection)))))
+        let source = Source::Snapshot(Mutex::new(Some(connection)));
+        Self(Arc::new(ReadPool { source, texts: SharedTexts::default() }))
     }
 
     /// Closes all connections.
     pub(super) async fn close(self) {
-        match &*self.0 {
-            ReadPool::Live(pool) => pool.close().await,
-            ReadPool::Snapshot(connection) => {
+        match &self.0.source {
+            Source::Live(pool) => pool.close().await,
+            Source::Snapshot(connection) => {
                 if let Some(connection) = connection.lock().await.take() {
                     // A connection that only reads has nothing to lose.
                     let _ = connection.close().await;
@@ -125,14 +134,14 @@ impl SqliteReader {
 
 impl ReadPool {
     async fn connection(&self) -> Result<Reading<'_>, Error> {
-        match self {
-            Self::Live(pool) => {
+        match &self.source {
+            Source::Live(pool) => {
                 let connection = pool.acquire().await;
                 connection
                     .map(Reading::Pooled)
                     .map_err(|error| database("open a connection that reads", error))
             }
-            Self::Snapshot(connection) => {
+            Source::Snapshot(connection) => {
                 let connection = MutexGuard::try_map(connection.lock().await, Option::as_mut);
                 connection.map(Reading::Snapshot).map_err(|_closed| Error::Failed {
                     doing: "read a snapshot that is closed".to_owned(),
@@ -181,7 +190,32 @@ impl ReadPool {
         Ok(kept)
     }
 
+    /// Reads texts by their ids, which are separated by commas.
+    async fn read_texts(&self, ids: String) -> Result<Vec<SharedText>, Error> {
+        let ids = ids.split(',').collect::<serde_json::Value>().to_string();
+        self.all("read texts", sqlx::query(sql::READ_TEXTS).bind(ids), rows::shared_text).await
+    }
+
+    async fn read_keys(&self, queue: QueueId, slot: u32, limit: usize) -> Result<Vec<KeyRow>, Error> {
+        let read = || {
+            let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, u32::MAX));
+            let query = query.bind(bound(limit as u64));
+            self.all("read the keys", query, move |row| rows::key_row(queue, row))
+        };
+        self.texts.with_rows(read, |ids| self.read_texts(ids)).await
+    }
+
     async fn read_journal(&self, queue: QueueId, after: Rv, bytes: usize) -> Result<Vec<JournalRow>, Error> {
+        let read = || self.read_journal_rows(queue, after, bytes);
+        self.texts.with_rows(read, |ids| self.read_texts(ids)).await
+    }
+
+    async fn read_journal_rows(
+        &self,
+        queue: QueueId,
+        after: Rv,
+        bytes: usize,
+    ) -> Result<Vec<JournalRow>, Error> {
         let query = sqlx::query(sql::MEASURE_JOURNAL).bind(queue.0).bind(bound(after));
         let range = self.some("measure the journal", query, |range: &mut Range, row| {
             let (prev_rv, row_bytes) = rows::extent(&row)?;
@@ -200,8 +234,11 @@ impl ReadPool {
         });
         let range = range.await?;
         let Some((newest, oldest)) = range.ends else { return Ok((Vec::new(), None)) };
-        let query = sqlx::query(sql::READ_HISTORY).bind(queue.0).bind(bound(oldest)).bind(bound(newest));
-        let rows = self.all("read the journal", query, rows::journal_row).await?;
+        let read = || {
+            let query = sqlx::query(sql::READ_HISTORY).bind(queue.0).bind(bound(oldest)).bind(bound(newest));
+            self.all("read the journal", query, rows::journal_row)
+        };
+        let rows = self.texts.with_rows(read, |ids| self.read_texts(ids)).await?;
         let next = rows.last().filter(|_| range.has_more).map(|row| row.first_rv);
         Ok((rows, next))
     }
@@ -227,12 +264,8 @@ impl Reader for SqliteReader {
     }
 
     fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
-        let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, u32::MAX));
-        let query = query.bind(bound(limit as u64));
         let pool = self.0.clone();
-        ahead("read the keys", async move {
-            pool.all("read the keys", query, move |row| rows::key_row(queue, row)).await
-        })
+        ahead("read the keys", async move { pool.read_keys(queue, slot, limit).await })
     }
 
     fn journal(

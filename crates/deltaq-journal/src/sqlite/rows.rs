@@ -8,7 +8,10 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row};
 
 use super::write::slot_of;
-use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
+use crate::store::{
+    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_text_ids,
+};
+use crate::text_id::{NoTextId, TextId};
 
 /// A row, or an error for a value whose type does not fit its column.
 type Read<T> = Result<T, sqlx::Error>;
@@ -35,6 +38,11 @@ fn optional(row: &SqliteRow, index: usize) -> Read<Option<Arc<str>>> {
     column::<Option<&str>>(row, index).map(|text| text.map(Arc::from))
 }
 
+/// The list of texts to which a row refers.
+fn texts(row: &SqliteRow, index: usize) -> Read<Vec<SharedText>> {
+    parse_text_ids(column(row, index)?).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
 fn time(row: &SqliteRow, index: usize) -> Read<Time> {
     number(row, index).map(Time::from_micros)
 }
@@ -49,7 +57,9 @@ pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
         at: time(row, 5)?,
         format: column(row, 6)?,
         checksum: column(row, 7)?,
-        events: column(row, 8)?,
+        texts: texts(row, 8)?,
+        text_bytes: number(row, 9)?,
+        events: column(row, 10)?,
     })
 }
 
@@ -63,8 +73,9 @@ pub(super) fn key_row(queue: QueueId, row: &SqliteRow) -> Read<KeyRow> {
         checksum: column(row, 4)?,
         key: shared(row, 5)?,
         owner: optional(row, 6)?,
-        item: column(row, 7)?,
-        known_object: optional(row, 8)?,
+        texts: texts(row, 7)?,
+        item: column(row, 8)?,
+        known_object: optional(row, 9)?,
     })
 }
 
@@ -101,4 +112,23 @@ pub(super) fn segment(row: &SqliteRow) -> Read<Segment> {
 /// The event before a row, and the bytes of its events.
 pub(super) fn extent(row: &SqliteRow) -> Read<(Rv, u64)> {
     Ok((rv(row, 0)?, number(row, 1)?))
+}
+
+fn text_id(row: &SqliteRow) -> Read<TextId> {
+    column::<&str>(row, 0)?.parse().map_err(|error: NoTextId| sqlx::Error::Decode(error.into()))
+}
+
+/// A text.
+pub(super) fn shared_text(row: &SqliteRow) -> Read<SharedText> {
+    Ok(SharedText { id: text_id(row)?, text: shared(row, 1)? })
+}
+
+/// The id of a text and its bytes.
+pub(super) fn text_size(row: &SqliteRow) -> Read<(TextId, u64)> {
+    Ok((text_id(row)?, number(row, 1)?))
+}
+
+/// The position of a row, and the texts to which it refers.
+pub(super) fn reference(row: &SqliteRow) -> Read<(Position, Vec<SharedText>)> {
+    Ok(((column(row, 0)?, column(row, 1)?), texts(row, 2)?))
 }

@@ -18,7 +18,7 @@ use super::reader::SqliteReader;
 use super::rows;
 use super::sql::{self, Scan};
 use crate::snapshot::{Finding, Found, Link, Placed, Snapshot, Visiting, Visitor};
-use crate::store::{Error, Holder, KeyRow, Opening, QueueId, QueueRow, Reader, TombstoneRow};
+use crate::store::{Error, Holder, KeyRow, Opening, QueueId, QueueRow, Reader, SharedText, TombstoneRow};
 
 /// A store at one instant.
 pub struct SqliteSnapshot {
@@ -245,7 +245,7 @@ impl Snapshot for SqliteSnapshot {
     }
 
     fn place(&self, table: &str, id: i64) -> String {
-        let column = if table == "tombstones" { "rowid" } else { "id" };
+        let column = if matches!(table, "tombstones" | "texts") { "rowid" } else { "id" };
         format!("table {table}, {column} {id}")
     }
 
@@ -289,6 +289,10 @@ impl Snapshot for SqliteSnapshot {
             }
             damage
         })
+    }
+
+    fn texts<'a>(&'a self, visit: Visitor<'a, Found<SharedText>>) -> Visiting<'a> {
+        Box::pin(self.scan(&sql::SCAN_TEXTS, |_| None, rows::shared_text, visit))
     }
 
     fn queues<'a>(&'a self, visit: Visitor<'a, Found<QueueRow>>) -> Visiting<'a> {

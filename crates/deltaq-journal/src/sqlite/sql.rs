@@ -18,9 +18,8 @@ type Chunked = [String; CHUNKS.len()];
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
 
-const JOURNAL_INSERT_INTO: &str =
-    "INSERT INTO journal (id, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events) ";
-const JOURNAL_COLUMNS: usize = 10;
+const JOURNAL_INSERT_INTO: &str = "INSERT INTO journal (id, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, texts, text_bytes, events) ";
+const JOURNAL_COLUMNS: usize = 12;
 
 /// Inserts 1 to 8 journal rows if the store is in the given epoch, and none otherwise. Nearly every commit is one of
 /// these statements. A single statement is its own transaction; adding `BEGIN` and `COMMIT` would cost two more round
@@ -51,10 +50,17 @@ pub(super) static QUEUES: LazyLock<Chunked> = LazyLock::new(|| {
 pub(super) static KEYS: LazyLock<Chunked> = LazyLock::new(|| {
     chunked(
         "INSERT OR REPLACE INTO keys \
-         (id, rv, known_rv, format, checksum, key, owner, item, known_object) VALUES ",
-        9,
+         (id, rv, known_rv, format, checksum, key, owner, texts, item, known_object) VALUES ",
+        10,
         "",
     )
+});
+
+pub(super) static TEXTS: LazyLock<Chunked> =
+    LazyLock::new(|| chunked("INSERT OR IGNORE INTO texts (id, text) VALUES ", 2, ""));
+
+pub(super) static UNUSED_TEXTS: LazyLock<Chunked> = LazyLock::new(|| {
+    CHUNKS.map(|count| format!("DELETE FROM texts WHERE id IN ({})", vec!["?"; count].join(", ")))
 });
 
 pub(super) static TOMBSTONES: LazyLock<Chunked> =
@@ -99,6 +105,18 @@ pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
 pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE queue_id = ?1) \
      OR EXISTS (SELECT 1 FROM tombstones WHERE queue_id = ?1) \
      OR EXISTS (SELECT 1 FROM keys WHERE id BETWEEN ?2 AND ?3)";
+
+/// Parameters: queue and event of the last row, maximum number of rows.
+pub(super) const JOURNAL_REFERENCES: &str = "SELECT queue_id, prev_rv, texts FROM journal INDEXED BY journal_with_texts \
+     WHERE texts IS NOT NULL AND (queue_id, prev_rv) > (?1, ?2) ORDER BY queue_id, prev_rv LIMIT ?3";
+
+/// Parameters: id of the last row, 0, maximum number of rows.
+pub(super) const KEY_REFERENCES: &str = "SELECT id, ?2, texts FROM keys INDEXED BY keys_with_texts \
+     WHERE texts IS NOT NULL AND id > ?1 ORDER BY id LIMIT ?3";
+
+/// Parameters: the last text, maximum number of rows. `octet_length` does not read the overflow pages of a long text.
+pub(super) const TEXT_IDS: &str =
+    "SELECT id, octet_length(text) FROM texts WHERE id > ?1 ORDER BY id LIMIT ?2";
 
 pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";
 /// Retains the numbers of deleted queues, before their rows are removed.
@@ -160,31 +178,35 @@ pub(super) const READ_TOMBSTONES: &str =
     "SELECT slot, rv, checksum, key FROM tombstones WHERE queue_id = ?1 ORDER BY rv, slot";
 
 /// Parameters: first slot, last slot, maximum number of rows.
-pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, item, known_object \
+pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, texts, item, known_object \
      FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
 
 /// Parameters: queue, event. Starts at the row that contains the next event.
-pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events) FROM journal \
+pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM journal \
      WHERE queue_id = ?1 AND last_rv > ?2 AND prev_rv >= coalesce((SELECT prev_rv FROM journal \
          WHERE queue_id = ?1 AND prev_rv <= ?2 ORDER BY prev_rv DESC LIMIT 1), 0) \
      ORDER BY prev_rv";
 
 /// Parameters: queue, the `prev_rv` of the first row and of the last row.
-pub(super) const READ_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
-     FROM journal WHERE queue_id = ?1 AND prev_rv BETWEEN ?2 AND ?3 ORDER BY prev_rv";
+pub(super) const READ_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, \
+     texts, text_bytes, events FROM journal WHERE queue_id = ?1 AND prev_rv BETWEEN ?2 AND ?3 ORDER BY prev_rv";
 
 /// Parameters: queue, largest `first_rv`.
-pub(super) const MEASURE_HISTORY: &str = "SELECT prev_rv, octet_length(events) FROM journal \
+pub(super) const MEASURE_HISTORY: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM journal \
      WHERE queue_id = ?1 AND prev_rv < ?2 AND first_rv <= ?2 ORDER BY prev_rv DESC";
 
 /// Parameters: queue, the `prev_rv` of the first row and of the last row.
-pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
-     FROM journal WHERE queue_id = ?1 AND prev_rv BETWEEN ?2 AND ?3 \
+pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, \
+     texts, text_bytes, events FROM journal WHERE queue_id = ?1 AND prev_rv BETWEEN ?2 AND ?3 \
      ORDER BY prev_rv DESC";
+
+/// Parameter: an array of ids, in JSON.
+pub(super) const READ_TEXTS: &str =
+    "SELECT id, text FROM texts WHERE id IN (SELECT value FROM json_each(?1))";
 
 /// `octet_length` does not read the overflow pages of a long text.
 pub(super) const SEGMENTS: &str =
-    "SELECT last_rv, at, octet_length(events) FROM journal WHERE queue_id = ?1 ORDER BY prev_rv";
+    "SELECT last_rv, at, octet_length(events) + text_bytes FROM journal WHERE queue_id = ?1 ORDER BY prev_rv";
 
 /// Begins a read transaction. All its statements see the store as of the first statement.
 pub(super) const BEGIN_READING: &str = "BEGIN";
@@ -240,6 +262,8 @@ pub(super) static SCAN_JOURNAL: LazyLock<Scan> = LazyLock::new(|| {
             ("at", "integer"),
             ("format", "integer"),
             ("checksum", "integer"),
+            ("texts", "text or null"),
+            ("text_bytes", "integer"),
             ("events", "text"),
         ],
     )
@@ -256,11 +280,15 @@ pub(super) static SCAN_KEYS: LazyLock<Scan> = LazyLock::new(|| {
             ("checksum", "integer"),
             ("key", "text"),
             ("owner", "text or null"),
+            ("texts", "text or null"),
             ("item", "text or null"),
             ("known_object", "text or null"),
         ],
     )
 });
+
+pub(super) static SCAN_TEXTS: LazyLock<Scan> =
+    LazyLock::new(|| Scan::new("texts", &[("id", "text"), ("text", "text")]));
 
 pub(super) static SCAN_TOMBSTONES: LazyLock<Scan> = LazyLock::new(|| {
     Scan::new(

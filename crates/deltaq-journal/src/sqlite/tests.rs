@@ -99,6 +99,8 @@ pub(super) fn journal_row(queue: u32, rvs: std::ops::RangeInclusive<u64>) -> Jou
         last_rv: Rv::new(*rvs.end()),
         at: Time::from_micros(1_000 + rvs.end()),
         format: 1,
+        texts: Vec::new(),
+        text_bytes: 0,
         events: "[]".to_owned(),
         checksum: 4,
     }
@@ -113,6 +115,7 @@ pub(super) fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
         known_rv: Some(Rv::new(rv)),
         known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
         owner: Some("source".into()),
+        texts: Vec::new(),
         item: Some("{}".to_owned()),
         format: 1,
         checksum: 5,

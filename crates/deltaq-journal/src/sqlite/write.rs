@@ -10,9 +10,10 @@ use super::connect::{self, PAGE_BYTES};
 use super::error::database;
 use super::sql;
 use crate::store::{
-    Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, TombstoneRow, Writes,
-    bound,
+    Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, SharedText,
+    TombstoneRow, Writes, bound, text_ids,
 };
+use crate::text_id::TextId;
 
 /// Approximate number of WAL bytes that it takes to remove rows of a queue.
 const REMOVAL_BYTES: u64 = 1 << 20;
@@ -40,8 +41,10 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     let keys = writes.keys.iter().map(key);
     let queues = writes.queues.iter().map(|row| row.state.len());
     let tombstones = writes.tombstones.iter().map(|row| row.key.len());
-    let rows = journal.chain(keys).chain(queues).chain(tombstones);
+    let texts = writes.texts.iter().map(|shared| shared.text.len());
+    let rows = journal.chain(keys).chain(queues).chain(tombstones).chain(texts);
     let removals = writes.expired_tombstones.len() + writes.trimmed.len() + writes.swept.len();
+    let removals = removals + usize::from(!writes.unused_texts.is_empty());
     let pages = writes.forgotten.len() as u64 * PAGE_BYTES;
     rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
 }
@@ -96,6 +99,7 @@ async fn write_all(
 ) -> Result<(), sqlx::Error> {
     let Writes {
         epoch: _,
+        texts,
         journal,
         queues,
         tombstones,
@@ -104,9 +108,11 @@ async fn write_all(
         trimmed,
         swept,
         forgotten,
+        unused_texts,
         clean,
     } = writes;
     let next_row = first_row + journal.len() as u64;
+    in_chunks(connection, &sql::TEXTS, texts, bind_text).await?;
     in_chunks(connection, &sql::JOURNAL, (first_row..).zip(journal).collect(), bind_journal).await?;
     in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
     let gone = tombstones.iter().map(|row| key_id(row.queue, row.slot)).collect();
@@ -133,6 +139,8 @@ async fn write_all(
         run(connection, sqlx::query(sql::KEEP_NUMBERS)).await?;
     }
     in_chunks(connection, &sql::FORGOTTEN, forgotten, |query, queue| query.bind(queue.0)).await?;
+    let unused = unused_texts.iter().map(TextId::to_string).collect();
+    in_chunks(connection, &sql::UNUSED_TEXTS, unused, Query::bind).await?;
     if let Some(clean) = clean {
         run(connection, sqlx::query(sql::CLEAN).bind(clean)).await?;
     }
@@ -170,15 +178,32 @@ async fn in_chunks<T>(
     Ok(())
 }
 
+fn bind_text(query: Query, SharedText { id, text }: SharedText) -> Query {
+    query.bind(id.to_string()).bind(text)
+}
+
 fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
-    let JournalRow { queue, epoch, prev_rv, first_rv, last_rv, at, format, events, checksum } = row;
+    let JournalRow {
+        queue,
+        epoch,
+        prev_rv,
+        first_rv,
+        last_rv,
+        at,
+        format,
+        texts,
+        text_bytes,
+        events,
+        checksum,
+    } = row;
     let query = query
         .bind(id.cast_signed())
         .bind(queue.0)
         .bind(epoch.0.cast_signed())
         .bind(prev_rv.get().cast_signed());
     let query = query.bind(first_rv.get().cast_signed()).bind(last_rv.get().cast_signed());
-    query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum).bind(events)
+    let query = query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum);
+    query.bind(text_ids(&texts)).bind(text_bytes.cast_signed()).bind(events)
 }
 
 fn bind_queue(query: Query, row: QueueRow) -> Query {
@@ -194,10 +219,10 @@ fn bind_tombstone(query: Query, row: TombstoneRow) -> Query {
 }
 
 fn bind_key(query: Query, row: KeyRow) -> Query {
-    let KeyRow { queue, slot, key, rv, known_rv, known_object, owner, item, format, checksum } = row;
+    let KeyRow { queue, slot, key, rv, known_rv, known_object, owner, texts, item, format, checksum } = row;
     let query = query.bind(key_id(queue, slot)).bind(rv.get().cast_signed());
     let query = query.bind(known_rv.map(|rv| rv.get().cast_signed())).bind(format).bind(checksum);
-    query.bind(key).bind(owner).bind(item).bind(known_object)
+    query.bind(key).bind(owner).bind(text_ids(&texts)).bind(item).bind(known_object)
 }
 
 #[cfg(test)]

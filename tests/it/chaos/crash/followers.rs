@@ -30,7 +30,9 @@ fn produce(client: &mut Client<'_>, numbers: &AtomicU64, ends: &AtomicBool, seed
         // One producer, so a later call has a larger number.
         let number = numbers.fetch_add(1, Ordering::Relaxed);
         let key = format!("k{}", rng.u64(..KEYS));
-        let object = |key: &str| json!({ "key": key, "n": number });
+        // Every other object is large, so the store has it once for all queues.
+        let pad = " ".repeat(if number.is_multiple_of(2) { 8 << 10 } else { 0 });
+        let object = |key: &str| json!({ "key": key, "n": number, "pad": pad });
         let message = match rng.u8(..10) {
             0 => {
                 let list: Value = (0..rng.u64(5..KEYS)).map(|key| object(&format!("k{key}"))).collect();

@@ -9,11 +9,12 @@ use deltaq_engine::event::{Appended, Event, EventKind, Origin};
 use deltaq_engine::id::Rv;
 use deltaq_engine::view::View;
 use deltaq_engine::{Queue, Restore};
+use deltaq_journal::TextId;
 use deltaq_journal::record::Decoder;
 use deltaq_journal::recovery::{self, Progress};
 use deltaq_journal::store::{
-    Epoch, Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, Size, Store, TombstoneRow,
-    Writes,
+    Epoch, Error, History, JournalRow, KeyRow, Position, QueueId, QueueRow, Reader, References, Referring,
+    Segment, Size, Store, TombstoneRow, Writes,
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
@@ -285,6 +286,16 @@ impl Store for Disk {
 
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
         self.memory.has_rows(queue).await
+    }
+
+    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+        self.pass_time().await;
+        self.memory.references(table, after).await
+    }
+
+    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+        self.pass_time().await;
+        Store::texts(&mut self.memory, after).await
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

@@ -161,7 +161,7 @@ async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
             seen.insert((table, column));
         }
     }
-    assert_eq!(seen.len(), 9 + 9 + 5 + 10, "{seen:?}");
+    assert_eq!(seen.len(), 11 + 10 + 5 + 10, "{seen:?}");
     // The row of table `store` has no checksum; impossible values are found.
     for change_of in
         ["clean = 2", "next_row = 0", "next_row = 'x'", "floor = -1", "last_queue = 'x'", "probe = 'x'"]
@@ -340,7 +340,7 @@ async fn a_key_that_stands_twice_is_found_with_both_places() {
     let (slot, state) = Decoder::new().key(&rows[0]).expect("a good row");
     Box::new(snapshot).close().await;
     let KeyRow { key, rv, known_rv, known_object, owner, item, format, checksum, .. } =
-        record::key_row(PRICES, Slot::new(slot.get() + 40), &state);
+        record::key_row(PRICES, Slot::new(slot.get() + 40), &state, false);
     let mut connection = open(&bad).await;
     let insert = "INSERT INTO keys (id, rv, known_rv, format, checksum, key, owner, item, known_object) \
                   VALUES ((1 << 32) + ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";

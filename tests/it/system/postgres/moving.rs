@@ -89,6 +89,11 @@ fn a_whole_store_moves_to_postgres_and_back() {
     server.end(STOP);
 }
 
+/// An object that the store has once for a queue and its followers.
+fn large() -> Value {
+    json!({"key": "large", "pad": "large".repeat(10_000)})
+}
+
 /// Moves from one server with a data directory to nodes.
 #[test]
 fn a_whole_store_moves_to_several_nodes() {
@@ -99,9 +104,20 @@ fn a_whole_store_moves_to_several_nodes() {
         call(&server, "POST", &format!("/v1/queues/more-{number}/add"), &json!({"key": "a", "n": number}));
     }
     call(&server, "PUT", "/v1/queues/prices--search", &json!({"follow": {"queue": "prices"}}));
+    // Large objects of followers, in each partition.
+    for number in 0..20 {
+        let (queue, follower) =
+            (format!("/v1/queues/more-{number}"), format!("/v1/queues/more-{number}--copy"));
+        call(&server, "PUT", &follower, &json!({"follow": {"queue": format!("more-{number}")}}));
+        call(&server, "POST", &format!("{queue}/add"), &large());
+        until("the follower has the large object", || {
+            call(&server, "GET", &follower, &Value::Null)["status"]["ready"] == 2
+        });
+    }
     let before = contents(&server);
     server.end(STOP);
     let text = printed(&["export", "--data-dir", path(&folder)]);
+    assert_eq!(text.matches(large()["pad"].as_str().expect("text")).count(), 1, "it is there once");
 
     let nodes = super::nodes::Nodes::with_partitions(3);
     let url = nodes.cluster.url();
@@ -113,12 +129,12 @@ fn a_whole_store_moves_to_several_nodes() {
     let import = ["import", "--store", &url, "--partitions", "3"];
     let (code, said, error) = run(&import, &text);
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    assert!(said.starts_with("imported 23 queues, "), "{said}");
+    assert!(said.starts_with("imported 43 queues, "), "{said}");
     let (code, _, error) = run(&import, &text);
     assert!(code == Some(1) && error.contains("has queues"), "{error}");
     let used = nodes.cluster.sql("SELECT count(DISTINCT partition) FROM deltaq.queues");
     assert_eq!(used, "3", "the queues are in all partitions");
-    assert!(printed(&["check", "--store", &url]).starts_with("no damage: 23 queues, "));
+    assert!(printed(&["check", "--store", &url]).starts_with("no damage: 43 queues, "));
 
     let (a, b) = (nodes.start("a"), nodes.start("b"));
     nodes.until_owners(&[("a", 1), ("b", 2)]);
@@ -137,6 +153,8 @@ fn a_whole_store_moves_to_several_nodes() {
         for number in 0..20 {
             let items = call(node, "GET", &format!("/v1/queues/more-{number}/items"), &Value::Null);
             assert_eq!(items["items"][0]["deltas"][0]["object"]["n"], number, "{items}");
+            let items = call(node, "GET", &format!("/v1/queues/more-{number}--copy/items"), &Value::Null);
+            assert!(items.to_string().contains(&large().to_string()), "{items}");
         }
     }
     // Numbers go on, and followers follow.

@@ -8,7 +8,8 @@ use deltaq_types::name::Name;
 
 use super::{Examiner, Known, Severity};
 use crate::snapshot::{Found, Placed};
-use crate::store::{Error, KeyRow, QueueId, QueueRow, TombstoneRow};
+use crate::store::{Error, KeyRow, QueueId, QueueRow, SharedText, TombstoneRow};
+use crate::text_id::TextId;
 
 /// The keys of the current queue.
 #[derive(Default)]
@@ -20,6 +21,8 @@ struct Seen {
 impl Examiner<'_> {
     pub(super) async fn check_rows(&mut self) {
         let snapshot = self.snapshot;
+        let read = snapshot.texts(&mut |found| self.text(found)).await;
+        self.ended("texts", &read);
         let read = snapshot.queues(&mut |found| self.queue(found)).await;
         self.ended("queues", &read);
         let read = snapshot.journal(&mut |found| self.journal_row(found)).await;
@@ -36,6 +39,35 @@ impl Examiner<'_> {
         if let Err(error) = read {
             self.unreadable(&format!("table {table}"), error);
         }
+    }
+
+    fn text(&mut self, found: Found<SharedText>) {
+        let place = self.snapshot.place("texts", found.id);
+        let what = match found.row {
+            Ok(SharedText { id, text }) => {
+                self.texts.insert(id);
+                if TextId::of(&text) == id {
+                    object::check(&text).err().map(|error| format!("text {id}: {error}"))
+                } else {
+                    Some(format!("text {id}: damaged: it differs from what was written"))
+                }
+            }
+            Err(what) => Some(what),
+        };
+        if let Some(what) = what {
+            self.damage(None, Severity::State, &format!("{place}: {what}"));
+        }
+    }
+
+    /// Puts an object in the place of each text, because the texts were checked on their own. Fails if a text is missing.
+    fn replace_texts(&self, texts: &mut [SharedText]) -> Result<(), String> {
+        for shared in texts {
+            if !self.texts.contains(&shared.id) {
+                return Err(format!("it refers to text {}, which table texts lacks", shared.id));
+            }
+            shared.text = "{}".into();
+        }
+        Ok(())
     }
 
     fn queue(&mut self, found: Found<QueueRow>) {
@@ -96,7 +128,10 @@ impl Examiner<'_> {
         let known = self.queues.get(&queue);
         let (is_known, is_history) =
             (known.is_some(), known.is_some_and(|known| known.is_deleted || last_rv <= known.checkpoint_rv));
-        let events = row.and_then(|row| self.decoder.events(&row).map_err(|error| error.to_string()));
+        let events = row.and_then(|mut row| {
+            self.replace_texts(&mut row.texts)?;
+            self.decoder.events(&row).map_err(|error| error.to_string())
+        });
         match events {
             Ok(events) => {
                 self.report.events += events.len() as u64;
@@ -135,7 +170,11 @@ impl Examiner<'_> {
         let place = self.snapshot.place("keys", found.id);
         let queue = found.queue.unwrap_or(QueueId(0));
         let severity = self.severity_of_state(queue);
-        let row = match found.row {
+        let row = found.row.and_then(|mut row| {
+            self.replace_texts(&mut row.texts)?;
+            Ok(row)
+        });
+        let row = match row {
             Ok(row) => row,
             Err(what) => return self.damage(Some(queue), severity, &format!("{place}: {what}")),
         };
@@ -143,7 +182,7 @@ impl Examiner<'_> {
             Ok((_, state)) => state,
             Err(error) => return self.damage(Some(queue), severity, &format!("{place}: {error}")),
         };
-        if let Some(Err(error)) = row.known_object.as_ref().map(|text| object::check(text)) {
+        if let Some(Err(error)) = state.known.as_ref().map(|known| object::check(known.object.as_str())) {
             let what = format!("{place}: key row {} (key {:?}): known_object: {error}", row.slot, row.key);
             self.damage(Some(queue), severity, &what);
         }

@@ -75,7 +75,7 @@ fn flip(rv: Rv, mask: u64) -> Rv {
 #[test]
 fn damage_to_a_journal_row_is_found() {
     let events = samples::events(10, samples::kinds().split_off(1));
-    let mut damage = Damage::new(journal_rows(QueueId(3), Epoch(812), Rv::new(9), &events).remove(0));
+    let mut damage = Damage::new(journal_rows(QueueId(3), Epoch(812), Rv::new(9), &events, false).remove(0));
     let text = damage.row.events.clone();
     damage.text(&text, |row, text| row.events = text);
     damage.number(64, |row, mask| row.epoch.0 ^= mask);
@@ -93,7 +93,7 @@ fn damage_to_a_journal_row_is_found() {
 
 #[test]
 fn damage_to_a_key_row_is_found() {
-    let mut damage = Damage::new(key_row(QueueId(3), Slot::new(7), &samples::key_states()[6]));
+    let mut damage = Damage::new(key_row(QueueId(3), Slot::new(7), &samples::key_states()[6], false));
     let row = damage.row.clone();
     damage.text(&row.key, |row, text| row.key = text.into());
     damage.text(&row.known_object.unwrap(), |row, text| row.known_object = Some(text.into()));
@@ -148,7 +148,7 @@ fn damage_to_a_queue_row_is_found() {
 #[test]
 fn the_error_names_the_damaged_row() {
     let events = samples::events(10, samples::kinds());
-    let mut row = journal_rows(QueueId(3), Epoch(812), Rv::new(9), &events).remove(0);
+    let mut row = journal_rows(QueueId(3), Epoch(812), Rv::new(9), &events, false).remove(0);
     let checksum = row.checksum;
     row.checksum ^= 1;
     let last = row.last_rv;
@@ -172,7 +172,7 @@ fn the_error_names_the_damaged_row() {
 
 #[test]
 fn a_row_of_an_unknown_version_is_refused() {
-    let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[0]);
+    let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[0], false);
     row.format = 2;
     row.checksum = checksum::of_key_row(&row);
     assert_eq!(

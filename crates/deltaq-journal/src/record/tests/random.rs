@@ -488,7 +488,7 @@ fn random_events_are_read_back() {
     let mut seen = BTreeSet::new();
     for seed in 0..STATES {
         let events = Dice(Rng::with_seed(seed)).events();
-        let rows = journal_rows(QueueId(1), Epoch(2), Rv::new(events[0].rv.get() - 1), &events);
+        let rows = journal_rows(QueueId(1), Epoch(2), Rv::new(events[0].rv.get() - 1), &events, false);
         assert_eq!(rows.len(), 1, "seed {seed}");
         seen.extend(types(&events));
         assert_eq!(decoder.events(&rows[0]), Ok(events), "seed {seed}");
@@ -501,7 +501,7 @@ fn random_keys_are_read_back() {
     let mut decoder = Decoder::new();
     for seed in 0..STATES {
         let state = Dice(Rng::with_seed(seed)).key_state();
-        let row = key_row(QueueId(1), Slot::new(2), &state);
+        let row = key_row(QueueId(1), Slot::new(2), &state, false);
         assert_eq!(decoder.key(&row), Ok((Slot::new(2), state)), "seed {seed}");
     }
 }

@@ -5,9 +5,11 @@ use deltaq_engine::id::Rv;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use deltaq_journal::TextId;
 use deltaq_journal::store::{
-    Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
-    REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
+    Epoch, Error, History, JournalRow, KeyRow, LISTED_ROWS_MAX, Numbers, Opening, Position, QueueId,
+    QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Reader, References, Referring, Segment, SharedText, Size,
+    Store, TombstoneRow, Writes,
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -48,6 +50,8 @@ struct Disk {
     queues: BTreeMap<QueueId, QueueRow>,
     tombstones: Vec<TombstoneRow>,
     keys: BTreeMap<(QueueId, u32), KeyRow>,
+    /// Rows do not have the texts to which they refer.
+    texts: BTreeMap<TextId, Arc<str>>,
     /// The numbers of queues whose rows were removed.
     numbers: Numbers,
     epoch: Epoch,
@@ -154,12 +158,14 @@ impl FakeStore {
 
     /// All journal rows, by queue, oldest first.
     pub(crate) fn journal_rows(&self) -> Vec<JournalRow> {
-        self.disk.lock().journal.values().cloned().collect()
+        let disk = self.disk.lock();
+        disk.loaded(disk.journal.values())
     }
 
     /// The journal rows of a queue behind this event, oldest first.
     pub(crate) fn journal_rows_behind(&self, queue: QueueId, rv: Rv) -> Vec<JournalRow> {
-        self.disk.lock().journal.range((queue, rv)..=(queue, Rv::MAX)).map(|(_, row)| row.clone()).collect()
+        let disk = self.disk.lock();
+        disk.loaded(disk.journal.range((queue, rv)..=(queue, Rv::MAX)).map(|(_, row)| row))
     }
 
     /// Changes rows without the writer, in any epoch.
@@ -239,6 +245,30 @@ impl Store for FakeStore {
             || disk.keys.range((queue, 0)..=(queue, u32::MAX)).next().is_some())
     }
 
+    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+        let disk = self.disk.lock();
+        let position = |queue: QueueId, at: u64| (queue.0.into(), at.cast_signed());
+        let all: References = match table {
+            Referring::Journal => {
+                let rows = disk.journal.values();
+                rows.map(|row| (position(row.queue, row.prev_rv.get()), row.texts.clone())).collect()
+            }
+            Referring::Keys => disk
+                .keys
+                .values()
+                .map(|row| (position(row.queue, row.slot.into()), row.texts.clone()))
+                .collect(),
+        };
+        let next = all.into_iter().filter(|(at, texts)| *at > after && !texts.is_empty());
+        Ok(next.take(LISTED_ROWS_MAX as usize).collect())
+    }
+
+    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+        let disk = self.disk.lock();
+        let next = disk.texts.iter().filter(|(id, _)| after.is_none_or(|after| **id > after));
+        Ok(next.map(|(id, text)| (*id, text.len() as u64)).take(LISTED_ROWS_MAX as usize).collect())
+    }
+
     async fn reopen(&mut self) -> Result<Epoch, Error> {
         match self.step(&Writes::default()).await {
             None => {
@@ -308,14 +338,21 @@ impl Disk {
             return Err(failed("write a second queue of one name"));
         }
         self.queues = queues;
-        for row in writes.journal {
+        for shared in writes.texts {
+            self.texts.entry(shared.id).or_insert(shared.text);
+        }
+        for mut row in writes.journal {
+            unload(&mut row.texts);
             self.journal.insert((row.queue, row.prev_rv), row);
         }
         for stone in writes.tombstones {
             self.keys.remove(&(stone.queue, stone.slot));
             self.tombstones.push(stone);
         }
-        self.keys.extend(writes.keys.into_iter().map(|row| ((row.queue, row.slot), row)));
+        for mut row in writes.keys {
+            unload(&mut row.texts);
+            self.keys.insert((row.queue, row.slot), row);
+        }
         for (queue, rv) in writes.expired_tombstones {
             self.remove_tombstones(|stone| stone.queue == queue && stone.rv <= rv, REMOVED_ROWS_MAX);
         }
@@ -331,10 +368,30 @@ impl Disk {
                 self.queues.remove(&queue);
             }
         }
+        for id in writes.unused_texts {
+            self.texts.remove(&id);
+        }
         if let Some(clean) = writes.clean {
             self.dirty = !clean;
         }
         Ok(())
+    }
+
+    /// Loads the texts to which rows refer.
+    fn load<'a>(&self, texts: impl Iterator<Item = &'a mut SharedText>) -> Result<(), Error> {
+        for shared in texts {
+            let text = self.texts.get(&shared.id);
+            let found = || Error::Damaged { found: format!("text {} is missing", shared.id) };
+            shared.text = text.cloned().ok_or_else(found)?;
+        }
+        Ok(())
+    }
+
+    /// Rows with the texts to which they refer.
+    fn loaded<'a>(&self, rows: impl Iterator<Item = &'a JournalRow>) -> Vec<JournalRow> {
+        let mut rows: Vec<_> = rows.cloned().collect();
+        self.load(rows.iter_mut().flat_map(|row| &mut row.texts)).expect("no text is missing");
+        rows
     }
 
     fn next_epoch(&mut self) -> Epoch {
@@ -393,12 +450,19 @@ impl Disk {
         let item = |row: &KeyRow| row.item.as_ref().map_or(0, String::len);
         let object = |row: &KeyRow| row.known_object.as_ref().map_or(0, |object| object.len());
         let keys = self.keys.values().map(|row| row.key.len() + item(row) + object(row));
-        events.chain(keys).map(|bytes| bytes as u64).sum()
+        let texts = self.texts.values().map(|text| text.len());
+        events.chain(keys).chain(texts).map(|bytes| bytes as u64).sum()
     }
 }
 
 fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, Result<T, Error>> {
     Box::pin(std::future::ready(Ok(value)))
+}
+
+fn unload(texts: &mut [SharedText]) {
+    for shared in texts {
+        shared.text = Arc::default();
+    }
 }
 
 impl Reader for FakeStore {
@@ -414,7 +478,9 @@ impl Reader for FakeStore {
     fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
         let disk = self.disk.lock();
         let rows = disk.keys.range((queue, slot)..=(queue, u32::MAX)).map(|(_, row)| row.clone());
-        ready(rows.take(limit).collect())
+        let mut rows: Vec<_> = rows.take(limit).collect();
+        let loaded = disk.load(rows.iter_mut().flat_map(|row| &mut row.texts));
+        Box::pin(std::future::ready(loaded.map(|()| rows)))
     }
 
     fn journal(
@@ -428,13 +494,15 @@ impl Reader for FakeStore {
         let mut left = bytes;
         let mut page: Vec<JournalRow> = Vec::new();
         for row in rows {
-            if !page.is_empty() && row.events.len() > left {
+            let bytes = usize::try_from(row.bytes()).unwrap_or(usize::MAX);
+            if !page.is_empty() && bytes > left {
                 break;
             }
-            left = left.saturating_sub(row.events.len());
+            left = left.saturating_sub(bytes);
             page.push(row.clone());
         }
-        ready(page)
+        let loaded = disk.load(page.iter_mut().flat_map(|row| &mut row.texts));
+        Box::pin(std::future::ready(loaded.map(|()| page)))
     }
 
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {
@@ -442,22 +510,24 @@ impl Reader for FakeStore {
         let rows = disk.journal_of(queue).rev().filter(|row| row.first_rv <= from);
         let mut left = bytes;
         let mut page: Vec<JournalRow> = Vec::new();
+        let mut next = None;
         for row in rows {
             if page.len() >= 2 && left == 0 {
-                let last = page.last().map(|row| row.first_rv);
-                return ready((page, last));
+                next = page.last().map(|row| row.first_rv);
+                break;
             }
-            left = left.saturating_sub(row.events.len());
+            left = left.saturating_sub(usize::try_from(row.bytes()).unwrap_or(usize::MAX));
             page.push(row.clone());
         }
-        ready((page, None))
+        let loaded = disk.load(page.iter_mut().flat_map(|row| &mut row.texts));
+        Box::pin(std::future::ready(loaded.map(|()| (page, next))))
     }
 
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
         let disk = self.disk.lock();
         let mut all: Vec<Segment> = Vec::new();
         for row in disk.journal_of(queue) {
-            let next = Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 };
+            let next = Segment { last_rv: row.last_rv, at: row.at, bytes: row.bytes() };
             match all.last_mut() {
                 Some(last) if last.bytes + next.bytes <= bytes => {
                     *last = Segment { bytes: last.bytes + next.bytes, ..next };

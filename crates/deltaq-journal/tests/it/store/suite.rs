@@ -7,19 +7,23 @@
 pub(crate) mod fake;
 mod reading;
 mod removing;
+mod texts;
 mod writing;
 
 use std::sync::Arc;
 
 use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
+use deltaq_journal::TextId;
 use deltaq_journal::store::{
-    Epoch, Error, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
-    REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
+    BEFORE_ALL_ROWS, Epoch, Error, JournalRow, KeyRow, LISTED_ROWS_MAX, Numbers, Opening, QueueId, QueueRow,
+    REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Reader, Referring, Segment, SharedText, Size, Store, TombstoneRow,
+    Writes,
 };
 
 pub(crate) use self::reading::*;
 pub(crate) use self::removing::*;
+pub(crate) use self::texts::*;
 pub(crate) use self::writing::*;
 
 /// Where the rows of a store are, also while the store is closed.
@@ -100,6 +104,11 @@ macro_rules! suite {
             history_is_paged_newest_first,
             segments_cover_the_journal,
             upkeep_returns_the_size,
+            texts_are_stored_once_and_loaded_with_their_rows,
+            pages_count_the_bytes_of_texts,
+            references_and_texts_are_listed,
+            unused_texts_are_removed,
+            a_missing_text_is_damage,
         );
     };
     (@ $place:expr; $($rule:ident),* $(,)?) => {$(
@@ -121,6 +130,8 @@ fn journal_row(queue: u32, rvs: std::ops::RangeInclusive<u64>, key: &str) -> Jou
         last_rv: Rv::new(*rvs.end()),
         at: Time::from_micros(1_000 + rvs.end()),
         format: 1,
+        texts: Vec::new(),
+        text_bytes: 0,
         events: format!("[{{\"rv\":{},\"key\":{}}}]", rvs.end(), serde_json::Value::from(key)),
         checksum: u32::MAX - 1,
     }
@@ -140,6 +151,7 @@ fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
         known_rv: Some(Rv::new(rv)),
         known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
         owner: Some("source".into()),
+        texts: Vec::new(),
         item: Some("{}".to_owned()),
         format: 1,
         checksum: u32::MAX,

@@ -1,0 +1,379 @@
+//! The shared texts of a store: which of them new rows need, and the sweep, which removes those that no row refers to.
+//!
+//! Texts have no counts. A sweep reads all references to texts, page by page, while the writer continues. Then it goes
+//! through the texts and removes those without a reference.
+//!
+//! Invariant: a text is removed only if no row refers to it. Only the writer adds rows, and it tells this module of
+//! every row before it writes it. A row that exists when a text is removed was either there during the whole sweep, so
+//! the sweep has read it, or was written since the sweep began, so its texts are marked. A writer that has lost the
+//! store to another one can't remove anything, because its epoch has ended.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use deltaq_runtime::clock::whole_us;
+
+use super::store::{
+    BEFORE_ALL_ROWS, Error, Position, REMOVED_BYTES_MAX, Referring, SharedText, Store, Writes,
+};
+use super::text_id::TextId;
+
+/// The shortest time between two sweeps that are not due to new texts.
+const PAUSE: Duration = Duration::from_mins(1);
+/// Sweeps that are not due to new texts take at most one part in this many of the writer's time.
+const PAUSE_FACTOR: u64 = 20;
+
+/// What the writer knows about the texts.
+#[derive(Debug)]
+pub(super) struct Texts {
+    /// Texts that the store has, each with the number of the last sweep at which a row was known to refer to it.
+    used: HashMap<TextId, u64>,
+    /// The number of the last sweep.
+    sweep: u64,
+    running: Option<Phase>,
+    /// Bytes of texts that were added since the last sweep began.
+    added: u64,
+    /// Bytes of texts that the last sweep has kept.
+    kept: u64,
+    /// Bytes of texts that the running sweep has kept so far.
+    keeping: u64,
+    /// A sweep is due when at least this many bytes were added, and as many as the last one has kept.
+    added_min: u64,
+    /// Whether the store may have texts that are not in `used`.
+    may_have_others: bool,
+    /// Whether texts may have lost references since the last sweep began.
+    has_removed: bool,
+    /// The time that the running sweep has taken.
+    spent_us: u64,
+    /// No sweep that is not due to new texts begins before this instant.
+    next_us: u64,
+}
+
+/// How far a sweep has come.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    References(Referring, Position),
+    Texts(Option<TextId>),
+}
+
+impl Texts {
+    pub(super) fn new(now_us: u64, added_min: u64) -> Self {
+        Self {
+            used: HashMap::new(),
+            sweep: 0,
+            running: None,
+            added: 0,
+            kept: 0,
+            keeping: 0,
+            added_min,
+            // An earlier writer may have left texts.
+            may_have_others: true,
+            has_removed: true,
+            spent_us: 0,
+            next_us: now_us.saturating_add(whole_us(PAUSE)),
+        }
+    }
+
+    /// Completes a write by the texts to which its rows refer and which the store may not have. If the write fails,
+    /// [`forget`](Self::forget) must follow.
+    pub(super) fn complete(&mut self, writes: &mut Writes) {
+        let Writes { texts, journal, keys, tombstones, trimmed, swept, .. } = writes;
+        let referred =
+            journal.iter().flat_map(|row| &row.texts).chain(keys.iter().flat_map(|row| &row.texts));
+        for shared in referred {
+            if self.used.insert(shared.id, self.sweep).is_none() {
+                self.added += shared.text.len() as u64;
+                texts.push(shared.clone());
+            }
+        }
+        let removes = [keys.len(), tombstones.len(), trimmed.len(), swept.len()];
+        self.has_removed |= removes.into_iter().any(|rows| rows > 0);
+    }
+
+    /// Forgets everything after a failed write, because its outcome is unknown.
+    pub(super) fn forget(&mut self) {
+        self.used.clear();
+        self.running = None;
+        (self.may_have_others, self.has_removed) = (true, true);
+    }
+
+    /// Does a step of the sweep if one is due. Returns the texts to remove at once, before any other write; `None` if
+    /// no sweep is due.
+    pub(super) async fn step(
+        &mut self,
+        store: &mut impl Store,
+        now_us: u64,
+    ) -> Result<Option<Vec<TextId>>, Error> {
+        let phase = match self.running {
+            Some(phase) => phase,
+            None if self.is_due(now_us) => self.begin(),
+            None => return Ok(None),
+        };
+        let mut unused = Vec::new();
+        match phase {
+            Phase::References(table, after) => {
+                let found = store.references(table, after).await?;
+                for SharedText { id, .. } in found.iter().flat_map(|(_, texts)| texts) {
+                    self.used.insert(*id, self.sweep);
+                }
+                self.running = Some(match (found.last(), table) {
+                    (Some((position, _)), table) => Phase::References(table, *position),
+                    (None, Referring::Journal) => Phase::References(Referring::Keys, BEFORE_ALL_ROWS),
+                    (None, Referring::Keys) => Phase::Texts(None),
+                });
+            }
+            Phase::Texts(after) => {
+                let (mut bytes_left, mut last) = (REMOVED_BYTES_MAX, None);
+                for (id, bytes) in store.texts(after).await? {
+                    last = Some(id);
+                    if self.used.get(&id) == Some(&self.sweep) {
+                        self.keeping += bytes;
+                        continue;
+                    }
+                    self.used.remove(&id);
+                    unused.push(id);
+                    bytes_left = bytes_left.saturating_sub(bytes);
+                    if bytes_left == 0 {
+                        break;
+                    }
+                }
+                self.running = last.map(|id| Phase::Texts(Some(id)));
+                if self.running.is_none() {
+                    self.kept = self.keeping;
+                }
+            }
+        }
+        Ok(Some(unused))
+    }
+
+    /// Records the end of a step that took `took_us`.
+    pub(super) fn stepped(&mut self, now_us: u64, took_us: u64) {
+        self.spent_us += took_us;
+        let pause = whole_us(PAUSE).max(self.spent_us * PAUSE_FACTOR);
+        self.next_us = now_us.saturating_add(pause);
+    }
+
+    fn is_due(&self, now_us: u64) -> bool {
+        let has_texts = self.may_have_others || !self.used.is_empty();
+        let has_grown = self.added > 0 && self.added >= self.added_min.max(self.kept);
+        has_grown || (self.has_removed && has_texts && now_us >= self.next_us)
+    }
+
+    fn begin(&mut self) -> Phase {
+        self.sweep += 1;
+        (self.added, self.keeping, self.spent_us) = (0, 0, 0);
+        (self.may_have_others, self.has_removed) = (false, false);
+        Phase::References(Referring::Journal, BEFORE_ALL_ROWS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use deltaq_engine::id::Rv;
+    use deltaq_engine::time::Time;
+    use fastrand::Rng;
+
+    use super::super::store::{Epoch, JournalRow, KeyRow, QueueId, References, Size};
+    use super::*;
+
+    /// How many rows are listed at a time, so that a short sweep takes many steps.
+    const PAGE: usize = 2;
+
+    /// The rows of a store, with a text each.
+    #[derive(Debug, Default)]
+    struct Rows {
+        journal: BTreeMap<i64, SharedText>,
+        keys: BTreeMap<i64, SharedText>,
+        texts: BTreeMap<TextId, u64>,
+    }
+
+    impl Rows {
+        fn apply(&mut self, writes: Writes) {
+            let added = writes.texts.iter().map(|shared| (shared.id, shared.text.len() as u64));
+            self.texts.extend(added);
+            for row in writes.journal {
+                self.journal.insert(row.prev_rv.get().cast_signed(), row.texts[0].clone());
+            }
+            for row in writes.keys {
+                self.keys.insert(row.slot.into(), row.texts[0].clone());
+            }
+            self.texts.retain(|id, _| !writes.unused_texts.contains(id));
+            let lost = self.referred().find(|id| !self.texts.contains_key(id));
+            assert_eq!(lost, None, "a row refers to a text that was removed");
+        }
+
+        fn referred(&self) -> impl Iterator<Item = TextId> {
+            self.journal.values().chain(self.keys.values()).map(|shared| shared.id)
+        }
+    }
+
+    impl Store for Rows {
+        async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+            self.apply(writes);
+            Ok(())
+        }
+
+        async fn has_rows(&mut self, _: QueueId) -> Result<bool, Error> {
+            Ok(true)
+        }
+
+        async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+            let rows = match table {
+                Referring::Journal => &self.journal,
+                Referring::Keys => &self.keys,
+            };
+            let next = rows.iter().map(|(at, shared)| ((0, *at), vec![shared.clone()]));
+            Ok(next.filter(|(at, _)| *at > after).take(PAGE).collect())
+        }
+
+        async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+            let next = self.texts.iter().filter(|(id, _)| after.is_none_or(|after| **id > after));
+            Ok(next.take(PAGE).map(|(id, bytes)| (*id, *bytes)).collect())
+        }
+
+        async fn reopen(&mut self) -> Result<Epoch, Error> {
+            Ok(Epoch(1))
+        }
+
+        async fn upkeep(&mut self) -> Result<Size, Error> {
+            Ok(Size::default())
+        }
+
+        async fn close(self) {}
+    }
+
+    fn text(number: u64) -> SharedText {
+        let text: Arc<str> = format!("{{\"n\":{number}}}").into();
+        SharedText { id: TextId::of(&text), text }
+    }
+
+    fn journal_row(prev_rv: u64, text: SharedText) -> Writes {
+        let row = JournalRow {
+            queue: QueueId(1),
+            epoch: Epoch(1),
+            prev_rv: Rv::new(prev_rv),
+            first_rv: Rv::new(prev_rv + 1),
+            last_rv: Rv::new(prev_rv + 1),
+            at: Time::from_micros(1),
+            format: 1,
+            text_bytes: text.text.len() as u64,
+            texts: vec![text],
+            events: String::new(),
+            checksum: 0,
+        };
+        Writes { journal: vec![row], ..Writes::default() }
+    }
+
+    fn key_row(slot: u32, text: SharedText) -> Writes {
+        let row = KeyRow {
+            queue: QueueId(1),
+            slot,
+            key: "k".into(),
+            rv: Rv::new(1),
+            known_rv: None,
+            known_object: None,
+            owner: None,
+            texts: vec![text],
+            item: None,
+            format: 1,
+            checksum: 0,
+        };
+        Writes { keys: vec![row], ..Writes::default() }
+    }
+
+    /// One run: rows come, replace each other and go between the steps of the sweeps.
+    async fn run(seed: u64) -> usize {
+        let (mut rng, mut rows, mut texts) = (Rng::with_seed(seed), Rows::default(), Texts::new(0, 20));
+        let (mut now_us, mut sweeps, mut removed) = (0, 0, 0);
+        let mut next = 1;
+        while sweeps < 6 {
+            now_us += rng.u64(..2 * whole_us(PAUSE));
+            // Few texts, so that one is often used again after its last row has gone.
+            let text = text(rng.u64(..8));
+            let mut writes = match rng.u8(..8) {
+                0 | 1 => {
+                    next += 1;
+                    journal_row(next, text)
+                }
+                2 => key_row(rng.u32(..6), text),
+                3 => {
+                    rows.journal.pop_first();
+                    Writes { trimmed: vec![(QueueId(1), Rv::new(1))], ..Writes::default() }
+                }
+                4 => {
+                    rows.keys.remove(&rng.i64(..6));
+                    Writes { swept: vec![(QueueId(1), 1)], ..Writes::default() }
+                }
+                5 if rng.u8(..20) == 0 => {
+                    // The outcome of a write is unknown.
+                    texts.forget();
+                    continue;
+                }
+                _ => {
+                    let unused_texts = texts.step(&mut rows, now_us).await.unwrap().unwrap_or_default();
+                    texts.stepped(now_us, 1);
+                    removed += unused_texts.len();
+                    sweeps = texts.sweep;
+                    Writes { unused_texts, ..Writes::default() }
+                }
+            };
+            texts.complete(&mut writes);
+            rows.apply(writes);
+        }
+        // Nothing happens any more: another sweep leaves what rows refer to.
+        for _ in 0..2 {
+            texts.has_removed = true;
+            now_us += 2 * whole_us(PAUSE);
+            while let Some(unused_texts) = texts.step(&mut rows, now_us).await.unwrap() {
+                let mut writes = Writes { unused_texts, ..Writes::default() };
+                texts.complete(&mut writes);
+                rows.apply(writes);
+            }
+            texts.next_us = 0;
+        }
+        let referred: std::collections::BTreeSet<_> = rows.referred().collect();
+        assert!(rows.texts.keys().eq(referred.iter()), "seed {seed}: {rows:?}");
+        removed
+    }
+
+    #[tokio::test]
+    async fn a_sweep_removes_exactly_the_texts_that_no_row_refers_to() {
+        let mut removed = 0;
+        for seed in 0..300 {
+            removed += run(seed).await;
+        }
+        assert!(removed > 300, "{removed} texts were removed");
+    }
+
+    #[tokio::test]
+    async fn a_store_without_texts_is_swept_once() {
+        let (mut rows, mut texts) = (Rows::default(), Texts::new(0, 20));
+        let mut steps = 0;
+        for minute in 0..100 {
+            let mut writes = Writes { trimmed: vec![(QueueId(1), Rv::new(1))], ..Writes::default() };
+            texts.complete(&mut writes);
+            steps += usize::from(texts.step(&mut rows, minute * whole_us(PAUSE)).await.unwrap().is_some());
+        }
+        assert_eq!(steps, 3, "the journal, the keys, and the texts");
+    }
+
+    #[tokio::test]
+    async fn a_text_is_written_once_until_the_outcome_of_a_write_is_unknown() {
+        let mut texts = Texts::new(0, 20);
+        let written = |texts: &mut Texts, mut writes: Writes| {
+            texts.complete(&mut writes);
+            writes.texts.len()
+        };
+        let twice = Writes {
+            journal: [1, 2].map(|rv| journal_row(rv, text(1)).journal.remove(0)).into(),
+            ..key_row(1, text(1))
+        };
+        assert_eq!(written(&mut texts, twice), 1);
+        assert_eq!(written(&mut texts, key_row(2, text(1))), 0);
+        texts.forget();
+        assert_eq!(written(&mut texts, key_row(2, text(1))), 1);
+    }
+}
