@@ -47,6 +47,8 @@ pub struct Error {
     /// How long the source asks to wait.
     retry_after: Option<Duration>,
     refusal: Option<Refusal>,
+    /// The content type of an unsuccessful reply.
+    kind: String,
 }
 
 /// The kind of a failed request, as far as it determines the next step.
@@ -64,7 +66,8 @@ enum Refusal {
 
 impl Error {
     pub(super) fn new(what: impl Into<String>) -> Self {
-        Self { what: printable(&what.into()), source: None, retry_after: None, refusal: None }
+        let what = printable(&what.into());
+        Self { what, source: None, retry_after: None, refusal: None, kind: String::new() }
     }
 
     /// An error with its cause.

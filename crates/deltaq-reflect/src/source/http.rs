@@ -200,8 +200,7 @@ impl Reply {
 
     /// The content type without its parameters; empty if there is none.
     pub(super) fn kind(&self) -> String {
-        let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+        kind(&self.headers)
     }
 
     /// Whether the reply declares that it has one object per line.
@@ -263,9 +262,16 @@ async fn checked(url: &Url, response: Response, secrets: &Secrets) -> Result<Res
         _ => "",
     };
     let retry_after = retry_after(status, response.headers(), clock::wall_us());
+    let kind = kind(response.headers());
     let said = said(response, secrets).await.map_or(String::new(), |said| format!(": {said}"));
     let error = Error::new(format!("{} answered with status {status}{advice}{said}", shown(url)));
-    Err(Error { refusal: Some(Refusal::Status(status)), ..error }.retry_after(retry_after))
+    Err(Error { refusal: Some(Refusal::Status(status)), kind, ..error }.retry_after(retry_after))
+}
+
+/// The content type without its parameters; empty if there is none.
+fn kind(headers: &HeaderMap) -> String {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// The message in the body of a refusal: that of a JSON document, or the beginning of a text.

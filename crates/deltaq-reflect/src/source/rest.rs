@@ -132,7 +132,7 @@ impl Rest {
                         // During an outage, every page may have this status.
                         let again = http.page(before, || self.headers(), &mut patience).await?;
                         self.page(before, &again, seen.first())?;
-                        last = Some((url, true));
+                        last = Some((url, Some(error)));
                         break;
                     }
                     reply => reply.map_err(|error| self.pages.advised(error))?,
@@ -150,7 +150,7 @@ impl Rest {
             }
             seen.arrived(&url, &reply.url)?;
             let page = self.page(&url, &reply, seen.first())?;
-            last = Some((url.clone(), false));
+            last = Some((url.clone(), None));
             let repeats = seen.note(&page);
             if repeats != Repeats::Nothing {
                 self.pages.check_repeated(&url, pages, repeats)?;
@@ -168,8 +168,8 @@ impl Rest {
             output.list(page.objects).await?;
             before = Some(url);
         }
-        if let Some((last, was_refused)) = last.filter(|_| std::mem::take(&mut self.checks_end)) {
-            self.check_end(&http, &last, was_refused, &mut seen, &mut patience).await?;
+        if let Some((last, refusal)) = last.filter(|_| std::mem::take(&mut self.checks_end)) {
+            self.check_end(&http, &last, refusal, &mut seen, &mut patience).await?;
         }
         self.is_torn = signs.is_torn();
         if !self.trusts_end {
@@ -182,24 +182,29 @@ impl Rest {
         output.send(Event::InitDone).await
     }
 
-    /// Refuses the end of numbered pages if the page behind it is no end. `last` is the page that has ended the list;
-    /// `was_refused` says that its status has.
+    /// Refuses the end of numbered pages if the page behind it is no end. `last` is the page that has ended the list, and
+    /// `refusal` its failure if its status has.
     async fn check_end(
         &self,
         http: &http::Client,
         last: &Url,
-        was_refused: bool,
+        refusal: Option<Error>,
         seen: &mut Seen,
         patience: &mut http::Patience<'_>,
     ) -> Result<(), Error> {
         let Some(behind) = self.pages.behind(&self.url, last) else { return Ok(()) };
         let has = match http.page(&behind, || self.headers(), patience).await {
-            Err(error) if was_refused && self.pages.is_end(&error) => return Ok(()),
-            Err(error) if !was_refused && error.status().is_some_and(|status| NO_PAGE.contains(&status)) => {
-                return Ok(());
+            Err(error) => {
+                let (is_end, status) = (self.pages.is_end(&error), error.status());
+                match &refusal {
+                    // A program in front of the API refuses pages in its own way.
+                    Some(refusal) if is_end && refusal.kind != error.kind => "is refused in another way",
+                    Some(_) if is_end => return Ok(()),
+                    None if status.is_some_and(|status| NO_PAGE.contains(&status)) => return Ok(()),
+                    _ => return Err(error),
+                }
             }
-            Err(error) => return Err(error),
-            Ok(_) if was_refused => "is not refused",
+            Ok(_) if refusal.is_some() => "is not refused",
             Ok(reply) => {
                 let page = self.page(&behind, &reply, seen.first())?;
                 if page.objects.is_empty() || seen.note(&page) != Repeats::Nothing {

@@ -276,7 +276,7 @@ fn an_end_before_other_pages_is_no_end() {
     let empty: fn(&mut Reply) = |reply| reply.send(200, &[], "{\"d\":[]}");
     let not_found: fn(&mut Reply) = |reply| reply.send(404, &[], "{}");
     let bad_request: fn(&mut Reply) = |reply| reply.send(400, &[], "{}");
-    let cases: [Case; 8] = [
+    let cases: [Case; 9] = [
         (&[], empty, |page, _, reply| page == 2 && sent(reply, 200, "{\"d\":[]}"), "has objects"),
         (&[], empty, |page, _, reply| page == 2 && sent(reply, 200, "{\"d\":null}"), "has objects"),
         (&[], empty, |page, _, reply| page == 2 && sent(reply, 200, "{}"), "has objects"),
@@ -293,6 +293,18 @@ fn an_end_before_other_pages_is_no_end() {
             not_found,
             |page, _, reply| page == 3 && sent(reply, 404, "") || page == 4 && sent(reply, 200, "{\"d\":[]}"),
             "is not refused",
+        ),
+        (
+            &["--page-end", "404"],
+            not_found,
+            |page, _, reply| {
+                let is_last = page == 3;
+                if is_last {
+                    reply.send(404, &["content-type: text/plain"], "404 page not found");
+                }
+                is_last
+            },
+            "is refused in another way",
         ),
         (
             &["--page-end", "400"],
