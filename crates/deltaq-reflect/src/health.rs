@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_client::types::{InvalidObject, ReplaceCounts};
+use deltaq_client::types::{InvalidObject, Produced, ReplaceCounts};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use parking_lot::Mutex;
@@ -120,9 +120,16 @@ impl Health {
         }
     }
 
-    /// Records that changes were accepted. `queued` is the number of deltas that they caused. `invalid` objects were
-    /// left out; some of them are named.
-    pub(super) fn changed(&self, changes: usize, queued: u64, invalid: u64, objects: &[InvalidObject]) {
+    /// Records that changes were accepted.
+    pub(super) fn changed(&self, changes: usize, produced: &Produced) {
+        let Produced { queued, stale, invalid, ref invalid_objects, .. } = *produced;
+        if stale > 0 {
+            let (source, queue) = (&self.source, &self.queue);
+            warn!(
+                source,
+                queue, stale, "changes have no effect, because the queue has newer versions of their keys"
+            );
+        }
         let mut waiting = self.waiting.lock();
         let most = changes.min(waiting.len());
         let keys: Vec<String> = waiting.drain(..most).collect();
@@ -130,8 +137,8 @@ impl Health {
         self.metrics.changed(queued, self.clock.wall_us());
         self.problems.failed(None);
         let mut left_out = self.left_out.lock();
-        left_out.changes(&keys, invalid, objects);
-        self.tell_left_out(&mut left_out, invalid, objects);
+        left_out.changes(&keys, invalid, invalid_objects);
+        self.tell_left_out(&mut left_out, invalid, invalid_objects);
     }
 
     /// Records that the task of the source begins, for the first time or after a panic.

@@ -146,6 +146,9 @@ pub(super) struct Output {
     /// The list that is being read, if its end is held back until the list has been compared with the keys of the
     /// queue.
     reading: Option<Mutex<Reading>>,
+    /// Whether deletions name only their keys. The last object of a key has the version of an earlier change, and a queue
+    /// with versions would refuse a deletion with it as stale.
+    deletes_by_key: bool,
     /// Hashes of the objects of the list, if an object that is equal to an earlier one is left out.
     sent: Option<Mutex<HashSet<[u64; 2]>>>,
     hashers: [RandomState; 2],
@@ -161,13 +164,19 @@ impl Output {
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
         let hashers = [RandomState::new(), RandomState::new()];
-        (Self { events, health, key: key.to_vec(), reading: None, sent: None, hashers }, stream)
+        let (key, deletes_by_key) = (key.to_vec(), false);
+        (Self { events, health, key, reading: None, deletes_by_key, sent: None, hashers }, stream)
     }
 
     /// Sends objects of a list that are equal only once. A row that moves to the next page while a list is read is on
     /// both pages.
     pub(super) fn leave_out_equals(&mut self) {
         self.sent = Some(Mutex::default());
+    }
+
+    /// Sends only the keys of deletions.
+    pub(super) const fn delete_by_key(&mut self) {
+        self.deletes_by_key = true;
     }
 
     /// Whether the list has had an equal object.
@@ -190,6 +199,12 @@ impl Output {
     }
 
     pub(super) async fn send(&self, event: Event) -> Result<(), Error> {
+        let event = match event {
+            Event::Delete(object) if self.deletes_by_key && !json::key(&object, &self.key).is_empty() => {
+                Event::DeleteKey(json::key_text(&object, &self.key))
+            }
+            event => event,
+        };
         match &event {
             Event::Apply(object) | Event::Delete(object) => {
                 self.health.waits(json::key_text(object, &self.key));

@@ -48,6 +48,8 @@ struct Task {
     relist_at: Instant,
     /// The pointers of the queue's key; empty if the queue does not exist yet.
     key: Vec<String>,
+    /// Whether the queue has the setting `version`.
+    has_versions: bool,
     /// The keys of the last list that the queue has accepted, if they were compared.
     known: Option<Keys>,
 }
@@ -71,8 +73,20 @@ impl Plan {
         health.begins();
         let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
         let (relist_at, key) = (Instant::now(), Vec::new());
-        let (reflector, known) = (None, None);
-        Ok(Task { name, settings, source, client, reflector, health, backoff, relist_at, key, known })
+        let (reflector, has_versions, known) = (None, false, None);
+        Ok(Task {
+            name,
+            settings,
+            source,
+            client,
+            reflector,
+            health,
+            backoff,
+            relist_at,
+            key,
+            has_versions,
+            known,
+        })
     }
 
     /// Sends one list.
@@ -235,7 +249,10 @@ impl Task {
     /// changes that have been read are still sent.
     async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
-        let (output, events) = Output::channel(Arc::clone(&self.health), &self.key);
+        let (mut output, events) = Output::channel(Arc::clone(&self.health), &self.key);
+        if self.has_versions {
+            output.delete_by_key();
+        }
         let (relist_at, began) = (self.relist_at, Instant::now());
         let source = &mut self.source;
         let produced = async {
@@ -300,7 +317,7 @@ impl Task {
         let health = Arc::clone(&self.health);
         Reflector::new(self.client.clone(), options).on_step(move |step| match step {
             Step::Changes { changes, produced } => {
-                health.changed(*changes, produced.queued, produced.invalid, &produced.invalid_objects);
+                health.changed(*changes, produced);
             }
             Step::List { replaced, .. } => {
                 health.list_left_out(replaced.invalid, &replaced.invalid_objects);
@@ -353,6 +370,7 @@ impl Task {
             self.source.refuse_circle(&found.incarnation).await?;
         }
         self.key = found.settings.key.iter().map(pointer).collect();
+        self.has_versions = found.settings.version.is_some();
         self.source.set_key(self.key.clone());
         Ok(())
     }

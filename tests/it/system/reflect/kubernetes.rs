@@ -390,6 +390,21 @@ fn pages_that_expire_are_listed_as_a_whole() {
 }
 
 #[test]
+fn a_deletion_reaches_a_queue_with_versions() {
+    let server = Server::in_memory();
+    let (api, upstream) = Api::start(true, 20);
+    let config = kubeconfig(&server, &upstream);
+    // The last state of a pod has the same version as the queue.
+    let line = line_of(&config, &["--create", "version=/spec/image"]);
+    let reflecting = Reflecting::start(&server, &line);
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    api.delete(7);
+    api.apply(3, 1);
+    until_equal(&server, &api);
+    reflecting.stop();
+}
+
+#[test]
 fn a_restored_queue_gets_all_pods_again() {
     let mut server = Server::durable();
     let (api, upstream) = Api::start(true, 20);

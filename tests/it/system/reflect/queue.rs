@@ -47,6 +47,37 @@ fn a_queue_without_objects_is_no_source() {
 }
 
 #[test]
+fn deletions_reach_a_queue_with_versions() {
+    let server = Server::in_memory();
+    let url = server.address.to_string();
+    for (number, keys) in ["key=[\"/sku\"]", "key=[\"/shop\",\"/sku\"]"].into_iter().enumerate() {
+        let (from, to) = (format!("from-{number}"), format!("to-{number}"));
+        server.run(&["queue", "create", &from, keys]).ok();
+        let object =
+            |sku: &str, version: usize| json!({ "shop": "a/b", "sku": sku, "v": version }).to_string();
+        server.run(&["add", &from, &object("1", 5)]).ok();
+        server.run(&["add", &from, &object("2", 5)]).ok();
+        let line =
+            [&to, "--source", "s", "--from-queue", &from, "--from-url", &url, "--create", "version=/v"];
+        let reflecting = Reflecting::start(&server, &line);
+        let latest = |count: usize| {
+            until(&format!("{to} has {count} keys"), || {
+                server.run(&["latest", &to, "-o", "ndjson"]).ok().lines().count() == count
+            });
+        };
+        latest(2);
+        server.run(&["delete", &from, &object("1", 5)]).ok();
+        latest(1);
+        // The queue knows that the key was deleted later.
+        server.run(&["add", &from, &object("1", 3)]).ok();
+        until("the log says so", || reflecting.log().contains("changes have no effect"));
+        server.run(&["add", &from, &object("1", 6)]).ok();
+        latest(2);
+        reflecting.stop();
+    }
+}
+
+#[test]
 fn a_queue_is_followed_over_restarts_of_both_servers() {
     let (mut source, mut target) = (Server::durable(), Server::durable());
     source.run(&["queue", "create", "from", "key=/sku"]).ok();
