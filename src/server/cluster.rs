@@ -182,9 +182,19 @@ impl Cluster {
                 self.drop_all();
                 return Err(Replaced);
             }
+            Condition::Forgotten => {
+                if self.server.take().is_some() {
+                    tracing::warn!(
+                        "the database has failed over to a server that does not know this process; this node joins again"
+                    );
+                }
+                self.steady_since = None;
+                self.drop_all();
+                return Ok(());
+            }
             Condition::Removed => {
                 tracing::error!(
-                    "this node was removed because it sent no heartbeats; its partitions have other owners now"
+                    "this node is no member any more, because it sent no heartbeats or the database has lost it; other nodes may own its partitions now"
                 );
                 self.drop_all();
                 self.admission.begin();

@@ -250,6 +250,12 @@ pub(super) async fn next_epoch(
             Ok(Tenure { epoch, server, ..*tenure })
         }
         None => Err(match owner(connection, partition).await {
+            Ok((found, server)) if server != tenure.server && found < tenure.epoch => Error::RolledBack {
+                found: format!(
+                    "the takeover of epoch {}, as after a failover to a replica that lags",
+                    tenure.epoch.0
+                ),
+            },
             Ok((found, _)) => Error::Fenced { own: tenure.epoch, found },
             Err(error) => error,
         }),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::postgres::{PgConnection, PgRow};
+use tokio::time::Instant;
 
 use super::connect::{self, Protection, simple, simple_rows};
 use super::error::database;
@@ -18,6 +19,8 @@ use crate::store::Error;
 
 /// Timeout of a heartbeat.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(2);
+/// A process whose row does not change for this long, in which it sends several heartbeats, does not run.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// A node, as other nodes see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct Node {
     pub queues: u64,
     /// The time since its last heartbeat, by the clock of the database.
     pub heartbeat_age: Duration,
+    /// When it sent its last heartbeat, in microseconds since 1970 by the clock of the database.
+    pub heartbeat_us: i64,
     /// How far its wall clock is ahead of the clock of the database, in milliseconds.
     pub clock_ahead_ms: i64,
     /// Whether it owns a partition that it has loaded.
@@ -104,6 +109,9 @@ pub enum Condition {
     Removed,
     /// Another process has joined with its name.
     Replaced,
+    /// As [`Removed`](Self::Removed), but the database is another server. Its row of the name may be of an earlier process: a standby that
+    /// lagged does not know this process.
+    Forgotten,
 }
 
 /// The membership of this process. It has its own connection.
@@ -115,6 +123,10 @@ pub struct Membership {
     connection: Option<PgConnection>,
     /// The index of the host that the connection uses.
     host: usize,
+    /// The server that has confirmed the last heartbeat.
+    server: Option<i64>,
+    /// The row of another process with the name on another server, and since when it has not changed.
+    namesake: Option<(i64, i64, Instant)>,
 }
 
 impl Membership {
@@ -156,7 +168,8 @@ impl Membership {
         }
         let digests = secrets(&member);
         simple(&mut connection, doing, sql::join(&member, &url, &digests)).await?;
-        let membership = Self { settings, member, url, connection: Some(connection), host };
+        let connection = Some(connection);
+        let membership = Self { settings, member, url, connection, host, server: None, namesake: None };
         Ok((membership, protection))
     }
 
@@ -173,15 +186,17 @@ impl Membership {
     }
 
     /// Joins again as another member, after a removal. The partitions of the former member are lost. If another
-    /// process has the same name, the next heartbeat reports it.
+    /// process has the same name, the next heartbeat reports it. A row of a process that no longer runs is replaced.
     ///
     /// # Errors
     /// The database can't be reached.
     pub async fn join_again(&mut self) -> Result<(), Error> {
         let member = Member { name: self.member.name.clone(), instance: connect::random()? };
-        let statement = sql::join_again(&member, &self.url);
+        let former = self.namesake.map(|(instance, ..)| instance);
+        let statement = sql::join_again(&member, &self.url, former);
         self.run("join the nodes", statement).await?;
         self.member = member;
+        self.namesake = None;
         Ok(())
     }
 
@@ -194,15 +209,38 @@ impl Membership {
         let doing = "send a heartbeat";
         let rows = self.run(doing, sql::heartbeat(&self.member, report, removes)).await?;
         let (nodes, owners) = read(&rows).map_err(|error| database(doing, error))?;
-        let own = nodes.iter().find(|node| node.name == self.member.name);
-        let condition = match own {
-            None => Condition::Removed,
-            Some(own) if own.instance == self.member.instance => Condition::Member,
-            Some(_) => Condition::Replaced,
-        };
         let server = rows.first().map(|row| row.try_get("server")).transpose();
         let server = server.map_err(|error| database(doing, error))?.unwrap_or_default();
+        let own = nodes.iter().find(|node| node.name == self.member.name);
+        let condition = self.condition(own, server);
         Ok(Found { condition, nodes, owners, server })
+    }
+
+    /// What the row of this name on this server means for this process.
+    fn condition(&mut self, own: Option<&Node>, server: i64) -> Condition {
+        let Some(own) = own else { return Condition::Removed };
+        if own.instance == self.member.instance {
+            (self.server, self.namesake) = (Some(server), None);
+            return Condition::Member;
+        }
+        if self.server.is_none_or(|known| known == server) {
+            return Condition::Replaced;
+        }
+        match self.namesake {
+            Some((instance, sent_us, since)) if (instance, sent_us) == (own.instance, own.heartbeat_us) => {
+                if since.elapsed() < QUIET {
+                    Condition::Forgotten
+                } else {
+                    Condition::Removed
+                }
+            }
+            // It has sent a heartbeat in the meantime.
+            Some((instance, ..)) if instance == own.instance => Condition::Replaced,
+            _ => {
+                self.namesake = Some((own.instance, own.heartbeat_us, Instant::now()));
+                Condition::Forgotten
+            }
+        }
     }
 
     /// The address of the API of this node.
@@ -261,6 +299,7 @@ fn read(rows: &[PgRow]) -> Result<(Vec<Node>, Vec<Option<String>>), sqlx::Error>
             secrets: row.try_get("secrets")?,
             queues: u64::try_from(row.try_get::<i64, _>("queues")?).unwrap_or_default(),
             heartbeat_age: Duration::from_millis(u64::try_from(age_ms).unwrap_or_default()),
+            heartbeat_us: row.try_get("heartbeat_us")?,
             clock_ahead_ms: row.try_get("clock_ahead_ms")?,
             has_loaded: row.try_get("has_loaded")?,
             unloadable: row.try_get("unloadable")?,

@@ -136,8 +136,9 @@ fn nodes_and_owners(condition: &str) -> String {
     format!(
         "SELECT NULL::smallint AS partition, nodes.name, url, instance, is_leaving, has_joined, reached, secrets, queues, \
              (extract(epoch FROM clock_timestamp() - heartbeat_at) * 1000)::bigint AS heartbeat_age_ms, clock_ahead_ms, \
-             has_loaded, unloadable, {SERVER} AS server FROM deltaq.nodes WHERE {condition} \
-         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {SERVER} \
+             has_loaded, unloadable, (extract(epoch FROM heartbeat_at) * 1000000)::bigint AS heartbeat_us, {SERVER} AS server \
+             FROM deltaq.nodes WHERE {condition} \
+         UNION ALL SELECT partition, node, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {SERVER} \
              FROM deltaq.partitions \
          ORDER BY partition NULLS FIRST, name"
     )
@@ -171,14 +172,17 @@ pub(super) fn join(member: &Member, url: &str, secrets: &[String]) -> String {
     )
 }
 
-/// Joins the nodes again, unless another process has the name.
-pub(super) fn join_again(member: &Member, url: &str) -> String {
+/// Joins the nodes again, unless another process than `former` has the name.
+pub(super) fn join_again(member: &Member, url: &str, former: Option<i64>) -> String {
     format!(
         "INSERT INTO deltaq.nodes (name, url, instance, heartbeat_at) \
-         VALUES ({}, {}, {}, clock_timestamp()) ON CONFLICT DO NOTHING",
+         VALUES ({}, {}, {}, clock_timestamp()) \
+         ON CONFLICT (name) DO UPDATE SET url = excluded.url, instance = excluded.instance, is_leaving = false, \
+             heartbeat_at = excluded.heartbeat_at, has_joined = false WHERE nodes.instance = {}",
         literal(&member.name),
         literal(url),
-        member.instance
+        member.instance,
+        former.map_or_else(|| "NULL".to_owned(), |former| former.to_string())
     )
 }
 

@@ -12,7 +12,7 @@ use super::cluster::Cluster;
 use super::nodes::{PARTITIONS, QUEUES, SECRET, added, start_node, until_owners_at};
 use super::*;
 use crate::harness::blocking::{Connection, Message};
-use crate::harness::server::{Spawned, Store};
+use crate::harness::server::{End, Spawned, Store};
 use crate::harness::waiting::found;
 
 /// The servers. Each keeps its address when the roles change.
@@ -153,6 +153,35 @@ fn a_lost_takeover_gives_no_number_twice() {
     assert!(newest > lost_token && token > lost_token, "{newest} {kept} {lost}");
     let ack = Message::post(format!("/v1/queues/{queue}/ack"), &json!({ "lease_ids": [lost["id"]] }));
     assert_eq!(a.call(&ack).0, 409, "the lease is of a lost life");
+}
+
+/// The standby lags since before the last two starts, so it knows neither the process nor the one before it.
+#[test]
+fn a_process_that_the_standby_does_not_know_is_not_taken_for_one_that_was_replaced() {
+    for is_node in [true, false] {
+        let mut pair = Pair::start();
+        let secret = pair.primary().folder().join("secret");
+        std::fs::write(&secret, SECRET).expect("a file");
+        let store = Store::Url(pair.url());
+        let start = || if is_node { start_node(&store, &secret, "a") } else { Spawned::start(&store) };
+        let mut process = start();
+        added(&process, "q", "kept");
+        pair.lag();
+        for _ in 0..2 {
+            process.end(End::Kill);
+            process = start();
+            added(&process, "q", "lost");
+        }
+        pair.fail_over();
+        if is_node {
+            added(&process, "q", "new");
+            assert!(process.process.log().contains("does not know this process"), "{}", process.last_words());
+        } else {
+            let (code, log) = process.ended();
+            assert_eq!(code, Some(1), "{log}");
+            assert!(log.contains("the database has lost acknowledged changes"), "{log}");
+        }
+    }
 }
 
 /// Waits until a pop has got a key, and returns its lease.
