@@ -51,7 +51,7 @@ console-pictures:
     cargo build --release --locked
     ./scripts/console.py target/release/deltaq pictures docs/console
 
-# The checks that take too long for CI, in about two hours: to be run before a release, and every night.
+# The checks that take too long for CI, in about two hours: to be run before a release, and every night, after `just check`, which builds the clients.
 judges:
     just schemathesis 200
     for client in python python-async rust typescript; do just informer-faults $client; done
@@ -63,6 +63,9 @@ judges:
     just lives
     just sources
     just kubernetes
+    just tenants
+    just rotation
+    just unattended
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -146,6 +149,16 @@ kubernetes *faults:
 tenants seconds="15":
     cargo build --release --locked
     ./scripts/judge_tenants.py target/release/deltaq {{seconds}}
+
+# Rotates the tokens of workers in all languages and of a reflector under load: no call may fail.
+rotation seconds="60":
+    cargo build --locked --workspace --examples
+    ./scripts/judge_rotation.py target/debug/deltaq {{seconds}}
+
+# Stages what docs/operations.md says about things that stop unattended: each must show within a minute.
+unattended *names:
+    cargo build --locked
+    ./scripts/judge_unattended.py target/debug/deltaq {{names}}
 
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":

@@ -24,11 +24,14 @@ from registry import SCENARIOS
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PYTHON = ROOT / "clients/python"
+# scripts/python-client.sh makes it, with what the asyncio client needs.
+OWN_INTERPRETER = ROOT / "target/python-client/bin/python"
+INTERPRETER = str(OWN_INTERPRETER) if OWN_INTERPRETER.exists() else sys.executable
 
 # The command of each client's scenario program, and its environment.
 CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
-    "python": ([sys.executable, str(PYTHON / "scenarios/program.py")], {"PYTHONPATH": str(PYTHON / "src")}),
-    "python-async": ([sys.executable, str(PYTHON / "scenarios/program_async.py")], {"PYTHONPATH": str(PYTHON / "src")}),
+    "python": ([INTERPRETER, str(PYTHON / "scenarios/program.py")], {"PYTHONPATH": str(PYTHON / "src")}),
+    "python-async": ([INTERPRETER, str(PYTHON / "scenarios/program_async.py")], {"PYTHONPATH": str(PYTHON / "src")}),
     "rust": ([str(TARGET / "debug/examples/scenarios")], {}),
     "typescript": (["node", str(TARGET / "typescript/build/scenarios/program.js")], {}),
 }

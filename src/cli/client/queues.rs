@@ -2,13 +2,14 @@
 
 pub(in crate::cli) mod settings;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use deltaq_client::Call;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use deltaq_types::{PurgedDocument, QueueDocument, QueueStatus};
+use deltaq_types::{FollowState, PurgedDocument, QueueDocument, QueueStatus};
 use serde_json::value::RawValue;
 
 use self::settings::Settings;
@@ -351,6 +352,18 @@ fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
         );
         fields.push(("last replace", Cell::new(text)));
     }
+    if let (Some(to), Some(progress)) = (&settings.follow, &status.follow) {
+        let mut text = format!("{}: {}", to.queue, progress.state.as_str());
+        if let Some(reason) = progress.reason {
+            let _ = write!(text, ", {}", reason.as_str());
+        }
+        if let Some(detail) = &progress.detail {
+            let _ = write!(text, " ({detail})");
+        }
+        let tone = if progress.state == FollowState::Blocked { Tone::Bad } else { Tone::Plain };
+        fields.push(("follows", Cell::new(text).tone(tone)));
+        fields.push(("behind for", age(progress.lag_ms)));
+    }
     fields
 }
 
@@ -362,10 +375,12 @@ pub(super) fn state(queue: &QueueDocument) -> Cell {
 
 /// The state of a queue in a word, and the tone of the word.
 pub(super) fn state_word(status: &QueueStatus) -> (&'static str, Tone) {
+    let is_blocked = status.follow.as_ref().is_some_and(|follow| follow.state == FollowState::Blocked);
     match (status.drained, status.closed, status.paused) {
         (true, _, _) => ("drained", Tone::Notice),
         (_, true, _) => ("closed", Tone::Notice),
         (_, _, true) => ("paused", Tone::Notice),
+        _ if is_blocked => ("blocked", Tone::Bad),
         _ => ("open", Tone::Plain),
     }
 }
