@@ -14,7 +14,7 @@ use deltaq_service::{Handle, Name, QueueAdmission};
 
 use super::body::{Account, Incoming};
 use super::received::ReceivedObject;
-use crate::http::blocking::run_blocking;
+use crate::http::blocking::{CHECKS, run_blocking};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
 
@@ -137,7 +137,11 @@ impl AdmissionRules {
                     read_some(&mut reader, &received, start, length, &read, &mut some)?;
                     Ok::<_, Problem>((some, reader.grown))
                 };
-                let turn = tokio::time::timeout(self.permit_timeout, admission.acquire()).await;
+                let turn = async {
+                    let of_queue = admission.acquire().await?;
+                    Ok::<_, Problem>((of_queue, CHECKS.permit(&self.account.caller()).await))
+                };
+                let turn = tokio::time::timeout(self.permit_timeout, turn).await;
                 let turn = turn.map_err(|_| Problem::timed_out(self.permit_timeout))??;
                 let (some, grown) = run_blocking(turn, work).await?;
                 all.extend(some);

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use axum::body::BodyDataStream;
 use axum::extract::Request;
 use bytes::Bytes;
+use deltaq_service::Creator;
 use deltaq_types::strict::Named;
 use futures_util::{FutureExt as _, Stream as _};
 use http_body::Body as _;
@@ -118,6 +119,11 @@ impl Account {
     /// Counts an object that is in memory in addition to the text of the body.
     pub(in crate::http) fn reserve_object(&self, bytes: usize) -> Result<(), Problem> {
         self.reserve(bytes + HELD_BYTES_PER_OBJECT)
+    }
+
+    /// The caller, whose computations are limited.
+    pub(in crate::http) fn caller(&self) -> Creator {
+        self.0.creator()
     }
 
     /// Stops counting bytes.

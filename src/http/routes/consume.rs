@@ -19,7 +19,7 @@ use deltaq_types::{
 };
 use foldhash::fast::RandomState;
 
-use crate::http::blocking::run_blocking;
+use crate::http::blocking::{RENDERINGS, run_blocking};
 use crate::http::gate::in_flight::CountedReply;
 use crate::http::gate::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::node;
@@ -118,7 +118,9 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         let text = popped(&handle.lives(), &delivered.items, &settled, switches, handle.moment());
         (text, delivered)
     };
-    let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };
+    let permit = async { RENDERINGS.permit(&context.creator()).await };
+    let is_large = bytes >= LARGE_REPLY_BYTES;
+    let (text, delivered) = if is_large { run_blocking(permit.await, render).await } else { render() };
     let outbox = context.connection.as_ref().map(|connection| connection.outbox.clone());
     let is_counted = reserved.is_some();
     let has_leases = context.is_from_node() && delivered.holds_leases();

@@ -9,11 +9,10 @@ use deltaq_service::{Document, Error, Handle, Registry};
 use deltaq_types::name::Name;
 use deltaq_types::{QueueDocument, QueueSettings};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 
 use crate::access::hex;
 use crate::config::access::Verb;
-use crate::http::blocking::run_blocking;
+use crate::http::blocking::{COMPILATIONS, run_blocking};
 use crate::http::openapi::params::{Conditional, Expected, InQueue, SettingsQuery};
 use crate::http::openapi::responses::{
     Always, Conflict, Full, OfBody, OfQueue, PreconditionFailed, Unprocessable,
@@ -27,9 +26,6 @@ use crate::http::request::conditional::{Preconditions, has_copy};
 use crate::http::request::context::RequestContext;
 use crate::http::wire;
 use crate::http::wire::settings::{Given, GivenDocument};
-
-/// Permits for compiling a schema, which may take a second.
-static COMPILING: Semaphore = Semaphore::const_new(2);
 
 /// Number of hash bytes in an entity tag. This is enough to make collisions between two settings of a queue
 /// practically impossible.
@@ -130,9 +126,10 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Response, Problem> {
 
 /// The settings in a body.
 async fn read(incoming: Incoming) -> Result<Given, Problem> {
+    let caller = incoming.account().caller();
     let document = incoming.settings::<GivenDocument>().await?;
     if document.has_schema() {
-        run_blocking(COMPILING.acquire().await, || document.compile()).await
+        run_blocking(COMPILATIONS.permit(&caller).await, || document.compile()).await
     } else {
         document.compile()
     }
