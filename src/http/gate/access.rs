@@ -125,18 +125,50 @@ impl Authorization {
         clock: &Clock,
         target: &Target,
     ) -> Result<(), Problem> {
+        self.caller_now(access, clock, target).map(|_| ())
+    }
+
+    /// Checks the token again right before a produce call changes the queue: its objects may have waited for the check
+    /// of others. `sources` are those in whose name the call produces.
+    pub(in crate::http) fn check_sources_again<'s>(
+        &self,
+        access: &Access,
+        clock: &Clock,
+        target: &Target,
+        queue: &Name,
+        mut sources: impl Iterator<Item = Option<&'s Source>>,
+    ) -> Result<(), Problem> {
+        let now = self.caller_now(access, clock, target)?;
+        let is_same = match (&now, self.caller.get()) {
+            (Some(now), Some(former)) => Arc::ptr_eq(now, former),
+            _ => true,
+        };
+        if is_same {
+            return Ok(());
+        }
+        let permitted = PermittedSources { caller: now, queue: queue.clone() };
+        sources.try_for_each(|source| permitted.check(source))
+    }
+
+    /// The caller with the grants that its token has now, if the request still has its permission.
+    fn caller_now(
+        &self,
+        access: &Access,
+        clock: &Clock,
+        target: &Target,
+    ) -> Result<Option<Arc<Caller>>, Problem> {
         let Some(former) = self.caller.get() else {
             let needs_token = !self.is_from_node && need(target) != Permission::Nothing;
-            let is_refused = needs_token && !access.is_open();
-            return if is_refused {
+            return if needs_token && !access.is_open() {
                 Err(Problem::new(Code::Unauthorized, "a token is needed"))
             } else {
-                Ok(())
+                Ok(None)
             };
         };
         let caller = access.tokens().recheck(former, clock.wall_us());
         let caller = caller.map_err(|denied| self.refusal(denied))?;
-        allow(&caller, need(target), target.queue_name())
+        allow(&caller, need(target), target.queue_name())?;
+        Ok(Some(caller))
     }
 
     fn refusal(&self, denied: Denied) -> Problem {

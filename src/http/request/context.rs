@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Uri};
+use deltaq_engine::id::Source;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_service::{Author, Creator, Document, Error, FollowError, on_behalf_of};
 use deltaq_types::name::Name;
@@ -158,6 +159,17 @@ impl RequestContext {
     /// Refuses a caller whose token has become invalid, or has lost its grant, since the request began.
     pub(in crate::http) fn authorize_again(&self) -> Result<(), Problem> {
         self.authorization.check_again(&self.state.gate.access, &self.state.clock, &self.target)
+    }
+
+    /// Refuses a produce call, right before its change, whose token has become invalid, or has lost its grant on the queue
+    /// or on one of the sources, since the request began.
+    pub(in crate::http) fn authorize_change<'s>(
+        &self,
+        queue: &Name,
+        sources: impl Iterator<Item = Option<&'s Source>>,
+    ) -> Result<(), Problem> {
+        let state = &self.state;
+        self.authorization.check_sources_again(&state.gate.access, &state.clock, &self.target, queue, sources)
     }
 
     /// The sources in whose name the caller may produce to a queue.

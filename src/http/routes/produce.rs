@@ -19,7 +19,7 @@ use deltaq_types::range::WHOLE_MAX;
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Mode, Produced, Replaced};
 
 use super::consume::read_keys;
-use crate::http::blocking::run_blocking;
+use crate::http::blocking::{CHECKS, run_blocking};
 use crate::http::gate::limits::DELAY_MAX;
 use crate::http::openapi::params::{
     AddQuery, DeleteQuery, DeltasQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery,
@@ -261,6 +261,7 @@ async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
             }
         }
         rules.check_exists(must_exist)?;
+        context.authorize_change(name, calls.iter().map(|call| call.source.as_ref()))?;
         let there = rules.handle.clone();
         let was_there = there.is_some();
         let handle = if let Some(handle) = there {
@@ -446,10 +447,12 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
         dry_run,
         trace: context.trace(),
     };
+    context.authorize_change(&name, std::iter::once(replace.source.as_ref()))?;
     let registry = state.partitions.registry(&name)?;
     if dry_run && registry.find(&name).is_none() {
         let dry_run = registry.dry_run(replace)?;
-        let replaced = run_blocking(account, move || dry_run.run()).await?;
+        let kept = (account, CHECKS.permit(&context.creator()).await);
+        let replaced = run_blocking(kept, move || dry_run.run()).await?;
         return Ok(context.reply(Replaced { invalid, invalid_objects, ..wire::replaced(replaced) }));
     }
     let handle = if must_exist {
@@ -501,6 +504,7 @@ pub(in crate::http) async fn resync(
 ) -> Result<Reply<Produced>, Problem> {
     context.sources_on(&name).check(None)?;
     incoming.nothing().await?;
+    context.authorize_change(&name, std::iter::once(None))?;
     let registry = state.partitions.registry(&name)?;
     let handle = registry.get_or_create(&name, FirstCall::Resync, &context.creator())?;
     let resynced = handle.resync(context.trace()).await?;
@@ -524,6 +528,7 @@ pub(in crate::http) async fn seed(
     let account = rules.account();
     let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
     let queued = seeds.len() as u64;
+    context.authorize_again()?;
     let registry = state.partitions.registry(&name)?;
     let handle = registry.get_or_create(&name, FirstCall::Seed(&seeds), &context.creator())?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;

@@ -63,7 +63,9 @@ pub(in crate::http) async fn report(
 ) -> Result<StatusCode, Problem> {
     let SourceReport { source, problem } = incoming.document().await?;
     check_name(&source).map_err(|wrong| wrong.field("source"))?;
-    context.sources_on(&name).check(Some(&Source::from(&*source)))?;
+    let named = Source::from(&*source);
+    context.sources_on(&name).check(Some(&named))?;
+    context.authorize_change(&name, std::iter::once(Some(&named)))?;
     // A typed client writes an empty text for a member that it does not set.
     let problem = problem.filter(|problem| !problem.is_empty());
     problem.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("problem"))?;

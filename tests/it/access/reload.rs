@@ -269,6 +269,39 @@ async fn a_grant_lost_during_a_body_does_not_finish_the_request() {
     client.reply().await.ok();
 }
 
+#[tokio::test]
+async fn a_source_lost_during_a_body_does_not_finish_the_request() {
+    let bound = |source: &str| {
+        let mut entry = token("old", &[Verb::Produce], "*");
+        entry.grants[0].sources = Some(vec![source.to_owned()]);
+        entry
+    };
+    let object = "{\"key\":\"a\"}\n";
+    let delta = "{\"type\":\"Added\",\"source\":\"erp\",\"object\":{\"key\":\"a\"}}\n";
+    for (call, body) in [
+        ("add?source=erp", object),
+        ("replace?source=erp&count=1", object),
+        ("deltas", delta),
+        ("delete?source=erp", object),
+    ] {
+        let fixture = Fixture::with(&[root(), bound("erp")]).await;
+        let mut root_client = fixture.service.client().await;
+        root_client.call_as("root", "PUT", "/v1/queues/q", &json!({})).await.ok();
+        let mut client = waiting_for_a_body(&fixture, call, body.len()).await;
+        fixture.reload(&[root(), bound("erp")]).expect("the file is valid");
+        client.send_bytes(body.as_bytes()).await;
+        client.reply().await.ok();
+        let before = root_client.call_as("root", "GET", "/v1/queues/q", &Value::Null).await.ok();
+        let mut client = waiting_for_a_body(&fixture, call, body.len()).await;
+        fixture.reload(&[root(), bound("hr")]).expect("the file is valid");
+        client.send_bytes(body.as_bytes()).await;
+        client.reply().await.problem("forbidden");
+        let after = root_client.call_as("root", "GET", "/v1/queues/q", &Value::Null).await.ok();
+        let version = |queue: &Value| queue["status"]["resource_version"].clone();
+        assert_eq!(version(&before), version(&after), "{call}");
+    }
+}
+
 /// As [`waiting_for_a_body`], with a reload that keeps the token.
 async fn waiting_for_a_kept_token(fixture: &Fixture, length: usize) -> Client {
     let tokens = [root(), token("old", &Verb::ALL, "*")];
