@@ -2,7 +2,7 @@
 //!
 //! Logging never blocks: `buffer` holds lines until a thread has written them.
 
-mod buffer;
+pub(crate) mod buffer;
 
 use std::io::{self, IsTerminal as _};
 use std::panic::Location;

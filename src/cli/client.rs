@@ -21,6 +21,7 @@ mod replace;
 mod reply;
 mod session;
 mod status;
+mod stderr;
 mod top;
 mod waiting;
 mod watch;

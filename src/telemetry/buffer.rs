@@ -25,7 +25,7 @@ pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// The buffer. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Buffer(Arc<Shared>);
+pub(crate) struct Buffer(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -46,14 +46,14 @@ struct Lines {
 
 /// The thread that writes the buffer. Dropping it writes the remaining lines.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     buffer: Buffer,
     _thread: JoinHandle<()>,
 }
 
 impl Buffer {
     /// Starts the thread that writes to `out`. The thread calls `report` with the number of dropped lines.
-    pub(super) fn start(
+    pub(crate) fn start(
         out: impl Write + Send + 'static,
         report: impl Fn(u64) + Send + 'static,
     ) -> io::Result<(Self, Writer)> {

@@ -6,6 +6,7 @@ use deltaq_client::{Backoff, Error};
 use deltaq_types::name::Name;
 
 use super::failure::{Failure, text_of};
+use super::stderr::say;
 
 /// How long to wait before a failed call is retried; `None` if a retry would fail again.
 pub(super) fn pause_of(error: &Error, backoff: &mut Backoff) -> Option<Duration> {
@@ -23,7 +24,7 @@ pub(super) async fn wait_after(error: Error, backoff: &mut Backoff) -> Result<()
 /// Reports that a failed call is being retried, if this is its first failure.
 pub(super) fn report_failure(error: &Error, failures: u32) {
     if failures == 1 {
-        eprintln!("deltaq: {}; trying again", text_of(error));
+        say(&format!("{}; trying again", text_of(error)));
     }
 }
 
@@ -34,5 +35,5 @@ pub(super) fn is_absent(error: &Error) -> bool {
 
 /// Reports that the command continues until the queue exists.
 pub(super) fn report_absence(queue: &Name) {
-    eprintln!("deltaq: queue {queue} does not exist yet");
+    say(&format!("queue {queue} does not exist yet"));
 }

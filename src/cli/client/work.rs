@@ -23,6 +23,7 @@ use self::commands::{Commands, report};
 use super::failure::Failure;
 use super::patience::wait_after;
 use super::session::{Execute, Session};
+use super::stderr::NeverBlocks;
 
 /// How long the worker waits for its handlers when it stops. This is longer than any command, because a worker that
 /// drops a handler would leave its command running. [`Stop`] ends the handlers instead.
@@ -106,6 +107,7 @@ impl Execute for Work {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         self.command.first().map_or(Ok(()), |program| child::check(program))?;
+        let _stderr = NeverBlocks::start()?;
         let (stop, signals) = (Stop::default(), Signals::listen()?);
         let name = self.worker.clone().unwrap_or_else(|| {
             let host = rustix::system::uname();

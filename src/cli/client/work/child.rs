@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::sync::oneshot;
 
 use crate::cli::client::failure::Failure;
+use crate::cli::client::stderr::Stderr;
 
 /// Number of bytes of stderr that are kept.
 const TAIL_BYTES: usize = 2_048;
@@ -107,7 +108,7 @@ impl Running {
         let tail = Arc::clone(&stderr);
         thread(move || {
             if let Some(from) = from {
-                copy(from, io::stderr(), &tail);
+                copy(from, Stderr, &tail);
             }
             let _ended = stderr_end.send(());
         })?;

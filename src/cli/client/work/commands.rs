@@ -17,6 +17,7 @@ use crate::cli::client::failure::Failure;
 use crate::cli::client::output::{clean, duration_text};
 use crate::cli::client::patience::{report_absence, report_failure};
 use crate::cli::client::session::Session;
+use crate::cli::client::stderr::say;
 
 /// The exit status of a command whose data is wrong (EX_DATAERR).
 const STATUS_REJECT: i32 = 65;
@@ -238,5 +239,5 @@ impl Commands {
 
 /// Reports a line on stderr.
 pub(super) fn report(text: &str) {
-    eprintln!("deltaq: {}", clean(text));
+    say(&clean(text));
 }

@@ -151,6 +151,20 @@ fn a_flood_of_output_is_bounded_and_an_unread_item_blocks_nothing() {
 }
 
 #[test]
+fn a_stderr_that_nobody_reads_stops_nothing() {
+    let server = Server::in_memory();
+    add(&server, 3);
+    let script = "head -c 200000 /dev/zero >&2; echo >> $DIR/done; [ $DELTAQ_KEY != k1 ]";
+    let mut worker = server.command(&["work", "q", "--", "sh", "-c", script]);
+    let worker = worker.env("DIR", server.folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut worker = worker.stderr(Stdio::piped()).spawn().expect("deltaq starts");
+    until("all keys were tried", || lines(&server.folder.path().join("done")).len() >= 3);
+    let pid = rustix::process::Pid::from_child(&worker);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    until("the worker ends", || worker.try_wait().expect("a child").is_some());
+}
+
+#[test]
 fn a_long_command_keeps_its_lease() {
     let server = Server::in_memory();
     add(&server, 1);
