@@ -152,7 +152,7 @@ def ended_reflector(folder):
     last = at()
     (files / "c.json").write_text('{"key":"c"}')
     time.sleep(3)
-    expect("last_call_at stands still", at() == last)
+    expect("last_call_at does not move", at() == last)
     try:
         call(port, "GET", "/metrics")
     except OSError:

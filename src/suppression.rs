@@ -1,4 +1,5 @@
-//! Limits the lines about refused requests per period: in the audit log for each caller, and in the log for each outcome.
+//! Limits the lines about refused requests per period: in the audit log for each caller, and in the log for each outcome
+//! and token.
 //! Refusals that exceed the limit are only counted.
 //!
 //! This limit is separate from the rate of a token. The rate limits requests; this module limits their lines.

@@ -84,6 +84,11 @@ pub(super) struct Observed {
     is_reported: bool,
 }
 
+/// The refusals whose lines are limited together: those of a token do not hide those of others.
+fn refusals(outcome: &str, who: Option<&str>) -> String {
+    who.map_or_else(|| outcome.to_owned(), |who| format!("{outcome} of the token {who}"))
+}
+
 impl Observed {
     pub(super) fn begin(context: Arc<RequestContext>) -> Self {
         context.state.request_metrics.begin();
@@ -150,7 +155,7 @@ impl Observed {
         // Probes, scrapes and successful calls are frequent, so they are logged at a lower level.
         if status.is_some_and(|status| status < 400) || self.is_check() {
             log_at!(Level::DEBUG);
-        } else if context.state.refused_lines.admits(Some(outcome)) {
+        } else if context.state.refused_lines.admits(Some(&refusals(outcome, who))) {
             log_at!(Level::INFO);
         }
         if context.state.spans.are_sent() {

@@ -5,6 +5,7 @@ pub(crate) mod delivery;
 pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
 pub(crate) mod leftovers;
+mod parked_lines;
 pub(crate) mod source_reports;
 pub(crate) mod waiters;
 
@@ -36,6 +37,7 @@ use self::delivery::Delivery;
 use self::feed_readers::{FeedReaders, LongReads, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::Leftovers;
+use self::parked_lines::ParkedLines;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
 use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
@@ -72,6 +74,7 @@ pub struct Handle {
     pub(super) follow_task: FollowTask,
     /// The problems that sources have reported.
     pub(super) source_reports: SourceReports,
+    parked_lines: ParkedLines,
 }
 
 /// The parts of the service that a queue uses.
@@ -154,6 +157,7 @@ impl Handle {
             feed_readers: FeedReaders::default(),
             follow_task: FollowTask::default(),
             source_reports: SourceReports::default(),
+            parked_lines: ParkedLines::default(),
         }
     }
 

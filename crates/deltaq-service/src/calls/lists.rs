@@ -24,7 +24,7 @@ use crate::{Error, KeyFilter, Moment};
 
 /// Maximum number of keys that a page examines. A page may have fewer entries than its limit, because a filter skips
 /// keys.
-const EXAMINED_MAX: usize = 20_000;
+const EXAMINED_MAX: usize = 5_000;
 /// Approximate size of a delta in a reply, without its object, in bytes.
 const DELTA_BYTES: usize = 256;
 

@@ -232,8 +232,8 @@ impl Handle {
         if expired > 0 {
             tracing::debug!(queue = %self.name(), leases = expired, "leases expired");
         }
-        if counters.parked > 0 {
-            tracing::info!(queue = %self.name(), keys = counters.parked, "keys were parked");
+        if let Some(keys) = self.parked_lines.admit(counters.parked, self.clock().monotonic_us()) {
+            tracing::info!(queue = %self.name(), keys, "keys were parked");
         }
     }
 
