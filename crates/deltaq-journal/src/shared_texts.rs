@@ -10,7 +10,8 @@ use super::text_id::TextId;
 
 /// How many texts are read at once.
 const FETCHED: usize = 64;
-/// After loading this many bytes, texts that nothing uses any more are forgotten. Until then they take memory.
+/// After loading at least this many bytes, and as many as were in use the last time, texts that nothing uses any more are
+/// forgotten. Until then they take memory.
 const FORGET_BYTES: usize = 16 << 20;
 
 /// A row that may refer to texts.
@@ -49,9 +50,16 @@ struct Loaded {
     texts: HashMap<TextId, Weak<str>>,
     /// Bytes of the texts that were loaded since unused ones were forgotten.
     bytes: usize,
+    /// Bytes of the texts that were in use then.
+    in_use: usize,
 }
 
 impl SharedTexts {
+    /// Forgets all texts: those in use stay where they are used, and the others are freed.
+    pub(super) fn forget(&self) {
+        *self.0.lock() = Loaded::default();
+    }
+
     /// Reads rows, then the texts to which they refer. If a text is missing, both are read again: the writer may have
     /// removed the row and the text after the row was read.
     pub(super) async fn with_rows<R: Refers, Rows, Texts>(
@@ -119,9 +127,16 @@ impl SharedTexts {
             return text;
         }
         loaded.bytes += text.len();
-        if loaded.bytes > FORGET_BYTES {
+        if loaded.bytes > FORGET_BYTES.max(loaded.in_use) {
             loaded.bytes = text.len();
-            loaded.texts.retain(|_, text| text.strong_count() > 0);
+            let mut in_use = 0;
+            loaded.texts.retain(|_, text| {
+                text.upgrade().is_some_and(|text| {
+                    in_use += text.len();
+                    true
+                })
+            });
+            loaded.in_use = in_use;
         }
         loaded.texts.insert(id, Arc::downgrade(&text));
         text

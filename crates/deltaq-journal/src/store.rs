@@ -176,7 +176,7 @@ pub const REMOVED_ROWS_MAX: u32 = 4_096;
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
 
 /// Maximum number of rows that [`Store::references`] and [`Store::texts`] return.
-pub const LISTED_ROWS_MAX: u32 = 1_000;
+pub const LISTED_ROWS_MAX: u32 = 250;
 
 /// A table whose rows may refer to texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -518,4 +518,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The retained part of a queue's journal as segments, oldest first. A segment has up to `bytes` bytes; a larger
     /// row is a segment by itself.
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>>;
+
+    /// Frees what was kept so that rows of several queues share their texts, once the queues are loaded.
+    fn forget_texts(&self) {}
 }

@@ -146,6 +146,12 @@ impl Texts {
         Ok(Some(unused))
     }
 
+    /// Gives up a running sweep after a failed read. It begins again after a pause.
+    pub(super) fn give_up(&mut self) {
+        self.running = None;
+        (self.may_have_others, self.has_removed) = (true, true);
+    }
+
     /// Records the end of a step that took `took_us`.
     pub(super) fn stepped(&mut self, now_us: u64, took_us: u64) {
         self.spent_us += took_us;

@@ -379,17 +379,20 @@ impl<S: Store> Writer<S> {
     /// Adds the removal of texts that no row refers to. Returns whether a sweep is running.
     async fn add_unused_texts(&mut self, writes: &mut Writes) -> bool {
         let begun_us = self.clock.monotonic_us();
-        match self.texts.step(&mut self.store, begun_us).await {
-            Ok(Some(unused)) => {
-                writes.unused_texts = unused;
-                self.texts.stepped(begun_us, whole_us(self.clock.since(begun_us)));
+        let step = self.texts.step(&mut self.store, begun_us).await;
+        if matches!(step, Ok(None)) {
+            return false;
+        }
+        self.texts.stepped(self.clock.monotonic_us(), whole_us(self.clock.since(begun_us)));
+        match step {
+            Ok(unused) => {
+                writes.unused_texts = unused.unwrap_or_default();
                 true
             }
-            Ok(None) => false,
             Err(error) => {
                 let error = with_causes(&error);
                 tracing::warn!(%error, "can't look for unused texts");
-                self.texts.forget();
+                self.texts.give_up();
                 false
             }
         }

@@ -133,6 +133,7 @@ impl Registry {
                 biased;
                 loaded = &mut loading => {
                     loaded?;
+                    journal.reader().forget_texts();
                     report("loaded", progress, self.clock().since(begun_us));
                     self.warn_of_clock_lead();
                     self.warn_of_numbers_ahead();

@@ -357,4 +357,8 @@ impl Reader for PostgresReader {
             Ok(())
         }))
     }
+
+    fn forget_texts(&self) {
+        self.0.texts.forget();
+    }
 }

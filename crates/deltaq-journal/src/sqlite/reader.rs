@@ -285,4 +285,8 @@ impl Reader for SqliteReader {
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
         Box::pin(self.0.read_segments(queue, bytes))
     }
+
+    fn forget_texts(&self) {
+        self.0.texts.forget();
+    }
 }
