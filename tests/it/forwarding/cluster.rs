@@ -74,6 +74,8 @@ impl TestNode {
         let registry =
             Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics.clone());
         let mut limits = HttpLimits::of(&Settings::default());
+        // Longer than any test runs.
+        limits.max_wait = Duration::from_hours(1);
         edit(&mut limits);
         let tokens = Tokens::new(tokens, &Tokens::default()).expect("valid tokens");
         let state = AppState::from(Parts {

@@ -9,9 +9,9 @@ use crate::harness::{Client, spawn};
 
 /// Calls that wait longer than any test runs: in their turn a pop, a long poll of a watch, and a wait for acknowledgements.
 const WAITS: [(&str, &str); 3] = [
-    ("POST", "/pop?wait=50s"),
-    ("GET", "/watch?wait=50s&resource_version=now"),
-    ("GET", "/synced?wait=50s&resource_version=now"),
+    ("POST", "/pop?wait=1h"),
+    ("GET", "/watch?wait=1h&resource_version=now"),
+    ("GET", "/synced?wait=1h&resource_version=now"),
 ];
 
 /// A queue of b with a key that is not acknowledged. It is leased, so pops wait.
@@ -114,7 +114,7 @@ async fn calls_wait_for_an_owner_that_refuses_connections() {
     let node = TestNode::start("a", &[], |_| {}).await;
     let owner = FakeOwner::start().await;
     node.sees(1, &owner.peer);
-    let path = format!("/v1/queues/{}/pop?wait=50s", queue_of(&node, 1, 0));
+    let path = format!("/v1/queues/{}/pop?wait=1h", queue_of(&node, 1, 0));
     let mut client = node.client().await;
     client.send("POST", &path, &Value::Null).await;
     let (mut pop, _) = owner.accept().await;
@@ -166,7 +166,7 @@ async fn waits_through_a_node_that_stops_end_without_the_owner() {
     let path = waiting_queue(&cluster).await;
     let closing = format!("/v1/queues/{}", queue_of(&cluster.a, 1, 1));
     cluster.b.post(&format!("{closing}/add"), &json!([{"key": "x"}])).await.ok();
-    let close = ("POST", format!("{closing}/close?drain=true&wait=50s"));
+    let close = ("POST", format!("{closing}/close?drain=true&wait=1h"));
     let calls = WAITS.into_iter().map(|(method, call)| (method, format!("{path}{call}"))).chain([close]);
     let mut waiting = Vec::new();
     for (method, call) in calls {
