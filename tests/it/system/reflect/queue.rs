@@ -62,7 +62,9 @@ fn deletions_reach_a_queue_with_versions() {
         let reflecting = Reflecting::start(&server, &line);
         let latest = |count: usize| {
             until(&format!("{to} has {count} keys"), || {
-                server.run(&["latest", &to, "-o", "ndjson"]).ok().lines().count() == count
+                // The reflector creates the queue.
+                let latest = server.run(&["latest", &to, "-o", "ndjson"]);
+                latest.code == Some(0) && latest.stdout.lines().count() == count
             });
         };
         latest(2);
