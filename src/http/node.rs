@@ -274,7 +274,7 @@ impl Node {
         Ok(reply)
     }
 
-    /// Waits until a node has been silent for some seconds, while this is awaited. A call that waits for the node asks it whether it
+    /// Waits until a node has not answered for some seconds. A call that waits for the node asks it whether it
     /// is there. TCP would not notice a proxy that accepts everything and passes nothing on, or a process that is frozen. Any reply
     /// counts: a node with too many connections refuses this one, and works on for the others.
     pub(super) async fn until_silent(&self, peer: &Peer) {

@@ -43,8 +43,8 @@ use self::write::Session;
 use super::store::{Epoch, Error, Opening, Position, QueueId, References, Referring, Size, Store, Writes};
 use super::text_id::TextId;
 
-/// Timeout of a write. The outcome of a write that takes longer is unknown. It is less than the time for which a node answers after its
-/// last heartbeat, so that a database that swallows everything is the cause that the log names.
+/// Timeout of a write. The outcome of a write that takes longer is unknown. The timeout is shorter than the time for which a node
+/// answers after its last heartbeat, so if the database no longer answers, the log names the database as the cause.
 const WRITE_MAX: Duration = Duration::from_secs(7);
 /// Timeout for closing connections.
 const CLOSING_MAX: Duration = Duration::from_secs(2);

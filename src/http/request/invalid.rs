@@ -14,7 +14,7 @@ pub(in crate::http) const SKIPPED_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug)]
 pub(in crate::http) enum InvalidKey {
     Key(Key),
-    /// A text that can't be a key, so the object is of no key of the queue.
+    /// A text that can't be a key. The queue has no key like it.
     Impossible(String),
     Unreadable,
 }

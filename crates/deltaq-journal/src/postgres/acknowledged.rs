@@ -112,7 +112,7 @@ impl Acknowledged {
     }
 }
 
-/// Logs the queues that lack writes. `versions` changes of the list of queues are missing as well.
+/// Logs each queue that has lost acknowledged writes. `versions` is the number of lost changes to the list of queues.
 fn report(losses: &[Loss], versions: u64) -> Error {
     for Loss { queue, name, found, acknowledged } in losses.iter().take(NAMED_MAX) {
         tracing::error!(

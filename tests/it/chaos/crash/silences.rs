@@ -7,7 +7,7 @@ use deltaq_journal::postgres::TTL;
 
 use super::history::{Answer, Call, Us};
 
-/// The longest time until a call is answered, in a long run: that of the removal of a node, and a second.
+/// The longest time until a call is answered in a long run: the time until a node is removed, plus a second.
 const ANSWER_MAX: Us = (TTL.as_secs() + 1) * 1_000_000;
 
 /// The longest times of one fault, in microseconds.

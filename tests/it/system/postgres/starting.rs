@@ -126,7 +126,7 @@ fn a_server_whose_database_comes_and_goes_at_the_start_waits() {
                     }
                     Err(log)
                 });
-                // A server that was opened before the connection was lost proves nothing.
+                // A server that had opened the database before the connection was lost does not count.
                 if is_lost { Ok(server) } else { Err(server.last_words()) }
             });
             is_over.store(true, Ordering::Relaxed);
@@ -138,7 +138,7 @@ fn a_server_whose_database_comes_and_goes_at_the_start_waits() {
     }
 }
 
-/// What no wait mends is an error at once.
+/// An error that waiting can't end is reported at once.
 #[test]
 fn a_server_whose_database_refuses_it_does_not_wait() {
     let cluster = Cluster::start();

@@ -468,7 +468,7 @@ fn a_row_on_two_pages_is_one_and_what_is_no_object_is_left_out() {
     assert!(run.stderr.contains("the list deletes nothing"), "{run:?}");
     assert_eq!(latest(&server, "q").len(), 6);
     assert!(latest(&server, "q").contains(&"new".to_owned()));
-    // A text that can't be a key is of no key of the queue.
+    // The queue has no key like a text that can't be a key.
     let run = once("/long");
     assert!(run.stdout.contains("4 deleted") && run.stderr.contains("invalid-key"), "{run:?}");
     assert!(run.stderr.contains(&"x".repeat(1_024)) && !run.stderr.contains("deletes nothing"), "{run:?}");

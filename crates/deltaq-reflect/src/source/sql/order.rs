@@ -26,7 +26,7 @@ pub(super) struct Order {
 enum Kind {
     Number,
     Digits(String),
-    /// The separator and the offset of the text, as far as it has them.
+    /// The separator between date and time, and the offset from UTC, if the text has them.
     Time(f64, Option<(char, String)>),
     Other,
 }
