@@ -178,7 +178,7 @@ mod tests {
             assert!(cut.after_failure(None) <= Duration::from_millis(800));
             cut.worked(Duration::from_secs(13));
             failing.after_failure(None);
-            failing.worked(Duration::from_millis(500));
+            failing.worked(Duration::from_millis(300));
             tokio::time::advance(Duration::from_secs(14)).await;
         }
         assert!(failing.after_failure(None) >= Duration::from_secs(30));
