@@ -34,7 +34,7 @@ use sqlx::{Connection, Row};
 
 pub use self::backup::backup;
 use self::error::database;
-use self::files::{FileIdentities, Lock, Paths};
+use self::files::{FileIdentities, Folder, Lock, Paths};
 use self::mark::{HighWaterMark, Reached};
 pub use self::reader::SqliteReader;
 pub use self::snapshot::SqliteSnapshot;
@@ -104,7 +104,8 @@ impl Sqlite {
         let paths = Paths::new(folder)?;
         paths.make_folder()?;
         paths.expect_regular()?;
-        let lock = Lock::take(&paths)?;
+        let folder = Folder::open(&paths.folder)?;
+        let lock = Lock::take(&paths, &folder)?;
         paths.tighten()?;
         let boot = mark::boot_id();
         let mark = mark::read(&paths.mark)?;
@@ -124,11 +125,11 @@ impl Sqlite {
         let mut state = connect::state(&mut writer).await?;
         state.opening.clean &= !is_backup;
         state.opening.epoch = connect::next_epoch(&mut writer, state.opening.epoch, false).await?;
-        let mark = HighWaterMark::start(&paths.mark, state.reached, sync, boot)?;
+        let mark = HighWaterMark::start(folder, state.reached, sync, boot)?;
         let upkeep = Upkeep::new(connect::writer(&paths, sync).await?);
         files::sync_folder(&paths.folder)?;
         let opened = FileIdentities::remember(&paths)?;
-        let reader = Arc::new(SqliteReader::new(&paths));
+        let reader = Arc::new(SqliteReader::new(&paths)?);
         let connections = Some(Connections { writer, upkeep });
         let store = Self {
             paths,
@@ -178,6 +179,8 @@ impl Sqlite {
         self.opened.forget_wal(&self.paths);
         self.close_connections().await?;
         let mut writer = connect::writer(&self.paths, self.sync).await?;
+        // The path may lead to another database by now.
+        self.opened.check()?;
         let reached = settle(&mut writer, self.mark.reached(), self.is_full).await?;
         let in_doubt = std::mem::replace(&mut self.is_epoch_in_doubt, true);
         match connect::next_epoch(&mut writer, self.epoch, in_doubt).await {
@@ -188,9 +191,9 @@ impl Sqlite {
                 return Err(error);
             }
         }
-        self.mark.set(&self.paths.mark, reached)?;
+        self.mark.set(reached)?;
         let upkeep = Upkeep::new(connect::writer(&self.paths, self.sync).await?);
-        self.opened = FileIdentities::remember(&self.paths)?;
+        self.opened.remember_wal(&self.paths)?;
         self.connections = Some(Connections { writer, upkeep });
         self.upkeep_error = None;
         self.is_sound = true;
@@ -220,9 +223,9 @@ impl Store for Sqlite {
         let written = write::commit(writer, writes, before.row + 1).await;
         self.is_full = matches!(written, Err(Error::Full { .. }));
         written?;
-        // The mark is written after the commit, because it must never be ahead of the durable rows.
-        self.mark.set(&self.paths.mark, Reached { row, version })?;
         self.opened.check()?;
+        // The mark is written after the commit, because it must never be ahead of the durable rows.
+        self.mark.set(Reached { row, version })?;
         self.is_sound = true;
         Ok(())
     }

@@ -1,12 +1,16 @@
 //! The files of a store: their permissions, their lock, and their identities.
 //!
 //! SQLite trusts its files: it keeps committing to a database that was moved away, and these commits are lost. So the
-//! store checks that its paths still refer to the files that it opened.
+//! store checks that its paths still refer to the files that it opened. What the store itself writes later, it finds in
+//! the folder that it opened, because the folder's path may lead to another data directory by then.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, renameat, statat};
+use rustix::io::Errno;
 
 use super::error;
 use crate::store::{Error, Holder};
@@ -14,6 +18,10 @@ use crate::store::{Error, Holder};
 /// The mode of the files. All objects can be read from them, so only the owner has access.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
+
+const LOCK: &str = "deltaq.lock";
+/// The file of the high-water mark.
+pub(super) const MARK: &str = "deltaq.mark";
 
 /// The paths of a store's files.
 #[derive(Clone, Debug)]
@@ -36,8 +44,8 @@ impl Paths {
             database: within("deltaq.db"),
             wal: within("deltaq.db-wal"),
             rollback: within("deltaq.db-journal"),
-            lock: within("deltaq.lock"),
-            mark: within("deltaq.mark"),
+            lock: within(LOCK),
+            mark: within(MARK),
             folder,
         })
     }
@@ -118,6 +126,53 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
     opened.is_ok_and(|opened| identity(path).is_ok_and(|found| found == opened))
 }
 
+/// A folder that was opened. A rename of the folder does not change which folder this is.
+#[derive(Debug)]
+pub(super) struct Folder {
+    folder: File,
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        let folder = File::open(path).map_err(|error| error::file("open the folder", path, error))?;
+        Ok(Self { folder, path: path.to_owned() })
+    }
+
+    /// The path that a file had when the folder was opened, for messages.
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether there is a file of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        statat(&self.folder, name, AtFlags::empty()).is_ok()
+    }
+
+    /// Whether the name refers to the open file.
+    pub(super) fn has_at(&self, name: &str, file: &File) -> bool {
+        let identity = |found: rustix::fs::Stat| (found.st_dev, found.st_ino);
+        let found = statat(&self.folder, name, AtFlags::empty()).map(identity);
+        found.is_ok_and(|found| fstat(file).map(identity) == Ok(found))
+    }
+
+    /// Opens a file for reading and writing. If the file is missing, it is created so that only its owner can read it,
+    /// regardless of the umask.
+    pub(super) fn open_or_create(&self, name: &str) -> Result<File, Error> {
+        let failed = |error| error::file("open", &self.path_of(name), error);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = openat(&self.folder, name, flags, Mode::from_raw_mode(FILE_MODE));
+        let file = File::from(file.map_err(|errno: Errno| failed(errno.into()))?);
+        file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)?;
+        Ok(file)
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        renameat(&self.folder, from, &self.folder, to)
+            .map_err(|errno| error::file("write", &self.path_of(to), errno.into()))
+    }
+}
+
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder)
@@ -132,16 +187,6 @@ pub(super) fn create(path: &Path) -> Result<(), Error> {
     file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)
 }
 
-/// Opens a file for reading and writing. If the file is missing, it is created as by [`create`].
-pub(super) fn open_or_create(path: &Path) -> Result<File, Error> {
-    let failed = |error| error::file("open", path, error);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
-    let file = options.open(path).map_err(failed)?;
-    file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)?;
-    Ok(file)
-}
-
 /// The lock of a store. It excludes other servers until it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
@@ -151,8 +196,8 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Takes the lock, or returns its holder.
-    pub(super) fn take(paths: &Paths) -> Result<Self, Error> {
-        let mut file = open_or_create(&paths.lock)?;
+    pub(super) fn take(paths: &Paths, folder: &Folder) -> Result<Self, Error> {
+        let mut file = folder.open_or_create(LOCK)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -223,12 +268,20 @@ pub(super) struct FileIdentities {
 impl FileIdentities {
     /// Records the files at their current paths.
     pub(super) fn remember(paths: &Paths) -> Result<Self, Error> {
-        let remember = |path: &PathBuf| {
+        Self::of(&[&paths.database, &paths.lock, &paths.wal])
+    }
+
+    /// Records only the database.
+    pub(super) fn remember_database(paths: &Paths) -> Result<Self, Error> {
+        Self::of(&[&paths.database])
+    }
+
+    fn of(paths: &[&PathBuf]) -> Result<Self, Error> {
+        let remember = |path: &&PathBuf| {
             let identity = identity(path).map_err(|error| error::file("look at", path, error))?;
-            Ok((path.clone(), identity))
+            Ok(((*path).clone(), identity))
         };
-        let files = [&paths.database, &paths.lock, &paths.wal].into_iter().map(remember);
-        Ok(Self { files: files.collect::<Result<_, Error>>()? })
+        Ok(Self { files: paths.iter().map(remember).collect::<Result<_, Error>>()? })
     }
 
     /// Checks that the paths still refer to the same files.
@@ -254,6 +307,12 @@ impl FileIdentities {
     /// the next connection.
     pub(super) fn forget_wal(&mut self, paths: &Paths) {
         self.files.retain(|(path, _)| *path != paths.wal);
+    }
+
+    /// Records the new WAL. The other files must be those that the store was opened with.
+    pub(super) fn remember_wal(&mut self, paths: &Paths) -> Result<(), Error> {
+        self.files.extend(Self::of(&[&paths.wal])?.files);
+        self.check()
     }
 }
 

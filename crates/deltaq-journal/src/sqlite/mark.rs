@@ -9,8 +9,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::error;
+use super::files::{self, Folder, MARK};
 use super::sync::Sync;
-use super::{error, files};
 use crate::store::Error;
 
 /// The last row and version of a store.
@@ -45,6 +46,8 @@ pub(super) struct Record {
     pub(super) boot: String,
 }
 
+/// The name under which the file is created.
+const DRAFT: &str = "deltaq.mark-new";
 /// Length of a boot id in bytes.
 const BOOT_BYTES: usize = 36;
 
@@ -124,6 +127,7 @@ pub(super) fn refuse_loss(path: &Path, mark: &Record, here: Reached, boot: &str)
 /// The mark of an open store.
 #[derive(Debug)]
 pub(super) struct HighWaterMark {
+    folder: Folder,
     file: File,
     record: Record,
 }
@@ -131,26 +135,11 @@ pub(super) struct HighWaterMark {
 impl HighWaterMark {
     /// Opens the file, or creates it, and syncs it once. Later writes overwrite a single block. After a power loss,
     /// the block has either the old or the new content.
-    pub(super) fn start(path: &Path, reached: Reached, sync: Sync, boot: String) -> Result<Self, Error> {
+    pub(super) fn start(folder: Folder, reached: Reached, sync: Sync, boot: String) -> Result<Self, Error> {
         let record = Record { reached, sync, boot };
-        if path.exists() { Self::write_whole(path, record) } else { Self::create(path, record) }
-    }
-
-    /// Creates the file under another name and renames it, so that it is never incomplete.
-    fn create(path: &Path, record: Record) -> Result<Self, Error> {
-        let draft = path.with_extension("mark-new");
-        let mark = Self::write_whole(&draft, record)?;
-        fs::rename(&draft, path).map_err(|error| error::file("write", path, error))?;
-        Ok(mark)
-    }
-
-    fn write_whole(path: &Path, record: Record) -> Result<Self, Error> {
-        let mark = Self { file: files::open_or_create(path)?, record };
-        mark.write_line(path)?;
-        let length = mark.record.to_line().len() as u64;
-        let synced = mark.file.set_len(length).and_then(|()| mark.file.sync_all());
-        synced.map_err(|error| error::file("write", path, error))?;
-        Ok(mark)
+        let file =
+            if folder.has(MARK) { write_whole(&folder, MARK, &record) } else { create(&folder, &record) }?;
+        Ok(Self { folder, file, record })
     }
 
     /// The last row and version that the mark records.
@@ -160,20 +149,33 @@ impl HighWaterMark {
 
     /// Records the last row and version of the store. If the file was removed or replaced, it is created again,
     /// because the writer knows its content.
-    pub(super) fn set(&mut self, path: &Path, reached: Reached) -> Result<(), Error> {
+    pub(super) fn set(&mut self, reached: Reached) -> Result<(), Error> {
         self.record.reached = reached;
-        if files::is_at(&self.file, path) {
-            return self.write_line(path);
+        let path = self.folder.path_of(MARK);
+        if self.folder.has_at(MARK, &self.file) {
+            let line = self.record.to_line();
+            let written = self.file.write_all_at(line.as_bytes(), 0);
+            return written.map_err(|error| error::file("write", &path, error));
         }
         tracing::error!(path = %path.display(), "the mark was removed or replaced while the server runs; it is written again");
-        *self = Self::create(path, self.record.clone())?;
+        self.file = create(&self.folder, &self.record)?;
         Ok(())
     }
+}
 
-    fn write_line(&self, path: &Path) -> Result<(), Error> {
-        let line = self.record.to_line();
-        self.file.write_all_at(line.as_bytes(), 0).map_err(|error| error::file("write", path, error))
-    }
+/// Creates the file under another name and renames it, so that it is never incomplete.
+fn create(folder: &Folder, record: &Record) -> Result<File, Error> {
+    let file = write_whole(folder, DRAFT, record)?;
+    folder.rename(DRAFT, MARK)?;
+    Ok(file)
+}
+
+fn write_whole(folder: &Folder, name: &str, record: &Record) -> Result<File, Error> {
+    let (file, line) = (folder.open_or_create(name)?, record.to_line());
+    let written = file.write_all_at(line.as_bytes(), 0).and_then(|()| file.set_len(line.len() as u64));
+    let synced = written.and_then(|()| file.sync_all());
+    synced.map_err(|error| error::file("write", &folder.path_of(name), error))?;
+    Ok(file)
 }
 
 /// The boot id of the machine; empty if the system has none.

@@ -19,7 +19,7 @@ use sqlx::sqlite::{
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::error::database;
-use super::files::Paths;
+use super::files::{FileIdentities, Paths};
 use super::write::key_id;
 use super::{connect, rows, sql};
 use crate::pages::{Range, add_to_segments, ahead};
@@ -46,8 +46,9 @@ struct ReadPool {
 }
 
 enum Source {
-    /// Connections that are opened on demand. Each statement sees the newest commits.
-    Live(SqlitePool),
+    /// Connections that are opened on demand, and the database to which the path must then lead. Each statement sees the
+    /// newest commits.
+    Live(SqlitePool, FileIdentities),
     /// One connection in one transaction. Every statement sees the same commits. `None` once it is closed.
     Snapshot(Mutex<Option<SqliteConnection>>),
 }
@@ -86,15 +87,16 @@ impl fmt::Debug for SqliteReader {
 
 impl SqliteReader {
     /// Reads a store that has already been checked. Connections are opened on demand.
-    pub(super) fn new(paths: &Paths) -> Self {
+    pub(super) fn new(paths: &Paths) -> Result<Self, Error> {
         let options = SqlitePoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_MAX)
             .test_before_acquire(false)
             .idle_timeout(None)
             .max_lifetime(None);
-        let source = Source::Live(options.connect_lazy_with(connect::reading(&paths.database)));
-        Self(Arc::new(ReadPool { source, texts: SharedTexts::default() }))
+        let pool = options.connect_lazy_with(connect::reading(&paths.database));
+        let source = Source::Live(pool, FileIdentities::remember_database(paths)?);
+        Ok(Self(Arc::new(ReadPool { source, texts: SharedTexts::default() })))
     }
 
     /// Reads on one connection, within its transaction.
@@ -106,7 +108,7 @@ impl SqliteReader {
     /// Closes all connections.
     pub(super) async fn close(self) {
         match &self.0.source {
-            Source::Live(pool) => pool.close().await,
+            Source::Live(pool, _) => pool.close().await,
             Source::Snapshot(connection) => {
                 if let Some(connection) = connection.lock().await.take() {
                     // A connection that only reads has nothing to lose.
@@ -135,7 +137,10 @@ impl SqliteReader {
 impl ReadPool {
     async fn connection(&self) -> Result<Reading<'_>, Error> {
         match &self.source {
-            Source::Live(pool) => {
+            Source::Live(pool, opened) => {
+                if pool.num_idle() == 0 {
+                    opened.check()?;
+                }
                 let connection = pool.acquire().await;
                 connection
                     .map(Reading::Pooled)

@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions, Connection, Row};
 
 use super::connect::{self, State};
 use super::error::database;
-use super::files::{Paths, Use};
+use super::files::{self, Paths, Use};
 use super::mark::{self, Record};
 use super::reader::SqliteReader;
 use super::rows;
@@ -102,7 +102,7 @@ impl SqliteSnapshot {
         let begun = begin(&mut connection, &paths).await;
         if let Err(error) = begun {
             let _ = connection.close().await;
-            remove(&usage, &temp_files);
+            remove(&usage, &paths, &temp_files);
             return Err(error);
         }
         let state = connect::state(&mut connection).await;
@@ -336,7 +336,7 @@ impl Snapshot for SqliteSnapshot {
     fn close(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {
             self.reader.close().await;
-            remove(&self.usage, &self.temp_files);
+            remove(&self.usage, &self.paths, &self.temp_files);
         })
     }
 }
@@ -399,9 +399,10 @@ fn bytes_beside(database: &Path) -> bool {
     fs::metadata(beside(database, "-wal")).is_ok_and(|found| found.len() > 0)
 }
 
-/// Removes the files that SQLite created for the snapshot, unless a server may now be using them.
-fn remove(usage: &Use, temp_files: &[PathBuf]) {
-    if matches!(usage, Use::Unused(Some(_))) {
+/// Removes the files that SQLite created for the snapshot, unless a server may now be using them, or their paths lead to
+/// another data directory.
+fn remove(usage: &Use, paths: &Paths, temp_files: &[PathBuf]) {
+    if matches!(usage, Use::Unused(Some(lock)) if files::is_at(lock, &paths.lock)) {
         for path in temp_files {
             let _ = fs::remove_file(path);
         }

@@ -107,10 +107,11 @@ async fn with_normal_sync_a_power_loss_may_take_the_newest_rows() {
     // The same mark, written before a reboot.
     let other = "00000000-0000-0000-0000-000000000000".to_owned();
     let reached = Reached { row: 9, version: 0 };
-    drop(HighWaterMark::start(&scratch.file("deltaq.mark"), reached, Sync::Full, other.clone()).unwrap());
+    let folder = || Folder::open(&scratch.data()).unwrap();
+    drop(HighWaterMark::start(folder(), reached, Sync::Full, other.clone()).unwrap());
     let message = scratch.refusal(Sync::Normal).await;
     assert!(message.contains("4 journal rows"), "those rows were synced: {message}");
-    drop(HighWaterMark::start(&scratch.file("deltaq.mark"), reached, Sync::Normal, other).unwrap());
+    drop(HighWaterMark::start(folder(), reached, Sync::Normal, other).unwrap());
     let (store, reader, _) = scratch.open().await;
     assert_eq!(last_rv(&reader).await, Some(5));
     store.close().await;
@@ -218,6 +219,71 @@ async fn a_file_that_is_moved_from_an_open_store_is_detected_at_the_next_write()
             store.close().await;
         }
     }
+}
+
+/// All files of a folder.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn no_file_is_written_into_a_folder_that_takes_the_place_of_the_data_directory() {
+    for (has_mark, wrote) in [(true, true), (true, false), (false, true), (false, false)] {
+        let scratch = Scratch::new();
+        let (mut store, reader, _) = scratch.open().await;
+        store.write(rows(1..=1)).await.unwrap();
+        let (other, aside) = (scratch.0.join("other"), scratch.0.join("aside"));
+        let (mut second, _, _) = Sqlite::open(&other, Sync::Full).await.unwrap();
+        let writes = Writes { epoch: second.epoch, ..rows(1..=5) };
+        second.write(writes).await.unwrap();
+        if !has_mark {
+            fs::remove_file(other.join("deltaq.mark")).unwrap();
+        }
+        fs::rename(scratch.data(), &aside).unwrap();
+        // With a WAL, as a killed process leaves it.
+        copy_folder(&other, &scratch.data());
+        second.close().await;
+        let before = contents(&scratch.data());
+        if wrote {
+            let refused = store.write(rows(2..=2)).await;
+            assert!(matches!(refused, Err(Error::Replaced { .. })), "{refused:?}");
+        }
+        assert!(matches!(store.reopen().await, Err(Error::Replaced { .. })));
+        assert!(
+            reader.journal(QueueId(1), Rv::ZERO, usize::MAX).await.is_err(),
+            "they are rows of another store"
+        );
+        store.close().await;
+        assert_eq!(contents(&scratch.data()), before, "has_mark {has_mark}, wrote {wrote}");
+        let (moved, reader, _) = Sqlite::open(&aside, Sync::Full).await.unwrap();
+        assert_eq!(last_rv(&reader).await, Some(if wrote { 2 } else { 1 }));
+        moved.close().await;
+    }
+}
+
+#[tokio::test]
+async fn the_mark_stays_in_a_folder_that_is_renamed() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.data()).unwrap();
+    let (first, second) = (Reached { row: 1, version: 1 }, Reached { row: 2, version: 1 });
+    let folder = Folder::open(&scratch.data()).unwrap();
+    let mut mark = HighWaterMark::start(folder, first, Sync::Full, String::new()).unwrap();
+    let aside = scratch.0.join("aside");
+    fs::rename(scratch.data(), &aside).unwrap();
+    fs::create_dir(scratch.data()).unwrap();
+    let read = || mark::read(&aside.join("deltaq.mark")).unwrap().map(|record| record.reached);
+    mark.set(second).unwrap();
+    assert_eq!(read(), Some(second));
+    fs::remove_file(aside.join("deltaq.mark")).unwrap();
+    mark.set(first).unwrap();
+    assert_eq!(read(), Some(first), "it is written again where it was");
+    assert_eq!(contents(&scratch.data()), []);
+    fs::remove_dir_all(&aside).unwrap();
+    assert!(mark.set(second).is_err(), "there is no folder for it");
+    assert_eq!(contents(&scratch.data()), []);
 }
 
 #[tokio::test]
