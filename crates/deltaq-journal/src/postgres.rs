@@ -30,8 +30,8 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection as _, Row as _};
 
 use self::acknowledged::{Acknowledged, Pending};
+use self::connect::simple;
 pub use self::connect::{Protection, away, is_broken};
-use self::connect::{simple, simple_rows};
 use self::error::database;
 pub use self::nodes::{Condition, Found, Join, Membership, Node};
 use self::owner::Tenure;
@@ -138,7 +138,7 @@ impl Postgres {
         })
     }
 
-    /// Reads rows on the writer's connection.
+    /// Reads rows on the writer's connection. A query that the database refuses, or that takes too long, does not cost the connection.
     async fn list<T>(
         &mut self,
         doing: &str,
@@ -146,9 +146,12 @@ impl Postgres {
         read: impl Fn(&PgRow) -> Result<T, sqlx::Error>,
     ) -> Result<Vec<T>, Error> {
         let mut connection = self.take(doing)?;
-        let found = simple_rows(&mut connection, doing, query).await?;
-        self.connection = Some(connection);
-        found.iter().map(read).collect::<Result<_, _>>().map_err(|error| database(doing, error))
+        let found = connect::answered_rows(&mut connection, doing, sql::limited(&query)).await?;
+        if let Ok(_) | Err(sqlx::Error::Database(_)) = &found {
+            self.connection = Some(connection);
+        }
+        let read = |found: Vec<PgRow>| found.iter().map(read).collect::<Result<_, _>>();
+        found.and_then(read).map_err(|error| database(doing, error))
     }
 
     /// The connection, its host and the epoch that begins with it.
@@ -226,12 +229,9 @@ impl Store for Postgres {
     }
 
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
-        let doing = "look for rows of a queue";
-        let mut connection = self.take(doing)?;
-        let row = simple(&mut connection, doing, sql::has_rows(self.partition, queue)).await?;
-        self.connection = Some(connection);
-        let has_rows = row.ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get(0));
-        has_rows.map_err(|error| database(doing, error))
+        let query = sql::has_rows(self.partition, queue);
+        let found = self.list("look for rows of a queue", query, |row| row.try_get::<bool, _>(0)).await?;
+        Ok(found.contains(&true))
     }
 
     async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {

@@ -157,6 +157,15 @@ pub(super) async fn simple_rows(
     within(SHORT_MAX, doing, connection.fetch_all(statements(text))).await
 }
 
+/// Like [`simple_rows`], but returns the error of the database as it is, if the database has answered.
+pub(super) async fn answered_rows(
+    connection: &mut PgConnection,
+    doing: &str,
+    text: String,
+) -> Result<Result<Vec<PgRow>, sqlx::Error>, Error> {
+    within(SHORT_MAX, doing, async { Ok(connection.fetch_all(statements(text)).await) }).await
+}
+
 fn statements(text: String) -> RawSql {
     // Every such text is from the module `sql` and consists of constants and numbers.
     sqlx::raw_sql(AssertSqlSafe(text))

@@ -14,6 +14,9 @@ use crate::text_id::TextId;
 const LOCK_MS: u32 = 5_000;
 /// Maximum duration of each statement in a transaction of several statements, in milliseconds.
 const STATEMENT_MS: u32 = 60_000;
+/// Maximum duration of a query that can be repeated later, in milliseconds. It is shorter than the wait for the reply, so the database ends
+/// the query and the connection can still be used.
+const REPEATABLE_MS: u32 = 5_000;
 /// Maximum pause between two statements of a transaction, in milliseconds. If a node loses power during a
 /// transaction, the lock of the partition is held for this long.
 const PAUSE_MS: u32 = 5_000;
@@ -33,6 +36,11 @@ pub(super) fn begin() -> String {
          SET LOCAL statement_timeout = {STATEMENT_MS}; \
          SET LOCAL idle_in_transaction_session_timeout = {PAUSE_MS}; "
     )
+}
+
+/// A query that can be repeated later. The database runs the text as one transaction.
+pub(super) fn limited(query: &str) -> String {
+    format!("SET LOCAL statement_timeout = {REPEATABLE_MS}; {query}")
 }
 
 /// Begins a transaction, locks the partition, and reads its epoch, its writer and the server.

@@ -229,11 +229,16 @@ impl Cluster {
 
     /// Runs SQL in a database as the administrator.
     pub(crate) fn sql_in(&self, database: &str, text: &str) -> String {
+        let output = run(&mut self.psql(database, text));
+        String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+    }
+
+    /// The command that runs SQL in a database as the administrator.
+    pub(crate) fn psql(&self, database: &str, text: &str) -> Command {
         let mut command = Command::new(program("psql"));
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]);
         command.arg(self.folder.path()).args(["-d", database, "-c", text]);
-        let output = run(&mut command);
-        String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+        command
     }
 
     /// Adds a line before all others to `pg_hba.conf`, which says who may connect and how.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq_journal::store::Error;
+use deltaq_journal::store::{BEFORE_ALL_ROWS, Error, Referring, Store as _};
 
 use super::proxy::Proxy;
 use super::*;
@@ -139,5 +139,37 @@ async fn readers_survive_cut_connections() {
     store.write(event(2)).await.expect_err("the connection is cut");
     store.reopen().await.expect("the store is reopened");
     assert_eq!(events(&reader).await, [1]);
+    store.close().await;
+}
+
+/// Nobody waits for a sweep of texts or of deleted queues, so a failure must not cost the connection of the writer.
+#[tokio::test]
+async fn a_query_that_the_database_refuses_or_ends_keeps_the_connection() {
+    let cluster = Cluster::start();
+    let (mut store, reader) = open(&cluster.url()).await;
+    let queue = QueueId(1);
+    for (number, table) in ["texts", "keys", "tombstones"].into_iter().enumerate() {
+        cluster.sql(&format!("ALTER TABLE deltaq.{table} RENAME TO away"));
+        let refused = match table {
+            "texts" => store.texts(None).await.map(drop),
+            "keys" => store.references(Referring::Keys, BEFORE_ALL_ROWS).await.map(drop),
+            _ => store.has_rows(queue).await.map(drop),
+        };
+        assert!(matches!(&refused, Err(Error::Failed { .. })), "{table}: {refused:?}");
+        store.write(event(number as u64 + 1)).await.expect("the connection is as it was");
+        cluster.sql(&format!("ALTER TABLE deltaq.away RENAME TO {table}"));
+        assert!(store.has_rows(queue).await.expect("the table is back"));
+    }
+    let lock = cluster.psql("deltaq", "BEGIN; LOCK TABLE deltaq.texts; SELECT pg_sleep(60); COMMIT").spawn();
+    let mut lock = lock.expect("psql runs");
+    let held = "FROM pg_locks WHERE relation = 'deltaq.texts'::regclass AND granted AND mode = 'AccessExclusiveLock'";
+    until("the table is locked", || cluster.sql(&format!("SELECT count(*) {held}")) == "1");
+    let ended = within(store.texts(None)).await.map(drop);
+    assert!(matches!(&ended, Err(Error::Failed { .. })), "{ended:?}");
+    store.write(event(4)).await.expect("the connection is as it was");
+    cluster.sql(&format!("SELECT pg_terminate_backend(pid) {held}"));
+    lock.wait().expect("psql has run");
+    assert_eq!(store.texts(None).await.expect("the lock is gone"), []);
+    assert_eq!(events(&reader).await, [1, 2, 3, 4]);
     store.close().await;
 }
