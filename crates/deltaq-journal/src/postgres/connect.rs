@@ -15,8 +15,9 @@ use super::{rows, sql};
 use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
 const BEGIN_EPOCH: &str = "begin an epoch";
-/// SQLSTATE of what passes (<https://www.postgresql.org/docs/current/errcodes-appendix.html>): a pooler does not reach the database; the
-/// database starts, stops or recovers; it has no free connection.
+/// SQLSTATE of what may pass (<https://www.postgresql.org/docs/current/errcodes-appendix.html>): a pooler gets no connection to the
+/// database; the database starts, stops or recovers; it has no free connection. PgBouncer reports every refusal of the database as
+/// 08P01, also one that does not pass; the log then shows its text.
 const PASSING: [&str; 3] = ["08", "57P", "53300"];
 /// Timeout for one host to accept a connection.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(3);

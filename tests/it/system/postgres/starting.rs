@@ -1,11 +1,13 @@
 //! Starts while the database is down, comes and goes, or refuses the server.
 
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use deltaq_journal::postgres::{self, Settings};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -149,4 +151,55 @@ fn a_server_whose_database_refuses_it_does_not_wait() {
         let log = Spawned::try_start(&Store::Url(url), deltaq(&[]), "127.0.0.1:0", |_| {}).expect_err(what);
         assert!(log.contains(what), "{log}");
     }
+}
+
+/// A server that answers the startup message of a client with this SQLSTATE.
+fn refuse_with(listener: &TcpListener, code: &str) {
+    let (mut client, _) = listener.accept().expect("a connection");
+    let mut length = [0; 4];
+    client.read_exact(&mut length).expect("a startup message");
+    let mut rest = vec![0; u32::from_be_bytes(length) as usize - length.len()];
+    client.read_exact(&mut rest).expect("a startup message");
+    let fields = format!("SFATAL\0C{code}\0Mrefused\0\0");
+    let length = u32::try_from(4 + fields.len()).expect("a short message").to_be_bytes();
+    client.write_all(&[b"E", &length[..], fields.as_bytes()].concat()).expect("the client reads");
+}
+
+#[tokio::test]
+async fn the_class_of_a_refusal_says_whether_waiting_may_help() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let settings = Settings::parse(&format!("postgres://deltaq@{address}/deltaq?sslmode=disable"));
+    let settings = settings.expect("an address");
+    for (code, may_help) in [
+        ("08000", true),
+        ("08006", true),
+        ("08P01", true),
+        ("57P01", true),
+        ("57P03", true),
+        ("53300", true),
+        ("28000", false),
+        ("28P01", false),
+        ("3D000", false),
+        ("53200", false),
+        ("42501", false),
+    ] {
+        let listener = listener.try_clone().expect("a listener");
+        let server = std::thread::spawn(move || refuse_with(&listener, code));
+        let away = postgres::away(&settings).await;
+        server.join().expect("no panic");
+        assert_eq!(away.is_some(), may_help, "{code}: {away:?}");
+        assert!(away.is_none_or(|away| away.contains("refused")), "{code}");
+    }
+}
+
+/// `PgBouncer` reports every refusal of the database as 08P01.
+#[tokio::test]
+async fn a_refusal_that_a_pooler_reports_may_pass() {
+    let cluster = Cluster::start();
+    cluster.sql("ALTER ROLE deltaq CONNECTION LIMIT 0");
+    let pooler = Pooler::start(&cluster);
+    let settings = Settings::parse(&pooler.url()).expect("an address");
+    let away = postgres::away(&settings).await.expect("it may pass");
+    assert!(away.contains("too many connections for role"), "{away}");
 }
