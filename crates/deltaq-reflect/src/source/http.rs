@@ -3,6 +3,7 @@
 
 mod patience;
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -363,9 +364,11 @@ struct Secrets(Vec<String>);
 
 impl Secrets {
     fn new(url: &Url, headers: &HeaderMap) -> Self {
-        let raw = url.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let mut found: Vec<String> = raw.map(|(_, value)| value.to_owned()).collect();
-        found.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+        let pairs = url.query().unwrap_or_default().split('&');
+        let raw = pairs.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+        let mut found: Vec<String> = raw.map(str::to_owned).collect();
+        let decoded = url.query_pairs().map(|(name, value)| if value.is_empty() { name } else { value });
+        found.extend(decoded.map(Cow::into_owned));
         for value in headers.values().filter_map(|value| value.to_str().ok()) {
             // The credentials behind their scheme, and each cookie.
             found.push(value.to_owned());

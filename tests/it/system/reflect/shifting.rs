@@ -512,8 +512,10 @@ fn a_reply_that_repeats_a_secret_is_shown_without_it() {
     let file = server.folder.path().join("headers");
     std::fs::write(&file, "Authorization: Bearer hidden-token\n").expect("a file");
     let headers = file.display().to_string();
-    for path in ["/html", "/json", "/text"] {
-        let url = upstream.url(&format!("{path}?api_key=hidden%20key&sign=hidden-sign"));
+    let queries = ["api_key=hidden%20key&sign=hidden-sign", "hidden-token", "page=12345&hidden%20key"];
+    let paths = ["/html", "/json", "/text"].iter().flat_map(|path| queries.map(|query| (path, query)));
+    for (path, query) in paths {
+        let url = upstream.url(&format!("{path}?{query}"));
         let line = ["reflect", "q", "--source", "s", "--list", &url, "--header-file", &headers, "--once"];
         let failed = server.run(&line).failed(1);
         assert!(failed.contains("***") && !failed.contains("hidden"), "{path}: {failed}");
