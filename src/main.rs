@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use deltaq::cli::{self, Command, Serve};
-use deltaq::server::{self, PassedSockets, Server};
+use deltaq::server::{self, PassedSockets, ReadyFile, Server};
 use deltaq::{config, supervisor, telemetry};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::lifecycle::Shutdown;
@@ -72,11 +72,7 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         let shutdown = Shutdown::on_signals(settings.server.shutdown_timeout.get())?;
-        if let Some(path) = &serve.ready_file {
-            // A file of an earlier run would report readiness too early. If removing it fails, the write below also
-            // fails and is reported.
-            let _absent = std::fs::remove_file(path);
-        }
+        let ready_file = serve.ready_file.as_deref().map(ReadyFile::prepare).transpose()?;
         let server = match Server::start_on(&settings, shutdown, sockets).await {
             Err(stopped @ server::Error::Stopped) => {
                 tracing::info!("{stopped}");
@@ -84,8 +80,8 @@ fn run(serve: &Serve) -> Result<(), Failure> {
             }
             started => started?,
         };
-        if let Some(path) = &serve.ready_file {
-            server.write_ready_file(path)?;
+        if let Some(file) = &ready_file {
+            file.write(&server)?;
         }
         server.watch_files();
         supervisor::ready();

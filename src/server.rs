@@ -9,15 +9,13 @@ mod face;
 mod grants;
 mod journal;
 mod listeners;
+mod ready_file;
 mod reload;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +36,7 @@ use self::grants::CurrentGrants;
 pub use self::journal::Place;
 use self::listeners::Listeners;
 pub use self::listeners::PassedSockets;
+pub use self::ready_file::ReadyFile;
 pub use self::reload::{Reloadable, Reloaded};
 
 use crate::audit::Audit;
@@ -158,16 +157,6 @@ impl Server {
     /// Reloads when a file with tokens or certificates changes.
     pub fn watch_files(&self) {
         self.shutdown.spawn("file watch", self.reloadable.clone().watch(self.shutdown.clone()));
-    }
-
-    /// Writes the addresses as JSON. Readers see either the complete file or none.
-    ///
-    /// # Errors
-    /// [`Error::ReadyFile`].
-    pub fn write_ready_file(&self, path: &Path) -> Result<(), Error> {
-        let failed = |source| Error::ReadyFile { path: path.to_owned(), source };
-        let text = serde_json::json!({ "api": self.api, "metrics": self.metrics }).to_string();
-        write_whole(path, &(text + "\n")).map_err(failed)
     }
 
     /// Serves until the shutdown begins, then drains: connections end and the journal writes its last commits.
@@ -307,21 +296,4 @@ fn upkeep(
             }
         }
     }
-}
-
-/// Writes a file so that readers see all of it or nothing. It does not follow symbolic links, because in a directory
-/// that others can write to, a link could point to any file of this user.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let create = || OpenOptions::new().write(true).create_new(true).open(&draft);
-    let mut file = match create() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(&draft)?;
-            create()?
-        }
-        created => created?,
-    };
-    file.write_all(text.as_bytes())?;
-    fs::rename(&draft, path)
 }

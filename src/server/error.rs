@@ -139,7 +139,7 @@ pub enum Error {
     #[error("stopped before all queues were loaded")]
     Stopped,
     /// The ready file can't be written.
-    #[error("can't write {}", path.display())]
+    #[error("can't write the ready file {}", path.display())]
     ReadyFile {
         /// The file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! The ready file, and the end of a server whose journal no longer has a writer.
+//! The end of a server whose journal no longer has a writer.
 
 use std::net::SocketAddr;
 
@@ -20,18 +20,4 @@ async fn a_panic_of_the_journals_writer_ends_the_server_with_an_error() {
     let ended = tokio::time::timeout(PATIENCE, server.run()).await.expect("the server ends by itself");
     assert!(matches!(ended, Err(Error::Writer)), "{ended:?}");
     assert!(shutdown.cut().is_cancelled());
-}
-
-#[test]
-fn a_ready_file_follows_no_link() {
-    let folder = tempfile::tempdir().unwrap();
-    let (victim, ready) = (folder.path().join("victim"), folder.path().join("ready"));
-    fs::write(&victim, "untouched").unwrap();
-    std::os::unix::fs::symlink(&victim, folder.path().join("ready.new")).unwrap();
-    std::os::unix::fs::symlink(&victim, &ready).unwrap();
-    write_whole(&ready, "new").unwrap();
-    assert_eq!(fs::read_to_string(&ready).unwrap(), "new");
-    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-    write_whole(&ready, "newer").unwrap();
-    assert_eq!(fs::read_to_string(&ready).unwrap(), "newer");
 }

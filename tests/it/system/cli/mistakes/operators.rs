@@ -57,6 +57,8 @@ const MISTAKES: &[&str] = &[
     "deltaq serve --data-dir text/data",
     "deltaq serve --data-dir data",
     "deltaq serve --data-dir damaged",
+    "deltaq serve --in-memory --ready-file folder",
+    "deltaq serve --in-memory --ready-file missing/ready",
     // Tokens and certificates of a server.
     "DELTAQ_ACCESS__TOKENS_FILE=missing deltaq serve --in-memory",
     "DELTAQ_ACCESS__TOKENS_FILE=text deltaq serve --in-memory",
