@@ -31,8 +31,8 @@ use super::request::params::{Params, Query};
 use super::state::AppState;
 use super::telemetry::{self, Observed};
 
-/// A read that takes this long may have waited for a turn, so its token is checked again.
-const SLOW_READ_US: u64 = 100_000;
+/// A read or a pop that takes this long may have waited for a turn, so its token is checked again.
+const SLOW_US: u64 = 100_000;
 
 /// Answers a request.
 pub(super) async fn answer(
@@ -72,13 +72,14 @@ async fn pass(
     let is_head = request.method() == Method::HEAD;
     let (request, body_drain) = BodyDrain::watch(request);
     let waits = query.as_ref().is_ok_and(|params| params.text("wait").is_some());
-    let only_reads = is_head || request.method() == Method::GET;
+    let is_pop = context.operation().is_some_and(|operation| operation.class == Class::Pop);
+    let hands_out = is_pop || is_head || request.method() == Method::GET;
     let began_us = context.state.clock.monotonic_us();
     let response = in_time(context, wait, context.run(dispatch(context, handler, request, query))).await;
     // The token may have been revoked while the call waited. Dropping the reply to a pop returns its keys.
-    let has_lasted = context.state.clock.monotonic_us().saturating_sub(began_us) >= SLOW_READ_US;
+    let has_lasted = context.state.clock.monotonic_us().saturating_sub(began_us) >= SLOW_US;
     let response = match context.authorize_again() {
-        Err(problem) if waits || (only_reads && has_lasted) => problem.into_response(),
+        Err(problem) if waits || (hands_out && has_lasted) => problem.into_response(),
         _ => response,
     };
     // A problem is rendered while the request still has its permit.

@@ -292,6 +292,18 @@ pub enum Progress<T> {
     Done(T),
 }
 
+impl<T> Progress<T> {
+    /// The progress with another result.
+    pub fn map<U>(self, result: impl FnOnce(T) -> U) -> Progress<U> {
+        match self {
+            Self::More => Progress::More,
+            Self::Compare(pairs) => Progress::Compare(pairs),
+            Self::NotYet => Progress::NotYet,
+            Self::Done(done) => Progress::Done(result(done)),
+        }
+    }
+}
+
 /// A pop.
 #[derive(Clone, Debug)]
 pub struct Pop {

@@ -12,7 +12,6 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use deltaq_service::{Owner, Registry};
-use deltaq_types::name::Name;
 use http_body::Body as _;
 
 use super::exchange::forwarded;
@@ -23,7 +22,6 @@ use crate::http::problem::{Code, Problem, REPEAT, REPEAT_IF_SAFE};
 use crate::http::request::call::{Handler, ResponseFuture, boxed};
 use crate::http::request::context::RequestContext;
 use crate::http::request::params::Query;
-use crate::http::state::AppState;
 
 /// How long a call waits while its queue has no owner.
 const OWNER_WAIT: Duration = Duration::from_secs(2);
@@ -45,7 +43,13 @@ pub(in crate::http) fn answer(
     };
     let node = node.clone();
     boxed(async move {
-        let owner = owner(&context.state, &queue).await;
+        let mut owner = context.state.partitions.owner(&queue);
+        if matches!(*owner, Owner::Nobody) {
+            owner = context.state.partitions.wait_for_owner(&queue, OWNER_WAIT).await;
+            if let Err(problem) = context.authorize_again() {
+                return problem.into_response();
+            }
+        }
         match &*owner {
             Owner::This(registry) if !registry.is_ready() => {
                 Problem::recovering(registry.progress()).into_response()
@@ -72,14 +76,6 @@ pub(in crate::http) fn answer(
             }
         }
     })
-}
-
-async fn owner(state: &AppState, queue: &Name) -> Arc<Owner> {
-    let owner = state.partitions.owner(queue);
-    if !matches!(*owner, Owner::Nobody) {
-        return owner;
-    }
-    state.partitions.wait_for_owner(queue, OWNER_WAIT).await
 }
 
 fn not_owner(detail: &'static str, hint: &'static str) -> Response {

@@ -101,10 +101,19 @@ impl Authorization {
         Ok(())
     }
 
-    /// Refuses a caller without a grant of `verb` on a queue that is not the one in the path.
-    pub(in crate::http) fn check_on(&self, verb: Verb, queue: &str) -> Result<(), Problem> {
-        let Some(caller) = self.caller.get() else { return Ok(()) };
-        allow(caller, Permission::OnQueue(verb), Some(queue))
+    /// Refuses a caller that has no grant of `verb` now on a queue that is not the one in the path.
+    pub(in crate::http) fn check_on(
+        &self,
+        access: &Access,
+        clock: &Clock,
+        target: &Target,
+        verb: Verb,
+        queue: &str,
+    ) -> Result<(), Problem> {
+        match self.caller_now(access, clock, target)? {
+            Some(caller) => allow(&caller, Permission::OnQueue(verb), Some(queue)),
+            None => Ok(()),
+        }
     }
 
     /// The sources in whose name the caller may produce to a queue.

@@ -46,7 +46,7 @@ pub(in crate::http) struct Incoming {
     /// The length of the body, if it is known and the body is not compressed.
     length: Option<u64>,
     rate: BodyRate,
-    /// Whether the server had to wait for a piece of the body.
+    /// Whether the server had to wait, for a piece of the body or for the permit to parse it.
     has_waited: bool,
     account: Account,
 }
@@ -214,7 +214,7 @@ impl Incoming {
         Ok(piece)
     }
 
-    /// Checks at the end of a slow body that the token is still valid and still has its grant.
+    /// Checks after a wait that the token is still valid and still has its grant.
     fn check_access(&self) -> Result<(), Problem> {
         if self.has_waited { self.account.0.authorize_again() } else { Ok(()) }
     }
@@ -270,11 +270,12 @@ impl Incoming {
             }
             whole.extend_from_slice(&piece);
         }
-        self.check_access()?;
         if whole.len() >= LARGE_BYTES {
             whole.shrink_to_fit();
             self.account.0.acquire_parse_permit().await;
+            self.has_waited = true;
         }
+        self.check_access()?;
         text_of(whole, Start::OF_BODY)
     }
 

@@ -21,6 +21,7 @@ use super::public_url;
 use super::trace;
 use super::watch_form::WatchForm;
 use crate::access::Caller;
+use crate::config::access::Verb;
 use crate::http::gate::access::{Authorization, PermittedSources};
 use crate::http::gate::in_flight::{Applicant, Permit, ReplyBytes};
 use crate::http::head::Head;
@@ -159,6 +160,12 @@ impl RequestContext {
     /// Refuses a caller whose token has become invalid, or has lost its grant, since the request began.
     pub(in crate::http) fn authorize_again(&self) -> Result<(), Problem> {
         self.authorization.check_again(&self.state.gate.access, &self.state.clock, &self.target)
+    }
+
+    /// Refuses a caller without a grant of `verb` on another queue.
+    pub(in crate::http) fn authorize_on(&self, verb: Verb, queue: &str) -> Result<(), Problem> {
+        let state = &self.state;
+        self.authorization.check_on(&state.gate.access, &state.clock, &self.target, verb, queue)
     }
 
     /// Refuses a produce call, right before its change, whose token has become invalid, or has lost its grant on the queue

@@ -1,5 +1,7 @@
 //! The middleware around handlers that misbehave.
 
+mod revoked;
+
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,23 +45,13 @@ const fn operation(method: &'static str, path: &'static str, class: Class, handl
 static LIVEZ: Endpoint =
     operation("GET", "/livez", Class::Unlimited, |_, _, _| boxed(std::future::ready("ok")));
 
-/// A server with two permits for each class and this request timeout.
-fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router {
-    let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
-    let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1, watch: WatchLimits::default() };
+/// A server without a journal.
+fn state(gate: Gate, clock: Clock, request_timeout: Duration) -> AppState {
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    let limits = Limits { auto_create: true, max_queues: 2, max_waiters: 1, watch: WatchLimits::default() };
     let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
-    let bounds = config::Server {
-        max_reads_in_flight: 2,
-        max_writes_in_flight: 2,
-        max_lists_in_flight: 2,
-        max_waits_in_flight: 2,
-        max_watches_in_flight: 2,
-        max_reply_bytes_in_flight: 1 << 20,
-        ..Settings::default().server
-    };
-    let gate = Gate { in_flight: Arc::new(InFlightLimits::new(&bounds)), ..Gate::open() };
-    let state = AppState::from(Parts {
+    AppState::from(Parts {
         request_metrics: RequestMetrics::new(registry.metrics()),
         partitions: Arc::new(Partitions::single(Arc::new(registry))),
         limits: HttpLimits { request_timeout, ..HttpLimits::of(&Settings::default()) },
@@ -74,7 +66,22 @@ fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router
         node: None,
         serves_metrics: false,
         serves_console: false,
-    });
+    })
+}
+
+/// A server with two permits for each class and this request timeout.
+fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router {
+    let bounds = config::Server {
+        max_reads_in_flight: 2,
+        max_writes_in_flight: 2,
+        max_lists_in_flight: 2,
+        max_waits_in_flight: 2,
+        max_watches_in_flight: 2,
+        max_reply_bytes_in_flight: 1 << 20,
+        ..Settings::default().server
+    };
+    let gate = Gate { in_flight: Arc::new(InFlightLimits::new(&bounds)), ..Gate::open() };
+    let state = state(gate, Clock::system(), request_timeout);
     let operations = Arc::new(Operations::of(operations.iter().chain([&LIVEZ])));
     Api { state, operations }.into_router()
 }

@@ -14,7 +14,7 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::trace::Trace;
-use deltaq_service::{self, FirstCall, Handle, Name};
+use deltaq_service::{self, DryRun, FirstCall, Handle, Name};
 use deltaq_types::range::WHOLE_MAX;
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Mode, Produced, Replaced};
 
@@ -29,6 +29,7 @@ use crate::http::openapi::schemas::{Deltas, Objects, Seeds};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
+use crate::http::request::body::Account;
 use crate::http::request::call::QueueCall;
 use crate::http::request::context::RequestContext;
 use crate::http::request::documents::{Document, documents};
@@ -447,13 +448,13 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
         dry_run,
         trace: context.trace(),
     };
-    context.authorize_change(&name, std::iter::once(replace.source.as_ref()))?;
+    let permitted = permission(&context, &name, replace.source.as_ref());
+    permitted()?;
     let registry = state.partitions.registry(&name)?;
     if dry_run && registry.find(&name).is_none() {
         let dry_run = registry.dry_run(replace)?;
-        let kept = (account, CHECKS.permit(&context.creator()).await);
-        let replaced = run_blocking(kept, move || dry_run.run()).await?;
-        return Ok(context.reply(Replaced { invalid, invalid_objects, ..wire::replaced(replaced) }));
+        let replaced = run_dry(dry_run, &context, account, permitted).await?;
+        return Ok(context.reply(Replaced { invalid, invalid_objects, ..replaced }));
     }
     let handle = if must_exist {
         registry.get(&name)?
@@ -475,10 +476,32 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     }
     // The Replace continues if its caller disconnects, and the bytes of its list count until it ends.
     let numbered = replace.sequence().filter(|_| !dry_run);
-    let replaced = wire::replaced(handle.replace(config, replace, account).await?);
+    let replaced = wire::replaced(handle.replace_if(config, replace, permitted, account).await?);
     let sequence = last_sequence(&handle, numbered, replaced.duplicate).await?;
     let (incarnation, life) = wire::place(&handle, replaced.resource_version);
     Ok(context.reply(Replaced { sequence, incarnation, life, invalid, invalid_objects, ..replaced }))
+}
+
+/// Whether the caller may still replace the objects of a source.
+fn permission(
+    context: &Arc<RequestContext>,
+    queue: &Name,
+    source: Option<&Source>,
+) -> impl Fn() -> Result<(), Problem> + Send + use<> {
+    let (context, queue, source) = (context.clone(), queue.clone(), source.cloned());
+    move || context.authorize_change(&queue, std::iter::once(source.as_ref()))
+}
+
+/// Runs a Replace on a queue that does not exist.
+async fn run_dry(
+    dry_run: DryRun,
+    context: &RequestContext,
+    account: Account,
+    permitted: impl Fn() -> Result<(), Problem>,
+) -> Result<Replaced, Problem> {
+    let kept = (account, CHECKS.permit(&context.creator()).await);
+    permitted()?;
+    Ok(wire::replaced(run_blocking(kept, move || dry_run.run()).await?))
 }
 
 /// Whether the last of several objects with the same key is used.

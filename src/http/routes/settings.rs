@@ -53,7 +53,7 @@ pub(in crate::http) async fn put(
         let Some(handle) = registry.find(&name) else {
             expected.check(None)?;
             let fresh = given.created(defaults)?;
-            check_follow(&context, &name, None, &fresh)?;
+            check_caller(&context, &name, None, &fresh)?;
             let settings = fresh.document();
             let created = registry.create(&name, Arc::new(fresh), &context.creator());
             let (handle, created) = created.map_err(|error| context.shown(error))?;
@@ -66,7 +66,7 @@ pub(in crate::http) async fn put(
         let edit = |current: &Config| -> Result<Config, Problem> {
             expected.check(Some(&etag(&current.document())))?;
             let next = given.put_over(current, defaults)?;
-            check_follow(&context, &name, Some(current), &next)?;
+            check_caller(&context, &name, Some(current), &next)?;
             Ok(next)
         };
         match configured((&context, &registry, &handle), forces, edit).await {
@@ -98,7 +98,7 @@ pub(in crate::http) async fn patch(
     let edit = |current: &Config| -> Result<Config, Problem> {
         expected.check(Some(&etag(&current.document())))?;
         let next = given.patched_onto(current, defaults)?;
-        check_follow(&context, &name, Some(current), &next)?;
+        check_caller(&context, &name, Some(current), &next)?;
         Ok(next)
     };
     configured((&context, &registry, &handle), forces, edit).await
@@ -135,18 +135,20 @@ async fn read(incoming: Incoming) -> Result<Given, Problem> {
     }
 }
 
-/// Checks that the caller may read the queue that this queue will follow.
-fn check_follow(
+/// Checks that the caller still has its permission, because a schema may wait for its compilation, and that it may read the queue that
+/// this queue will follow.
+fn check_caller(
     context: &RequestContext,
     name: &Name,
     current: Option<&Config>,
     next: &Config,
 ) -> Result<(), Problem> {
+    context.authorize_again()?;
     let Some(follow) = &next.follow else { return Ok(()) };
     if current.is_some_and(|current| current.follow.as_ref() == Some(follow)) {
         return Ok(());
     }
-    context.authorization.check_on(Verb::Read, &follow.queue)?;
+    context.authorize_on(Verb::Read, &follow.queue)?;
     Ok(context.state.partitions.check_together(name, &follow.queue)?)
 }
 

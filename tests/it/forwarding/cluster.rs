@@ -34,6 +34,7 @@ pub(super) struct TestNode {
     pub(super) api: SocketAddr,
     pub(super) partitions: Arc<Partitions>,
     pub(super) registry: Arc<Registry>,
+    pub(super) gate: Arc<Gate>,
     shutdown: Shutdown,
     closing: CancellationToken,
 }
@@ -78,11 +79,12 @@ impl TestNode {
         limits.max_wait = Duration::from_hours(1);
         edit(&mut limits);
         let tokens = Tokens::new(tokens, &Tokens::default()).expect("valid tokens");
+        let gate = Arc::new(Gate { access: Access::new(tokens), ..Gate::open() });
         let state = AppState::from(Parts {
             request_metrics: RequestMetrics::new(&metrics),
             partitions: partitions.clone(),
             limits,
-            gate: Arc::new(Gate { access: Access::new(tokens), ..Gate::open() }),
+            gate: gate.clone(),
             audit: Audit::default(),
             refused_lines: Arc::default(),
             spans: Spans::default(),
@@ -118,7 +120,7 @@ impl TestNode {
             shutdown: shutdown.clone(),
         };
         shutdown.spawn("listener", serve(listener, Api::new(state), limits, context));
-        Self { api, partitions, registry: Arc::new(registry), shutdown, closing }
+        Self { api, partitions, registry: Arc::new(registry), gate, shutdown, closing }
     }
 
     /// This node as the others see it.

@@ -1,6 +1,8 @@
 //! The headers of calls between nodes, and the tokens of clients whose calls are forwarded.
 
+use deltaq::access::Tokens;
 use deltaq::config::access::{TokenEntry, Verb};
+use deltaq_service::Owner;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, SECRET, queue_of};
@@ -72,6 +74,43 @@ async fn the_owner_checks_grants_that_the_handler_needs() {
     let follow = json!({"follow": {"queue": "secret"}});
     let refused = client.call_as("one", "PUT", &path, &follow).await;
     assert!(refused.problem("forbidden")["detail"].as_str().expect("a detail").contains("\"secret\""));
+}
+
+#[tokio::test]
+async fn a_call_whose_token_was_revoked_while_it_waited_for_an_owner_does_nothing() {
+    let tokens = [token("boss", &Verb::ALL, "*"), token("old", &Verb::ALL, "*")];
+    let cluster = Cluster::with_tokens(&tokens, &tokens).await;
+    let in_force = |tokens: &[TokenEntry]| {
+        cluster.a.gate.access.replace(Tokens::new(tokens, &Tokens::default()).expect("valid tokens"));
+    };
+    for partition in [0, 1] {
+        let path = format!("/v1/queues/{}", queue_of(&cluster.a, partition, 0));
+        let mut client = cluster.a.client().await;
+        in_force(&tokens);
+        assert_eq!(client.call_as("boss", "PUT", &path, &json!({})).await.status, 201);
+        let refused = loop {
+            cluster.a.partitions.set_owner(partition, Owner::Nobody);
+            in_force(&tokens);
+            let mut waiting = cluster.a.client().await;
+            waiting.send_text("DELETE", &path, &[("authorization", "Bearer old")], "").await;
+            let mut scrape = async || client.call_as("boss", "GET", "/metrics", &Value::Null).await.text;
+            while !scrape().await.contains("\ndeltaq_http_requests_in_flight 2\n")
+                && waiting.is_silent().await
+            {}
+            in_force(&tokens[..1]);
+            match partition {
+                0 => cluster.a.owns(0),
+                _ => cluster.a.sees(1, &cluster.b.peer("b")),
+            }
+            let reply = waiting.reply().await;
+            // Otherwise the wait was over before the token was revoked.
+            if reply.body["code"] != "not-owner" {
+                break reply;
+            }
+        };
+        refused.problem("unauthorized");
+        client.call_as("boss", "GET", &path, &Value::Null).await.ok();
+    }
 }
 
 #[tokio::test]

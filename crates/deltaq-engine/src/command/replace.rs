@@ -160,6 +160,17 @@ impl Queue {
         Ok(progress)
     }
 
+    /// Drops a Replace that has changed nothing yet. Returns whether it did; a Replace that has begun to change keys must
+    /// run to its end.
+    pub fn withdraw_replace(&mut self, id: ReplaceId) -> bool {
+        let jobs = &mut self.volatile.replace_jobs;
+        let has_begun = |job: &ReplaceJob| matches!(job.phase, Phase::Items | Phase::Deletions);
+        let waiting = jobs.iter().position(|job| job.id == id && !has_begun(job));
+        let Some(job) = waiting.and_then(|index| jobs.remove(index)) else { return false };
+        self.volatile.effects.garbage.push(Garbage::new(job));
+        true
+    }
+
     /// Removes a job from the list of jobs, if the job may continue: it is the first job, or it has nothing to do.
     fn take_job(&mut self, id: ReplaceId) -> Option<ReplaceJob> {
         let jobs = &mut self.volatile.replace_jobs;

@@ -205,9 +205,24 @@ impl Handle {
         replace: Replace,
         kept: impl Send + 'static,
     ) -> Result<Replaced, Error> {
+        self.replace_if(config, replace, || Ok(()), kept).await
+    }
+
+    /// Like [`replace`](Self::replace), but changes nothing if `permitted` fails before the first change. A Replace may wait for
+    /// others, and its caller may lose the permission meanwhile.
+    ///
+    /// # Errors
+    /// Same as [`replace`](Self::replace), and the error of `permitted`.
+    pub async fn replace_if<E: From<Error> + Send + 'static>(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        replace: Replace,
+        permitted: impl Fn() -> Result<(), E> + Send + 'static,
+        kept: impl Send + 'static,
+    ) -> Result<Replaced, E> {
         let mut waiting = Some(replace);
         let mut id = None;
-        self.long_command(move |queue, now| {
+        let replaced = self.long_command(move |queue, now| {
             let _kept = &kept;
             // A refused list stays in `waiting`, so it is not dropped under the lock.
             if let Some(replace) = &waiting {
@@ -217,12 +232,15 @@ impl Handle {
             if let Some(replace) = waiting.take() {
                 id = Some(queue.accept_replace(now, replace)?);
             }
-            match id {
-                Some(id) => queue.replace_step(now, id, STEP_KEYS),
-                None => Ok(Progress::NotYet),
+            let Some(id) = id else { return Ok(Progress::NotYet) };
+            if let Err(error) = permitted()
+                && queue.withdraw_replace(id)
+            {
+                return Ok(Progress::Done(Err(error)));
             }
-        })
-        .await
+            queue.replace_step(now, id, STEP_KEYS).map(|progress| progress.map(Ok))
+        });
+        replaced.await?
     }
 
     /// Queues a `Sync` delta for every known object whose key has no waiting deltas.

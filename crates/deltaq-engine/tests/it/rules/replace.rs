@@ -91,6 +91,25 @@ fn a_second_replace_waits_for_the_first() {
 }
 
 #[test]
+fn only_a_replace_that_has_changed_nothing_can_be_withdrawn() {
+    let (mut fixture, first) = accepted_replace(&["a"], &[("a", 2), ("b", 2)]);
+    let [second, third] = [3, 4].map(|version| fixture.accept(list(&[("a", version)])));
+    assert!(fixture.queue.withdraw_replace(second));
+    assert!(!fixture.queue.withdraw_replace(second), "it is gone");
+    while fixture.waiting("a").is_empty() {
+        assert!(matches!(fixture.step(first), Ok(Progress::More)));
+    }
+    assert!(!fixture.queue.withdraw_replace(first), "it has changed a");
+    fixture.finish(first).expect("no refusal");
+    assert!(!fixture.queue.withdraw_replace(first), "it has ended");
+    fixture.finish(third).expect("no refusal");
+    assert_eq!(fixture.waiting("a"), "Replaced 2, Replaced 4");
+    let dry = fixture.accept(Replace { dry_run: true, ..list(&[("a", 5)]) });
+    assert!(matches!(fixture.step(dry), Ok(Progress::More)));
+    assert!(fixture.queue.withdraw_replace(dry), "a dry run changes nothing");
+}
+
+#[test]
 fn a_call_before_the_start_of_a_waiting_replace_is_newer_than_its_list() {
     let (mut fixture, first) = accepted_replace(&["a"], &[("a", 2)]);
     let second = fixture.accept(list(&[("a", 3)]));
