@@ -31,7 +31,6 @@ use hyper_util::rt::TokioIo;
 use metrics::Gauge;
 use sha2::{Digest as _, Sha256};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::{Layer as _, ServiceExt as _};
@@ -49,6 +48,7 @@ use self::tls::Tls;
 use self::transport::Transport;
 use super::gate::body_rate::BodyRateLimit;
 use super::gate::origin::URI_BYTES_MAX;
+use super::gate::seats::{Occupant, Seat, Seats};
 use super::reply::delivery::Outbox;
 use super::request::body_drain::Unread;
 use super::request::context::{Connection, Peer};
@@ -61,6 +61,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 const HEAD_REST_BYTES: usize = 256;
 /// How long accepting pauses after an error, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const GAVE_WAY: &str = "a connection gave way to a new one";
 
 /// Limits of a listener.
 #[derive(Clone)]
@@ -73,7 +74,7 @@ pub struct ConnectionLimits {
     pub min_reply_rate: BodyRateLimit,
     /// Maximum size of the headers of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Maximum number of open connections. Further connections get the overload response.
+    /// Maximum number of open connections. A further connection takes the seat of another one, or gets the overload response.
     pub max_connections: usize,
     /// Metrics of requests and refused connections.
     pub request_metrics: RequestMetrics,
@@ -100,17 +101,17 @@ pub struct ListenerContext {
     pub shutdown: Shutdown,
 }
 
-/// The permit of an open connection.
+/// What an open connection takes.
 struct ConnectionPermit {
-    _permit: OwnedSemaphorePermit,
+    _seat: Seat,
     _thread: Thread,
     open: Gauge,
 }
 
 impl ConnectionPermit {
-    fn new(permit: OwnedSemaphorePermit, thread: Thread, open: Gauge) -> Self {
+    fn new(seat: Seat, thread: Thread, open: Gauge) -> Self {
         open.increment(1.0);
-        Self { _permit: permit, _thread: thread, open }
+        Self { _seat: seat, _thread: thread, open }
     }
 }
 
@@ -126,7 +127,8 @@ pub async fn serve(listener: TcpListener, api: Api, limits: ConnectionLimits, co
     let closing = context.closing.clone();
     let mut log_limit = LogLimit::new(context.clock.clone());
     let mut acceptor = Acceptor {
-        permits: Arc::new(Semaphore::new(limits.max_connections)),
+        seats: Seats::new(limits.max_connections),
+        displaced: LogLimit::new(context.clock.clone()),
         linger_room: LingerRoom::new(),
         overload: OverloadResponder::new(
             limits.max_connections,
@@ -151,9 +153,11 @@ pub async fn serve(listener: TcpListener, api: Api, limits: ConnectionLimits, co
     }
 }
 
-/// Gives each new connection a permit and a thread, or the overload response.
+/// Gives each new connection a seat and a thread, or the overload response.
 struct Acceptor {
-    permits: Arc<Semaphore>,
+    seats: Seats,
+    /// Counts the connections that have lost their seats.
+    displaced: LogLimit,
     linger_room: LingerRoom,
     overload: OverloadResponder,
     api: Api,
@@ -166,27 +170,37 @@ impl Acceptor {
         let ListenerContext { threads, tls, clock, closing, shutdown } = &self.context;
         // Replies are small and callers wait for them, so Nagle's algorithm is disabled.
         let _ = stream.set_nodelay(true);
-        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+        let closing = closing.child_token();
+        let Some((seat, displaces)) = self.seats.admit(closing.clone(), self.api.is_open()) else {
             self.limits.request_metrics.connection_refused();
             if let Some(response) = self.overload.refuse(stream) {
                 shutdown.spawn("overload response", response);
             }
             return Ok(());
         };
+        if displaces && let Some(connections) = self.displaced.count() {
+            let limit = self.limits.max_connections;
+            tracing::warn!(
+                connections,
+                limit,
+                "connections without an authorized call, or idle ones, were closed for new ones: server.max_connections are open"
+            );
+        }
         let thread = threads.least_busy().clone();
         let runtime = thread.runtime.clone();
         let stream = thread.take_over(stream)?;
         let (api, limits, clock) = (self.api.clone(), self.limits.clone(), clock.clone());
-        let (closing, cut) = (closing.clone(), shutdown.cut().clone());
+        let (cut, occupant) = (shutdown.cut().clone(), seat.occupant());
         let linger_room = self.linger_room.clone();
         let tls = tls.as_ref().map(|tls| tls.acceptor());
-        let permit = ConnectionPermit::new(permit, thread, self.limits.open.clone());
+        let permit = ConnectionPermit::new(seat, thread, self.limits.open.clone());
         shutdown.spawn_on(&runtime, "connection", async move {
             // Allocated by the thread that uses it, so that no other thread writes to the same cache lines.
             let server = ConnectionServer {
                 api: api.for_connection(),
                 timeouts: Timeouts::new(clock, limits.header_read_timeout, limits.idle_timeout),
-                closing: closing.child_token(),
+                closing,
+                occupant,
                 linger_room,
                 limits,
                 cut,
@@ -207,6 +221,7 @@ struct ConnectionServer {
     /// A child token, because every poll of the connection takes the token's lock, and all connections would contend
     /// for a shared token.
     closing: CancellationToken,
+    occupant: Arc<Occupant>,
     /// Cancelled after `closing`.
     cut: CancellationToken,
 }
@@ -247,7 +262,11 @@ impl ConnectionServer {
     async fn start(self, tls: Option<TlsAcceptor>, mut stream: TcpStream, mut address: SocketAddr) {
         if self.limits.proxies.sends_header(address) {
             let header =
-                tokio::time::timeout(self.limits.header_read_timeout, proxy::read_header(&mut stream)).await;
+                tokio::time::timeout(self.limits.header_read_timeout, proxy::read_header(&mut stream));
+            let header = tokio::select! {
+                header = header => header,
+                () = self.occupant.displaced() => return tracing::debug!("{GAVE_WAY}"),
+            };
             match header {
                 Ok(Ok(client)) => address = client.unwrap_or(address),
                 Ok(Err(error)) => return tracing::debug!(%error, %address, "a proxy sent no PROXY header"),
@@ -264,6 +283,7 @@ impl ConnectionServer {
         let handshake = tls::handshake(acceptor, stream);
         let stream = tokio::select! {
             stream = tokio::time::timeout(self.limits.header_read_timeout, handshake) => stream,
+            () = self.occupant.displaced() => return tracing::debug!("{GAVE_WAY}"),
             () = self.cut.cancelled() => return,
         };
         match stream {
@@ -278,14 +298,16 @@ impl ConnectionServer {
     }
 
     async fn run<S: Transport>(self, stream: S, address: SocketAddr, certificate: Option<[u8; 32]>) {
-        let Self { api, limits, timeouts, linger_room, closing, cut } = self;
+        let Self { api, limits, timeouts, linger_room, closing, occupant, cut } = self;
         let (outbox, exchanges) = (Outbox::default(), Exchanges::default());
+        let (calls, times) = (exchanges.clone(), timeouts.clone());
+        occupant.report_idle(move || calls.are_finished().then(|| times.since_us()));
         let timing = (timeouts.clone(), limits.min_reply_rate);
         let stream = ConnectionStream::new(stream, timing, outbox.clone(), exchanges.clone(), linger_room);
         let peer = Peer { address, forwarded_for: None, certificate };
         let context = Arc::new(ConnectionContext {
             api,
-            connection: Connection { peer, outbox, is_tls: S::IS_TLS },
+            connection: Connection { peer, outbox, occupant: occupant.clone(), is_tls: S::IS_TLS },
             timeouts: timeouts.clone(),
             exchanges,
             proxies: limits.proxies.clone(),
@@ -316,6 +338,9 @@ impl ConnectionServer {
             ended = &mut connection => ended,
             () = timeouts.stalled() => return tracing::debug!("a connection stalled"),
             () = closing.cancelled() => {
+                if occupant.must_leave() {
+                    return tracing::debug!("{GAVE_WAY}");
+                }
                 timeouts.close();
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {

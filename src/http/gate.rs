@@ -6,6 +6,7 @@ pub(super) mod body_rate;
 pub(super) mod in_flight;
 pub(super) mod limits;
 pub(super) mod origin;
+pub(super) mod seats;
 
 use std::sync::Arc;
 

@@ -41,6 +41,11 @@ impl Api {
         Self { state: self.state.for_connection(), operations: self.operations.clone() }
     }
 
+    /// Whether every caller may do everything, because there are no tokens.
+    pub(super) fn is_open(&self) -> bool {
+        self.state.gate.access.is_open()
+    }
+
     /// Answers a request that came over a connection.
     ///
     /// A reply to a pop must not be compressed. Its leases count as delivered when its last byte is written, but a

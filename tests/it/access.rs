@@ -3,6 +3,7 @@
 mod expiry;
 mod followers;
 mod reload;
+mod seats;
 pub(crate) mod tls;
 
 use std::collections::BTreeMap;

@@ -94,6 +94,16 @@ impl Service {
         Client::over(within(socket.connect(self.api)).await.expect("the server accepts"))
     }
 
+    /// A connection with a call in progress: an add whose body, `{"key":1}`, the server waits for.
+    pub(crate) async fn busy_client(&self) -> Client {
+        let mut client = self.client().await;
+        let head = "POST /v1/queues/busy/add HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                    expect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+        client.send_bytes(head.as_bytes()).await;
+        assert_eq!(client.head().await.expect("a head").0, 100);
+        client
+    }
+
     /// Makes a request on a new connection. `body` is JSON; `Null` means no body.
     pub(crate) async fn call(&self, method: &str, path: &str, body: &Value) -> Reply {
         self.client().await.call(method, path, body).await

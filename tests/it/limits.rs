@@ -327,10 +327,7 @@ async fn half_sent(service: &Service, part: &str, other: &Value) -> (Client, Rep
 #[tokio::test]
 async fn connections_beyond_the_limit_get_the_overload_response() {
     let service = Service::with(|settings| settings.server.max_connections = 2).await;
-    let mut kept = [service.client().await, service.client().await];
-    for client in &mut kept {
-        client.call("GET", "/v1/info", &Value::Null).await.ok();
-    }
+    let mut kept = [service.busy_client().await, service.busy_client().await];
     for _ in 0..3 {
         let mut third = service.client().await;
         third.send("POST", "/v1/queues/a/add", &json!({ "key": "a" })).await;
@@ -340,6 +337,8 @@ async fn connections_beyond_the_limit_get_the_overload_response() {
         third.closed().await;
     }
     for client in &mut kept {
+        client.send_bytes(br#"{"key":1}"#).await;
+        client.reply().await.ok();
         client.call("GET", "/v1/queues/a", &Value::Null).await.problem("queue-not-found");
     }
     drop(kept);

@@ -67,11 +67,13 @@ fn connected_until(state: &AppState, closing: CancellationToken) -> (DuplexStrea
         cors: None,
     };
     let timeouts = Timeouts::new(state.clock.clone(), hour, hour);
+    let (seat, _) = Seats::new(1).admit(closing.clone(), true).expect("a seat");
     let server = ConnectionServer {
         api: Api::new(state.clone()),
         limits,
         timeouts,
         linger_room: LingerRoom::of(1),
+        occupant: seat.occupant(),
         closing,
         cut: CancellationToken::new(),
     };

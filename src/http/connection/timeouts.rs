@@ -56,6 +56,11 @@ impl Timeouts {
         &self.shared.clock
     }
 
+    /// When the phase began, or when bytes were last sent in it.
+    pub(super) fn since_us(&self) -> u64 {
+        self.shared.since_us.load(Ordering::Relaxed)
+    }
+
     /// Records that bytes have arrived.
     pub(super) fn received(&self) {
         if self.shared.phase.load(Ordering::Relaxed) == IDLE {

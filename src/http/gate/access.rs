@@ -101,6 +101,12 @@ impl Authorization {
         Ok(())
     }
 
+    /// Whether the request had a valid token, or was permitted on a server without tokens.
+    pub(in crate::http) fn knows_client(&self, target: &Target) -> bool {
+        let is_granted = self.is_granted.load(Ordering::Relaxed);
+        self.caller.get().is_some() || (is_granted && need(target) != Permission::Nothing)
+    }
+
     /// Refuses a caller that has no grant of `verb` now on a queue that is not the one in the path.
     pub(in crate::http) fn check_on(
         &self,

@@ -24,6 +24,7 @@ use crate::access::Caller;
 use crate::config::access::Verb;
 use crate::http::gate::access::{Authorization, PermittedSources};
 use crate::http::gate::in_flight::{Applicant, Permit, ReplyBytes};
+use crate::http::gate::seats::Occupant;
 use crate::http::head::Head;
 use crate::http::operation::{BodyKind, Class, Operation, Target};
 use crate::http::problem::Problem;
@@ -61,6 +62,8 @@ pub(in crate::http) struct Connection {
     pub(in crate::http) peer: Peer,
     /// The replies to pops that the connection has buffered.
     pub(in crate::http) outbox: Outbox,
+    /// The connection among those of its listener.
+    pub(in crate::http) occupant: Arc<Occupant>,
     /// Whether the server terminates TLS for the connection.
     pub(in crate::http) is_tls: bool,
 }
@@ -154,7 +157,14 @@ impl RequestContext {
     pub(in crate::http) fn authorize(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let has_certificate = self.peer().is_some_and(|peer| peer.certificate.is_some());
         let state = &self.state;
-        self.authorization.check(&state.gate, &state.clock, &self.target, headers, has_certificate)
+        let checked =
+            self.authorization.check(&state.gate, &state.clock, &self.target, headers, has_certificate);
+        if let Some(connection) =
+            self.connection.as_ref().filter(|_| self.authorization.knows_client(&self.target))
+        {
+            connection.occupant.authorized();
+        }
+        checked
     }
 
     /// Refuses a caller whose token has become invalid, or has lost its grant, since the request began.

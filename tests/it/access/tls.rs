@@ -69,7 +69,7 @@ impl Authority {
     }
 
     /// A connection that trusts only this authority, and the certificate that the server presented.
-    async fn connect(
+    pub(super) async fn connect(
         &self,
         service: &Service,
         own: Option<&Pair>,

@@ -423,9 +423,9 @@ async fn connections_and_their_limit_are_shown() {
     let before = page(&service).await;
     assert_eq!(before.value("deltaq_http_connections"), 0.0, "scrapes use another listener");
     assert_eq!(before.value("deltaq_http_connections_limit"), 2.0);
-    let first = service.client().await;
+    let first = service.busy_client().await;
     until(&service, open(1.0)).await;
-    let second = service.client().await;
+    let second = service.busy_client().await;
     until(&service, open(2.0)).await;
     service.get("/v1/info").await.problem("too-many-connections");
     let full = page(&service).await;

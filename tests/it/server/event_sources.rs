@@ -212,8 +212,7 @@ async fn limits_refuse_for_now() {
 #[tokio::test]
 async fn a_server_without_room_for_a_connection_refuses_for_now() {
     let service = Service::with(|settings| settings.server.max_connections = 1).await;
-    let mut kept = service.client().await;
-    kept.call("GET", "/v1/info", &Value::Null).await.ok();
+    let _kept = service.busy_client().await;
     refused_by(&service, &[EVENTS], "too-many-connections").await;
     let lines = service.get(&format!("{QUEUE}/watch")).await;
     lines.problem("too-many-connections");
