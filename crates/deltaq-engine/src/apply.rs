@@ -204,7 +204,7 @@ impl State {
             EventKind::Failed { .. } => self.take_from_bucket(true, at),
             EventKind::Settled { token, ending, .. } => {
                 if let Some(outcome) = ending.outcome() {
-                    self.settled.insert(*token, outcome);
+                    self.settled.record(*token, outcome, at);
                 }
                 let rate_limited = ending.failure().is_some_and(|failure| failure.rate_limited);
                 self.take_from_bucket(rate_limited, at);

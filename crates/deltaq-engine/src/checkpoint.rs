@@ -18,9 +18,6 @@ use super::snapshot::{CheckpointChunk, KeyState, RemovedKey};
 use super::state::State;
 use super::table::Entry;
 
-/// Approximate size of a settled lease in a checkpoint, in bytes.
-const SETTLED_BYTES: usize = 16;
-
 /// What the checkpoints of a queue contain, and what the next one must add.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
@@ -114,8 +111,7 @@ impl Checkpoints {
 
     /// Approximate size of the state in bytes.
     pub(super) fn live_bytes(&self, state: &State) -> u64 {
-        let settled = state.settled.len() * SETTLED_BYTES;
-        self.key_bytes + settled as u64
+        self.key_bytes + state.settled.bytes() as u64
     }
 }
 

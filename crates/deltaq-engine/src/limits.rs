@@ -35,6 +35,8 @@ pub const REMEMBERED_VERSIONS_BYTES_MAX: usize = 64 << 20;
 pub const REMEMBERED_VERSIONS_SECS: u64 = 24 * 60 * 60;
 /// Maximum number of settled leases per queue whose outcome is kept.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
+/// How long the outcome of a settled lease is kept at least, in seconds, unless newer ones exceed the maximum number.
+pub const SETTLED_LEASES_SECS: u64 = 24 * 60 * 60;
 /// Maximum number of leases, delays and failure counts that one command ends, because they end under the queue's
 /// lock. The rest end at the next command or when the queue's timer fires. Ending a million at once would block the
 /// queue for a second, and the commits of all other queues for longer.

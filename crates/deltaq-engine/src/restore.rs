@@ -51,9 +51,7 @@ impl Restore {
         state.follow_set_by.clone_from(&from.follow_set_by);
         state.sources.restore(from.sources);
         state.versions = RememberedVersions::restore(from.versions);
-        for (token, outcome) in from.settled {
-            state.settled.insert(token, outcome);
-        }
+        state.settled = from.settled;
         Self { checkpoints: Checkpoints::restored(state.rv), state }
     }
 

@@ -9,7 +9,7 @@ use super::config::Config;
 use super::delta::Delta;
 use super::event::ReplaceCounts;
 use super::follow::FollowPosition;
-use super::id::{Rv, Slot, Source, Token};
+use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
 use super::key::Key;
 use super::known::Known;
@@ -18,8 +18,9 @@ use super::object_version::ObjectVersion;
 use super::omit::is_default;
 use super::rate_limit::BucketLevel;
 use super::schedule::ScheduleState;
-use super::settled::Outcome;
 use super::time::Time;
+
+pub use super::settled::SettledLeases;
 
 /// The state of a queue without its keys. Its JSON is the content of a queue's row; `rv` has a column of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,9 +69,8 @@ pub struct QueueState {
     pub versions: Vec<RememberedVersion>,
     /// The settings.
     pub config: Arc<Config>,
-    /// The outcomes of the latest settled leases, oldest first.
-    #[serde(with = "by_outcome")]
-    pub settled: Vec<(Token, Outcome)>,
+    /// The outcomes of the latest settled leases.
+    pub settled: SettledLeases,
 }
 
 /// A version of a key that no object has any more. Later objects of the key must be newer.
@@ -186,37 +186,4 @@ pub struct CheckpointChunk {
     pub keys: Vec<(Slot, KeyState)>,
     /// Whether the checkpoint has examined all keys.
     pub ended: bool,
-}
-
-/// Settled leases as JSON. Consecutive leases with the same outcome are grouped, so the outcome is written once.
-/// Usually all leases have the same outcome.
-mod by_outcome {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::{Outcome, Token};
-
-    #[derive(Serialize, Deserialize)]
-    struct Alike {
-        outcome: Outcome,
-        tokens: Vec<Token>,
-    }
-
-    pub(super) fn serialize<S: Serializer>(
-        settled: &[(Token, Outcome)],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let alike = settled.chunk_by(|(_, a), (_, b)| a == b);
-        serializer.collect_seq(alike.filter_map(|alike| {
-            let (_, outcome) = *alike.first()?;
-            Some(Alike { outcome, tokens: alike.iter().map(|(token, _)| *token).collect() })
-        }))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<(Token, Outcome)>, D::Error> {
-        let all = Vec::<Alike>::deserialize(deserializer)?;
-        let leases = |alike: Alike| alike.tokens.into_iter().map(move |token| (token, alike.outcome));
-        Ok(all.into_iter().flat_map(leases).collect())
-    }
 }

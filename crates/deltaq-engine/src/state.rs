@@ -116,7 +116,7 @@ impl State {
             closed: self.closed,
             closes_at_once: self.closes_at_once,
             initial: self.initial,
-            settled: self.settled.iter().collect(),
+            settled: self.settled.clone(),
             bucket: self.bucket,
             next_resync: self.next_resync,
             last_replace: self.last_replace.clone(),

@@ -24,7 +24,9 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
-use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, SourceHistory, SourceRecord};
+use deltaq_engine::snapshot::{
+    KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord,
+};
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::{Passage, View};
@@ -423,8 +425,16 @@ impl Dice {
         ]))
     }
 
-    fn queue_state(&mut self) -> QueueState {
+    fn settled(&mut self) -> SettledLeases {
         let outcomes = [Outcome::Acked, Outcome::Done, Outcome::Nacked, Outcome::Expired];
+        let mut settled = SettledLeases::default();
+        for token in self.list(Self::token) {
+            settled.record(token, self.of(&outcomes), self.time());
+        }
+        settled
+    }
+
+    fn queue_state(&mut self) -> QueueState {
         QueueState {
             rv: self.rv(),
             lives: self.list(|dice| Life {
@@ -446,7 +456,7 @@ impl Dice {
                 InitialList::Aborted { populated: false },
                 InitialList::Complete,
             ]),
-            settled: self.list(|dice| (dice.token(), dice.of(&outcomes))),
+            settled: self.settled(),
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(Self::last_replace),

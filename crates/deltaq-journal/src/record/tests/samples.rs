@@ -25,7 +25,7 @@ use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use deltaq_engine::snapshot::{
-    KeyState, QueueState, RememberedVersion, RemovedKey, SourceHistory, SourceRecord,
+    KeyState, QueueState, RememberedVersion, RemovedKey, SettledLeases, SourceHistory, SourceRecord,
 };
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
@@ -387,7 +387,7 @@ fn new_queue_state() -> QueueState {
         closed: false,
         closes_at_once: false,
         initial: InitialList::Missing,
-        settled: Vec::new(),
+        settled: SettledLeases::default(),
         bucket: None,
         next_resync: None,
         last_replace: None,
@@ -419,6 +419,10 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         (17, Outcome::Acked),
         (18, Outcome::Done),
     ];
+    let mut settled = SettledLeases::default();
+    for (token, outcome) in outcomes {
+        settled.record(Token::new(Rv::new(token)), outcome, at(40));
+    }
     let full = QueueState {
         rv: Rv::new(RV_MAX),
         lives: vec![
@@ -434,7 +438,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         closed: true,
         closes_at_once: true,
         initial: InitialList::Aborted { populated: true },
-        settled: outcomes.map(|(token, outcome)| (Token::new(Rv::new(token)), outcome)).to_vec(),
+        settled,
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         next_resync: Some(at(129_600)),
         sources: source_histories(&replace),
