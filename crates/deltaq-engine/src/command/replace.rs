@@ -224,9 +224,9 @@ impl Queue {
         if let Some(seeding) = &mut self.volatile.seeding {
             seeding.called.insert(key.clone());
         }
-        let is_listed = |job: &ReplaceJob| job.keys.contains(key);
+        let (jobs, is_listed) = (&self.volatile.replace_jobs, |job: &ReplaceJob| job.keys.contains(key));
         // A Replace neither queues nor deletes any other key.
-        if !self.state().holds(key) && !self.volatile.replace_jobs.iter().any(is_listed) {
+        if jobs.is_empty() || !jobs.iter().any(is_listed) && !self.state().holds(key) {
             return;
         }
         for job in &mut self.volatile.replace_jobs {
