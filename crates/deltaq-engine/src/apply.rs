@@ -424,8 +424,8 @@ impl State {
             later_change: None,
         };
         self.schedule.lease(slot, schedule_state, lease, rules.delays_are_adds);
-        if let Some(id) = pop_id {
-            self.pop_ids.entry(id.clone()).or_default().push(slot);
+        if let Some(pop_id) = pop_id {
+            self.pops.add(pop_id, Token::new(id.rv));
         }
         Ok(Applied::default())
     }

@@ -35,12 +35,11 @@ impl Queue {
             initial_pending += usize::from(entry.initial_pending.is_some());
             pops += usize::from(entry.schedule_state.lease().is_some_and(|lease| lease.pop_id.is_some()));
         }
-        let pop_slots: usize = self.state().pop_ids.values().map(Vec::len).sum();
         for (what, counted, kept) in [
             ("keys", entries, self.state().table.len()),
             ("known objects", known, self.state().known),
             ("keys of the initial list", initial_pending, self.state().initial_pending),
-            ("leases with a pop id", pops, pop_slots),
+            ("leases with a pop id", pops, self.state().pops.leases()),
         ] {
             if counted != kept {
                 return Err(format!("{what}: {counted} counted, {kept} kept"));

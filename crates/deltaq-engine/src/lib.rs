@@ -71,6 +71,7 @@ mod invariant;
 mod job;
 mod line;
 mod lookups;
+mod pops;
 mod queue;
 mod readers;
 mod remembered;

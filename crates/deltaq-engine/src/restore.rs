@@ -92,8 +92,10 @@ impl Restore {
             state.known += usize::from(entry.known.is_some());
             state.initial_pending += usize::from(entry.initial_pending.is_some());
             checkpoints.key_bytes += entry.stored_bytes();
-            if let Some(id) = entry.schedule_state.lease().and_then(|lease| lease.pop_id.as_ref()) {
-                state.pop_ids.entry(id.clone()).or_default().push(slot);
+            if let Some(lease) = entry.schedule_state.lease()
+                && let Some(id) = &lease.pop_id
+            {
+                state.pops.add(id, lease.token);
             }
         }
         state.schedule = schedule.finish();

@@ -121,6 +121,11 @@ impl Schedule {
         self.tokens.from(Bound::Excluded(after))
     }
 
+    /// Leased keys from this token on, by token.
+    pub(super) fn leased_from(&self, from: Token) -> impl Iterator<Item = (Token, Slot)> {
+        self.tokens.from(Bound::Included(from))
+    }
+
     /// The key with the oldest lease.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {

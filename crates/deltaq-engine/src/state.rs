@@ -1,10 +1,7 @@
 //! The state of a queue: everything that is a function of its events.
 
-use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
-
-use foldhash::fast::RandomState;
 
 use super::config::Config;
 use super::follow::FollowPosition;
@@ -12,6 +9,7 @@ use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
 use super::key::Key;
 use super::lives::{LifeId, Lives};
+use super::pops::Pops;
 use super::rate_limit::BucketLevel;
 use super::remembered::RememberedVersions;
 use super::schedule::{Place, Schedule};
@@ -48,8 +46,8 @@ pub(super) struct State {
     pub(super) table: Table,
     pub(super) schedule: Schedule,
     pub(super) settled: SettledLeases,
-    /// Invariant: the slots of the live leases of each pop with an id.
-    pub(super) pop_ids: HashMap<Arc<str>, Vec<Slot>, RandomState>,
+    /// Invariant: has the live leases whose pop has an id.
+    pub(super) pops: Pops,
     pub(super) bucket: Option<BucketLevel>,
     pub(super) next_resync: Option<Time>,
     pub(super) last_replace: Option<LastReplace>,
@@ -86,7 +84,7 @@ impl State {
             table: Table::default(),
             schedule: Schedule::default(),
             settled: SettledLeases::default(),
-            pop_ids: HashMap::default(),
+            pops: Pops::default(),
             bucket: None,
             next_resync,
             last_replace: None,

@@ -137,16 +137,10 @@ impl State {
         Ok(got_work)
     }
 
-    /// Checks that the key has the live lease `token`, and takes the lease out of its pop's list.
+    /// Checks that the key has the live lease `token`, and ends the lease for its pop.
     fn leave_pop(&mut self, slot: Slot, token: Token) -> Result<(), Reason> {
         let entry = self.table.at(slot).ok_or(NO_ENTRY)?;
         let lease = entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
-        let Some(id) = &lease.pop_id else { return Ok(()) };
-        let slots = self.pop_ids.get_mut(id).ok_or("the lease is not in its pop's list")?;
-        slots.retain(|other| *other != slot);
-        if slots.is_empty() {
-            self.pop_ids.remove(id);
-        }
-        Ok(())
+        self.pops.end(lease).then_some(()).ok_or("the lease is not among those of its pop")
     }
 }

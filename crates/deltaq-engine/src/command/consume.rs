@@ -111,12 +111,13 @@ impl Queue {
     }
 
     fn live_again(&mut self, pop: &Pop) -> Vec<Item> {
-        let Some(slots) = pop.id.as_ref().and_then(|id| self.state().pop_ids.get(id)) else {
+        let Some((first, last)) = pop.id.as_ref().and_then(|id| self.state().pops.tokens(id)) else {
             return Vec::new();
         };
-        let item = |slot: &Slot| self.item(self.state().entry(*slot), pop, Duration::ZERO);
-        let mut items: Vec<Item> = slots.iter().map(item).collect();
-        items.sort_by_key(|item| item.token);
+        let leased = self.state().schedule.leased_from(first).take_while(|(token, _)| *token <= last);
+        let entries = leased.map(|(_, slot)| self.state().entry(slot));
+        let own = entries.filter(|entry| entry.lease().pop_id == pop.id);
+        let items: Vec<Item> = own.map(|entry| self.item(entry, pop, Duration::ZERO)).collect();
         self.note_repeated(&items);
         items
     }

@@ -98,6 +98,33 @@ fn an_undelivered_lease_stays_with_a_repeated_pop() {
 }
 
 #[test]
+fn a_repeated_pop_gets_the_leases_that_are_left_in_their_order() {
+    let mut fixture = Fixture::new();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    fixture.produce(names.map(|name| added(name, 1))).expect("no refusal");
+    let pop = |fixture: &mut Fixture, id: &str, max| {
+        let items = fixture.pop_with(|pop| (pop.max, pop.id) = (max, Some(id.into())));
+        items.expect("the queue is open").iter().map(|item| item.token).collect::<Vec<_>>()
+    };
+    let first = pop(&mut fixture, "x", 4);
+    let other = pop(&mut fixture, "y", 2);
+    assert_eq!((first.len(), other.len()), (4, 2));
+    fixture.settle(first[0], How::Ack);
+    fixture.settle(first[2], How::Release);
+    assert_eq!(pop(&mut fixture, "x", 4), [first[1], first[3]]);
+    fixture.crash();
+    assert_eq!(pop(&mut fixture, "x", 1), [first[1], first[3]], "also after a restart");
+    assert_eq!(pop(&mut fixture, "y", 1), other);
+    for token in [first[3], first[1]] {
+        fixture.settle(token, How::Ack);
+    }
+    let again = pop(&mut fixture, "x", 4);
+    assert_eq!(again.len(), 1, "the released key is the only one that is ready");
+    assert!(again[0] > other[1]);
+    assert_eq!(pop(&mut fixture, "x", 4), again);
+}
+
+#[test]
 fn a_lease_does_not_expire_before_its_own_commit() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
