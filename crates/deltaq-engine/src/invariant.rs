@@ -17,7 +17,7 @@ impl Queue {
     pub fn check(&self) -> Result<(), String> {
         let mut sizes = IndexSizes::default();
         let (mut known, mut initial_pending, mut pops) = (0, 0, 0);
-        let mut owned: BTreeMap<Source, usize> = BTreeMap::new();
+        let mut owned: BTreeMap<&Source, Vec<Slot>> = BTreeMap::new();
         let mut last = None;
         let mut entries = 0;
         for (slot, entry) in self.state().entries_after(None) {
@@ -29,7 +29,7 @@ impl Queue {
             self.check_entry(slot, entry).map_err(|rule| format!("key {}: {rule}", entry.key))?;
             count(entry, &mut sizes);
             if let Some(owner) = entry.owner() {
-                *owned.entry(owner.clone()).or_default() += 1;
+                owned.entry(owner).or_default().push(slot);
             }
             known += usize::from(entry.known.is_some());
             initial_pending += usize::from(entry.initial_pending.is_some());
@@ -49,8 +49,14 @@ impl Queue {
         if sizes != kept {
             return Err(format!("schedule: {sizes:?} counted, {kept:?} kept"));
         }
-        if owned != *self.state().sources.owned() {
-            return Err(format!("owners: {owned:?} counted, {:?} kept", self.state().sources.owned()));
+        let sources = &self.state().sources;
+        let kept: BTreeMap<&Source, Vec<Slot>> =
+            sources.owners().map(|source| (source, sources.slots_of(source))).collect();
+        for slots in owned.values_mut() {
+            slots.sort_unstable();
+        }
+        if owned != kept {
+            return Err(format!("owners: {owned:?} found, {kept:?} kept"));
         }
         if !self.state().table.is_whole() {
             return Err(String::from("a slot is neither used nor free, or both"));

@@ -2,7 +2,7 @@
 //!
 //! Jobs are volatile. After a crash the queued events remain, and the caller repeats the command.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -10,11 +10,10 @@ use super::comparison::Comparison;
 use super::deletion_limit::DeletionGuard;
 use super::delta::{DeltaKind, Provenance};
 use super::event::ReplaceCounts;
-use super::id::{Sequence, Source};
+use super::id::{Sequence, Slot, Source};
 use super::key::{Key, KeySet};
 use super::object::Object;
 use super::pointer::Pointer;
-use super::scan::ScanCursor;
 use super::trace::Trace;
 
 /// Identifies a Replace from its acceptance to its end.
@@ -45,7 +44,10 @@ pub(super) struct ReplaceJob {
     pub(super) guard: DeletionGuard,
     pub(super) is_dry: bool,
     pub(super) phase: Phase,
-    pub(super) cursor: ScanCursor,
+    /// The slots that are not examined yet; `None` before the first of them.
+    pub(super) slots: Option<IntoIter<Slot>>,
+    /// The keys that are to be deleted, unless calls arrive for them.
+    pub(super) missing: BTreeSet<Key>,
     pub(super) counts: ReplaceCounts,
     /// The latest comparison of listed and stored objects.
     pub(super) comparison: Arc<Comparison>,
@@ -65,7 +67,7 @@ pub(super) struct ReplaceJob {
     pub(super) versions_decide: bool,
     /// Whether this Replace brings the initial list, unless another Replace does so first.
     pub(super) may_be_first: bool,
-    pub(super) deletions: u64,
+    /// Number of keys of the source.
     pub(super) owned: u64,
 }
 
@@ -85,7 +87,7 @@ pub(super) enum Phase {
     Duplicate,
     /// Counts the keys that need room, from the item with this index on.
     Room { next: usize },
-    /// Counts the deletions, for the guard or a dry run.
+    /// Finds the keys that the list deletes.
     Count,
     /// Counts what the items would do, from this index on, and whether they fit. Then refuses the Replace, ends the
     /// dry run, or continues.

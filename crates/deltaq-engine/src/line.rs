@@ -143,6 +143,10 @@ impl<K: Ord + Copy, V: Copy> Line<K, V> {
 
     /// Begins a new chunk at the end.
     fn append(&mut self, key: K, value: V) {
+        if self.chunks.is_empty() {
+            // Most maps never get a second chunk.
+            self.chunks.reserve_exact(1);
+        }
         self.chunks.push_back(Chunk { lower_bound: key, entries: VecDeque::from([(key, value)]) });
         self.len += 1;
     }

@@ -88,7 +88,7 @@ impl Restore {
         let mut schedule = Rebuild::default();
         for (slot, entry) in state.table.by_slot() {
             schedule.add(slot, &entry.key, &entry.schedule_state);
-            state.sources.key_moved(None, entry.owner());
+            state.sources.key_moved(slot, None, entry.owner());
             state.known += usize::from(entry.known.is_some());
             state.initial_pending += usize::from(entry.initial_pending.is_some());
             checkpoints.key_bytes += entry.stored_bytes();

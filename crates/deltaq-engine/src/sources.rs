@@ -1,10 +1,11 @@
-//! The sources of a queue: the number of keys that each owns, and its history.
+//! The sources of a queue: the keys that each owns, and its history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::id::{Sequence, Source};
+use super::id::{Sequence, Slot, Source};
 use super::limits::SOURCES_MAX;
+use super::line::Line;
 use super::snapshot::{LastReplace, SourceHistory, SourceRecord};
 use super::time::Time;
 
@@ -22,8 +23,8 @@ pub struct SourceState {
 /// The sources of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    /// Invariant: has the number of keys of each source that owns keys.
-    owned: BTreeMap<Source, usize>,
+    /// Invariant: has the slots of the keys of each source that owns keys. New keys mostly have growing slots.
+    owned: BTreeMap<Source, Line<Slot, ()>>,
     /// Invariant: at most [`SOURCES_MAX`] sources. Beyond this limit, the source without a sequence whose last call
     /// is the oldest is dropped. A source with a sequence is never dropped, because its old calls would otherwise be
     /// applied again.
@@ -39,7 +40,7 @@ impl Sources {
         let names: BTreeSet<&Source> = owners.chain(callers).collect();
         let state = |source: &Source| SourceState {
             source: source.clone(),
-            keys: self.owned.get(source).copied().unwrap_or_default(),
+            keys: self.owned.get(source).map_or(0, Line::len),
             history: self.histories.get(source).cloned(),
         };
         names.into_iter().take(limit).map(state).collect()
@@ -50,9 +51,14 @@ impl Sources {
         self.histories.iter()
     }
 
-    /// Number of keys of each source that owns keys.
-    pub(super) fn owned(&self) -> &BTreeMap<Source, usize> {
-        &self.owned
+    /// The sources that own keys.
+    pub(super) fn owners(&self) -> impl Iterator<Item = &Source> {
+        self.owned.keys()
+    }
+
+    /// The slots of the keys of a source, in the order of the slots.
+    pub(super) fn slots_of(&self, source: &Source) -> Vec<Slot> {
+        self.owned.get(source).map_or_else(Vec::new, |slots| slots.iter().map(|(slot, ())| slot).collect())
     }
 
     /// Restores the histories of the sources from a checkpoint.
@@ -108,7 +114,7 @@ impl Sources {
 
     /// The source, if it owns keys or the queue remembers it.
     pub(super) fn state_of(&self, source: &Source) -> Option<SourceState> {
-        let keys = self.owned.get(source).copied().unwrap_or_default();
+        let keys = self.owned.get(source).map_or(0, Line::len);
         let history = self.histories.get(source).cloned();
         (keys > 0 || history.is_some()).then(|| SourceState { source: source.clone(), keys, history })
     }
@@ -123,21 +129,23 @@ impl Sources {
         }
     }
 
-    /// Records that the owner of a key changed.
-    pub(super) fn key_moved(&mut self, from: Option<&Source>, to: Option<&Source>) {
-        if let Some(keys) = from.and_then(|source| self.owned.get_mut(source)) {
-            *keys -= 1;
-        }
+    /// Records that the owner of the key at a slot changed.
+    pub(super) fn key_moved(&mut self, slot: Slot, from: Option<&Source>, to: Option<&Source>) {
         if let Some(source) = from
-            && self.owned.get(source) == Some(&0)
+            && let Some(slots) = self.owned.get_mut(source)
         {
-            self.owned.remove(source);
+            slots.remove(slot);
+            if slots.len() == 0 {
+                self.owned.remove(source);
+            }
         }
         let Some(source) = to else { return };
         match self.owned.get_mut(source) {
-            Some(keys) => *keys += 1,
+            Some(slots) => {
+                slots.insert(slot, ());
+            }
             None => {
-                self.owned.insert(source.clone(), 1);
+                self.owned.insert(source.clone(), Line::from_iter([(slot, ())]));
             }
         }
     }

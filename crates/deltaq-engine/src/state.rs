@@ -172,6 +172,14 @@ impl State {
         self.table.from(after.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
+    /// The slots that may have keys of a source, or without `source` those that may have keys of none.
+    pub(super) fn slots_of(&self, source: Option<&Source>) -> Vec<Slot> {
+        match source {
+            Some(source) => self.sources.slots_of(source),
+            None => (0..self.table.slots()).filter_map(Slot::at).collect(),
+        }
+    }
+
     /// Whether the key counts toward `max_keys`.
     pub(super) fn holds(&self, key: &Key) -> bool {
         self.table.get(key.as_str()).is_some_and(Entry::is_held)
@@ -182,11 +190,11 @@ impl State {
         self.table.get(key.as_str())?.owner().cloned()
     }
 
-    /// Updates the number of keys of the owner of the event's key. `before` is the owner before the event.
+    /// Updates the keys of the owner of the event's key. `before` is the owner before the event.
     pub(super) fn track_owner(&mut self, slot: Slot, before: Option<&Source>) {
         let after = self.table.at(slot).and_then(Entry::owner);
         if before != after {
-            self.sources.key_moved(before, after);
+            self.sources.key_moved(slot, before, after);
         }
     }
 

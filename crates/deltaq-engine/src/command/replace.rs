@@ -4,11 +4,11 @@
 //! after the acceptance is newer than the list, so the Replace does not touch the key of that call.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::version::may_merge_deletion;
-use super::{Call, DefaultLimit, DeletionGuard, ObjectList, Progress, Replace, ReplaceId, Replaced};
+use super::{Call, DeletionGuard, ObjectList, Progress, Replace, ReplaceId, Replaced};
 use crate::comparison::{Comparison, PAIRS_MAX};
 use crate::delta::{DeltaKind, Provenance};
 use crate::effects::Garbage;
@@ -21,9 +21,11 @@ use crate::object::Object;
 use crate::object_version::ObjectVersion;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
-use crate::scan::ScanCursor;
 use crate::table::Entry;
 use crate::time::Time;
+
+/// A step examines this many keys at least to find those that are not listed, which takes little time for each.
+const EXAMINED_AT_ONCE: usize = 1_000;
 
 /// The next step of a job.
 enum Next {
@@ -91,7 +93,8 @@ impl Queue {
             kind: if self.state().config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
             guard,
             is_dry: replace.dry_run,
-            cursor: ScanCursor::default(),
+            slots: None,
+            missing: BTreeSet::new(),
             counts: ReplaceCounts::default(),
             comparison: Arc::default(),
             wanted: KeySet::default(),
@@ -99,7 +102,6 @@ impl Queue {
             version: self.state().config.version.clone(),
             versions_decide: self.state().config.version.is_some(),
             may_be_first: self.state().initial.is_wanted(),
-            deletions: 0,
             owned: 0,
         });
         Ok(id)
@@ -253,22 +255,25 @@ impl Queue {
         Ok(())
     }
 
+    /// Finds the keys that are not listed, among those that the source has now. A key that becomes one of the source's later
+    /// does so by a call, which is newer than the list, or because an operator drops newer deltas.
     fn count_deletions(&self, job: &mut ReplaceJob, budget: usize) {
-        if job.guard != DeletionGuard::Default(DefaultLimit::None) || job.is_dry {
-            let source = job.source.clone();
-            let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
-            let mut cursor = std::mem::take(&mut job.cursor);
-            let slots = cursor.next_slots(self.state(), budget, owned);
-            let keys = || slots.iter().map(|slot| &self.state().entry(*slot).key);
-            job.cursor = cursor;
-            job.owned += slots.len() as u64;
-            let goes = |key: &&Key| job.deletes(key);
-            job.deletions += keys().filter(goes).count() as u64;
-            if job.cursor.is_under_way() {
-                return;
+        let source = job.source.as_ref();
+        let slots = job.slots.take();
+        let mut slots = slots.unwrap_or_else(|| self.state().slots_of(source).into_iter());
+        let examined = slots.by_ref().take(budget.max(EXAMINED_AT_ONCE));
+        let entries = examined.filter_map(|slot| self.state().table.at(slot));
+        for entry in entries.filter(|entry| is_owned_by(entry, source)) {
+            job.owned += 1;
+            if job.deletes(&entry.key) {
+                job.missing.insert(entry.key.clone());
             }
         }
-        let refused = job.guard.refuses(job.deletions, job.owned);
+        if slots.len() > 0 {
+            job.slots = Some(slots);
+            return;
+        }
+        let refused = job.guard.refuses(job.missing.len() as u64, job.owned);
         let plans = refused || job.is_dry || self.state().config.rules().keeps_every_delta;
         job.phase = if plans { Phase::Plan { next: 0, refused } } else { Phase::Start };
     }
@@ -299,9 +304,9 @@ impl Queue {
         if next < job.items.as_slice().len() {
             return Ok(if left > 0 { self.compare(job, next) } else { Next::More });
         }
-        job.counts.deleted = job.deletions;
+        job.counts.deleted = job.missing.len() as u64;
         if refused {
-            let (deletions, owned, guard, counts) = (job.deletions, job.owned, job.guard, job.counts);
+            let (deletions, owned, guard, counts) = (job.counts.deleted, job.owned, job.guard, job.counts);
             return Err(Refusal::MassDelete { deletions, owned, guard, counts });
         }
         if job.is_dry {
@@ -366,16 +371,17 @@ impl Queue {
         Next::More
     }
 
+    /// Queues the next deletions, in the order of keys. Returns whether they were the last ones.
     fn queue_deletions(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> bool {
-        let mut cursor = std::mem::take(&mut job.cursor);
-        let goes = |entry: &Entry| is_owned_by(entry, job.source.as_ref()) && job.deletes(&entry.key);
-        let slots = cursor.next_slots(self.state(), budget, goes);
-        job.cursor = cursor;
         let origin = Origin::replace(job.may_be_first);
         let provenance = Provenance::new(job.source.clone(), None, job.trace.clone());
-        for slot in slots {
+        for _ in 0..budget {
+            let Some(key) = job.missing.pop_first() else { return true };
+            let Some(slot) = self.state().table.find(key.as_str()) else { continue };
             let entry = self.state().entry(slot);
-            let key = entry.key.clone();
+            if !is_owned_by(entry, job.source.as_ref()) || !job.deletes(&key) {
+                continue;
+            }
             let Some(object) = entry.newest_object().cloned() else {
                 panic!("key {key} must be deleted but has no object");
             };
@@ -399,7 +405,7 @@ impl Queue {
             self.emit_at(now, Some(slot), kind);
             job.counts.deleted += 1;
         }
-        !job.cursor.is_under_way()
+        false
     }
 
     /// The effect of the listed object on its key; `None` if the objects must be compared first, without the lock.

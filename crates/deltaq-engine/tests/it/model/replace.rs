@@ -64,6 +64,8 @@ pub(crate) struct ReplaceJob {
     counts: ModelReplaced,
     owned: u32,
     deletions: u32,
+    /// The keys that are not listed, once they have been counted.
+    missing: BTreeSet<Name>,
 }
 
 /// The phases of a Replace. The rules do not define them. The model uses the engine's phases, so that both have reached the same key
@@ -72,11 +74,11 @@ pub(crate) struct ReplaceJob {
 enum Phase {
     Duplicate,
     Room { next: usize },
-    Count { after: Option<Name> },
+    Count,
     Plan { next: usize },
     Start,
     Items { next: usize },
-    Missing { after: Option<Name> },
+    Missing,
 }
 
 /// The progress of a step.
@@ -148,7 +150,7 @@ impl Model {
     /// A listed key that the queue loses before its list is through needs room again.
     pub(super) fn keep_room(&mut self, key: Name) {
         for job in &mut self.jobs {
-            let is_over = matches!(job.phase, Phase::Duplicate | Phase::Missing { .. });
+            let is_over = matches!(job.phase, Phase::Duplicate | Phase::Missing);
             let is_listed = job.list.items.iter().any(|(listed, _)| *listed == key);
             if job.fits || is_over || !is_listed || !job.reserved_keys.insert(key) {
                 continue;
@@ -168,7 +170,7 @@ impl Model {
         let mut reserved_keys = BTreeSet::new();
         for job in &self.jobs {
             let next = if let Phase::Items { next } = job.phase { next } else { 0 };
-            if matches!(job.phase, Phase::Count { .. } | Phase::Start | Phase::Items { .. }) {
+            if matches!(job.phase, Phase::Count | Phase::Start | Phase::Items { .. }) {
                 let left = job.list.items[next..].iter().map(|(key, _)| *key);
                 reserved_keys.extend(
                     left.filter(|key| job.reserved_keys.contains(key) && job.newer_calls(key).is_none()),
@@ -217,7 +219,7 @@ impl Model {
             first: !self.populated || self.aborted,
             phase: match fits {
                 _ if duplicate => Phase::Duplicate,
-                true => Phase::Count { after: None },
+                true => Phase::Count,
                 false => Phase::Room { next: 0 },
             },
             calls: BTreeMap::new(),
@@ -229,6 +231,7 @@ impl Model {
             counts: ModelReplaced::default(),
             owned: 0,
             deletions: 0,
+            missing: BTreeSet::new(),
         });
         Ok(())
     }
@@ -251,7 +254,7 @@ impl Model {
                 return Ok(Step::Done((ModelReplaced::default(), true)));
             }
             Phase::Room { next } => self.replace_capacity(&mut job, next, budget)?,
-            Phase::Count { after } => self.replace_count(&mut job, after, budget),
+            Phase::Count => self.replace_count(&mut job),
             Phase::Plan { next } => self.replace_plan(&mut job, next, budget)?,
             Phase::Start => {
                 let (_, started) = self.event(now);
@@ -268,13 +271,13 @@ impl Model {
                 self.replace_items(now, &mut job, next, budget);
                 false
             }
-            Phase::Missing { after } => {
-                let (slice, last) = self.slice(after, budget);
-                for key in slice {
+            Phase::Missing => {
+                let next: Vec<Name> = job.missing.iter().take(budget).copied().collect();
+                for key in &next {
+                    job.missing.remove(key);
                     self.replace_missing(now, &mut job, key);
                 }
-                job.phase = Phase::Missing { after: last };
-                last.is_none()
+                next.len() < budget
             }
         };
         if !done {
@@ -314,7 +317,7 @@ impl Model {
         let next = (next + budget).min(job.list.items.len());
         job.reserved = job.reserved.min(job.list.items.len() - next);
         let more = next < job.list.items.len();
-        job.phase = if more { Phase::Items { next } } else { Phase::Missing { after: None } };
+        job.phase = if more { Phase::Items { next } } else { Phase::Missing };
     }
 
     /// A crash loses the accepted Replaces that have not ended. A Replace that had begun is recorded as aborted.
@@ -326,7 +329,7 @@ impl Model {
         self.rv += if ahead == 0 { (1 << 20) + life - 1 } else { ahead };
         self.event(now);
         self.renew_leases(now);
-        let began = |job: &&ReplaceJob| matches!(job.phase, Phase::Items { .. } | Phase::Missing { .. });
+        let began = |job: &&ReplaceJob| matches!(job.phase, Phase::Items { .. } | Phase::Missing);
         if let Some(job) = jobs.iter().find(began) {
             let (_, ended) = self.event(now);
             self.aborted |= job.first;
@@ -370,26 +373,20 @@ impl Model {
             if job.list.dry_run {
                 job.reserved_keys.clear();
             }
-            job.phase = Phase::Count { after: None };
+            job.phase = Phase::Count;
             self.hit("a Replace fits after an exact count of its keys");
         }
         Ok(false)
     }
 
-    /// Counts the deletions, if a deletion limit or a dry run needs the number.
-    fn replace_count(&mut self, job: &mut ReplaceJob, after: Option<Name>, budget: usize) -> bool {
-        let is_limited = job.deletion_limits.is_some() || job.list.default_limit != DefaultLimit::None;
-        if is_limited || job.list.dry_run {
-            let (slice, last) = self.slice(after, budget);
-            for key in slice {
-                let item = &self.items[key];
-                let lives = item.newest_content().is_some() && !item.newest_is_deleted();
-                job.owned += u32::from(lives && item.owner() == job.list.source);
-                job.deletions += u32::from(Self::is_missing(job, key, item));
-            }
-            if last.is_some() {
-                job.phase = Phase::Count { after: last };
-                return false;
+    /// Finds the keys that the source has and does not list. The engine examines 1,000 keys at once.
+    fn replace_count(&mut self, job: &mut ReplaceJob) -> bool {
+        for (key, item) in &self.items {
+            let lives = item.newest_content().is_some() && !item.newest_is_deleted();
+            job.owned += u32::from(lives && item.owner() == job.list.source);
+            if Self::is_missing(job, key, item) {
+                job.deletions += 1;
+                job.missing.insert(key);
             }
         }
         let plan = job.refuses() || job.list.dry_run || self.is_events();

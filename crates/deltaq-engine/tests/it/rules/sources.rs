@@ -1,5 +1,6 @@
 //! What a queue knows of its sources.
 
+use deltaq_engine::event::EventKind;
 use deltaq_engine::limits::SOURCES_MAX;
 use deltaq_engine::snapshot::SourceHistory;
 
@@ -40,6 +41,42 @@ fn an_aborted_replace_is_the_latest_but_not_the_last_complete_one() {
     let aborted = fixture.history("erp").expect("it is remembered");
     assert!(aborted.last_replace.is_some_and(|last| last.aborted && last.ended.is_some()));
     assert_eq!(aborted.last_replaced, complete.last_replaced);
+}
+
+/// The steps of some Replaces of small sources, beside `others` keys of another source.
+fn steps_beside(others: usize) -> Vec<usize> {
+    let mut fixture = Fixture::new();
+    let big = (0..others).map(|number| added(&format!("big-{number}"), 1).from("big"));
+    fixture.produce(big).expect("no refusal");
+    fixture.produce(["c", "a", "b"].map(|name| added(name, 1).from("small"))).expect("no refusal");
+    fixture.call(updated("big-0", 2).from("small"));
+    let lists = [("small", 3, true), ("small", 3, false), ("new", 0, false), ("small", 0, false)];
+    let mut all_steps = Vec::new();
+    for (source, deleted, dry_run) in lists {
+        let list = Replace { max_deletes: Some(10), dry_run, ..list_of(source, &[("b", 2)]) };
+        let id = fixture.accept(list);
+        let mut steps = 1;
+        let done = loop {
+            match fixture.step(id).expect("no refusal") {
+                Progress::Done(done) => break done,
+                _ => steps += 1,
+            }
+        };
+        assert_eq!((done.counts.replaced, done.counts.deleted), (1, deleted), "{source}");
+        all_steps.push(steps);
+    }
+    let deletions = fixture.events.iter().filter_map(|event| match &event.kind {
+        EventKind::Appended(appended) if appended.delta == DeltaKind::Deleted => Some(appended.key.as_str()),
+        _ => None,
+    });
+    assert_eq!(deletions.collect::<Vec<_>>(), ["a", "big-0", "c"], "in the order of keys");
+    assert_eq!(fixture.owners().last(), Some(&("small".to_owned(), 1)));
+    all_steps
+}
+
+#[test]
+fn a_replace_examines_only_the_keys_of_its_source() {
+    assert_eq!(steps_beside(1), steps_beside(5_000));
 }
 
 #[test]
