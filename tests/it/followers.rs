@@ -154,7 +154,7 @@ async fn start(
 ) -> Arc<Registry> {
     let limits = TombstoneLimits { count: tombstones, bytes: 1 << 20, age: Duration::from_hours(1) };
     let watch = WatchLimits { idle: Duration::from_mins(10), tombstones: limits };
-    // Sweeps never stop.
+    // Cleanups of texts never stop.
     let options = WriterOptions { growth_bytes_min, text_bytes_min: 0, ..WriterOptions::default() };
     let node = node::start_with(memory.clone(), memory.opening(), clock, shutdown, options, watch);
     node.await.expect("a store in order").registry

@@ -29,8 +29,8 @@ mod pages;
 mod partition;
 mod queue_log;
 mod shared_texts;
+mod text_cleanup;
 mod text_id;
-mod text_sweep;
 mod turns;
 
 pub use self::commit::{Author, Commit, Error, Health};

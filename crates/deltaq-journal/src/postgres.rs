@@ -244,7 +244,7 @@ impl Store for Postgres {
     }
 
     async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
-        self.list("look for texts", sql::text_ids(self.partition, after), rows::text_size).await
+        self.list("look for texts", sql::list_texts(self.partition, after), rows::text_size).await
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

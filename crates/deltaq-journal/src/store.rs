@@ -41,14 +41,14 @@ pub struct SharedText {
     pub text: Arc<str>,
 }
 
-/// The ids of texts as the text of a column; `None` if there are none.
-pub(super) fn text_ids(texts: &[SharedText]) -> Option<String> {
+/// The ids of texts as the text of the column `texts`; `None` if there are none.
+pub(super) fn texts_column(texts: &[SharedText]) -> Option<String> {
     let ids: Vec<String> = texts.iter().map(|shared| shared.id.to_string()).collect();
     (!ids.is_empty()).then(|| ids.join(","))
 }
 
-/// Reads such a column.
-pub(super) fn parse_text_ids(column: Option<&str>) -> Result<Vec<SharedText>, NoTextId> {
+/// Reads the column `texts`.
+pub(super) fn parse_texts_column(column: Option<&str>) -> Result<Vec<SharedText>, NoTextId> {
     let ids = column.into_iter().flat_map(|ids| ids.split(','));
     ids.map(|id| Ok(SharedText { id: id.parse()?, text: Arc::default() })).collect()
 }
@@ -170,7 +170,7 @@ pub struct QueueRow {
 }
 
 /// Maximum number of rows of one kind that one write removes from a queue through `expired_tombstones`, `trimmed` or
-/// `swept`.
+/// `emptied`.
 pub const REMOVED_ROWS_MAX: u32 = 4_096;
 /// Approximate maximum number of bytes of events that one write removes from a queue through `trimmed`.
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
@@ -220,7 +220,7 @@ pub struct Writes {
     pub trimmed: Vec<(QueueId, Rv)>,
     /// For each queue, remove up to this many key rows, tombstones and journal rows each, at most
     /// [`REMOVED_ROWS_MAX`].
-    pub swept: Vec<(QueueId, u32)>,
+    pub emptied: Vec<(QueueId, u32)>,
     /// Remove the rows of these queues in [`queues`](Self::queues), if the queues are deleted. The store retains
     /// the [`Numbers`] that they have reached.
     pub forgotten: Vec<QueueId>,
@@ -256,14 +256,14 @@ impl Writes {
             keys,
             expired_tombstones,
             trimmed,
-            swept,
+            emptied,
             forgotten,
             unused_texts,
             clean,
         } = self;
         let is_empty = texts.is_empty() && queues.is_empty() && tombstones.is_empty() && keys.is_empty();
         let removes_none =
-            expired_tombstones.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
+            expired_tombstones.is_empty() && trimmed.is_empty() && emptied.is_empty() && forgotten.is_empty();
         is_empty && removes_none && unused_texts.is_empty() && clean.is_none()
     }
 

@@ -23,7 +23,7 @@ use super::options::WriterOptions;
 use super::queue_log::{QueueLog, find_sharing};
 use super::recovery::{self, Contents, on_own_thread};
 use super::store::{self, JournalRow, Opening, QueueId, Reader, Store, Writes};
-use super::text_sweep::Texts;
+use super::text_cleanup::Texts;
 use super::turns::Batch;
 
 /// How often the files are maintained.
@@ -35,9 +35,9 @@ const COMMIT_SHARE: u32 = 3;
 /// The waits before a failed store is reopened.
 const REOPEN_WAIT: RetryWait = RetryWait::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many rows of a deleted queue are removed at a time.
-const SWEPT_ROWS: u32 = 1_000;
+const EMPTIED_ROWS: u32 = 1_000;
 /// How many deleted queues are examined at a time for remaining rows.
-const SWEPT_QUEUES: usize = 64;
+const EXAMINED_QUEUES: usize = 64;
 /// The waits after failed checkpoints.
 const CHECKPOINT_WAIT: RetryWait = RetryWait::new(Duration::from_secs(1), Duration::from_mins(1));
 /// How many idle queues are trimmed at a time.
@@ -339,10 +339,10 @@ impl<S: Store> Writer<S> {
         let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.trimmable(now)?)));
         let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
         self.add_deleted(&mut writes).await;
-        let sweeps = self.add_unused_texts(&mut writes).await;
+        let is_cleaning = self.add_unused_texts(&mut writes).await;
         let trims = writes.trimmed.clone();
         let has_writes = !writes.is_empty();
-        let more = has_writes || sweeps;
+        let more = has_writes || is_cleaning;
         if has_writes && !self.write_or_recover(writes).await {
             return;
         }
@@ -362,10 +362,10 @@ impl<S: Store> Writer<S> {
     /// Adds the removal of rows of the first deleted queue that has any. For the deleted queues before it, adds the
     /// removal of their rows in `queues`.
     async fn add_deleted(&mut self, writes: &mut Writes) {
-        for _ in 0..SWEPT_QUEUES {
+        for _ in 0..EXAMINED_QUEUES {
             let Some(queue) = self.deleted.front().copied() else { return };
             match self.store.has_rows(queue).await {
-                Ok(true) => return writes.swept.push((queue, SWEPT_ROWS)),
+                Ok(true) => return writes.emptied.push((queue, EMPTIED_ROWS)),
                 Ok(false) => writes.forgotten.push(queue),
                 Err(error) => {
                     let error = with_causes(&error);
@@ -376,7 +376,7 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// Adds the removal of texts that no row refers to. Returns whether a sweep is running.
+    /// Adds the removal of texts that no row refers to. Returns whether a cleanup is running.
     async fn add_unused_texts(&mut self, writes: &mut Writes) -> bool {
         let begun_us = self.clock.monotonic_us();
         let step = self.texts.step(&mut self.store, begun_us).await;

@@ -331,7 +331,7 @@ impl<S: Store> Target<S> {
     async fn clear(&mut self, last: u32) -> Result<(), store::Error> {
         for queue in (1..=last).map(QueueId) {
             while self.store.has_rows(queue).await? {
-                self.write(Writes { swept: vec![(queue, REMOVED_ROWS_MAX)], ..Writes::default() }).await?;
+                self.write(Writes { emptied: vec![(queue, REMOVED_ROWS_MAX)], ..Writes::default() }).await?;
             }
         }
         Ok(())

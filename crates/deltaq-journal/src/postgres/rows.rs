@@ -8,7 +8,7 @@ use sqlx::postgres::{PgRow, Postgres as Database};
 use sqlx::{Decode, Row};
 
 use crate::store::{
-    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_text_ids,
+    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -60,7 +60,7 @@ fn owned(row: &PgRow, index: usize) -> Read<String> {
 
 /// The list of texts to which a row refers.
 fn texts(row: &PgRow, index: usize) -> Read<Vec<SharedText>> {
-    parse_text_ids(column(row, index)?).map_err(|error| sqlx::Error::Decode(error.into()))
+    parse_texts_column(column(row, index)?).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
 fn text_id(row: &PgRow) -> Read<TextId> {

@@ -124,7 +124,7 @@ pub(super) const SPLITS: [&str; 4] = [
      WHERE moved.partition = 0 AND moved.id = target.queue AND target.partition <> 0",
 ];
 
-/// Copies the texts to the partitions whose rows refer to them. The sweep of partition 0 removes those that it does not need.
+/// Copies the texts to the partitions whose rows refer to them. The cleanup of partition 0 removes those that it does not need.
 pub(super) const SPLIT_TEXTS: &str = "INSERT INTO deltaq.texts (partition, id, text) SELECT used.partition, texts.id, texts.text FROM (\
          SELECT partition, string_to_table(texts, ',') AS id FROM deltaq.journal WHERE texts IS NOT NULL \
          UNION SELECT partition, string_to_table(texts, ',') FROM deltaq.keys WHERE texts IS NOT NULL\
@@ -390,7 +390,7 @@ pub(super) fn references(
 }
 
 /// The ids and the bytes of the next texts. `octet_length` does not read a text that is stored out of line.
-pub(super) fn text_ids(partition: i16, after: Option<TextId>) -> String {
+pub(super) fn list_texts(partition: i16, after: Option<TextId>) -> String {
     let after = after.map(|id| id.to_string()).unwrap_or_default();
     format!(
         "SELECT id, octet_length(text)::bigint FROM deltaq.texts WHERE partition = {partition} AND id > '{after}' \
@@ -441,24 +441,24 @@ pub(super) const TRIMMED: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (A
      ) AS found WHERE found.total <= $5 OR found.total = found.bytes))";
 
 /// Parameters: queues, numbers of rows.
-pub(super) const SWEPT_KEYS: &str = "DELETE FROM deltaq.keys WHERE ctid = ANY (ARRAY(\
-     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS swept (queue_id, most), LATERAL (\
-         SELECT k.ctid FROM deltaq.keys k WHERE k.partition = $1 AND k.queue_id = swept.queue_id \
-         ORDER BY k.slot LIMIT swept.most\
+pub(super) const EMPTIED_KEYS: &str = "DELETE FROM deltaq.keys WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS emptied (queue_id, most), LATERAL (\
+         SELECT k.ctid FROM deltaq.keys k WHERE k.partition = $1 AND k.queue_id = emptied.queue_id \
+         ORDER BY k.slot LIMIT emptied.most\
      ) AS found))";
 
 /// Parameters: queues, numbers of rows.
-pub(super) const SWEPT_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
-     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS swept (queue_id, most), LATERAL (\
-         SELECT t.ctid FROM deltaq.tombstones t WHERE t.partition = $1 AND t.queue_id = swept.queue_id \
-         ORDER BY t.rv LIMIT swept.most\
+pub(super) const EMPTIED_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS emptied (queue_id, most), LATERAL (\
+         SELECT t.ctid FROM deltaq.tombstones t WHERE t.partition = $1 AND t.queue_id = emptied.queue_id \
+         ORDER BY t.rv LIMIT emptied.most\
      ) AS found))";
 
 /// Parameters: queues, numbers of rows.
-pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (ARRAY(\
-     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS swept (queue_id, most), LATERAL (\
-         SELECT j.ctid FROM deltaq.journal j WHERE j.partition = $1 AND j.queue_id = swept.queue_id \
-         ORDER BY j.prev_rv LIMIT swept.most\
+pub(super) const EMPTIED_JOURNAL: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS emptied (queue_id, most), LATERAL (\
+         SELECT j.ctid FROM deltaq.journal j WHERE j.partition = $1 AND j.queue_id = emptied.queue_id \
+         ORDER BY j.prev_rv LIMIT emptied.most\
      ) AS found))";
 
 /// Retains the numbers of deleted queues, before their rows are removed.

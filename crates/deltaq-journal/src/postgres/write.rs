@@ -13,7 +13,7 @@ use super::rows::number;
 use super::sql;
 use crate::store::{
     Epoch, Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, SharedText,
-    TombstoneRow, Writes, bound, text_ids,
+    TombstoneRow, Writes, bound, texts_column,
 };
 use crate::text_id::TextId;
 
@@ -77,7 +77,7 @@ impl Session<'_> {
             keys,
             expired_tombstones,
             trimmed,
-            swept,
+            emptied,
             forgotten,
             unused_texts,
             clean,
@@ -111,9 +111,9 @@ impl Session<'_> {
             let query = query.bind(i64::from(REMOVED_ROWS_MAX)).bind(bound(REMOVED_BYTES_MAX));
             self.run("trim the journal", query).await?;
         }
-        if !swept.is_empty() {
-            for text in [sql::SWEPT_KEYS, sql::SWEPT_TOMBSTONES, sql::SWEPT_JOURNAL] {
-                let query = bind_pairs(self.query(text), &swept, |rows| rows.min(REMOVED_ROWS_MAX).into());
+        if !emptied.is_empty() {
+            for text in [sql::EMPTIED_KEYS, sql::EMPTIED_TOMBSTONES, sql::EMPTIED_JOURNAL] {
+                let query = bind_pairs(self.query(text), &emptied, |rows| rows.min(REMOVED_ROWS_MAX).into());
                 self.run("remove rows of deleted queues", query).await?;
             }
         }
@@ -201,7 +201,7 @@ fn journal(session: &Session<'_>, epoch: Epoch, rows: &[JournalRow]) -> Query {
         .bind(column(rows, |row| row.at.as_micros()))
         .bind(bits(rows, |row| row.format))
         .bind(bits(rows, |row| row.checksum))
-        .bind(rows.iter().map(|row| text_ids(&row.texts)).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| texts_column(&row.texts)).collect::<Vec<_>>())
         .bind(column(rows, |row| row.text_bytes))
         .bind(texts(rows, |row| &row.events))
         .bind(session.tenure.server)
@@ -247,7 +247,7 @@ fn bind_keys(query: Query, rows: &[&KeyRow]) -> Query {
         .bind(bits(rows(), |row| row.checksum))
         .bind(texts(rows(), |row| &row.key))
         .bind(optional(rows(), |row| row.owner.as_deref()))
-        .bind(rows().map(|row| text_ids(&row.texts)).collect::<Vec<_>>())
+        .bind(rows().map(|row| texts_column(&row.texts)).collect::<Vec<_>>())
         .bind(optional(rows(), |row| row.item.as_deref()))
         .bind(optional(rows(), |row| row.known_object.as_deref()))
 }

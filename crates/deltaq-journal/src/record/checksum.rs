@@ -6,7 +6,7 @@
 //! little-endian. A text is its length in bytes as an integer, followed by its UTF-8. A nullable column is the
 //! integer 0, or the integer 1 followed by its value.
 
-use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow, text_ids};
+use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow, texts_column};
 
 /// The checksum of the columns so far.
 struct Sum(u32);
@@ -44,7 +44,7 @@ impl Sum {
 pub(super) fn of_journal_row(row: &JournalRow) -> u32 {
     let sum = Sum::new(b'j').number(row.queue.0).number(row.epoch.0).number(row.prev_rv).number(row.first_rv);
     let sum = sum.number(row.last_rv).number(row.at.as_micros()).number(row.format);
-    let sum = sum.optional_text(text_ids(&row.texts).as_deref()).number(row.text_bytes);
+    let sum = sum.optional_text(texts_column(&row.texts).as_deref()).number(row.text_bytes);
     sum.text(&row.events).0
 }
 
@@ -52,7 +52,7 @@ pub(super) fn of_journal_row(row: &JournalRow) -> u32 {
 pub(super) fn of_key_row(row: &KeyRow) -> u32 {
     let sum = Sum::new(b'k').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv);
     let sum = sum.optional_number(row.known_rv.map(u64::from)).optional_text(row.known_object.as_deref());
-    let sum = sum.optional_text(row.owner.as_deref()).optional_text(text_ids(&row.texts).as_deref());
+    let sum = sum.optional_text(row.owner.as_deref()).optional_text(texts_column(&row.texts).as_deref());
     let sum = sum.optional_text(row.item.as_deref());
     sum.number(row.format).0
 }

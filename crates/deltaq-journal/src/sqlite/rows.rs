@@ -9,7 +9,7 @@ use sqlx::{Decode, Row};
 
 use super::write::slot_of;
 use crate::store::{
-    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_text_ids,
+    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -40,7 +40,7 @@ fn optional(row: &SqliteRow, index: usize) -> Read<Option<Arc<str>>> {
 
 /// The list of texts to which a row refers.
 fn texts(row: &SqliteRow, index: usize) -> Read<Vec<SharedText>> {
-    parse_text_ids(column(row, index)?).map_err(|error| sqlx::Error::Decode(error.into()))
+    parse_texts_column(column(row, index)?).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
 fn time(row: &SqliteRow, index: usize) -> Read<Time> {

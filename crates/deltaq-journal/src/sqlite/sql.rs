@@ -90,15 +90,15 @@ pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
      ) WHERE total <= ?4 OR total = bytes)";
 
 /// Parameters: first slot, last slot, maximum number of rows.
-pub(super) const SWEPT_KEYS: &str = "DELETE FROM keys WHERE id IN \
+pub(super) const EMPTIED_KEYS: &str = "DELETE FROM keys WHERE id IN \
      (SELECT id FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)";
 
 /// Parameters: queue, maximum number of rows.
-pub(super) const SWEPT_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
+pub(super) const EMPTIED_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
      (SELECT rowid FROM tombstones WHERE queue_id = ?1 ORDER BY rv LIMIT ?2)";
 
 /// Parameters: queue, maximum number of rows.
-pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
+pub(super) const EMPTIED_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
      (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY prev_rv LIMIT ?2)";
 
 /// Parameters: queue, first slot, last slot.
@@ -115,7 +115,7 @@ pub(super) const KEY_REFERENCES: &str = "SELECT id, ?2, texts FROM keys INDEXED 
      WHERE texts IS NOT NULL AND id > ?1 ORDER BY id LIMIT ?3";
 
 /// Parameters: the last text, maximum number of rows. `octet_length` does not read the overflow pages of a long text.
-pub(super) const TEXT_IDS: &str =
+pub(super) const LIST_TEXTS: &str =
     "SELECT id, octet_length(text) FROM texts WHERE id > ?1 ORDER BY id LIMIT ?2";
 
 pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";

@@ -1,4 +1,4 @@
-//! Lists the shared texts and the references to them, for the sweep.
+//! Lists the shared texts and the references to them, for the cleanup.
 
 use sqlx::sqlite::SqliteConnection;
 
@@ -26,6 +26,6 @@ pub(super) async fn all(
     after: Option<TextId>,
 ) -> Result<Vec<(TextId, u64)>, sqlx::Error> {
     let after = after.map(|id| id.to_string()).unwrap_or_default();
-    let query = sqlx::query(sql::TEXT_IDS).bind(after).bind(LISTED_ROWS_MAX);
+    let query = sqlx::query(sql::LIST_TEXTS).bind(after).bind(LISTED_ROWS_MAX);
     query.fetch_all(connection).await?.iter().map(rows::text_size).collect()
 }

@@ -11,7 +11,7 @@ use super::error::database;
 use super::sql;
 use crate::store::{
     Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, SharedText,
-    TombstoneRow, Writes, bound, text_ids,
+    TombstoneRow, Writes, bound, texts_column,
 };
 use crate::text_id::TextId;
 
@@ -43,7 +43,7 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     let tombstones = writes.tombstones.iter().map(|row| row.key.len());
     let texts = writes.texts.iter().map(|shared| shared.text.len());
     let rows = journal.chain(keys).chain(queues).chain(tombstones).chain(texts);
-    let removals = writes.expired_tombstones.len() + writes.trimmed.len() + writes.swept.len();
+    let removals = writes.expired_tombstones.len() + writes.trimmed.len() + writes.emptied.len();
     let removals = removals + usize::from(!writes.unused_texts.is_empty());
     let pages = writes.forgotten.len() as u64 * PAGE_BYTES;
     rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
@@ -106,7 +106,7 @@ async fn write_all(
         keys,
         expired_tombstones,
         trimmed,
-        swept,
+        emptied,
         forgotten,
         unused_texts,
         clean,
@@ -123,7 +123,7 @@ async fn write_all(
         let query = sqlx::query(sql::EXPIRED_TOMBSTONES).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
         run(connection, query).await?;
     }
-    if !(trimmed.is_empty() && swept.is_empty()) {
+    if !(trimmed.is_empty() && emptied.is_empty()) {
         // Without this, the store would lose the largest id when the last row is removed.
         run(connection, sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed())).await?;
     }
@@ -132,8 +132,8 @@ async fn write_all(
         let query = query.bind(REMOVED_ROWS_MAX).bind(bound(REMOVED_BYTES_MAX));
         run(connection, query).await?;
     }
-    for (queue, rows) in swept {
-        sweep(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
+    for (queue, rows) in emptied {
+        empty(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
     }
     if !forgotten.is_empty() {
         run(connection, sqlx::query(sql::KEEP_NUMBERS)).await?;
@@ -153,10 +153,10 @@ pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) 
     query.bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).fetch_one(connection).await
 }
 
-async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
-    let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).bind(rows);
+async fn empty(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
+    let keys = sqlx::query(sql::EMPTIED_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).bind(rows);
     run(connection, keys).await?;
-    for text in [sql::SWEPT_TOMBSTONES, sql::SWEPT_JOURNAL] {
+    for text in [sql::EMPTIED_TOMBSTONES, sql::EMPTIED_JOURNAL] {
         run(connection, sqlx::query(text).bind(queue.0).bind(rows)).await?;
     }
     Ok(())
@@ -203,7 +203,7 @@ fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
         .bind(prev_rv.get().cast_signed());
     let query = query.bind(first_rv.get().cast_signed()).bind(last_rv.get().cast_signed());
     let query = query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum);
-    query.bind(text_ids(&texts)).bind(text_bytes.cast_signed()).bind(events)
+    query.bind(texts_column(&texts)).bind(text_bytes.cast_signed()).bind(events)
 }
 
 fn bind_queue(query: Query, row: QueueRow) -> Query {
@@ -222,7 +222,7 @@ fn bind_key(query: Query, row: KeyRow) -> Query {
     let KeyRow { queue, slot, key, rv, known_rv, known_object, owner, texts, item, format, checksum } = row;
     let query = query.bind(key_id(queue, slot)).bind(rv.get().cast_signed());
     let query = query.bind(known_rv.map(|rv| rv.get().cast_signed())).bind(format).bind(checksum);
-    query.bind(key).bind(owner).bind(text_ids(&texts)).bind(item).bind(known_object)
+    query.bind(key).bind(owner).bind(texts_column(&texts)).bind(item).bind(known_object)
 }
 
 #[cfg(test)]
@@ -268,7 +268,7 @@ mod tests {
         for removal in [
             Writes { expired_tombstones: vec![(queue, Rv::new(1))], ..none.clone() },
             Writes { trimmed: vec![(queue, Rv::new(1))], ..none.clone() },
-            Writes { swept: vec![(queue, 1)], ..none.clone() },
+            Writes { emptied: vec![(queue, 1)], ..none.clone() },
         ] {
             assert!(bytes(&removal) >= REMOVAL_BYTES, "{removal:?}");
         }

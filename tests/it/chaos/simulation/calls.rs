@@ -510,7 +510,7 @@ impl Caller {
         let queue = &target.queue;
         let mut cursor = ScanCursor::default();
         let choice = rng.u8(..10);
-        self.note(("sweep", choice, &queue.0));
+        self.note(("cursor", choice, &queue.0));
         let drops = choice < 2;
         if drops {
             self.world.ledger(|ledger| ledger.drops(queue))?;

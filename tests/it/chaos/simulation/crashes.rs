@@ -27,7 +27,7 @@ use crate::node;
 
 /// Objects of the large Replace.
 const OBJECTS: usize = 2_000;
-/// Long enough for sweeps, trims and a due checkpoint.
+/// Long enough for removals, trims and a due checkpoint.
 const UPKEEP: Duration = Duration::from_secs(6);
 /// A second crash follows a first crash at every so many steps. `DELTAQ_ALL_STEPS=1` takes three times as many.
 const SPREAD: usize = 27;

@@ -130,7 +130,7 @@ async fn the_mark_outlasts_the_removal_of_all_rows() {
     }
     let (mut store, _, _) = scratch.open().await;
     // A row that is written and removed in one write also counts.
-    store.write(Writes { swept: vec![(QueueId(1), 9)], ..rows(10..=10) }).await.unwrap();
+    store.write(Writes { emptied: vec![(QueueId(1), 9)], ..rows(10..=10) }).await.unwrap();
     assert_eq!(store.last_row(), 10);
     store.close().await;
     put_back(&scratch, &older);

@@ -82,7 +82,7 @@ async fn unused_pages_are_freed() {
         store.write(Writes { keys, ..Writes::default() }).await.unwrap();
         store.upkeep().await.unwrap();
     }
-    store.write(Writes { swept: vec![(QueueId(1), 700)], ..Writes::default() }).await.unwrap();
+    store.write(Writes { emptied: vec![(QueueId(1), 700)], ..Writes::default() }).await.unwrap();
     let (mut size, mut most, mut steps) = (store.upkeep().await.unwrap(), 0, 0);
     while steps < 100_000 && (most < 60 * MIB || size.free > 16 * MIB) {
         store.write(Writes { clean: Some(true), ..Writes::default() }).await.unwrap();

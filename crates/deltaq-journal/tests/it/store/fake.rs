@@ -359,8 +359,8 @@ impl Disk {
         for (queue, rv) in writes.trimmed {
             self.remove_journal(queue, rv, REMOVED_ROWS_MAX, REMOVED_BYTES_MAX);
         }
-        for (queue, rows) in writes.swept {
-            self.sweep(queue, rows.min(REMOVED_ROWS_MAX));
+        for (queue, rows) in writes.emptied {
+            self.empty(queue, rows.min(REMOVED_ROWS_MAX));
         }
         self.numbers = self.numbers();
         for queue in writes.forgotten {
@@ -435,7 +435,7 @@ impl Disk {
         });
     }
 
-    fn sweep(&mut self, queue: QueueId, rows: u32) {
+    fn empty(&mut self, queue: QueueId, rows: u32) {
         self.remove_journal(queue, Rv::MAX, rows, u64::MAX);
         self.remove_tombstones(|stone| stone.queue == queue, rows);
         let keys = self.keys.range((queue, 0)..=(queue, u32::MAX)).map(|(id, _)| *id).take(rows as usize);

@@ -79,7 +79,7 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     store.close().await;
 }
 
-pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Place) {
+pub(crate) async fn emptying_a_queue_leaves_other_queues_alone(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let rows = |queue: u32| {
         let first = u64::from(queue) * 10;
@@ -100,9 +100,9 @@ pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Plac
         let stones = reader.tombstones(QueueId(2)).await.unwrap().len();
         (keys(&reader, 2).await.len(), stones, all_rows(&reader, 2).await.len())
     };
-    let sweep = Writes { swept: vec![(QueueId(2), 3), (QueueId(8), 3)], ..Writes::default() };
+    let emptied = Writes { emptied: vec![(QueueId(2), 3), (QueueId(8), 3)], ..Writes::default() };
     for count in [2, 0, 0] {
-        store.write(sweep.clone()).await.unwrap();
+        store.write(emptied.clone()).await.unwrap();
         assert_eq!(left().await, (count, count, count));
     }
     for queue in [1, 3] {

@@ -93,7 +93,7 @@ macro_rules! suite {
             expired_tombstones_are_removed,
             trimmed_rows_are_removed,
             one_write_removes_a_bounded_number_of_rows,
-            sweeping_a_queue_leaves_other_queues_alone,
+            emptying_a_queue_leaves_other_queues_alone,
             only_deleted_queues_are_forgotten,
             numbers_of_forgotten_queues_are_retained,
             a_write_of_an_earlier_epoch_is_fenced,

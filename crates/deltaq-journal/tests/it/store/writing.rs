@@ -98,10 +98,10 @@ pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
     let writes = Writes {
         journal: journal_rows(1, 3),
         tombstones: vec![tombstone_row(1, 4, "old", 1), tombstone_row(1, 5, "older", 2)],
-        keys: vec![key_row(1, 4, "new", 3), key_row(2, 0, "swept", 1)],
+        keys: vec![key_row(1, 4, "new", 3), key_row(2, 0, "emptied", 1)],
         expired_tombstones: vec![(QueueId(1), Rv::new(1))],
         trimmed: vec![(QueueId(1), Rv::new(2))],
-        swept: vec![(QueueId(2), 10)],
+        emptied: vec![(QueueId(2), 10)],
         ..Writes::default()
     };
     store.write(writes.clone()).await.unwrap();

@@ -1,11 +1,11 @@
-//! The shared texts of a store: which of them new rows need, and the sweep, which removes those that no row refers to.
+//! The shared texts of a store: which of them new rows need, and the cleanup, which removes those that no row refers to.
 //!
-//! Texts have no counts. A sweep reads all references to texts, page by page, while the writer continues. Then it goes
+//! Texts have no counts. A cleanup reads all references to texts, page by page, while the writer continues. Then it goes
 //! through the texts and removes those without a reference.
 //!
 //! Invariant: a text is removed only if no row refers to it. Only the writer adds rows, and it tells this module of
-//! every row before it writes it. A row that exists when a text is removed was either there during the whole sweep, so
-//! the sweep has read it, or was written since the sweep began, so its texts are marked. A writer that has lost the
+//! every row before it writes it. A row that exists when a text is removed was either there during the whole cleanup, so
+//! the cleanup has read it, or was written since the cleanup began, so its texts are marked. A writer that has lost the
 //! store to another one can't remove anything, because its epoch has ended.
 
 use std::collections::HashMap;
@@ -18,38 +18,38 @@ use super::store::{
 };
 use super::text_id::TextId;
 
-/// The shortest time between two sweeps that are not due to new texts.
+/// The shortest time between two cleanups that are not due to new texts.
 const PAUSE: Duration = Duration::from_mins(1);
-/// Sweeps that are not due to new texts take at most one part in this many of the writer's time.
+/// Cleanups that are not due to new texts take at most one part in this many of the writer's time.
 const PAUSE_FACTOR: u64 = 20;
 
 /// What the writer knows about the texts.
 #[derive(Debug)]
 pub(super) struct Texts {
-    /// Texts that the store has, each with the number of the last sweep at which a row was known to refer to it.
+    /// Texts that the store has, each with the number of the last cleanup at which a row was known to refer to it.
     used: HashMap<TextId, u64>,
-    /// The number of the last sweep.
-    sweep: u64,
+    /// The number of the last cleanup.
+    cleanup: u64,
     running: Option<Phase>,
-    /// Bytes of texts that were added since the last sweep began.
+    /// Bytes of texts that were added since the last cleanup began.
     added: u64,
-    /// Bytes of texts that the last sweep has kept.
+    /// Bytes of texts that the last cleanup has kept.
     kept: u64,
-    /// Bytes of texts that the running sweep has kept so far.
+    /// Bytes of texts that the running cleanup has kept so far.
     keeping: u64,
-    /// A sweep is due when at least this many bytes were added, and as many as the last one has kept.
+    /// A cleanup is due when at least this many bytes were added, and as many as the last one has kept.
     added_min: u64,
     /// Whether the store may have texts that are not in `used`.
     may_have_others: bool,
-    /// Whether texts may have lost references since the last sweep began.
+    /// Whether texts may have lost references since the last cleanup began.
     has_removed: bool,
-    /// The time that the running sweep has taken.
+    /// The time that the running cleanup has taken.
     spent_us: u64,
-    /// No sweep that is not due to new texts begins before this instant.
+    /// No cleanup that is not due to new texts begins before this instant.
     next_us: u64,
 }
 
-/// How far a sweep has come.
+/// How far a cleanup has come.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     References(Referring, Position),
@@ -60,7 +60,7 @@ impl Texts {
     pub(super) fn new(now_us: u64, added_min: u64) -> Self {
         Self {
             used: HashMap::new(),
-            sweep: 0,
+            cleanup: 0,
             running: None,
             added: 0,
             kept: 0,
@@ -77,16 +77,16 @@ impl Texts {
     /// Completes a write by the texts to which its rows refer and which the store may not have. If the write fails,
     /// [`forget`](Self::forget) must follow.
     pub(super) fn complete(&mut self, writes: &mut Writes) {
-        let Writes { texts, journal, keys, tombstones, trimmed, swept, .. } = writes;
+        let Writes { texts, journal, keys, tombstones, trimmed, emptied, .. } = writes;
         let referred =
             journal.iter().flat_map(|row| &row.texts).chain(keys.iter().flat_map(|row| &row.texts));
         for shared in referred {
-            if self.used.insert(shared.id, self.sweep).is_none() {
+            if self.used.insert(shared.id, self.cleanup).is_none() {
                 self.added += shared.text.len() as u64;
                 texts.push(shared.clone());
             }
         }
-        let removes = [keys.len(), tombstones.len(), trimmed.len(), swept.len()];
+        let removes = [keys.len(), tombstones.len(), trimmed.len(), emptied.len()];
         self.has_removed |= removes.into_iter().any(|rows| rows > 0);
     }
 
@@ -97,8 +97,8 @@ impl Texts {
         (self.may_have_others, self.has_removed) = (true, true);
     }
 
-    /// Does a step of the sweep if one is due. Returns the texts to remove at once, before any other write; `None` if
-    /// no sweep is due.
+    /// Does a step of the cleanup if one is due. Returns the texts to remove at once, before any other write; `None` if
+    /// no cleanup is due.
     pub(super) async fn step(
         &mut self,
         store: &mut impl Store,
@@ -114,7 +114,7 @@ impl Texts {
             Phase::References(table, after) => {
                 let found = store.references(table, after).await?;
                 for SharedText { id, .. } in found.iter().flat_map(|(_, texts)| texts) {
-                    self.used.insert(*id, self.sweep);
+                    self.used.insert(*id, self.cleanup);
                 }
                 self.running = Some(match (found.last(), table) {
                     (Some((position, _)), table) => Phase::References(table, *position),
@@ -126,7 +126,7 @@ impl Texts {
                 let (mut bytes_left, mut last) = (REMOVED_BYTES_MAX, None);
                 for (id, bytes) in store.texts(after).await? {
                     last = Some(id);
-                    if self.used.get(&id) == Some(&self.sweep) {
+                    if self.used.get(&id) == Some(&self.cleanup) {
                         self.keeping += bytes;
                         continue;
                     }
@@ -146,7 +146,7 @@ impl Texts {
         Ok(Some(unused))
     }
 
-    /// Gives up a running sweep after a failed read. It begins again after a pause.
+    /// Gives up a running cleanup after a failed read. It begins again after a pause.
     pub(super) fn give_up(&mut self) {
         self.running = None;
         (self.may_have_others, self.has_removed) = (true, true);
@@ -166,7 +166,7 @@ impl Texts {
     }
 
     fn begin(&mut self) -> Phase {
-        self.sweep += 1;
+        self.cleanup += 1;
         (self.added, self.keeping, self.spent_us) = (0, 0, 0);
         (self.may_have_others, self.has_removed) = (false, false);
         Phase::References(Referring::Journal, BEFORE_ALL_ROWS)
@@ -185,7 +185,7 @@ mod tests {
     use super::super::store::{Epoch, JournalRow, KeyRow, QueueId, References, Size};
     use super::*;
 
-    /// How many rows are listed at a time, so that a short sweep takes many steps.
+    /// How many rows are listed at a time, so that a short cleanup takes many steps.
     const PAGE: usize = 2;
 
     /// The rows of a store, with a text each.
@@ -290,12 +290,12 @@ mod tests {
         Writes { keys: vec![row], ..Writes::default() }
     }
 
-    /// One run: rows come, replace each other and go between the steps of the sweeps.
+    /// One run: rows come, replace each other and go between the steps of the cleanups.
     async fn run(seed: u64) -> usize {
         let (mut rng, mut rows, mut texts) = (Rng::with_seed(seed), Rows::default(), Texts::new(0, 20));
-        let (mut now_us, mut sweeps, mut removed) = (0, 0, 0);
+        let (mut now_us, mut cleanups, mut removed) = (0, 0, 0);
         let mut next = 1;
-        while sweeps < 6 {
+        while cleanups < 6 {
             now_us += rng.u64(..2 * whole_us(PAUSE));
             // Few texts, so that one is often used again after its last row has gone.
             let text = text(rng.u64(..8));
@@ -311,7 +311,7 @@ mod tests {
                 }
                 4 => {
                     rows.keys.remove(&rng.i64(..6));
-                    Writes { swept: vec![(QueueId(1), 1)], ..Writes::default() }
+                    Writes { emptied: vec![(QueueId(1), 1)], ..Writes::default() }
                 }
                 5 if rng.u8(..20) == 0 => {
                     // The outcome of a write is unknown.
@@ -322,14 +322,14 @@ mod tests {
                     let unused_texts = texts.step(&mut rows, now_us).await.unwrap().unwrap_or_default();
                     texts.stepped(now_us, 1);
                     removed += unused_texts.len();
-                    sweeps = texts.sweep;
+                    cleanups = texts.cleanup;
                     Writes { unused_texts, ..Writes::default() }
                 }
             };
             texts.complete(&mut writes);
             rows.apply(writes);
         }
-        // Nothing happens any more: another sweep leaves what rows refer to.
+        // Nothing happens any more: another cleanup leaves what rows refer to.
         for _ in 0..2 {
             texts.has_removed = true;
             now_us += 2 * whole_us(PAUSE);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sweep_removes_exactly_the_texts_that_no_row_refers_to() {
+    async fn a_cleanup_removes_exactly_the_texts_that_no_row_refers_to() {
         let mut removed = 0;
         for seed in 0..300 {
             removed += run(seed).await;
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_without_texts_is_swept_once() {
+    async fn a_store_without_texts_is_cleaned_once() {
         let (mut rows, mut texts) = (Rows::default(), Texts::new(0, 20));
         let mut steps = 0;
         for minute in 0..100 {
