@@ -202,7 +202,7 @@ pub struct Writes {
     /// The epoch that the changes are based on. If it is not the store's epoch, nothing is written and the write
     /// fails with [`Error::Fenced`].
     pub epoch: Epoch,
-    /// Texts to add. A text that the store has stays as it is.
+    /// Texts to add. They replace those that the store has, because a stored text may have been damaged.
     pub texts: Vec<SharedText>,
     /// Rows to append. A second row of a queue with the same `prev_rv` is an error.
     pub journal: Vec<JournalRow>,

@@ -365,8 +365,10 @@ pub(super) const JOURNAL: &str = concat!(
          $8::bigint[], $9::bigint[], $10::integer[], $11::integer[], $12::text[], $13::bigint[], $14::bytea[]) AS added"
 );
 
+/// A text that is there is written again, because it may have been damaged.
 pub(super) const TEXTS: &str = "INSERT INTO deltaq.texts (partition, id, text) \
-     SELECT $1, added.* FROM unnest($2::text[], $3::bytea[]) AS added ON CONFLICT DO NOTHING";
+     SELECT $1, added.* FROM unnest($2::text[], $3::bytea[]) AS added \
+     ON CONFLICT (partition, id) DO UPDATE SET text = excluded.text";
 
 /// Parameter: ids.
 pub(super) const UNUSED_TEXTS: &str =

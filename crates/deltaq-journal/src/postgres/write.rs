@@ -83,7 +83,11 @@ impl Session<'_> {
             clean,
         } = writes;
         if !shared.is_empty() {
-            self.run("write the texts", bind_texts(self.query(sql::TEXTS), &shared)).await?;
+            self.run(
+                "write the texts",
+                bind_texts(self.query(sql::TEXTS), &last_of_each(&shared, |shared| shared.id)),
+            )
+            .await?;
         }
         if !added.is_empty() {
             self.run("write the journal", journal(self, epoch, &added)).await?;
@@ -207,9 +211,9 @@ fn journal(session: &Session<'_>, epoch: Epoch, rows: &[JournalRow]) -> Query {
         .bind(session.tenure.server)
 }
 
-fn bind_texts(query: Query, rows: &[SharedText]) -> Query {
+fn bind_texts(query: Query, rows: &[&SharedText]) -> Query {
     let ids: Vec<_> = rows.iter().map(|shared| shared.id.to_string()).collect();
-    query.bind(ids).bind(texts(rows, |shared| &shared.text))
+    query.bind(ids).bind(texts(rows.iter().copied(), |shared| &shared.text))
 }
 
 fn bind_queues(query: Query, rows: &[&QueueRow]) -> Query {

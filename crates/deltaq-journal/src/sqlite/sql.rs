@@ -56,8 +56,10 @@ pub(super) static KEYS: LazyLock<Chunked> = LazyLock::new(|| {
     )
 });
 
-pub(super) static TEXTS: LazyLock<Chunked> =
-    LazyLock::new(|| chunked("INSERT OR IGNORE INTO texts (id, text) VALUES ", 2, ""));
+// A text that is there is written again, because it may have been damaged.
+pub(super) static TEXTS: LazyLock<Chunked> = LazyLock::new(|| {
+    chunked("INSERT INTO texts (id, text) VALUES ", 2, " ON CONFLICT (id) DO UPDATE SET text = excluded.text")
+});
 
 pub(super) static UNUSED_TEXTS: LazyLock<Chunked> = LazyLock::new(|| {
     CHUNKS.map(|count| format!("DELETE FROM texts WHERE id IN ({})", vec!["?"; count].join(", ")))

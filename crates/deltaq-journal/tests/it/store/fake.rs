@@ -339,7 +339,7 @@ impl Disk {
         }
         self.queues = queues;
         for shared in writes.texts {
-            self.texts.entry(shared.id).or_insert(shared.text);
+            self.texts.insert(shared.id, shared.text);
         }
         for mut row in writes.journal {
             unload(&mut row.texts);
