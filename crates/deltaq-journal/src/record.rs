@@ -32,8 +32,8 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use self::content::{Error, FORMAT, Identity, QueueRecord};
-pub use self::decode::Decoder;
+pub use self::content::{Error, FORMAT, Identity, LostObject, PastEvents, QueueRecord};
+pub use self::decode::{Decoder, lost_object};
 pub use self::encode::{
     ROW_BYTES_MAX, deleted_queue_row, in_epoch, journal_rows, key_row, may_tell_of, queue_row, tombstone,
 };

@@ -36,7 +36,8 @@ pub struct Epoch(pub u64);
 pub struct SharedText {
     /// Its id.
     pub id: TextId,
-    /// The text; empty in a row whose texts were not loaded.
+    /// The text; empty in a row whose texts were not loaded, and if the store has lost the text: it is missing, or differs
+    /// from what was written.
     #[serde(skip)]
     pub text: Arc<str>,
 }

@@ -137,7 +137,12 @@ fn events_after(
         if row.prev_rv > last {
             return Ok(None);
         }
-        let events = decoder.events(row)?;
+        let events = match decoder.events(row) {
+            Ok(events) => events,
+            // The follower gets the events before the damage.
+            Err(_) if last > after => break,
+            Err(error) => return Err(error),
+        };
         let new = events.iter().filter(|event| event.rv > after).filter_map(FollowedEvent::of);
         taken.extend(new.filter(|event| event.key.as_str().starts_with(prefix)));
         last = events.last().map_or(last, |event| event.rv);
@@ -184,5 +189,9 @@ mod tests {
         assert_eq!(read(1, &[row(3, 6)], ""), None, "the journal begins later");
         assert_eq!(read(2, &[row(3, 6), row(8, 9)], ""), None, "a row is missing");
         assert_eq!(read(2, &[], ""), None, "the journal was trimmed up to its end");
+        // Events before a damaged row reach the follower, and those after it do not.
+        let damaged = JournalRow { checksum: 0, ..row(7, 9) };
+        assert_eq!(read(4, &[row(3, 6), damaged.clone(), row(10, 12)], ""), Some((6, vec![5, 6])));
+        assert!(events_after(Rv::new(6), &[damaged], "").is_err());
     }
 }

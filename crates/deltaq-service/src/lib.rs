@@ -33,7 +33,7 @@ mod watch;
 
 pub use self::author::{author, on_behalf_of};
 pub use self::calls::commands::DryRun;
-pub use self::calls::history::History;
+pub use self::calls::history::{History, PastEvent};
 pub use self::calls::indexes::{IndexValue, Lookup};
 pub use self::calls::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
 pub use self::calls::parked::{ParkedGroup, ParkedGroups, ParkedPosition};

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::event::{Appended, Event, EventKind};
 use deltaq_engine::feed::{Backfill, NoRows, Position, RowLimit, RowPage};
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::lives::Stray;
 use deltaq_engine::view::View;
-use deltaq_journal::record::{Decoder, Error as RecordError};
+use deltaq_journal::record::{Decoder, Error as RecordError, LostObject, PastEvents, lost_object};
 use deltaq_journal::recovery::on_own_thread;
 use deltaq_journal::store::{JournalRow, Segment};
 use deltaq_runtime::causes::with_causes;
@@ -31,7 +33,7 @@ const SLOTS_AT_A_TIME: usize = 2_048;
 const BACKFILL_PAGE_BYTES: usize = 4 << 20;
 /// Approximate maximum number of journal bytes that are read. A reader of an older version lists the view again,
 /// which is then cheaper.
-const BACKFILL_BYTES_MAX: usize = 64 << 20;
+const BACKFILL_BYTES_MAX: u64 = 64 << 20;
 /// How often a reader extends the feed before it gives up. It needs several attempts only if the feed begins later
 /// each time.
 const BACKFILLS_MAX: usize = 3;
@@ -202,14 +204,15 @@ impl Handle {
             if rows.is_empty() {
                 return Ok(());
             }
-            bytes += rows.iter().map(|row| row.events.len()).sum::<usize>();
-            let begins = rows.first().map(|row| row.prev_rv);
+            bytes += rows.iter().map(JournalRow::bytes).sum::<u64>();
             let noted = on_own_thread(async move { note_rows(backfill, &rows) }).await;
-            let Some(noted) = noted.map_err(|error| self.unreadable(&error))? else {
-                vain.begins = vain.begins.max(begins.filter(|begins| *begins > last).unwrap_or_default());
-                return Ok(());
+            backfill = match noted.map_err(|error| self.unreadable(&error))? {
+                Ok(noted) => noted,
+                Err(begins) => {
+                    vain.begins = vain.begins.max(begins);
+                    return Ok(());
+                }
             };
-            backfill = noted;
         }
         if backfill.last() < horizon {
             let segments = journal.reader().segments(*id, BACKFILL_PAGE_BYTES as u64).await;
@@ -258,23 +261,37 @@ fn too_far_before(horizon: Rv, segments: &[Segment]) -> Rv {
     let mut bytes = 0;
     let mut too_far = segments.iter().take(older + 1).rev().skip_while(|segment| {
         bytes += segment.bytes;
-        bytes < BACKFILL_BYTES_MAX as u64
+        bytes < BACKFILL_BYTES_MAX
     });
     too_far.next().map_or(Rv::ZERO, |segment| segment.last_rv)
 }
 
-/// Records the events of rows. `None` if events before a row are missing, because the journal does not reach that far
-/// back or is damaged.
-fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Option<Backfill>, RecordError> {
+/// Records the events of rows. If that is not possible, returns the event before which no reader can begin: events before
+/// a row are missing, because the journal does not reach that far back or is damaged, or the last state of a deleted key
+/// is lost.
+fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Result<Backfill, Rv>, RecordError> {
     let mut decoder = Decoder::new();
     for row in rows {
         let noted = backfill.last();
         if row.prev_rv > noted {
-            return Ok(None);
+            return Ok(Err(row.prev_rv));
         }
-        decoder.events(row)?.iter().for_each(|event| backfill.note(event));
+        let PastEvents { events, lost } = decoder.past_events(row)?;
+        let is_deletion = |event: &Event| {
+            matches!(&event.kind, EventKind::Appended(Appended { delta: DeltaKind::Deleted, .. }))
+        };
+        let of_deletion =
+            |lost: &&LostObject| events.iter().any(|event| event.rv == lost.rv && is_deletion(event));
+        if let Some(lost) = lost.iter().find(of_deletion) {
+            let error = lost_object(row, lost);
+            tracing::error!(%error, "a change feed can't be extended: its readers list again");
+            return Ok(Err(row.last_rv));
+        }
+        for event in &events {
+            backfill.note(event);
+        }
     }
-    Ok(Some(backfill))
+    Ok(Ok(backfill))
 }
 
 /// Announces changes once they are durable, until there are no feeds.
@@ -444,9 +461,11 @@ impl Watcher {
 
 #[cfg(test)]
 mod tests {
-    use deltaq_engine::event::{Event, EventKind, ViewChanges};
+    use deltaq_engine::delta::Provenance;
+    use deltaq_engine::event::{Origin, ViewChanges};
+    use deltaq_engine::object::Object;
     use deltaq_engine::time::Time;
-    use deltaq_journal::record::journal_rows;
+    use deltaq_journal::record::{SHARED_BYTES_MIN, journal_rows};
     use deltaq_journal::store::{Epoch, QueueId};
 
     use super::*;
@@ -463,6 +482,23 @@ mod tests {
         };
         let events: Vec<Event> = (first..=last).map(event).collect();
         journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events, false).remove(0)
+    }
+
+    /// A row with one event, whose object is shared.
+    fn large(rv: u64, delta: DeltaKind) -> JournalRow {
+        let object = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(SHARED_BYTES_MIN)));
+        let kind = EventKind::Appended(Appended {
+            key: Key::new("k").expect("a key"),
+            delta,
+            final_state_unknown: false,
+            origin: Origin::Call,
+            provenance: Provenance::new(None, None, None),
+            due: None,
+            object,
+        });
+        let (before, rv, at) = (Rv::new(rv - 1), Rv::new(rv), Time::from_micros(rv));
+        let event = Event { rv, at, kind, views: ViewChanges::default(), sequence: None };
+        journal_rows(QueueId(1), Epoch(1), before, &[event], true).remove(0)
     }
 
     #[test]
@@ -483,11 +519,23 @@ mod tests {
     fn a_feed_is_extended_only_by_events_without_a_gap() {
         let noted = |after, rows: &[JournalRow]| {
             let backfill = Backfill::new(View::Latest, Rv::new(after));
-            note_rows(backfill, rows).expect("the rows are readable").map(|backfill| backfill.last().get())
+            let noted = note_rows(backfill, rows).expect("the rows are readable");
+            noted.map(|backfill| backfill.last().get()).map_err(Rv::get)
         };
-        assert_eq!(noted(4, &[row(3, 6), row(7, 9)]), Some(9));
-        assert_eq!(noted(2, &[row(3, 6)]), Some(6));
-        assert_eq!(noted(1, &[row(3, 6)]), None, "the journal begins later");
-        assert_eq!(noted(2, &[row(3, 6), row(8, 9)]), None, "a row is missing");
+        assert_eq!(noted(4, &[row(3, 6), row(7, 9)]), Ok(9));
+        assert_eq!(noted(2, &[row(3, 6)]), Ok(6));
+        assert_eq!(noted(1, &[row(3, 6)]), Err(2), "the journal begins later");
+        assert_eq!(noted(2, &[row(3, 6), row(8, 9)]), Err(7), "a row is missing");
+        // A reader needs the object of a deletion only.
+        let lost = |delta| {
+            let mut row = large(7, delta);
+            row.texts.iter_mut().for_each(|shared| shared.text = "".into());
+            row
+        };
+        assert_eq!(noted(2, &[row(3, 6), lost(DeltaKind::Added), row(8, 9)]), Ok(9));
+        assert_eq!(noted(2, &[row(3, 6), lost(DeltaKind::Updated)]), Ok(7));
+        assert_eq!(noted(2, &[row(3, 6), large(7, DeltaKind::Deleted)]), Ok(7));
+        assert_eq!(noted(2, &[row(3, 6), lost(DeltaKind::Deleted), row(8, 9)]), Err(7));
+        assert_eq!(noted(7, &[row(8, 9)]), Ok(9), "a reader behind the lost object");
     }
 }

@@ -50,7 +50,7 @@ pub struct EventDocument {
     /// The latest time at which the key becomes ready; null if the key is ready at once.
     #[serde(default)]
     pub due_at: Option<Timestamp>,
-    /// The object as it was sent.
+    /// The object as it was sent; null if the store has lost it.
     #[serde(default)]
     pub object: Option<RawObject>,
 }
@@ -61,14 +61,14 @@ impl EventName {
     pub const fn members(self) -> Members {
         let (present, nullable): (&[_], &[_]) = match self {
             Self::Appended => {
-                (&["type", "final_state_unknown", "object"], &["source", "traceparent", "due_at"])
+                (&["type", "final_state_unknown"], &["object", "source", "traceparent", "due_at"])
             }
             Self::Queued => (&[], &["due_at"]),
             Self::TakenOver => (&["source"], &[]),
             Self::Leased => (&["lease_id", "expires_at"], &["worker"]),
             Self::Extended => (&["expires_at"], &[]),
             Self::Settled => (&["lease_id", "outcome", "parked"], &["error", "due_at"]),
-            Self::Seeded => (&["object"], &["source"]),
+            Self::Seeded => (&[], &["object", "source"]),
             _ => (&[], &[]),
         };
         Members { present, nullable }

@@ -487,6 +487,8 @@ impl Row for EventDocument {
 
     fn cells(&self) -> Vec<Cell> {
         let parked = self.parked.then_some("parked");
+        let has_object = self.event.members().names().any(|name| name == "object");
+        let lost = (has_object && self.object.is_none()).then_some("(the store has lost the object)");
         let details = [
             self.kind.map(deltaq_types::DeltaType::as_str),
             self.outcome.map(LeaseOutcome::as_str),
@@ -495,7 +497,7 @@ impl Row for EventDocument {
             self.lease_id.as_deref(),
             parked,
             self.error.as_deref(),
-            self.object.as_ref().map(deltaq_types::RawObject::as_str),
+            self.object.as_ref().map(deltaq_types::RawObject::as_str).or(lost),
         ];
         vec![
             Cell::number(self.resource_version),

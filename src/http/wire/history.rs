@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use deltaq_engine::event::{Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Queued};
+use deltaq_engine::event::{Appended, Disposition, Ending, EventKind, Failure, Leased, Queued};
 use deltaq_engine::id::Token;
 use deltaq_engine::time::Time;
-use deltaq_service::{Handle, Moment};
+use deltaq_service::{Handle, Moment, PastEvent};
 use deltaq_types::{EventDocument, EventName, LeaseOutcome};
 
 use super::consume::delta_type;
@@ -13,7 +13,9 @@ use super::{raw, timestamp};
 
 /// An event of one key as of `moment`; `None` for an event of the queue.
 #[must_use]
-pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocument> {
+pub fn event(handle: &Handle, past: &PastEvent, moment: Moment) -> Option<EventDocument> {
+    let PastEvent { event, is_object_lost } = past;
+    let raw = |object| (!is_object_lost).then(|| raw(object));
     let timestamp = |at| timestamp(moment.wall(at));
     let document = EventDocument::new(event.rv.get(), timestamp(event.at), name(&event.kind)?);
     let lease = |token| Some(handle.lease_id(token).to_string());
@@ -25,7 +27,7 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
                 source: provenance.owner().or(provenance.source()).map(ToString::to_string),
                 due_at: due.map(timestamp),
                 traceparent: provenance.trace().map(ToString::to_string),
-                object: Some(raw(object)),
+                object: raw(object),
                 ..document
             }
         }
@@ -53,11 +55,9 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
                 ..document
             }
         }
-        EventKind::Seeded { object, owner, .. } => EventDocument {
-            source: owner.as_ref().map(ToString::to_string),
-            object: Some(raw(object)),
-            ..document
-        },
+        EventKind::Seeded { object, owner, .. } => {
+            EventDocument { source: owner.as_ref().map(ToString::to_string), object: raw(object), ..document }
+        }
         _ => document,
     };
     Some(document)

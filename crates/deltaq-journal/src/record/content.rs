@@ -1,11 +1,13 @@
 //! The content of rows that is not an engine value, and the error for rows that can't be read.
 
+use deltaq_engine::event::Event;
 use deltaq_engine::id::Rv;
 use deltaq_engine::snapshot::QueueState;
 use deltaq_engine::time::Time;
 use deltaq_types::name::{Incarnation, Name};
 
 use crate::store::QueueId;
+use crate::text_id::TextId;
 
 /// The format version that is written, and the newest version that can be read.
 pub const FORMAT: u32 = 1;
@@ -34,6 +36,24 @@ pub struct QueueRecord {
     pub rv: Rv,
     /// The state, unless the queue was deleted.
     pub state: Option<QueueState>,
+}
+
+/// The events of a journal row, although the store may have lost texts to which the row refers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PastEvents {
+    /// The events, oldest first. An event whose object is lost has an empty object.
+    pub events: Vec<Event>,
+    /// The lost objects, oldest first.
+    pub lost: Vec<LostObject>,
+}
+
+/// An object that an event had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostObject {
+    /// The event.
+    pub rv: Rv,
+    /// The id of the text that the store has lost.
+    pub text: TextId,
 }
 
 /// Why a row can't be read. The message names the row.

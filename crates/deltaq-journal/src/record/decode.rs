@@ -8,9 +8,9 @@ use deltaq_engine::object::Object;
 use deltaq_engine::snapshot::{KeyState, QueueState, RemovedKey};
 use deltaq_types::name::{Incarnation, Name};
 
-use super::content::{Error, FORMAT, Identity, QueueRecord};
+use super::content::{Error, FORMAT, Identity, LostObject, PastEvents, QueueRecord};
 use super::names::Names;
-use super::shared::resolve;
+use super::shared::{lost, resolve};
 use super::{checksum, event, key};
 use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 
@@ -33,13 +33,24 @@ impl Decoder {
     /// # Errors
     /// [`Error`] names the row.
     pub fn events(&mut self, row: &JournalRow) -> Result<Vec<Event>, Error> {
-        let named = || journal_row_name(row);
+        let PastEvents { events, lost } = self.past_events(row)?;
+        match lost.first() {
+            None => Ok(events),
+            Some(lost) => Err(lost_object(row, lost)),
+        }
+    }
+
+    /// Like [`events`](Self::events), for a reader of the past: a lost object loses nothing else of its row.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn past_events(&mut self, row: &JournalRow) -> Result<PastEvents, Error> {
         self.check_events(row)?;
-        let events = event::decode(&row.events, &row.texts, &mut self.names).and_then(|events| {
-            check_order(row, &events)?;
-            Ok(events)
+        let past = event::decode(&row.events, &row.texts, &mut self.names).and_then(|past| {
+            check_order(row, &past.events)?;
+            Ok(past)
         });
-        events.map_err(|reason| Error::Unreadable { row: named(), reason })
+        past.map_err(|reason| Error::Unreadable { row: journal_row_name(row), reason })
     }
 
     /// Verifies the checksum and the format of a row without reading its events.
@@ -139,6 +150,13 @@ impl Decoder {
             initial_pending: item.initial_pending,
         })
     }
+}
+
+/// The error of a row whose event has lost its object.
+#[must_use]
+pub fn lost_object(row: &JournalRow, LostObject { rv, text }: &LostObject) -> Error {
+    let reason = format!("event {rv}: {}", lost(*text));
+    Error::Unreadable { row: journal_row_name(row), reason }
 }
 
 fn journal_row_name(row: &JournalRow) -> String {

@@ -3,9 +3,10 @@
 use deltaq_engine::event::{Appended, Event, EventKind, Leased, ReplaceEnded};
 use deltaq_engine::object::Object;
 
+use super::content::{LostObject, PastEvents};
 use super::json::Json;
 use super::names::Names;
-use super::shared::{is_large, resolve, share};
+use super::shared::{is_large, resolve_or_empty, share};
 use crate::store::SharedText;
 
 /// Adds an event to the text. If the row shares texts, a large object becomes a reference.
@@ -40,15 +41,17 @@ pub(crate) fn bytes_about(event: &Event) -> usize {
 }
 
 /// Reads an array of events that refer to `texts`.
-pub(super) fn decode(text: &str, texts: &[SharedText], names: &mut Names) -> Result<Vec<Event>, String> {
+pub(super) fn decode(text: &str, texts: &[SharedText], names: &mut Names) -> Result<PastEvents, String> {
     let mut events: Vec<Event> = serde_json::from_str(text).map_err(|error| format!("events: {error}"))?;
+    let mut lost = Vec::new();
     for event in &mut events {
         share_names(&mut event.kind, names);
         if let Some(object) = object_of(&mut event.kind) {
-            resolve(object, texts)?;
+            let text = resolve_or_empty(object, texts)?;
+            lost.extend(text.map(|text| LostObject { rv: event.rv, text }));
         }
     }
-    Ok(events)
+    Ok(PastEvents { events, lost })
 }
 
 /// Makes equal names in different events share memory. The replayed state of a million keys then holds the name of

@@ -3,7 +3,7 @@
 use deltaq_engine::event::Event;
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
-use deltaq_journal::record::{self, Decoder};
+use deltaq_journal::record::{self, Decoder, PastEvents, lost_object};
 use deltaq_journal::store::JournalRow;
 use deltaq_runtime::causes::with_causes;
 
@@ -17,11 +17,20 @@ const SEARCHED_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub struct History {
     /// The events of the key, newest first.
-    pub events: Vec<Event>,
+    pub events: Vec<PastEvent>,
     /// The next page has events before this number; `None` if no older events are kept.
     pub next: Option<Rv>,
     /// The queue's newest event when the page was read.
     pub resource_version: Rv,
+}
+
+/// An event of a history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastEvent {
+    /// The event.
+    pub event: Event,
+    /// Whether the store has lost the event's object, so that the event has an empty one.
+    pub is_object_lost: bool,
 }
 
 impl Handle {
@@ -35,8 +44,11 @@ impl Handle {
         let Some((journal, id)) = self.journal() else { return Ok(history) };
         let top = resource_version.next();
         let before = before.unwrap_or(top).min(top);
-        let unreadable = |error: &dyn std::error::Error| {
+        let log = |error: &dyn std::error::Error| {
             tracing::error!(queue = %self.name(), error = with_causes(error), "a history can't be read");
+        };
+        let unreadable = |error: &dyn std::error::Error| {
+            log(error);
             Error::PastUnreadable
         };
         let _only_one_of_token = self.context.long_reads.turn().await;
@@ -48,6 +60,7 @@ impl Handle {
         let found = tokio::task::spawn_blocking(search).await.map_err(|_panic| Error::PastUnreadable)?;
         history.events = found.events;
         history.next = found.next.or(below);
+        found.lost.iter().for_each(|error| log(error));
         match found.error {
             Some(error) => {
                 let error = unreadable(&error);
@@ -64,7 +77,9 @@ impl Handle {
 #[derive(Debug, Default)]
 struct Found {
     /// The events of the key, newest first.
-    events: Vec<Event>,
+    events: Vec<PastEvent>,
+    /// Why an event has no object: the newest such event.
+    lost: Option<record::Error>,
     /// The beginning of the next page, if the search ended before the last row.
     next: Option<Rv>,
     /// Why the search ended early.
@@ -77,8 +92,8 @@ fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Op
     let mut decoder = Decoder::new();
     let mut found = Found::default();
     for row in rows {
-        let events = match read(&mut decoder, row, key, seen) {
-            Ok(events) => events,
+        let PastEvents { events, lost } = match read(&mut decoder, row, key, seen) {
+            Ok(past) => past,
             Err(error) => {
                 let next = seen.map(|(first_rv, _)| first_rv);
                 return Found { next, error: Some(error), ..found };
@@ -88,10 +103,12 @@ fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Op
         for event in events.into_iter().rev() {
             if event.rv < before && event.kind.key() == Some(key) {
                 if found.events.len() == limit {
-                    found.next = found.events.last().map(|last| last.rv);
+                    found.next = found.events.last().map(|last| last.event.rv);
                     return found;
                 }
-                found.events.push(event);
+                let lost = lost.iter().find(|lost| lost.rv == event.rv);
+                found.lost = found.lost.or_else(|| lost.map(|lost| lost_object(row, lost)));
+                found.events.push(PastEvent { event, is_object_lost: lost.is_some() });
             }
         }
     }
@@ -105,15 +122,15 @@ fn read(
     row: &JournalRow,
     key: &Key,
     seen: Option<(Rv, Rv)>,
-) -> Result<Vec<Event>, Unreadable> {
+) -> Result<PastEvents, Unreadable> {
     if let Some((_, before)) = seen.filter(|(_, before)| row.last_rv < *before) {
         return Err(Unreadable::Gap { after: row.last_rv, before });
     }
     if !record::may_tell_of(row, key) {
         decoder.check_events(row)?;
-        return Ok(Vec::new());
+        return Ok(PastEvents::default());
     }
-    Ok(decoder.events(row)?)
+    Ok(decoder.past_events(row)?)
 }
 
 /// Why the events of a row can't be read.

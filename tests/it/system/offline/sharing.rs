@@ -169,5 +169,5 @@ async fn a_missing_and_a_changed_text_are_found() {
     copy(&good, &bad);
     sql(&bad, "DELETE FROM texts").await;
     let refused = run("serve --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 --data-dir", &[&bad]);
-    assert!(refused.code == Some(1) && refused.stderr.contains("which is missing"), "{refused:?}");
+    assert!(refused.code == Some(1) && refused.stderr.contains("is missing in table texts"), "{refused:?}");
 }

@@ -108,7 +108,7 @@ macro_rules! suite {
             pages_count_the_bytes_of_texts,
             references_and_texts_are_listed,
             unused_texts_are_removed,
-            a_missing_text_is_damage,
+            rows_of_a_lost_text_are_read_without_it,
         );
     };
     (@ $place:expr; $($rule:ident),* $(,)?) => {$(
