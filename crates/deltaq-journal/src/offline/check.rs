@@ -6,6 +6,7 @@
 
 mod links;
 mod rows;
+mod texts;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -48,6 +49,8 @@ pub struct Report {
     pub damage: u64,
     /// Number of these findings that affect only the history of keys.
     pub history_only: u64,
+    /// Number of these findings that affect nothing, because nothing needs what is damaged.
+    pub unused_only: u64,
     /// The names of the queues that can be loaded.
     pub whole: Vec<String>,
     /// The duration of the check.
@@ -63,18 +66,21 @@ impl Report {
         self.events += other.events;
         self.damage += other.damage;
         self.history_only += other.history_only;
+        self.unused_only += other.unused_only;
         self.whole.extend(other.whole);
         self.took += other.took;
     }
 }
 
-/// The consequence of a finding for the next start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The consequence of a finding for the next start, the least one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
-    /// A queue can't be loaded or trusted.
-    State,
+    /// No row needs the damaged text.
+    Unused,
     /// The checkpoint is newer than the damaged row, so only the history of keys is affected.
     History,
+    /// A queue can't be loaded or trusted.
+    State,
 }
 
 /// What the check knows about a queue.
@@ -94,13 +100,21 @@ struct Known {
     is_damaged: bool,
 }
 
+/// What the check knows about a text in table `texts`.
+#[derive(Debug, Default)]
+struct KnownText {
+    /// The place of the row and what is wrong with it.
+    damage: Option<String>,
+    /// The most severe loss if the text is damaged, and the first row that refers to the text.
+    needed_by: Option<(Severity, String)>,
+}
+
 struct Examiner<'a> {
     snapshot: &'a dyn Snapshot,
     print: &'a mut dyn FnMut(String),
     decoder: Decoder,
     queues: BTreeMap<QueueId, Known>,
-    /// The texts in table `texts`, damaged or not.
-    texts: HashSet<TextId>,
+    texts: HashMap<TextId, KnownText>,
     /// Journal rows whose position can't be trusted.
     damaged_rows: HashSet<i64>,
     report: Report,
@@ -179,7 +193,7 @@ pub async fn examine(
         print,
         decoder: Decoder::new(),
         queues: BTreeMap::new(),
-        texts: HashSet::new(),
+        texts: HashMap::new(),
         damaged_rows: HashSet::new(),
         report: Report::default(),
     };
@@ -221,11 +235,17 @@ impl Examiner<'_> {
 
     fn damage(&mut self, queue: Option<QueueId>, severity: Severity, what: &str) {
         self.report.damage += 1;
-        let mut label = "damage";
-        if severity == Severity::History {
-            self.report.history_only += 1;
-            label = "damage (history only)";
-        }
+        let label = match severity {
+            Severity::State => "damage",
+            Severity::History => {
+                self.report.history_only += 1;
+                "damage (history only)"
+            }
+            Severity::Unused => {
+                self.report.unused_only += 1;
+                "damage (nothing lost)"
+            }
+        };
         let known = queue.and_then(|queue| self.queues.get_mut(&queue));
         let mut place = String::new();
         if let Some(known) = known {
@@ -270,10 +290,16 @@ impl Report {
         if self.is_good() {
             return None;
         }
-        if self.damage == self.history_only {
-            let text = "what to do: the state of all queues is whole and a server starts; the history of keys breaks \
-                        off at these rows (GET /history answers 500) until the retention removes them. Watch the \
-                        disk, and take a backup, which has the same gaps";
+        if self.damage == self.unused_only {
+            let text = "what to do: nothing is lost and a server starts; it removes the texts that no row needs within \
+                        minutes. Watch the disk";
+            return Some(text.to_owned());
+        }
+        if self.damage == self.history_only + self.unused_only {
+            let text = "what to do: the state of all queues is whole and a server starts; until the retention removes \
+                        these rows, the history of keys breaks off at a damaged row (GET /history answers 500), and an \
+                        event with a damaged text has the object null. Watch the disk, and take a backup, which has \
+                        the same gaps";
             return Some(text.to_owned());
         }
         let mut text =
@@ -292,10 +318,15 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.damage, self.history_only) {
-            (0, _) => write!(f, "no damage")?,
-            (damage, 0) => write!(f, "{damage} findings of damage")?,
-            (damage, history) => write!(f, "{damage} findings of damage, {history} of them in history only")?,
+        match self.damage {
+            0 => write!(f, "no damage")?,
+            damage => write!(f, "{damage} findings of damage")?,
+        }
+        if self.history_only > 0 {
+            write!(f, ", {} of them in history only", self.history_only)?;
+        }
+        if self.unused_only > 0 {
+            write!(f, ", {} of them without any loss", self.unused_only)?;
         }
         let Self { queues, keys, journal_rows, events, took, .. } = self;
         let took = took.as_secs_f64();

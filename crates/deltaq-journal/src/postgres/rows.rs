@@ -8,7 +8,8 @@ use sqlx::postgres::{PgRow, Postgres as Database};
 use sqlx::{Decode, Row};
 
 use crate::store::{
-    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_texts_column,
+    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow,
+    parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -70,6 +71,11 @@ fn text_id(row: &PgRow) -> Read<TextId> {
 /// A text.
 pub(super) fn shared_text(row: &PgRow) -> Read<SharedText> {
     Ok(SharedText { id: text_id(row)?, text: shared(row, 1)? })
+}
+
+/// A text, or an empty one if its bytes are no text.
+pub(super) fn any_text(row: &PgRow) -> Read<SharedText> {
+    Ok(SharedText { id: text_id(row)?, text: shared(row, 1).unwrap_or_default() })
 }
 
 /// The id of a text and its bytes.

@@ -161,7 +161,7 @@ impl Snapshot for PostgresSnapshot {
     }
 
     fn texts<'a>(&'a self, visit: Visitor<'a, Found<SharedText>>) -> Visiting<'a> {
-        Box::pin(self.scan(("texts", sql::SCAN_TEXTS), None, rows::shared_text, visit))
+        Box::pin(self.scan(("texts", sql::SCAN_TEXTS), None, rows::any_text, visit))
     }
 
     fn queues<'a>(&'a self, visit: Visitor<'a, Found<QueueRow>>) -> Visiting<'a> {

@@ -9,7 +9,8 @@ use sqlx::{Decode, Row};
 
 use super::write::slot_of;
 use crate::store::{
-    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow, parse_texts_column,
+    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow,
+    parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -121,6 +122,11 @@ fn text_id(row: &SqliteRow) -> Read<TextId> {
 /// A text.
 pub(super) fn shared_text(row: &SqliteRow) -> Read<SharedText> {
     Ok(SharedText { id: text_id(row)?, text: shared(row, 1)? })
+}
+
+/// A text, or an empty one if its bytes are no text.
+pub(super) fn any_text(row: &SqliteRow) -> Read<SharedText> {
+    Ok(SharedText { id: text_id(row)?, text: shared(row, 1).unwrap_or_default() })
 }
 
 /// The id of a text and its bytes.

@@ -292,7 +292,7 @@ impl Snapshot for SqliteSnapshot {
     }
 
     fn texts<'a>(&'a self, visit: Visitor<'a, Found<SharedText>>) -> Visiting<'a> {
-        Box::pin(self.scan(&sql::SCAN_TEXTS, |_| None, rows::shared_text, visit))
+        Box::pin(self.scan(&sql::SCAN_TEXTS, |_| None, rows::any_text, visit))
     }
 
     fn queues<'a>(&'a self, visit: Visitor<'a, Found<QueueRow>>) -> Visiting<'a> {

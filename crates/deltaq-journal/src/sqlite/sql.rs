@@ -290,7 +290,7 @@ pub(super) static SCAN_KEYS: LazyLock<Scan> = LazyLock::new(|| {
 });
 
 pub(super) static SCAN_TEXTS: LazyLock<Scan> =
-    LazyLock::new(|| Scan::new("texts", &[("id", "text"), ("text", "text")]));
+    LazyLock::new(|| Scan::new("texts", &[("id", "text"), ("text", "text or blob")]));
 
 pub(super) static SCAN_TOMBSTONES: LazyLock<Scan> = LazyLock::new(|| {
     Scan::new(

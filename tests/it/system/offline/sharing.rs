@@ -171,3 +171,108 @@ async fn a_missing_and_a_changed_text_are_found() {
     let refused = run("serve --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 --data-dir", &[&bad]);
     assert!(refused.code == Some(1) && refused.stderr.contains("is missing in table texts"), "{refused:?}");
 }
+
+/// A store with a text that only the history needs, which contains "00", and one that the state needs, which contains "12".
+fn store_with_replaced_object(folder: &Path) {
+    let server = Server::start(folder);
+    fill(&server, 1, 1, 10_000);
+    until_all_have(&server, &[1], || {});
+    server.work("prices");
+    server.work("f0");
+    // A later object takes the place of the first one, which only the history has then.
+    server.post("prices/add", &object(0, 10_000).replace("00", "12"));
+    until_all_have(&server, &[1], || {});
+    server.work("prices");
+    server.work("f0");
+    server.stop();
+    assert!(check(folder).printed().starts_with("no damage: "));
+}
+
+/// Statements that damage the text with this content.
+fn damage(content: &str) -> [String; 5] {
+    [
+        format!("DELETE FROM texts WHERE text LIKE '%{content}%'"),
+        format!("UPDATE texts SET text = replace(text, '{content}', '77') WHERE text LIKE '%{content}%'"),
+        format!("UPDATE texts SET text = CAST(x'7bff7d' AS TEXT) WHERE text LIKE '%{content}%'"),
+        format!("UPDATE texts SET text = x'00' WHERE text LIKE '%{content}%'"),
+        format!("UPDATE texts SET id = upper(id) WHERE text LIKE '%{content}%'"),
+    ]
+}
+
+fn damage_lines(ran: &Run) -> Vec<&str> {
+    ran.stdout.lines().filter(|line| line.starts_with("damage")).collect()
+}
+
+/// The objects in the history of key `k0`, newest first.
+fn past_objects(server: &Server, queue: &str) -> Vec<Value> {
+    let (status, reply) = server.call("GET", &format!("/v1/queues/{queue}/history/k0"), "");
+    assert_eq!(status, 200, "{reply}");
+    let page: Value = serde_json::from_str(&reply).expect("a page");
+    let items = page["items"].as_array().expect("events").iter();
+    items.filter(|event| event["event"] == "appended").map(|event| event["object"].clone()).collect()
+}
+
+/// What is lost with a text depends on the rows that need it.
+#[tokio::test]
+async fn a_damaged_text_of_the_history_loses_one_object_there() {
+    let scratch = Scratch::new();
+    let (good, bad) = (scratch.path("good"), scratch.path("bad"));
+    store_with_replaced_object(&good);
+    for sql in damage("00") {
+        copy(&good, &bad);
+        change(&bad, &sql).await;
+        let ran = check(&bad);
+        assert_eq!(ran.code, Some(1), "{sql}: {ran:?}");
+        let is_history = |line: &&str| line.starts_with("damage (history only): ");
+        assert!(damage_lines(&ran).iter().any(is_history), "{sql}: {ran:?}");
+        assert!(!damage_lines(&ran).iter().any(|line| line.starts_with("damage: ")), "{sql}: {ran:?}");
+        assert!(ran.stdout.contains("a server starts"), "{sql}: {ran:?}");
+        let server = Server::start(&bad);
+        for queue in ["prices", "f0"] {
+            let objects = past_objects(&server, queue);
+            assert!(
+                objects.len() == 2 && objects[0]["key"] == "k0" && objects[1].is_null(),
+                "{sql}: {objects:?}"
+            );
+        }
+        // The object makes the text whole when it is sent again.
+        server.post("prices/add", &object(0, 10_000));
+        let objects = past_objects(&server, "prices");
+        assert!(objects.len() == 3 && objects.iter().all(Value::is_object), "{sql}: {objects:?}");
+        server.stop();
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_text_of_a_key_is_damage_of_the_state() {
+    let scratch = Scratch::new();
+    let (good, bad) = (scratch.path("good"), scratch.path("bad"));
+    store_with_replaced_object(&good);
+    for sql in damage("12") {
+        copy(&good, &bad);
+        change(&bad, &sql).await;
+        let ran = check(&bad);
+        assert!(damage_lines(&ran).iter().any(|line| line.starts_with("damage: ")), "{sql}: {ran:?}");
+        assert!(ran.stdout.contains("table keys, id "), "the row that needs it is named: {sql}: {ran:?}");
+        let refused = run("serve --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 --data-dir", &[&bad]);
+        let names = |what: &str| refused.stderr.contains(what);
+        assert!(refused.code == Some(1) && names("k0") && names("its object is lost"), "{sql}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_text_that_no_row_needs_loses_nothing() {
+    let scratch = Scratch::new();
+    let (good, bad) = (scratch.path("good"), scratch.path("bad"));
+    store_with_replaced_object(&good);
+    for id in ["a".repeat(64), "no id".to_owned()] {
+        copy(&good, &bad);
+        change(&bad, &format!("INSERT INTO texts VALUES ('{id}', 'unused')")).await;
+        let ran = check(&bad);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert_eq!(damage_lines(&ran).len(), 1, "{ran:?}");
+        assert!(damage_lines(&ran)[0].starts_with("damage (nothing lost): table texts, rowid "), "{ran:?}");
+        assert!(ran.stdout.contains("1 findings of damage, 1 of them without any loss: "), "{ran:?}");
+        Server::start(&bad).stop();
+    }
+}

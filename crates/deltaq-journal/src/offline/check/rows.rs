@@ -8,8 +8,7 @@ use deltaq_types::name::Name;
 
 use super::{Examiner, Known, Severity};
 use crate::snapshot::{Found, Placed};
-use crate::store::{Error, KeyRow, QueueId, QueueRow, SharedText, TombstoneRow};
-use crate::text_id::TextId;
+use crate::store::{Error, KeyRow, QueueId, QueueRow, TombstoneRow};
 
 /// The keys of the current queue.
 #[derive(Default)]
@@ -33,41 +32,13 @@ impl Examiner<'_> {
         let mut seen = Seen::default();
         let read = snapshot.keys(&mut |found| self.key(found, &mut seen)).await;
         self.ended("keys", &read);
+        self.report_texts();
     }
 
     fn ended(&mut self, table: &str, read: &Result<(), Error>) {
         if let Err(error) = read {
             self.unreadable(&format!("table {table}"), error);
         }
-    }
-
-    fn text(&mut self, found: Found<SharedText>) {
-        let place = self.snapshot.place("texts", found.id);
-        let what = match found.row {
-            Ok(SharedText { id, text }) => {
-                self.texts.insert(id);
-                if TextId::of(&text) == id {
-                    object::check(&text).err().map(|error| format!("text {id}: {error}"))
-                } else {
-                    Some(format!("text {id}: damaged: it differs from what was written"))
-                }
-            }
-            Err(what) => Some(what),
-        };
-        if let Some(what) = what {
-            self.damage(None, Severity::State, &format!("{place}: {what}"));
-        }
-    }
-
-    /// Puts an object in the place of each text, because the texts were checked on their own. Fails if a text is missing.
-    fn replace_texts(&self, texts: &mut [SharedText]) -> Result<(), String> {
-        for shared in texts {
-            if !self.texts.contains(&shared.id) {
-                return Err(format!("it refers to text {}, which table texts lacks", shared.id));
-            }
-            shared.text = "{}".into();
-        }
-        Ok(())
     }
 
     fn queue(&mut self, found: Found<QueueRow>) {
@@ -128,8 +99,9 @@ impl Examiner<'_> {
         let known = self.queues.get(&queue);
         let (is_known, is_history) =
             (known.is_some(), known.is_some_and(|known| known.is_deleted || last_rv <= known.checkpoint_rv));
+        let severity = if is_history { Severity::History } else { Severity::State };
         let events = row.and_then(|mut row| {
-            self.replace_texts(&mut row.texts)?;
+            self.replace_texts((queue, &place, severity), &mut row.texts)?;
             self.decoder.events(&row).map_err(|error| error.to_string())
         });
         match events {
@@ -139,7 +111,6 @@ impl Examiner<'_> {
             }
             Err(what) => {
                 self.damaged_rows.insert(found.id);
-                let severity = if is_history { Severity::History } else { Severity::State };
                 self.damage(Some(queue), severity, &format!("{place}: {what}"));
             }
         }
@@ -171,7 +142,7 @@ impl Examiner<'_> {
         let queue = found.queue.unwrap_or(QueueId(0));
         let severity = self.severity_of_state(queue);
         let row = found.row.and_then(|mut row| {
-            self.replace_texts(&mut row.texts)?;
+            self.replace_texts((queue, &place, severity), &mut row.texts)?;
             Ok(row)
         });
         let row = match row {
