@@ -10,12 +10,14 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::time::Time;
-use deltaq_journal::record::Identity;
+use deltaq_journal::record::{Identity, SHARED_BYTES_MIN, journal_rows};
 use deltaq_journal::recovery::Loaded;
-use deltaq_journal::store::{Epoch, QueueId, Reader};
+use deltaq_journal::store::{
+    Epoch, Error, Position, QueueId, Reader, References, Referring, SharedText, Size, Store, Writes,
+};
 use deltaq_journal::writer;
-use deltaq_journal::{Author, Commit, Journal, Live, QueueMeta, WriterOptions};
-use deltaq_runtime::clock::Clock;
+use deltaq_journal::{Author, Commit, Journal, Live, QueueMeta, TextId, WriterOptions};
+use deltaq_runtime::clock::{Clock, ManualClock};
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Incarnation, Name};
 use parking_lot::Mutex;
@@ -167,4 +169,123 @@ async fn a_writer_that_is_aborted_leaves_no_commit_without_an_outcome() {
         }
         within(create("c").wait()).await.expect_err("a later one as well");
     }
+}
+
+/// A store that takes one millisecond for a write, and ten to list references or texts.
+#[derive(Debug)]
+struct Slow {
+    store: FakeStore,
+    hand: ManualClock,
+    /// Whether each of these operations wrote to the journal.
+    is_write: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Slow {
+    fn lists(&self) {
+        self.hand.advance(Duration::from_millis(10));
+        self.is_write.lock().push(false);
+    }
+}
+
+impl Store for Slow {
+    async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+        if !writes.journal.is_empty() {
+            self.hand.advance(Duration::from_millis(1));
+            self.is_write.lock().push(true);
+        }
+        self.store.write(writes).await
+    }
+
+    async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
+        self.store.has_rows(queue).await
+    }
+
+    async fn references(
+        &mut self,
+        table: Referring,
+        after: Position,
+        limit: u32,
+    ) -> Result<References, Error> {
+        self.lists();
+        self.store.references(table, after, limit).await
+    }
+
+    async fn texts(&mut self, after: Option<TextId>, limit: u32) -> Result<Vec<(TextId, u64)>, Error> {
+        self.lists();
+        Store::texts(&mut self.store, after, limit).await
+    }
+
+    async fn reopen(&mut self) -> Result<Epoch, Error> {
+        self.store.reopen().await
+    }
+
+    async fn upkeep(&mut self) -> Result<Size, Error> {
+        self.store.upkeep().await
+    }
+
+    async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+fn seeded(rv: u64, bytes: usize) -> Event {
+    let object = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)));
+    let kind = EventKind::Seeded { key: Key::new("k").expect("a key"), object, owner: None };
+    let (rv, at) = (Rv::new(rv), Time::from_micros(1));
+    Event { rv, at, kind, views: ViewChanges::default(), sequence: None }
+}
+
+/// A cleanup of texts reads all references to them. While commits wait, they get most of the writer's time.
+#[tokio::test]
+async fn a_cleanup_of_texts_yields_to_commits() {
+    const COMMITS: u64 = 60;
+    let (store, (clock, hand)) = (FakeStore::default(), Clock::manual(1));
+    let mut rows = Writes::default();
+    for rv in 1..=500 {
+        let event = seeded(rv, SHARED_BYTES_MIN);
+        rows.journal.extend(journal_rows(QueueId(9), Epoch(1), Rv::new(rv - 1), &[event], true));
+    }
+    let used = rows.journal.iter().flat_map(|row| row.texts.iter().cloned()).take(1);
+    let unused = SharedText { id: TextId::of("unused"), text: "unused".into() };
+    rows.texts = used.chain([unused]).collect();
+    store.put(rows).expect("rows");
+    let opening = store.opening();
+    let epoch = opening.epoch;
+    let is_write = Arc::<Mutex<Vec<bool>>>::default();
+    let slow = Slow { store: store.clone(), hand: hand.clone(), is_write: is_write.clone() };
+    let reader: Arc<dyn Reader> = Arc::new(store.clone());
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    let (observer, cut) = (Arc::new(NoopObserver), shutdown.cut().clone());
+    let opened = writer::open((slow, reader, opening), clock, observer, cut, WriterOptions::default());
+    let (journal, writer, _) = opened.await.expect("a store in order");
+    // A cleanup is due, and the commits wait. Each is too large to share a batch with another.
+    hand.advance(Duration::from_hours(1));
+    let (name, created_at) = (Name::new("q").expect("a name"), Time::from_micros(1));
+    let mut queue = Queue::new(Arc::default(), Rv::ZERO, created_at);
+    queue.journaled();
+    let meta = QueueMeta { name, incarnation: Incarnation(1), created_at };
+    let (id, mut commit) = journal.create(meta, queue.queue_state(), epoch);
+    for rv in 1..=COMMITS {
+        let events = vec![seeded(rv, 600_000)];
+        commit = journal.append(id, Rv::new(rv - 1), events, epoch, (&Author::default(), &commit));
+    }
+    let writing = shutdown.spawn_last("journal writer", writer.run());
+    commit.wait().await.expect("a commit");
+    let mut until_last = is_write.lock().clone();
+    until_last.truncate(until_last.iter().rposition(|is_write| *is_write).unwrap_or_default() + 1);
+    let committed = until_last.iter().filter(|is_write| **is_write).count() as u64;
+    let lists = until_last.len() as u64 - committed;
+    // After a list of ten milliseconds, commits get at least three times as long.
+    assert!(
+        committed >= COMMITS && (1..=1 + committed / 30).contains(&lists),
+        "{lists} lists, {committed} writes"
+    );
+    // It ends when there is time.
+    eventually(async || {
+        let texts = Store::texts(&mut store.clone(), None, 9).await.expect("texts");
+        texts.len() == 1
+    })
+    .await;
+    journal.close(epoch);
+    within(writing).await.expect("the writer ends");
 }

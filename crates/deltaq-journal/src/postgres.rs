@@ -234,17 +234,22 @@ impl Store for Postgres {
         Ok(found.contains(&true))
     }
 
-    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+    async fn references(
+        &mut self,
+        table: Referring,
+        after: Position,
+        limit: u32,
+    ) -> Result<References, Error> {
         let table = match table {
             Referring::Journal => ("journal", "prev_rv"),
             Referring::Keys => ("keys", "slot"),
         };
-        let query = sql::references(self.partition, table, after);
+        let query = sql::references(self.partition, table, after, limit);
         self.list("look for references to texts", query, rows::reference).await
     }
 
-    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
-        self.list("look for texts", sql::list_texts(self.partition, after), rows::text_size).await
+    async fn texts(&mut self, after: Option<TextId>, limit: u32) -> Result<Vec<(TextId, u64)>, Error> {
+        self.list("look for texts", sql::list_texts(self.partition, after, limit), rows::text_size).await
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

@@ -235,14 +235,20 @@ impl Store for Sqlite {
         write::has_rows(self.sound(doing)?, queue).await.map_err(|error| database(doing, error))
     }
 
-    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+    async fn references(
+        &mut self,
+        table: Referring,
+        after: Position,
+        limit: u32,
+    ) -> Result<References, Error> {
         let doing = "look for references to texts";
-        texts::references(self.sound(doing)?, table, after).await.map_err(|error| database(doing, error))
+        let found = texts::references(self.sound(doing)?, table, after, limit).await;
+        found.map_err(|error| database(doing, error))
     }
 
-    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+    async fn texts(&mut self, after: Option<TextId>, limit: u32) -> Result<Vec<(TextId, u64)>, Error> {
         let doing = "look for texts";
-        texts::all(self.sound(doing)?, after).await.map_err(|error| database(doing, error))
+        texts::all(self.sound(doing)?, after, limit).await.map_err(|error| database(doing, error))
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

@@ -176,7 +176,7 @@ pub const REMOVED_ROWS_MAX: u32 = 4_096;
 /// Approximate maximum number of bytes of events that one write removes from a queue through `trimmed`.
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
 
-/// Maximum number of rows that [`Store::references`] and [`Store::texts`] return.
+/// Maximum number of rows that the writer lists at a time with [`Store::references`] and [`Store::texts`].
 pub const LISTED_ROWS_MAX: u32 = 250;
 
 /// A table whose rows may refer to texts.
@@ -464,17 +464,19 @@ pub trait Store: fmt::Debug + Send + 'static {
     fn has_rows(&mut self, queue: QueueId) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// The next rows of a table that refer to texts, after the row at a position: their positions and the texts. At most
-    /// [`LISTED_ROWS_MAX`]; none at the end of the table.
+    /// `limit`; none at the end of the table.
     fn references(
         &mut self,
         table: Referring,
         after: Position,
+        limit: u32,
     ) -> impl Future<Output = Result<References, Error>> + Send;
 
-    /// The next texts by id, with their bytes. At most [`LISTED_ROWS_MAX`]; none at the end.
+    /// The next texts by id, with their bytes. At most `limit`; none at the end.
     fn texts(
         &mut self,
         after: Option<TextId>,
+        limit: u32,
     ) -> impl Future<Output = Result<Vec<(TextId, u64)>, Error>> + Send;
 
     /// Opens the store again and settles the outcome of the failed write. Makes a test write to prove that the store

@@ -1,7 +1,7 @@
 //! The shared texts of a store: which of them new rows need, and the cleanup, which removes those that no row refers to.
 //!
 //! Texts have no counts. A cleanup reads all references to texts, page by page, while the writer continues. Then it goes
-//! through the texts and removes those without a reference.
+//! through the texts and removes those without a reference. A page is small enough that calls do not wait for it.
 //!
 //! Invariant: a text is removed only if no row refers to it. Only the writer adds rows, and it tells this module of
 //! every row before it writes it. A row that exists when a text is removed was either there during the whole cleanup, so
@@ -13,15 +13,19 @@ use std::time::Duration;
 
 use deltaq_runtime::clock::whole_us;
 
-use super::store::{
-    BEFORE_ALL_ROWS, Error, Position, REMOVED_BYTES_MAX, Referring, SharedText, Store, Writes,
-};
+use super::store::{BEFORE_ALL_ROWS, Error, LISTED_ROWS_MAX, Position, Referring, SharedText, Store, Writes};
 use super::text_id::TextId;
 
 /// The shortest time between two cleanups that are not due to new texts.
 const PAUSE: Duration = Duration::from_mins(1);
 /// Cleanups that are not due to new texts take at most one part in this many of the writer's time.
 const PAUSE_FACTOR: u64 = 20;
+/// Target time of a step.
+const STEP_TIME: Duration = Duration::from_millis(2);
+/// The smallest number of rows in a step.
+const ROWS_MIN: u32 = 8;
+/// A step removes about this many bytes of texts for each of its rows.
+const ROW_BYTES: u64 = 4 << 10;
 
 /// What the writer knows about the texts.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(super) struct Texts {
     /// The number of the last cleanup.
     cleanup: u64,
     running: Option<Phase>,
+    /// The number of rows in a step. It adapts so that a step takes about [`STEP_TIME`].
+    rows: u32,
     /// Bytes of texts that were added since the last cleanup began.
     added: u64,
     /// Bytes of texts that the last cleanup has kept.
@@ -62,6 +68,7 @@ impl Texts {
             used: HashMap::new(),
             cleanup: 0,
             running: None,
+            rows: ROWS_MIN,
             added: 0,
             kept: 0,
             keeping: 0,
@@ -97,22 +104,13 @@ impl Texts {
         (self.may_have_others, self.has_removed) = (true, true);
     }
 
-    /// Does a step of the cleanup if one is due. Returns the texts to remove at once, before any other write; `None` if
-    /// no cleanup is due.
-    pub(super) async fn step(
-        &mut self,
-        store: &mut impl Store,
-        now_us: u64,
-    ) -> Result<Option<Vec<TextId>>, Error> {
-        let phase = match self.running {
-            Some(phase) => phase,
-            None if self.is_due(now_us) => self.begin(),
-            None => return Ok(None),
-        };
+    /// Does a step of a cleanup. Returns the texts to remove at once, before any other write.
+    pub(super) async fn step(&mut self, store: &mut impl Store) -> Result<Vec<TextId>, Error> {
+        let phase = self.running.unwrap_or_else(|| self.begin());
         let mut unused = Vec::new();
         match phase {
             Phase::References(table, after) => {
-                let found = store.references(table, after).await?;
+                let found = store.references(table, after, self.rows).await?;
                 for SharedText { id, .. } in found.iter().flat_map(|(_, texts)| texts) {
                     self.used.insert(*id, self.cleanup);
                 }
@@ -123,8 +121,8 @@ impl Texts {
                 });
             }
             Phase::Texts(after) => {
-                let (mut bytes_left, mut last) = (REMOVED_BYTES_MAX, None);
-                for (id, bytes) in store.texts(after).await? {
+                let (mut bytes_left, mut last) = (u64::from(self.rows) * ROW_BYTES, None);
+                for (id, bytes) in store.texts(after, self.rows).await? {
                     last = Some(id);
                     if self.used.get(&id) == Some(&self.cleanup) {
                         self.keeping += bytes;
@@ -143,7 +141,7 @@ impl Texts {
                 }
             }
         }
-        Ok(Some(unused))
+        Ok(unused)
     }
 
     /// Gives up a running cleanup after a failed read. It begins again after a pause.
@@ -152,17 +150,20 @@ impl Texts {
         (self.may_have_others, self.has_removed) = (true, true);
     }
 
-    /// Records the end of a step that took `took_us`.
+    /// Records the end of a step that took `took_us`, including the removal of the texts.
     pub(super) fn stepped(&mut self, now_us: u64, took_us: u64) {
+        let rows = if took_us > whole_us(STEP_TIME) { self.rows / 2 } else { self.rows * 3 / 2 };
+        self.rows = rows.clamp(ROWS_MIN, LISTED_ROWS_MAX);
         self.spent_us += took_us;
         let pause = whole_us(PAUSE).max(self.spent_us * PAUSE_FACTOR);
         self.next_us = now_us.saturating_add(pause);
     }
 
-    fn is_due(&self, now_us: u64) -> bool {
+    /// Whether a cleanup is running or due.
+    pub(super) fn has_work(&self, now_us: u64) -> bool {
         let has_texts = self.may_have_others || !self.used.is_empty();
         let has_grown = self.added > 0 && self.added >= self.added_min.max(self.kept);
-        has_grown || (self.has_removed && has_texts && now_us >= self.next_us)
+        self.running.is_some() || has_grown || (self.has_removed && has_texts && now_us >= self.next_us)
     }
 
     fn begin(&mut self) -> Phase {
@@ -185,7 +186,7 @@ mod tests {
     use super::super::store::{Epoch, JournalRow, KeyRow, QueueId, References, Size};
     use super::*;
 
-    /// How many rows are listed at a time, so that a short cleanup takes many steps.
+    /// The largest number of rows that are listed at a time, so that a short cleanup takes many steps.
     const PAGE: usize = 2;
 
     /// The rows of a store, with a text each.
@@ -194,6 +195,8 @@ mod tests {
         journal: BTreeMap<i64, SharedText>,
         keys: BTreeMap<i64, SharedText>,
         texts: BTreeMap<TextId, u64>,
+        /// The limits of the lists that were asked for.
+        limits: Vec<u32>,
     }
 
     impl Rows {
@@ -226,7 +229,13 @@ mod tests {
             Ok(true)
         }
 
-        async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+        async fn references(
+            &mut self,
+            table: Referring,
+            after: Position,
+            limit: u32,
+        ) -> Result<References, Error> {
+            self.limits.push(limit);
             let rows = match table {
                 Referring::Journal => &self.journal,
                 Referring::Keys => &self.keys,
@@ -235,7 +244,8 @@ mod tests {
             Ok(next.filter(|(at, _)| *at > after).take(PAGE).collect())
         }
 
-        async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+        async fn texts(&mut self, after: Option<TextId>, limit: u32) -> Result<Vec<(TextId, u64)>, Error> {
+            self.limits.push(limit);
             let next = self.texts.iter().filter(|(id, _)| after.is_none_or(|after| **id > after));
             Ok(next.take(PAGE).map(|(id, bytes)| (*id, *bytes)).collect())
         }
@@ -293,9 +303,9 @@ mod tests {
     /// One run: rows come, replace each other and go between the steps of the cleanups.
     async fn run(seed: u64) -> usize {
         let (mut rng, mut rows, mut texts) = (Rng::with_seed(seed), Rows::default(), Texts::new(0, 20));
-        let (mut now_us, mut cleanups, mut removed) = (0, 0, 0);
+        let (mut now_us, mut removed) = (0, 0);
         let mut next = 1;
-        while cleanups < 6 {
+        while texts.cleanup < 6 {
             now_us += rng.u64(..2 * whole_us(PAUSE));
             // Few texts, so that one is often used again after its last row has gone.
             let text = text(rng.u64(..8));
@@ -319,10 +329,12 @@ mod tests {
                     continue;
                 }
                 _ => {
-                    let unused_texts = texts.step(&mut rows, now_us).await.unwrap().unwrap_or_default();
-                    texts.stepped(now_us, 1);
+                    if !texts.has_work(now_us) {
+                        continue;
+                    }
+                    let unused_texts = texts.step(&mut rows).await.unwrap();
+                    texts.stepped(now_us, rng.u64(..2 * whole_us(STEP_TIME)));
                     removed += unused_texts.len();
-                    cleanups = texts.cleanup;
                     Writes { unused_texts, ..Writes::default() }
                 }
             };
@@ -333,12 +345,13 @@ mod tests {
         for _ in 0..2 {
             texts.has_removed = true;
             now_us += 2 * whole_us(PAUSE);
-            while let Some(unused_texts) = texts.step(&mut rows, now_us).await.unwrap() {
+            texts.next_us = 0;
+            while texts.has_work(now_us) {
+                let unused_texts = texts.step(&mut rows).await.unwrap();
                 let mut writes = Writes { unused_texts, ..Writes::default() };
                 texts.complete(&mut writes);
                 rows.apply(writes);
             }
-            texts.next_us = 0;
         }
         let referred: std::collections::BTreeSet<_> = rows.referred().collect();
         assert!(rows.texts.keys().eq(referred.iter()), "seed {seed}: {rows:?}");
@@ -361,9 +374,31 @@ mod tests {
         for minute in 0..100 {
             let mut writes = Writes { trimmed: vec![(QueueId(1), Rv::new(1))], ..Writes::default() };
             texts.complete(&mut writes);
-            steps += usize::from(texts.step(&mut rows, minute * whole_us(PAUSE)).await.unwrap().is_some());
+            if texts.has_work(minute * whole_us(PAUSE)) {
+                assert_eq!(texts.step(&mut rows).await.unwrap(), []);
+                steps += 1;
+            }
         }
         assert_eq!(steps, 3, "the journal, the keys, and the texts");
+    }
+
+    /// Calls wait for a step, so a step must stay short however slow the store is and however large the texts are.
+    #[tokio::test]
+    async fn the_steps_of_a_cleanup_adapt_to_their_time() {
+        let (mut rows, mut texts) = (Rows::default(), Texts::new(0, 20));
+        let large = (0..100).map(|number| (text(number).id, 100 * ROW_BYTES));
+        rows.texts.extend(large);
+        let (short, long) = (whole_us(STEP_TIME), whole_us(STEP_TIME) + 1);
+        for took_us in [[short; 20], [long; 20]].concat() {
+            texts.step(&mut rows).await.unwrap();
+            texts.stepped(0, took_us);
+        }
+        assert_eq!(rows.limits[..4], [8, 12, 18, 27]);
+        assert_eq!(rows.limits[20..24], [250, 125, 62, 31]);
+        assert_eq!(rows.limits[39], ROWS_MIN);
+        // A step removes texts of a few bytes, or one text.
+        texts.running = Some(Phase::Texts(None));
+        assert_eq!(texts.step(&mut rows).await.unwrap().len(), 1);
     }
 
     #[tokio::test]

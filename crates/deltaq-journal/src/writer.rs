@@ -28,8 +28,8 @@ use super::turns::Batch;
 
 /// How often the files are maintained.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
-/// While commits wait, they get this many times as much of the writer's time as a checkpoint. The factor is halved
-/// each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint completes even under
+/// While commits wait, they get this many times as much of the writer's time as a checkpoint, and as a cleanup of texts.
+/// For a checkpoint, the factor is halved each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint completes even under
 /// constant load.
 const COMMIT_SHARE: u32 = 3;
 /// The waits before a failed store is reopened.
@@ -69,6 +69,8 @@ pub struct Writer<S> {
     checkpoint_wait: RetryWait,
     /// While commits wait, no checkpoint chunk is written before this instant.
     next_chunk_us: u64,
+    /// While commits wait, no step of a cleanup of texts begins before this instant.
+    next_cleanup_us: u64,
     next_upkeep_us: u64,
     /// Deleted queues that may have rows left.
     deleted: VecDeque<QueueId>,
@@ -120,6 +122,7 @@ pub async fn open<S: Store>(
         next_checkpoint_us: 0,
         checkpoint_wait: CHECKPOINT_WAIT,
         next_chunk_us: 0,
+        next_cleanup_us: 0,
         next_upkeep_us: 0,
         deleted: contents.deleted.clone().into(),
         stopped: None,
@@ -183,12 +186,18 @@ impl<S: Store> Writer<S> {
             let took = self.clock.since(now_us);
             self.next_chunk_us = now_us.saturating_add(whole_us(took * (1 + self.commit_share())));
         }
+        let cleans = self.texts.has_work(now_us) && (idle || now_us >= self.next_cleanup_us);
+        if cleans {
+            let took = self.clean_texts().await;
+            let pause = whole_us(took * COMMIT_SHARE);
+            self.next_cleanup_us = self.clock.monotonic_us().saturating_add(pause);
+        }
         let maintains = now_us >= self.next_upkeep_us;
         if maintains {
             self.next_upkeep_us = now_us.saturating_add(whole_us(UPKEEP_PERIOD));
             self.upkeep().await;
         }
-        writes_chunk || maintains || !idle
+        writes_chunk || cleans || maintains || !idle
     }
 
     fn commit_share(&self) -> u32 {
@@ -339,11 +348,9 @@ impl<S: Store> Writer<S> {
         let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.trimmable(now)?)));
         let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
         self.add_deleted(&mut writes).await;
-        let is_cleaning = self.add_unused_texts(&mut writes).await;
         let trims = writes.trimmed.clone();
-        let has_writes = !writes.is_empty();
-        let more = has_writes || is_cleaning;
-        if has_writes && !self.write_or_recover(writes).await {
+        let more = !writes.is_empty();
+        if more && !self.write_or_recover(writes).await {
             return;
         }
         self.record_trims(&trims);
@@ -376,26 +383,22 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// Adds the removal of texts that no row refers to. Returns whether a cleanup is running.
-    async fn add_unused_texts(&mut self, writes: &mut Writes) -> bool {
+    /// Does a step of the cleanup of texts. Returns the time that it took.
+    async fn clean_texts(&mut self) -> Duration {
         let begun_us = self.clock.monotonic_us();
-        let step = self.texts.step(&mut self.store, begun_us).await;
-        if matches!(step, Ok(None)) {
-            return false;
-        }
-        self.texts.stepped(self.clock.monotonic_us(), whole_us(self.clock.since(begun_us)));
-        match step {
-            Ok(unused) => {
-                writes.unused_texts = unused.unwrap_or_default();
-                true
-            }
-            Err(error) => {
-                let error = with_causes(&error);
-                tracing::warn!(%error, "can't look for unused texts");
-                self.texts.give_up();
-                false
-            }
-        }
+        let step = self.texts.step(&mut self.store).await;
+        let unused_texts = step.unwrap_or_else(|error| {
+            let error = with_causes(&error);
+            tracing::warn!(%error, "can't look for unused texts");
+            self.texts.give_up();
+            Vec::new()
+        });
+        let writes = Writes { unused_texts, ..Writes::default() };
+        let is_done = writes.is_empty() || self.write_or_recover(writes).await;
+        // A recovery may have taken hours.
+        let took = if is_done { self.clock.since(begun_us) } else { Duration::ZERO };
+        self.texts.stepped(self.clock.monotonic_us(), whole_us(took));
+        took
     }
 
     async fn write_or_recover(&mut self, writes: Writes) -> bool {

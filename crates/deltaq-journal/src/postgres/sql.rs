@@ -7,7 +7,7 @@
 //! No statement leaves state in its session: a pooler may give each transaction another session.
 
 use super::owner::{Member, Report, TTL, Tenure};
-use crate::store::{Epoch, LISTED_ROWS_MAX, Position, QueueId};
+use crate::store::{Epoch, Position, QueueId};
 use crate::text_id::TextId;
 
 /// Maximum wait for a lock, in milliseconds.
@@ -383,20 +383,22 @@ pub(super) fn references(
     partition: i16,
     (table, column): (&str, &str),
     (queue, position): Position,
+    limit: u32,
 ) -> String {
     format!(
         "SELECT queue_id, {column}, texts FROM deltaq.{table} WHERE partition = {partition} AND texts IS NOT NULL \
          AND (queue_id, {column}) > ('{queue}'::bigint, '{position}'::bigint) \
-         ORDER BY queue_id, {column} LIMIT {LISTED_ROWS_MAX}"
+         ORDER BY queue_id, {column} LIMIT {limit}"
     )
 }
 
-/// The ids and the bytes of the next texts. `octet_length` does not read a text that is stored out of line.
-pub(super) fn list_texts(partition: i16, after: Option<TextId>) -> String {
+/// The ids and the bytes of the next texts. `octet_length` does not read a text that is stored out of line. A row without an
+/// id, which is damage, must not keep the others from being listed.
+pub(super) fn list_texts(partition: i16, after: Option<TextId>, limit: u32) -> String {
     let after = after.map(|id| id.to_string()).unwrap_or_default();
     format!(
         "SELECT id, octet_length(text)::bigint FROM deltaq.texts WHERE partition = {partition} AND id > '{after}' \
-         ORDER BY id LIMIT {LISTED_ROWS_MAX}"
+         AND id ~ '^[0-9a-f]{{64}}$' ORDER BY id LIMIT {limit}"
     )
 }
 

@@ -112,13 +112,15 @@ pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE qu
 pub(super) const JOURNAL_REFERENCES: &str = "SELECT queue_id, prev_rv, texts FROM journal INDEXED BY journal_with_texts \
      WHERE texts IS NOT NULL AND (queue_id, prev_rv) > (?1, ?2) ORDER BY queue_id, prev_rv LIMIT ?3";
 
-/// Parameters: id of the last row, 0, maximum number of rows.
-pub(super) const KEY_REFERENCES: &str = "SELECT id, ?2, texts FROM keys INDEXED BY keys_with_texts \
-     WHERE texts IS NOT NULL AND id > ?1 ORDER BY id LIMIT ?3";
+/// Parameters: id of the last row, 0, maximum number of rows. Before all rows, both numbers are the smallest one, which is
+/// the id of a row too: that of slot 0 of queue 2^31.
+pub(super) const KEY_REFERENCES: &str = "SELECT id, 0, texts FROM keys INDEXED BY keys_with_texts \
+     WHERE texts IS NOT NULL AND id >= ?1 AND (id, 0) > (?1, ?2) ORDER BY id LIMIT ?3";
 
-/// Parameters: the last text, maximum number of rows. `octet_length` does not read the overflow pages of a long text.
-pub(super) const LIST_TEXTS: &str =
-    "SELECT id, octet_length(text) FROM texts WHERE id > ?1 ORDER BY id LIMIT ?2";
+/// Parameters: the last text, maximum number of rows. `octet_length` does not read the overflow pages of a long text. A row
+/// without an id, which is damage, must not keep the others from being listed.
+pub(super) const LIST_TEXTS: &str = "SELECT id, octet_length(text) FROM texts \
+     WHERE id > ?1 AND length(id) = 64 AND id NOT GLOB '*[^0-9a-f]*' ORDER BY id LIMIT ?2";
 
 pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";
 /// Retains the numbers of deleted queues, before their rows are removed.

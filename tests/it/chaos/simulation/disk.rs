@@ -288,14 +288,19 @@ impl Store for Disk {
         self.memory.has_rows(queue).await
     }
 
-    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+    async fn references(
+        &mut self,
+        table: Referring,
+        after: Position,
+        limit: u32,
+    ) -> Result<References, Error> {
         self.pass_time().await;
-        self.memory.references(table, after).await
+        self.memory.references(table, after, limit).await
     }
 
-    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+    async fn texts(&mut self, after: Option<TextId>, limit: u32) -> Result<Vec<(TextId, u64)>, Error> {
         self.pass_time().await;
-        Store::texts(&mut self.memory, after).await
+        Store::texts(&mut self.memory, after, limit).await
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

@@ -151,8 +151,8 @@ async fn a_query_that_the_database_refuses_or_ends_keeps_the_connection() {
     for (number, table) in ["texts", "keys", "tombstones"].into_iter().enumerate() {
         cluster.sql(&format!("ALTER TABLE deltaq.{table} RENAME TO away"));
         let refused = match table {
-            "texts" => store.texts(None).await.map(drop),
-            "keys" => store.references(Referring::Keys, BEFORE_ALL_ROWS).await.map(drop),
+            "texts" => store.texts(None, 9).await.map(drop),
+            "keys" => store.references(Referring::Keys, BEFORE_ALL_ROWS, 9).await.map(drop),
             _ => store.has_rows(queue).await.map(drop),
         };
         assert!(matches!(&refused, Err(Error::Failed { .. })), "{table}: {refused:?}");
@@ -164,12 +164,12 @@ async fn a_query_that_the_database_refuses_or_ends_keeps_the_connection() {
     let mut lock = lock.expect("psql runs");
     let held = "FROM pg_locks WHERE relation = 'deltaq.texts'::regclass AND granted AND mode = 'AccessExclusiveLock'";
     until("the table is locked", || cluster.sql(&format!("SELECT count(*) {held}")) == "1");
-    let ended = within(store.texts(None)).await.map(drop);
+    let ended = within(store.texts(None, 9)).await.map(drop);
     assert!(matches!(&ended, Err(Error::Failed { .. })), "{ended:?}");
     store.write(event(4)).await.expect("the connection is as it was");
     cluster.sql(&format!("SELECT pg_terminate_backend(pid) {held}"));
     lock.wait().expect("psql has run");
-    assert_eq!(store.texts(None).await.expect("the lock is gone"), []);
+    assert_eq!(store.texts(None, 9).await.expect("the lock is gone"), []);
     assert_eq!(events(&reader).await, [1, 2, 3, 4]);
     store.close().await;
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use deltaq_journal::TextId;
 use deltaq_journal::store::{
-    Epoch, Error, History, JournalRow, KeyRow, LISTED_ROWS_MAX, Numbers, Opening, Position, QueueId,
-    QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Reader, References, Referring, Segment, SharedText, Size,
-    Store, TombstoneRow, Writes,
+    Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, Position, QueueId, QueueRow,
+    REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Reader, References, Referring, Segment, SharedText, Size, Store,
+    TombstoneRow, Writes,
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -245,7 +245,12 @@ impl Store for FakeStore {
             || disk.keys.range((queue, 0)..=(queue, u32::MAX)).next().is_some())
     }
 
-    async fn references(&mut self, table: Referring, after: Position) -> Result<References, Error> {
+    async fn references(
+        &mut self,
+        table: Referring,
+        after: Position,
+        limit: u32,
+    ) -> Result<References, Error> {
         let disk = self.disk.lock();
         let position = |queue: QueueId, at: u64| (queue.0.into(), at.cast_signed());
         let all: References = match table {
@@ -260,13 +265,13 @@ impl Store for FakeStore {
                 .collect(),
         };
         let next = all.into_iter().filter(|(at, texts)| *at > after && !texts.is_empty());
-        Ok(next.take(LISTED_ROWS_MAX as usize).collect())
+        Ok(next.take(limit as usize).collect())
     }
 
-    async fn texts(&mut self, after: Option<TextId>) -> Result<Vec<(TextId, u64)>, Error> {
+    async fn texts(&mut self, after: Option<TextId>, limit: u32) -> Result<Vec<(TextId, u64)>, Error> {
         let disk = self.disk.lock();
         let next = disk.texts.iter().filter(|(id, _)| after.is_none_or(|after| **id > after));
-        Ok(next.map(|(id, text)| (*id, text.len() as u64)).take(LISTED_ROWS_MAX as usize).collect())
+        Ok(next.map(|(id, text)| (*id, text.len() as u64)).take(limit as usize).collect())
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {

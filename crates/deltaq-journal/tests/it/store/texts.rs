@@ -66,9 +66,12 @@ pub(crate) async fn references_and_texts_are_listed(place: &impl Place) {
     let (mut store, _, _) = place.open().await;
     let count = LISTED_ROWS_MAX as usize + 10;
     let texts: Vec<_> = (0..count).map(|n| text(&n.to_string())).collect();
-    // Queues on both sides of the middle of their ids, and rows without texts between those that have some.
-    for (part, queue) in [1, u32::MAX].into_iter().enumerate() {
-        let own: Vec<_> = texts.iter().skip(part).step_by(2).collect();
+    // Queues on both sides of the middle of their ids, and rows without texts between those that have some. The first row
+    // of each queue has some.
+    let middle = 1 << 31;
+    let queues = [1, middle - 1, middle, middle + 1, u32::MAX];
+    for (part, queue) in queues.into_iter().enumerate() {
+        let own: Vec<_> = texts.iter().skip(part).step_by(queues.len()).collect();
         let rows = (1..).zip(&own).flat_map(|(n, shared)| {
             [referring(queue, 2 * n, &[(*shared).clone()]), journal_row(queue, 2 * n + 1..=2 * n + 1, "a")]
         });
@@ -83,20 +86,25 @@ pub(crate) async fn references_and_texts_are_listed(place: &impl Place) {
     }
     let mut ids: Vec<_> = texts.iter().map(|shared| shared.id).collect();
     ids.sort_unstable();
-    for table in [Referring::Journal, Referring::Keys] {
-        let (mut found, mut after, mut pages) = (Vec::new(), BEFORE_ALL_ROWS, 0);
+    let tables = [Referring::Journal, Referring::Keys].into_iter();
+    for (table, limit) in tables.flat_map(|table| [1, 7, LISTED_ROWS_MAX].map(|limit| (table, limit))) {
+        let (mut found, mut after) = (Vec::new(), BEFORE_ALL_ROWS);
         loop {
-            let page = store.references(table, after).await.unwrap();
+            let page = store.references(table, after, limit).await.unwrap();
             let Some((last, _)) = page.last() else { break };
-            (after, pages) = (*last, pages + 1);
+            assert!(page.len() <= limit as usize, "{table:?}");
+            after = *last;
             found.extend(page.iter().flat_map(|(_, texts)| texts.iter().map(|shared| shared.id)));
         }
         found.sort_unstable();
-        assert_eq!((found, pages), (ids.clone(), 2), "{table:?}");
+        assert_eq!(found, ids, "{table:?}, {limit} at a time");
     }
-    let first = Store::texts(&mut *store, None).await.unwrap();
-    let second = Store::texts(&mut *store, first.last().map(|(id, _)| *id)).await.unwrap();
-    let last = Store::texts(&mut *store, second.last().map(|(id, _)| *id)).await.unwrap();
+    let mut page_after = async |after: Option<&(TextId, u64)>| {
+        Store::texts(&mut *store, after.map(|(id, _)| *id), LISTED_ROWS_MAX).await.unwrap()
+    };
+    let first = page_after(None).await;
+    let second = page_after(first.last()).await;
+    let last = page_after(second.last()).await;
     assert_eq!((first.len(), last), (LISTED_ROWS_MAX as usize, Vec::new()));
     let listed: Vec<_> = first.into_iter().chain(second).collect();
     assert_eq!(listed.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids);
@@ -112,7 +120,7 @@ pub(crate) async fn unused_texts_are_removed(place: &impl Place) {
     store.write(Writes { texts: texts.clone(), ..journal(rows.clone()) }).await.unwrap();
     let unused_texts = texts[1..].iter().map(|shared| shared.id).chain([TextId::of("none")]).collect();
     store.write(Writes { unused_texts, ..Writes::default() }).await.unwrap();
-    let left = Store::texts(&mut *store, None).await.unwrap();
+    let left = Store::texts(&mut *store, None, LISTED_ROWS_MAX).await.unwrap();
     assert_eq!(left, [(texts[0].id, 1)]);
     assert_eq!(all_rows(&reader, 1).await, rows);
     // A text can come back, in the write of its row.
@@ -127,7 +135,7 @@ pub(crate) async fn rows_of_a_lost_text_are_read_without_it(place: &impl Place) 
     let (mut store, reader, _) = place.open().await;
     let (gone, changed, here) = (text("gone"), text("changed"), text("here"));
     let damaged = SharedText { text: "damaged".into(), ..changed.clone() };
-    let rows = [&gone, &changed, &here].map(|shared| std::slice::from_ref(shared));
+    let rows = [&gone, &changed, &here].map(std::slice::from_ref);
     let rows: Vec<_> = (1..).zip(rows).map(|(rv, texts)| referring(1, rv, texts)).collect();
     let keys_of_all = vec![referring_key(1, 1, &[here.clone(), gone.clone(), changed.clone()])];
     let texts = vec![here.clone(), gone.clone(), damaged];
