@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
 use sqlx::{Either, Executor as _};
 
-use super::connect::{self, PAGE_BYTES};
+use super::connect::{self, FRAME_BYTES, PAGE_BYTES};
 use super::error::database;
 use super::sql;
 use crate::store::{
@@ -15,7 +15,9 @@ use crate::store::{
 };
 use crate::text_id::TextId;
 
-/// Approximate number of WAL bytes that it takes to remove rows of a queue.
+/// Bytes of the id of a text in a list of ids.
+const TEXT_ID_BYTES: usize = 65;
+/// Approximate number of WAL bytes that it takes to remove rows of a queue, or to free the pages of texts.
 const REMOVAL_BYTES: u64 = 1 << 20;
 
 type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
@@ -33,20 +35,33 @@ pub(super) fn slot_of(id: i64) -> u32 {
     u32::try_from(low).unwrap_or_default()
 }
 
-/// An upper estimate of the bytes that the write adds to the WAL.
+/// An upper estimate of the bytes that the write adds to the WAL: each row changes its own page, a page of each index that has
+/// it, and the pages that its text fills.
 pub(super) fn bytes(writes: &Writes) -> u64 {
-    let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
-    let key = |row: &KeyRow| text(&row.known_object) + row.item.as_ref().map_or(0, String::len);
-    let journal = writes.journal.iter().map(|row| row.events.len());
-    let keys = writes.keys.iter().map(key);
-    let queues = writes.queues.iter().map(|row| row.state.len());
-    let tombstones = writes.tombstones.iter().map(|row| row.key.len());
-    let texts = writes.texts.iter().map(|shared| shared.text.len());
-    let rows = journal.chain(keys).chain(queues).chain(tombstones).chain(texts);
+    let len = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+    let ids = |texts: &[SharedText]| texts.len() * TEXT_ID_BYTES;
+    let key = |row: &KeyRow| {
+        let columns = len(&row.known_object) + len(&row.owner) + row.item.as_ref().map_or(0, String::len);
+        frames(row.key.len() + columns + ids(&row.texts), 1 + u64::from(!row.texts.is_empty()))
+    };
+    let journal = writes
+        .journal
+        .iter()
+        .map(|row| frames(row.events.len() + ids(&row.texts), 2 + u64::from(!row.texts.is_empty())));
+    let queues = writes.queues.iter().map(|row| frames(row.name.len() + row.state.len(), 2));
+    // The key row at the slot is removed too.
+    let tombstones = writes.tombstones.iter().map(|row| frames(row.key.len(), 3));
+    let texts = writes.texts.iter().map(|shared| frames(shared.text.len() + TEXT_ID_BYTES, 2));
+    let rows = journal.chain(writes.keys.iter().map(key)).chain(queues).chain(tombstones).chain(texts);
+    let removed = (writes.forgotten.len() + writes.unused_texts.len()) as u64;
     let removals = writes.expired_tombstones.len() + writes.trimmed.len() + writes.emptied.len();
     let removals = removals + usize::from(!writes.unused_texts.is_empty());
-    let pages = writes.forgotten.len() as u64 * PAGE_BYTES;
-    rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
+    rows.sum::<u64>() + removed * frames(0, 2) + removals as u64 * REMOVAL_BYTES
+}
+
+/// The bytes of a row's pages in the WAL. Its text fills pages in addition to those that it shares with other rows.
+fn frames(text_bytes: usize, pages: u64) -> u64 {
+    (pages + (text_bytes as u64).div_ceil(PAGE_BYTES)) * FRAME_BYTES
 }
 
 /// Writes all rows or none. The ids of the journal rows begin at `first_row`. After an error, the connection may

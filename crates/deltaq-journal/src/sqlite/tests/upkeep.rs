@@ -3,7 +3,8 @@
 use deltaq_engine::id::Rv;
 
 use super::*;
-use KeyRow;
+use crate::store::{SharedText, TombstoneRow};
+use crate::text_id::TextId;
 
 const MIB: u64 = 1 << 20;
 
@@ -68,6 +69,104 @@ async fn a_long_reader_blocks_no_write_and_the_wal_shrinks_afterwards() {
         }
     }
     assert!(bytes(&wal) < 50 * MIB, "{} MiB", bytes(&wal) / MIB);
+    store.close().await;
+}
+
+/// The WAL is copied in time only if the estimate of a write is not too low.
+#[tokio::test]
+async fn a_write_adds_no_more_to_the_wal_than_is_estimated() {
+    let text = |number: usize, bytes: usize| {
+        let text: Arc<str> = format!("{number}{}", "x".repeat(bytes)).into();
+        SharedText { id: TextId::of(&text), text }
+    };
+    let (short, long) =
+        ((0..200).map(|number| text(number, 5_000)), (0..40).map(|number| text(number, 90_000)));
+    let (short, long) = (short.collect::<Vec<_>>(), long.collect::<Vec<_>>());
+    let ids = |texts: &[SharedText]| texts.iter().map(|shared| shared.id).collect::<Vec<_>>();
+    let journal = |rows: std::ops::RangeInclusive<u64>, texts: &[SharedText], bytes: usize| {
+        let row = |rv| JournalRow {
+            texts: texts.to_vec(),
+            events: "e".repeat(bytes),
+            ..journal_row(u32::try_from(rv % 5).unwrap(), rv..=rv)
+        };
+        Writes { journal: rows.map(row).collect(), ..Writes::default() }
+    };
+    let keys = |bytes: usize, texts: &[SharedText]| {
+        let row = |slot: u32| KeyRow {
+            item: Some("i".repeat(bytes)),
+            texts: texts.to_vec(),
+            ..key_row(slot % 7, slot * 1_000, &"k".repeat(200), 1)
+        };
+        Writes { keys: (0..100).map(row).collect(), ..Writes::default() }
+    };
+    let queues = |deleted| {
+        let row = |id: u32| QueueRow { deleted, ..queue_row(id, id.into(), &id.to_string()) };
+        Writes { queues: (1..=200).map(row).collect(), ..Writes::default() }
+    };
+    let tombstone = |slot: u32| TombstoneRow {
+        queue: QueueId(slot % 7),
+        slot: slot * 1_000,
+        key: "k".repeat(300).into(),
+        rv: Rv::new(slot.into()),
+        checksum: 1,
+    };
+    let writes = [
+        journal(1..=1, &[], 10),
+        journal(2..=200, &[], 10),
+        journal(201..=300, &short, 10),
+        journal(301..=330, &short[..1], 100_000),
+        keys(10, &[]),
+        keys(9_000, &short[..40]),
+        queues(false),
+        Writes { texts: short.clone(), ..Writes::default() },
+        Writes { texts: long.clone(), ..Writes::default() },
+        Writes {
+            texts: long.iter().map(|shared| SharedText { text: "y".into(), ..shared.clone() }).collect(),
+            ..Writes::default()
+        },
+        Writes { texts: long.clone(), ..Writes::default() },
+        Writes { unused_texts: ids(&short), ..Writes::default() },
+        Writes { unused_texts: ids(&long), ..Writes::default() },
+        Writes { tombstones: (0..100).map(tombstone).collect(), ..Writes::default() },
+        queues(true),
+        Writes { forgotten: (1..=200).map(QueueId).collect(), ..Writes::default() },
+        Writes { trimmed: (0..5).map(|queue| (QueueId(queue), Rv::new(200))).collect(), ..Writes::default() },
+        Writes { emptied: (0..7).map(|queue| (QueueId(queue), 1_000)).collect(), ..Writes::default() },
+    ];
+    let scratch = Scratch::new();
+    let wal = scratch.file("deltaq.db-wal");
+    let (mut store, _, _) = scratch.open_with(Sync::Normal).await;
+    for (index, writes) in writes.into_iter().enumerate() {
+        // The WAL starts over.
+        store.reopen().await.unwrap();
+        let (before, estimate) = (bytes(&wal), write::bytes(&writes));
+        store.write(writes).await.unwrap();
+        let added = bytes(&wal) - before;
+        assert!((1..=estimate).contains(&added), "write {index} added {added} bytes, estimated {estimate}");
+    }
+    store.close().await;
+}
+
+/// Otherwise one damaged row would keep all unused texts.
+#[tokio::test]
+async fn a_text_without_an_id_hides_no_other() {
+    let scratch = Scratch::new();
+    let (mut store, _, _) = scratch.open_with(Sync::Normal).await;
+    let text: Arc<str> = "{}".into();
+    let id = TextId::of(&text);
+    store.write(Writes { texts: vec![SharedText { id, text }], ..Writes::default() }).await.unwrap();
+    let mut connection =
+        SqliteConnection::connect(scratch.file("deltaq.db").to_str().unwrap()).await.unwrap();
+    for wrong in ["", "no id", "0123"] {
+        sqlx::query("INSERT INTO texts VALUES (?1, 'x'), (?2, 'x'), (CAST(?2 || ?2 AS BLOB), 'x')")
+            .bind(format!("0{wrong}"))
+            .bind(format!("{}{wrong}", id.to_string().to_uppercase()))
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    connection.close().await.unwrap();
+    assert_eq!(Store::texts(&mut store.store, None, 9).await.unwrap(), [(id, 2)]);
     store.close().await;
 }
 
