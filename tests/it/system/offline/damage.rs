@@ -122,7 +122,7 @@ async fn targets(folder: &Path) -> Vec<(&'static str, i64, Vec<String>)> {
     let mut targets = Vec::new();
     for (table, pick) in [
         ("journal", "SELECT min(id) FROM journal WHERE queue_id = 1"),
-        ("journal", "SELECT max(id) - 1 FROM journal WHERE queue_id = 1"),
+        ("journal", "SELECT id FROM journal WHERE queue_id = 1 ORDER BY id DESC LIMIT 1 OFFSET 1"),
         ("keys", "SELECT id FROM keys WHERE owner IS NOT NULL AND item IS NOT NULL"),
         ("keys", "SELECT id FROM keys WHERE owner IS NULL"),
         ("tombstones", "SELECT rowid FROM tombstones"),
